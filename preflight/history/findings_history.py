@@ -14,7 +14,7 @@ from preflight.model import IMPACTS
 #: Days over which occurrences of a finding are counted.
 WEEK_DAYS = 7
 
-#: Days by which a node's clock may be ahead of the run: nobody collects evidence after it is judged.
+#: Days by which a node's clock may be ahead of the run: evidence is collected before it is judged.
 _AHEAD_DAYS = 1
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -143,8 +143,8 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         sound = isinstance(incident, dict) and incident.get("impact") in IMPACTS
         if not sound or not all(isinstance(incident.get(key), str) for key in texts):
             return None
-        found = [incident.get(key) for key in lists] + [incident.get("checks", [])]  # older records have no checks
-        if not all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in found):
+        values = [incident.get(key) for key in lists] + [incident.get("checks", [])]  # older records have no checks
+        if not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in values):
             return None
     return incidents
 

@@ -198,12 +198,12 @@ class HistoryStore:
         """Return the runs in which the same evidence was judged by the same command."""
         names = {node["name"]: not node.get("no_answer") for node in report["nodes"]}
         runs = self._db.execute("SELECT id FROM run WHERE at = ? AND command = ?", (at, report["run"]["command"]))
-        found = []
+        equal = []
         for run in runs.fetchall():
             recorded = self._db.execute("SELECT name, answered FROM node WHERE run = ?", run).fetchall()
             if dict(recorded) == dict(_text(item) for item in names.items()):
-                found.append(run)
-        return found
+                equal.append(run)
+        return equal
 
     def add_job(self, id: str, ended: str, seconds: float, nodes: int | None, name: str, outcome: str) -> None:
         """Record the duration of a job; the same job replaces its earlier record."""

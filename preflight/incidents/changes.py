@@ -73,24 +73,24 @@ def _renamed(
 
     The check that names the cause may be new; without it, the effect is an incident.
     """
-    found = []
+    renamed = []
     for earlier in before:
         common = set(earlier["nodes"]) & set(incident["nodes"])
         explained = earlier["check"] in incident["checks"] and not _any_judged(incident["check"], common, then)
         explains = incident["check"] in earlier.get("checks", ()) and not _any_judged(earlier["check"], common, now)
         if earlier["fingerprint"] not in new and common and (explained or explains):
-            found.append(earlier)
-    return found
+            renamed.append(earlier)
+    return renamed
 
 
 def _start(renamed: Sequence[Incident], incident: Incident, then: Judged) -> tuple[str, str]:
     """Return how an incident without an earlier one came, and what was known of it."""
-    known = [node for node in incident["nodes"] if node in then]
-    judged = any(_any_judged(check, known, then) for check in incident["checks"])
+    nodes = [node for node in incident["nodes"] if node in then]
+    judged = any(_any_judged(check, nodes, then) for check in incident["checks"])
     if renamed:
-        judged, title = _any_judged(incident["check"], known, then), min(part["title"] for part in renamed)
+        judged, title = _any_judged(incident["check"], nodes, then), min(part["title"] for part in renamed)
         return ("changed", f"was: {title}") if judged else ("first judged", f"was known as: {title}")
-    return ("first judged", f"{incident['check']} did not run before") if known and not judged else ("new", "")
+    return ("first judged", f"{incident['check']} did not run before") if nodes and not judged else ("new", "")
 
 
 def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Judged) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     #: Returns what is wrong with a value, after its place; empty: nothing.
@@ -130,12 +130,29 @@ def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
     return lambda value: "" if any(test(value) for test in tests) else wrong
 
 
+class _OneOfWords:
+    """The check of an enumeration of texts."""
+
+    def __init__(self, words: frozenset[str], wrong: str) -> None:
+        self._words, self._wrong = words, wrong
+
+    def __call__(self, value: Any) -> str:
+        return "" if isinstance(value, str) and value in self._words else self._wrong
+
+    def passes(self, values: Iterable[Any]) -> bool:
+        """Return whether all values are of the enumeration, much faster than one by one."""
+        try:
+            return self._words.issuperset(values)
+        except TypeError:  # a list or an object among them
+            return False
+
+
 def _enum(schema: Mapping[str, Any], made: _Make) -> _Check:
     allowed = [schema["const"]] if "const" in schema else schema["enum"]
     wrong = f" is none of {json.dumps(allowed)[:200]}"
     words = frozenset(one for one in allowed if isinstance(one, str))
     if len(words) == len(allowed):
-        return lambda value: "" if isinstance(value, str) and value in words else wrong
+        return _OneOfWords(words, wrong)
     return lambda value: "" if any(value == one and type(value) is type(one) for one in allowed) else wrong
 
 
@@ -150,6 +167,8 @@ def _properties(schema: Mapping[str, Any], made: _Make) -> _Check:
         for name in required:
             if name not in value:
                 return f".{name} is missing"
+        if not named and isinstance(others, _OneOfWords) and others.passes(value.values()):
+            return ""
         for name, part in value.items():
             known = named.get(name, others)
             if known is not None and (wrong := known(part)):

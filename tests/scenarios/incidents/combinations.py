@@ -147,6 +147,11 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("interface left at MTU 1500", "PFC off on NIC 4"), ("roce.chain mlx5_4:1",)),  # a chain is repaired in its order
     (("driver not loaded", "a GPU without NVLink"), ("gpu.driver",)),
     (("driver not loaded", "ECC off"), ("gpu.driver",)),
+    (("driver not loaded", "fabric manager stopped after it joined all"), ("gpu.driver",)),  # it needs the driver
+    (("driver not loaded", "NVLink between nodes required on one chassis"), ("gpu.driver",)),
+    (("driver not loaded", "PyTorch for a newer driver"), ("gpu.driver",)),
+    (("driver lost a GPU", "fabric manager stopped after it joined all"),
+     ("gpu.driver 0000:61:00.0", "nvlink.fabric-manager")),
     # without the driver, or with one GPU less than ranks, the GPU that the rank has to be near is not known
     (("driver not loaded", "rank bound near its GPU"), ("gpu.driver",)),
     (("GPU fell off the bus", "rank bound near its GPU"), ("gpu.count",)),

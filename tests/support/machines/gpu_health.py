@@ -27,7 +27,7 @@ def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
         pcie_replays=2 if gpu.bus % 3 else 0,
     )  # fmt: skip
     without: dict[str, Any] = {} if gpu.nvlink else {"links": (False,) * len(idle.links or ())}
-    return replace(found, **without, **gpu.health)
+    return replace(found, **{**without, **gpu.health})
 
 
 def nvml(gpu: GpuHealth, device_id: str) -> dict[str, Any]:

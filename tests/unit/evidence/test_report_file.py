@@ -32,5 +32,16 @@ def test_values_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_zero_keeps_its_sign(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
-    path.write_text('{"a": [0.0, -0.0, 0, -1.5]}', encoding="utf-8")
+    values = "[0.0, -0.0, 0, -1.5, 1, 1.0, true, false]"
+    objects = ", ".join(f'{{"b": {{"c": {value}, "d": {values}}}}}' for value in ("0.0", "-0.0", "0", "1", "true"))
+    path.write_text(f'{{"a": {values}, "nodes": [{objects}]}}', encoding="utf-8")
     assert json.dumps(report_file.read(path)) == path.read_text(encoding="utf-8")
+
+
+def test_equal_objects_of_entries_are_one(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    checks = {f"c{number}": "pass" for number in range(9)}
+    path.write_text(json.dumps({"nodes": [{"name": f"n{number}", "checks": checks} for number in range(9)]}), "utf-8")
+    nodes = report_file.read(path)["nodes"]
+    assert ([node["name"] for node in nodes][8], nodes[8]["checks"]) == ("n8", checks)
+    assert len({id(node["checks"]) for node in nodes}) == 1

@@ -108,7 +108,7 @@ def test_old_runs_are_let_go(tmp_path: Path) -> None:
     assert 1 <= len(days) < 20
 
 
-def test_runs_of_one_second_are_all_kept(tmp_path: Path) -> None:
+def test_runs_of_one_second_do_not_replace_each_other(tmp_path: Path) -> None:
     """Six fleets, or six nodes, that are checked at the same time into one file."""
     report: dict[str, Any] = {
         "run": {"command": "check", "version": "1", "cluster_file": None}, "exit_status": 0,
@@ -116,8 +116,8 @@ def test_runs_of_one_second_are_all_kept(tmp_path: Path) -> None:
     }  # fmt: skip
     other = {**report, "run": {**report["run"], "command": "judge"}, "nodes": [{"name": "m", "checks": {}}]}
     with HistoryStore(tmp_path / "h.db") as store:
-        for one in (report, report, other, {**other, "nodes": report["nodes"]}, other):
-            store.add("2026-11-01T03:00:00Z", one, [])
+        for document in (report, report, other, {**other, "nodes": report["nodes"]}, other):
+            store.add("2026-11-01T03:00:00Z", document, [])
         assert [run.command for run in store.runs()] == ["judge", "judge", "check", "check"]
 
 
@@ -142,8 +142,8 @@ def test_a_file_of_the_first_version_keeps_its_runs(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 1")
     db.close()
     with HistoryStore(path) as store:
-        (kept,) = store.runs()
-        assert store.answered([kept.id]) == {kept.id: frozenset({"gpu001"})}
+        (earlier,) = store.runs()
+        assert store.answered([earlier.id]) == {earlier.id: frozenset({"gpu001"})}
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
         assert not db.execute("PRAGMA foreign_key_check").fetchall()

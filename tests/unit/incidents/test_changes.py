@@ -90,7 +90,7 @@ def test_a_node_that_came_has_new_incidents_of_any_check() -> None:
     assert [row[0] for row in compared(before, after)] == ["new"]
 
 
-def test_an_effect_whose_cause_only_a_new_check_names_goes_on() -> None:
+def test_an_effect_that_only_a_new_check_explains_goes_on() -> None:
     """Without nvlink.links the GPU without links is an incident of topology.nvlink."""
     old, new = report(4, "nvlink.links", gpu001=NO_LINKS), report(gpu001=NO_LINKS)
     assert [row[:2] for row in compared(old, new)] == [("first judged", "gpu001")]
