@@ -20,7 +20,7 @@ from tests.support.whole_nodes import CHECKS
 
 SEED = 20
 
-#: Faults that cannot be seen beside another one: check that reports the other, or the other if it is no fault; check
+#: Faults that cannot be seen beside another one: check that reports the other, or the name of a harmless change; check
 #: that is hidden; reason.
 HIDDEN = {
     ("counters.balance", "counters.traffic-class"): "a port without traffic has none in the wrong class",
