@@ -13,8 +13,10 @@ GIB = 2**30
 
 def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     """Return the text of a ``preflight.layout/1`` document."""
-    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_axes(plan), *_search(plan)]
+    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_axes(plan), *_batches(plan)]
+    lines += [*_costs(plan, explain=explain), *_search(plan)]
     if explain:
+        lines += _timeline(plan)
         lines += ["", "settings"]
         lines += [
             f"  {name:24}{one_line(str(own['value'])):16}{one_line(own['origin'])}"
@@ -97,6 +99,41 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
             f"{own['bytes'] / 2**20:>6.4g} MiB"
             f"{own['count']:>8.4g}{own['bytes_of_step'] / GIB:>11.4g} GiB"
         )
+
+
+def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the tokens of a GPU at which each level hides gradients."""
+    if not plan["batches"]:
+        return
+    yield ""
+    yield f"{'batch per GPU':16}{'needs >':>9}{'has':>10}   all-reduce that hides behind it"
+    for own in plan["batches"]:
+        yield (
+            f"{own['level']:16}{int(own['least_tokens']):>9,}{own['tokens']:>10,.0f}   "
+            f"{own['all_reduce_gbytes_s']:.0f} GB/s{'' if own['busy'] else ': GPUs wait'}"
+        )
+
+
+def _costs(plan: Mapping[str, Any], *, explain: bool) -> Iterator[str]:
+    """Yield the costs, and with --explain the inputs that are missing."""
+    computed = [own for own in plan["costs"] if own["value"] is not None]
+    if computed or explain:
+        yield ""
+    for own in computed:
+        yield f"{own['name']:20} {own['value']:,.0f} {own['unit']}".rstrip() + f" = {one_line(own['origin'])}"
+    for own in plan["costs"] if explain else ():
+        if own["missing"]:
+            wanted = ", ".join(f"--set {name}=... ({what})" for name, what in own["missing"].items())
+            yield f"{own['name']:20} unknown: state {wanted}"
+
+
+def _timeline(plan: Mapping[str, Any]) -> list[str]:
+    """Return the stages at work in each step of a short pipeline."""
+    own = plan["pipeline"]
+    if own is None or not 0 < len(own["active"]) <= 40:
+        return []
+    steps = " ".join(map(str, own["active"]))
+    return ["", f"{'stages at work':20} {steps} of {own['stages']}: {own['busy']:.0%} busy"]
 
 
 def _search(plan: Mapping[str, Any]) -> Iterator[str]:

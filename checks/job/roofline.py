@@ -171,11 +171,13 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
             fix="declare it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
-    least = sharded if model.sharding == "fsdp" else plain
+    full = model.sharding == "fsdp"
+    least = batch.least(flops, rate * 1e9, sharded=full)
     if model.experts is not None and model.active_experts is not None:
         ways = model.expert_ways or 1
         shared, level = _all_reduce(site, built, ways)
-        least *= batch.experts(flops, rate * 1e9, model.experts, model.active_experts, shared / rate) / plain
+        least = batch.least(flops, rate * 1e9, sharded=full, experts=model.experts, active=model.active_experts,
+                            speedup=shared / rate)  # fmt: skip
         bounds += f", times {model.experts} experts over {model.active_experts} active"
         bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"

@@ -15,7 +15,7 @@ from preflight.evidence import safe_read
 from preflight.evidence.document import Evidence
 from preflight.facts import job_description
 from preflight.facts.job import RUN, RunFacts
-from preflight.layout import document
+from preflight.layout import costs, document
 from preflight.layout.description import CHOICES, SHORT, SWITCHES
 from preflight.layout.hardware import described
 from preflight.layout.job import LayoutError, Parallelism, Schedule, Transformer
@@ -128,7 +128,7 @@ def _settings(words: list[str]) -> dict[str, Any]:
         short, sign, value = word.partition("=")
         name = SHORT.get(short.strip().lower(), short.strip().lower().replace("-", "_"))
         value = value.strip()
-        if not sign or name not in numbers | set(CHOICES):
+        if not sign or name not in numbers | set(CHOICES) | set(costs.INPUTS):
             raise UsageError(f"{word!r} is not a setting; write NAME=VALUE, such as tp=8 ({', '.join(sorted(SHORT))})")
         if name in CHOICES:
             if value not in CHOICES[name]:
@@ -138,6 +138,10 @@ def _settings(words: list[str]) -> dict[str, Any]:
             if value not in ("yes", "no", "true", "false"):
                 raise UsageError(f"{name} is yes or no, not {value!r}")
             settings[name] = value in ("yes", "true")
+        elif name in costs.INPUTS:
+            settings[name] = costs.number(value)
+            if settings[name] is None:
+                raise UsageError(f"{name} is a number above 0 ({costs.INPUTS[name]}), not {value!r}")
         elif name == "recompute_modules":
             settings[name] = value.replace("+", ",")
         elif not value.isascii() or not value.isdigit() or len(value) > 12:

@@ -6,13 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.layout.arithmetic import parameters
+from preflight.layout.costs import INPUTS, costs, level_batches
+from preflight.layout.job import TrainingJob
 from preflight.layout.memory import GIB, PARTS
 from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
-from preflight.layout.step import Step, joined
+from preflight.layout.step import Step, active_stages, bubble_share, joined
 from preflight.layout.traffic import exchanges
 
 SCHEMA = "preflight.layout/1"
+
+#: Stages times microbatches up to which the timeline of a pipeline is computed.
+_MOST_CELLS = 4096
 
 #: Names of the sizes of a layout.
 _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
@@ -41,6 +46,9 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
         "memory": None,
         "step": None,
         "axes": [],
+        "pipeline": None,
+        "batches": [],
+        "costs": [],
         "unknown": [],
         "findings": report["findings"],
         "search": None,
@@ -72,6 +80,20 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
             }
             for exchange in exchanges(job, plan.placement)
         ]  # fmt: skip
+    shown["pipeline"] = _pipeline(job)
+    if hardware is not None:
+        shown["batches"] = [
+            {
+                "level": own.level, "least_tokens": own.least, "tokens": own.tokens, "busy": own.busy,
+                "all_reduce_gbytes_s": own.bandwidth,
+            }
+            for own in level_batches(job, hardware)
+        ]  # fmt: skip
+    shown["costs"] = [
+        {"name": own.name, "value": own.value, "unit": own.unit, "origin": own.origin,
+         "missing": {name: INPUTS[name] for name in own.missing}}
+        for own in costs(plan.described.values, job.gpus)
+    ]  # fmt: skip
     if candidates is not None:
         shown["search"] = [
             {
@@ -81,6 +103,19 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
             for own in candidates
         ]  # fmt: skip
     return shown
+
+
+def _pipeline(job: TrainingJob) -> dict[str, Any] | None:
+    """Return the filling of a pipeline; its timeline only if it is short."""
+    stages, microbatches = job.parallel.pipeline, job.microbatches
+    if stages == 1:
+        return None
+    active = active_stages(stages, microbatches) if stages * microbatches <= _MOST_CELLS else []
+    return {
+        "stages": stages, "microbatches": microbatches, "active": active,
+        "bubble_share": bubble_share(stages, job.parallel.virtual_stages, microbatches),
+        "busy": sum(active) / len(active) / stages if active else None,
+    }  # fmt: skip
 
 
 def _step(step: Step, tokens: int) -> dict[str, Any]:

@@ -89,6 +89,21 @@ def bubble_share(pipeline: int, virtual_stages: int, microbatches: int) -> float
     return (pipeline - 1) / (virtual_stages * microbatches + pipeline - 1)
 
 
+def active_stages(pipeline: int, microbatches: int) -> list[int]:
+    """Return how many stages of a pipeline work in each step, until it is empty.
+
+    A stage may run the forward pass of one microbatch beside the backward pass of another; each takes one step.
+    """
+    steps = microbatches + 2 * pipeline - 2
+    active = [0] * steps
+    for stage in range(pipeline):
+        forward = range(stage, stage + microbatches)
+        backward = range(2 * pipeline - 2 - stage, 2 * pipeline - 2 - stage + microbatches)
+        for number in {*forward, *backward}:
+            active[number] += 1
+    return active
+
+
 def efficiency(hardware: Hardware, precision: str) -> float | None:
     """Return the share of FLOP/s that matrix products reach; None: not known."""
     generation = hardware.gpu.generation

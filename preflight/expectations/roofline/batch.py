@@ -31,9 +31,13 @@ def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> fl
     return feed_forward * egress / (flops * (ways - 1) / ways) if ways > 1 else float("inf")
 
 
-def experts(flops: float, all_reduce: float, number: int, active: int, speedup: float = 1.0) -> float:
-    """Return tokens per GPU of a mixture of experts.
+def least(
+    flops: float, all_reduce: float, *, sharded: bool = False, experts: int = 0, active: int = 0, speedup: float = 1.0
+) -> float:
+    """Return tokens per GPU that hide the exchange of gradients.
 
-    As data parallel, times experts over those that a token uses.
+    Data parallel, or FSDP if ``sharded``; with experts, times all over active ones. Expert parallelism divides it by
+    ``speedup``, by which less crosses the level whose bytes/s of an all-reduce are given.
     """
-    return data_parallel(flops, all_reduce) * number / active / speedup
+    bound = fully_sharded(flops, all_reduce) if sharded else data_parallel(flops, all_reduce)
+    return bound * experts / active / speedup if experts and active else bound

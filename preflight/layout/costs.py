@@ -1,0 +1,124 @@
+"""What a run costs beside its time: if it is lost, checkpoints, the batch.
+
+Sources: J. Young, A first order approximation to the optimum checkpoint interval, 1974, and J. Daly, 2006 (checkpoint
+interval); J. Austin et al., How to Scale Your Model, chapter on GPUs (smallest batch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite, sqrt
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.expectations.roofline import batch
+from preflight.layout.hardware import Hardware
+from preflight.layout.job import TrainingJob
+
+#: What each input of a cost is; none has a default.
+INPUTS = {
+    "watts": "power of a GPU under load, in W",
+    "hours": "hours of the run that would be lost",
+    "price": "price of a kWh",
+    "checkpoint_seconds": "time to write a checkpoint, in s",
+    "mtbf_hours": "hours between failures that stop the job",
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One result, or the names of the inputs that are missing."""
+
+    name: str
+    value: float | None
+    unit: str
+    origin: str
+    missing: tuple[str, ...] = ()
+
+
+def number(word: str) -> float | None:
+    """Return the positive number that a word states, or None."""
+    try:
+        value = float(word) if len(word) <= 24 else 0.0
+    except ValueError:
+        return None
+    return value if isfinite(value) and value > 0 else None
+
+
+def lost_run(watts: float, gpus: int, hours: float, price: float) -> float:
+    """Return the price of the energy of a run: W x GPUs x h / 1000 x price of a kWh."""
+    return watts * gpus * hours / 1000 * price
+
+
+def checkpoint_interval(write: float, between_failures: float) -> float:
+    """Return the seconds between checkpoints that lose the least time.
+
+    The square root of 2 x write x MTBF, both in seconds.
+    """
+    return sqrt(2 * write * between_failures)
+
+
+def costs(values: Mapping[str, Any], gpus: int) -> tuple[Cost, ...]:
+    """Return the cost of a lost run and the checkpoint interval of a job."""
+    energy, interval = ("watts", "hours", "price"), ("checkpoint_seconds", "mtbf_hours")
+    return (
+        _cost("a lost run", "", values, energy, "{watts:g} W x " f"{gpus:,} GPUs" " x {hours:g} h x {price:g} per kWh",
+              lambda own: lost_run(own["watts"], gpus, own["hours"], own["price"])),
+        _cost("checkpoint interval", "s", values, interval,
+              "sqrt(2 x {checkpoint_seconds:g} s x {mtbf_hours:g} h) (Young, Daly)",
+              lambda own: checkpoint_interval(own["checkpoint_seconds"], 3600 * own["mtbf_hours"])),
+    )  # fmt: skip
+
+
+def _cost(name: str, unit: str, values: Mapping[str, Any], inputs: tuple[str, ...], origin: str, compute: Any) -> Cost:
+    if missing := tuple(wanted for wanted in inputs if values.get(wanted) is None):
+        return Cost(name, None, unit, "", missing)
+    return Cost(name, compute(values), unit, origin.format(**{wanted: values[wanted] for wanted in inputs}))
+
+
+@dataclass(frozen=True)
+class LevelBatch:
+    """Tokens of a GPU at which a level carries the gradients behind arithmetic."""
+
+    level: str
+    bandwidth: float  # of an all-reduce, GB/s
+    least: float
+    tokens: float  # that the job has
+
+    @property
+    def busy(self) -> bool:
+        """Whether the job has enough."""
+        return self.tokens >= self.least
+
+
+def level_batches(job: TrainingJob, hardware: Hardware) -> tuple[LevelBatch, ...]:
+    """Return the smallest batch of each level that the gradients of a job cross.
+
+    Switches are taken not to reduce, but for NVLink's from Hopper on. The tokens are those of a GPU between two
+    exchanges: of a microbatch with full sharding, else of a step.
+    """
+    flops, machine = hardware.flops(job.schedule.precision), hardware.machine
+    if flops is None or job.data * job.parallel.context == 1:
+        return ()
+    full = job.parallel.sharding == "full"
+    tokens = job.schedule.micro_batch * job.schedule.sequence if full else job.tokens / job.data
+    tokens /= job.parallel.tensor * job.parallel.context
+    rates = [("NVLink", machine.nvlink, machine.gpu.generation not in ("Volta", "Ampere"))]
+    if job.gpus > machine.domain and machine.node_nics is not None:
+        # the GPUs of a domain send their parts at once, each over its NIC
+        nics = machine.node_nics * machine.domain / machine.gpus
+        unit = hardware.fabric.unit_nodes
+        rates.append(("leaf", nics, machine.sharp is True))
+        if unit is None or job.gpus > unit * machine.gpus:
+            rates.append(("spine", nics / (hardware.fabric.oversubscription or 1.0), machine.sharp is True))
+    experts = job.model.experts if job.parallel.expert < job.model.experts else 0
+    batches = []
+    for level, rate, reduced in rates:
+        reduction = rate if reduced else rate / 2
+        inside = job.parallel.expert / (1 if level == "NVLink" else machine.domain)
+        least = batch.least(
+            flops, reduction * 1e9, sharded=full, experts=experts, active=job.model.active_experts,
+            speedup=max(1.0, inside),
+        )  # fmt: skip
+        batches.append(LevelBatch(level, reduction, least, tokens))
+    return tuple(batches)
