@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from preflight._startup.lightclass import replace
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, Status, check, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.training.serving_metrics import Distribution, ServingMetrics
@@ -20,7 +21,12 @@ _SOURCE = (
 _ENOUGH, _SCRAPES = 20, 3
 _QUEUED, _PREFILL = 0.5, 0.5
 _FULL, _PREEMPTED = 0.9, 0.01
-_TRANSFER_SHARE, _TAIL = 0.2, 10.0
+_TRANSFER_SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
+#: Steps of an engine that every request waits for: the one that runs, and the next one, which takes it. A queue that
+#: takes less of the time to the first token than this is none.
+_STEPS, _BRIEF = 2.0, 0.1
+#: Engines of one text that are reported one by one.
+_LISTED = 8
 _MORE = "Save two scrapes some minutes apart, under load: `curl -s http://HOST:PORT/metrics >> metrics.txt`."
 
 
@@ -46,9 +52,11 @@ def first_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Warns if requests spend more than half of the time in the queue, or if queue and prefill together explain less than
-    half of it (tokeniser, frontend, transfer of the KV cache). Passes if prefill takes at least half. Unknown below 20
-    requests, and for engines that report no queue or prefill time. Means are of the requests between the first and
-    the last scrape, or since the start of the engine if there is one scrape.
+    half of it (tokeniser, frontend, transfer of the KV cache). Passes if prefill takes at least half, and if the queue
+    takes no longer than two steps of the engine and the transfer of a KV cache: every request waits for these. Unknown
+    below 20 requests, and for engines that report no queue or prefill time. Means are of the requests between the first
+    and the last scrape, or since the start of the engine if there is one scrape. Several engines, models or replicas in
+    one text are judged one by one.
 
     ## False alarms
     A benchmark that sends all requests at once fills the queue on purpose.
@@ -58,42 +66,47 @@ def first_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the parts of the time to the first token."""
-    first = _between(metrics, "first_token")
+    """Judge the parts of the time to the first token, of each engine."""
+    return _each_engine(metrics, evidence, _first_token)
+
+
+def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    first = metrics.between("first_token")
     if first is None or first.mean is None or first.observations < _ENOUGH:
-        yield unknown(
-            f"{metrics.program}: fewer than {_ENOUGH} requests got a first token", evidence=evidence, fix=_MORE
-        )
+        yield unknown(f"{metrics.name}: fewer than {_ENOUGH} requests got a first token", evidence=evidence, fix=_MORE)
         return
-    queue, prefill = _mean(_between(metrics, "queue")), _mean(_between(metrics, "prefill"))
+    queue, prefill, transfer = metrics.mean("queue"), metrics.mean("prefill"), metrics.mean("transfer")
     tail = first.bounds(0.99)
     shown = f"first token after {_seconds(first.mean)} (mean of {first.observations:.0f}"
-    shown += f", p99 above {_seconds(tail[0])})" if tail is not None and tail[0] else ")"
+    shown += f", p99 above {_seconds(tail[0])})" if tail is not None and tail[0] > first.mean else ")"
     if queue is None:
-        yield unknown(f"{metrics.program}: {shown}; no time of the queue is reported", found=_seconds(first.mean),
+        yield unknown(f"{metrics.name}: {shown}; no time of the queue is reported", found=_seconds(first.mean),
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
         return
-    waits = queue / first.mean if first.mean else 0.0
-    if waits > _QUEUED:
+    waits = min(queue / first.mean, 1.0) if first.mean else 0.0
+    inevitable = _STEPS * (metrics.mean("next_token") or 0.0) + (transfer or 0.0)
+    share = None if prefill is None else prefill / first.mean if first.mean else 0.0
+    parts = f"{100 * waits:.0f} % queue" if share is None else f"{100 * share:.0f} % prefill, {100 * waits:.0f} % queue"
+    if waits > _QUEUED and queue > inevitable:
         yield warned(
-            f"{metrics.program}: {shown}, of which {_seconds(queue)} in the queue", found=f"{100 * waits:.0f} % queue",
+            f"{metrics.name}: {shown}, of which {_seconds(queue)} in the queue", found=f"{100 * waits:.0f} % queue",
             expected=f"at most {100 * _QUEUED:.0f} %", evidence=evidence,
         )  # fmt: skip
-    elif prefill is None:
-        yield unknown(f"{metrics.program}: {shown}, {100 * waits:.0f} % in the queue; prefill time is not reported",
+    elif waits > _QUEUED:
+        why = "until its KV cache arrives and a step begins" if transfer else "until the next steps begin"
+        yield passed(f"{metrics.name}: {shown}: {parts}, no longer than {why}", found=f"{100 * waits:.0f} % queue",
+                     evidence=evidence)  # fmt: skip
+    elif share is None:
+        yield unknown(f"{metrics.name}: {shown}, {100 * waits:.0f} % in the queue; prefill time is not reported",
                       found=f"{100 * waits:.0f} % queue", evidence=evidence)  # fmt: skip
-    elif (share := prefill / first.mean if first.mean else 0.0) >= _PREFILL:
-        yield passed(f"{metrics.program}: {shown}: {100 * share:.0f} % prefill, {100 * waits:.0f} % queue",
-                     found=f"{100 * share:.0f} % prefill", evidence=evidence)  # fmt: skip
-    elif share + waits < _PREFILL:
+    elif share < _PREFILL and share + waits < _PREFILL:
         yield warned(
-            f"{metrics.program}: {shown}: {100 * share:.0f} % prefill, {100 * waits:.0f} % queue; the rest is neither",
+            f"{metrics.name}: {shown}: {parts}; the rest is neither",
             found=f"{100 * (1 - share - waits):.0f} % elsewhere", expected="prefill or queue", evidence=evidence,
             fix="Look at the frontend's and tokeniser's CPU, and at the transfer of the KV cache.",
         )  # fmt: skip
     else:
-        yield passed(f"{metrics.program}: {shown}: {100 * share:.0f} % prefill, {100 * waits:.0f} % queue",
-                     found=f"{100 * share:.0f} % prefill", evidence=evidence)  # fmt: skip
+        yield passed(f"{metrics.name}: {shown}: {parts}", found=f"{100 * share:.0f} % prefill", evidence=evidence)
 
 
 @check(
@@ -116,8 +129,10 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
     A request that waits gets no token. Its time to the first token grows with the queue, even on fast GPUs.
 
     ## Verdicts
-    From three scrapes on, warns if requests wait in more than half of them. With fewer, warns if as many wait as run,
-    passes if none waits, and is unknown in between: one moment does not show how often.
+    From three scrapes on, warns if requests wait in more than half of them, unless fewer wait than run, and only for
+    two steps of the engine or a tenth of the time to the first token. With fewer scrapes, warns if as many wait as run,
+    passes if none waits, and is unknown in between: one moment does not show how often. Dynamo's frontend counts
+    requests as queued until their first token, which shows no queue: unknown.
 
     ## False alarms
     A burst of requests just before the only scrape.
@@ -127,29 +142,47 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the numbers of waiting requests."""
+    """Judge the numbers of waiting requests, of each engine."""
+    return _each_engine(metrics, evidence, _queue)
+
+
+def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
     waiting = [scrape.waiting for scrape in metrics.scrapes if scrape.waiting is not None]
     if not waiting:
-        yield unknown(f"{metrics.program}: no number of waiting requests is reported", evidence=evidence)
+        yield unknown(f"{metrics.name}: no number of waiting requests is reported", evidence=evidence)
         return
     queued = sum(count > 0 for count in waiting)
     most = max(waiting)
+    running = max((scrape.running for scrape in metrics.scrapes if scrape.running is not None), default=None)
+    run = "" if running is None else f", {running} run"
     if len(waiting) >= _SCRAPES:
-        message = f"{metrics.program}: requests wait in {queued} of {len(waiting)} scrapes, at most {most}"
-        if 2 * queued > len(waiting):
-            yield warned(message, found=f"{queued} of {len(waiting)}", expected="at most half", evidence=evidence)
+        message = f"{metrics.name}: requests wait in {queued} of {len(waiting)} scrapes, at most {most}"
+        share = f"{queued} of {len(waiting)}"
+        if 2 * queued <= len(waiting):
+            yield passed(message, found=share, evidence=evidence)
+        elif _brief(metrics):
+            yield passed(f"{message}{run}, for {_seconds(metrics.mean('queue') or 0.0)}", found=share,
+                         evidence=evidence)  # fmt: skip
         else:
-            yield passed(message, found=f"{queued} of {len(waiting)}", evidence=evidence)
-        return
-    running = max((scrape.running or 0 for scrape in metrics.scrapes), default=0)
-    if most and most >= running:
-        yield warned(f"{metrics.program}: {most} requests wait and {running} run", found=most,
+            yield warned(message, found=share, expected="at most half", evidence=evidence)
+    elif most and running is not None and most >= running:
+        yield warned(f"{metrics.name}: {most} requests wait and {running} run", found=most,
                      expected="fewer than run", evidence=evidence)  # fmt: skip
     elif most:
-        yield unknown(f"{metrics.program}: {most} requests wait at the time of the scrape, {running} run", found=most,
+        yield unknown(f"{metrics.name}: {most} requests wait at the time of the scrape{run}", found=most,
                       expected="0", evidence=evidence, fix=_MORE)  # fmt: skip
     else:
-        yield passed(f"{metrics.program}: no request waits, {running} run", found=0, evidence=evidence)
+        yield passed(f"{metrics.name}: no request waits{run}", found=0, evidence=evidence)
+
+
+def _brief(metrics: ServingMetrics) -> bool:
+    """Return whether requests wait, but each only for a moment, as under load."""
+    queue, first, step = metrics.mean("queue"), metrics.mean("first_token"), metrics.mean("next_token")
+    if queue is None or len(metrics.scrapes) < _SCRAPES:
+        return False
+    fewer = all(scrape.running is not None and (scrape.waiting or 0) < scrape.running
+                for scrape in metrics.scrapes if scrape.waiting)  # fmt: skip
+    return fewer and (queue <= _BRIEF * (first or 0.0) or queue <= _STEPS * (step or 0.0))
 
 
 @check(
@@ -172,9 +205,10 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     An engine without free blocks preempts a request and computes its cache again later: work that is done twice.
 
     ## Verdicts
-    Warns if more than 1 % of the requests were preempted (vLLM) or retracted (SGLang): between the first and the last
-    scrape, or since the start of the engine. Warns if at least 90 % of the cache are used while requests wait. A full
-    cache without either passes. Unknown if the engine reports neither use nor preemptions.
+    Warns if more than 1 % of the requests that ended or run were preempted (vLLM) or retracted (SGLang): between the
+    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache are used while
+    requests wait, as serving.queue judges it. A full cache without either passes. Unknown if the engine reports neither
+    use nor preemptions, or preemptions and no number of requests.
 
     ## False alarms
     With one scrape, preemptions of a past overload count.
@@ -184,31 +218,40 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge preemptions and the use of the KV cache."""
+    """Judge preemptions and the use of the KV cache, of each engine."""
+    return _each_engine(metrics, evidence, _cache)
+
+
+def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
     used = [scrape for scrape in metrics.scrapes if scrape.cache_used is not None]
-    preempted, finished = _grown(metrics, "preemptions"), _grown(metrics, "finished")
+    preempted, finished = metrics.grown("preemptions"), metrics.grown("finished")
+    running = max((scrape.running for scrape in metrics.scrapes if scrape.running is not None), default=None)
+    requests = None if finished is None and running is None else (finished or 0.0) + (running or 0)
     fullest = max(used, key=lambda scrape: scrape.cache_used or 0.0, default=None)
     share = fullest.cache_used if fullest is not None else None
     full = "" if share is None else f"; the KV cache is {'up to ' * (len(used) > 1)}{100 * share:.0f} % full"
     since = "between the scrapes" if len(metrics.scrapes) > 1 else "since the start"
     waits = [scrape for scrape in used if (scrape.cache_used or 0.0) >= _FULL and scrape.waiting]
-    if preempted and preempted > _PREEMPTED * (finished or 0.0):
+    if preempted and requests is not None and preempted > _PREEMPTED * requests:
         of = f" of {finished:.0f} finished" if finished else ""
-        yield warned(f"{metrics.program}: {preempted:.0f} preemptions{of} {since}{full}", found=f"{preempted:.0f}",
+        yield warned(f"{metrics.name}: {preempted:.0f} preemptions{of} {since}{full}", found=f"{preempted:.0f}",
                      expected=f"at most {100 * _PREEMPTED:.0f} % of the requests", evidence=evidence)  # fmt: skip
-    elif waits:
+    elif waits and not _brief(metrics):
         worst = max(waits, key=lambda scrape: scrape.waiting or 0)
-        yield warned(f"{metrics.program}: {worst.waiting} requests wait{full}", found=f"{100 * (share or 0):.0f} %",
+        yield warned(f"{metrics.name}: {worst.waiting} requests wait{full}", found=f"{100 * (share or 0):.0f} %",
                      expected=f"below {100 * _FULL:.0f} %, or no request waits", evidence=evidence)  # fmt: skip
+    elif preempted and requests is None:
+        yield unknown(f"{metrics.name}: {preempted:.0f} preemptions {since}, of an unknown number of requests{full}",
+                      found=f"{preempted:.0f}", evidence=evidence)  # fmt: skip
     elif preempted is None and share is None:
-        yield unknown(f"{metrics.program}: neither use of the KV cache nor preemptions are reported",
+        yield unknown(f"{metrics.name}: neither use of the KV cache nor preemptions are reported",
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
     elif preempted is None and share is not None and share >= _FULL:
-        yield unknown(f"{metrics.program}: no preemptions are reported{full}", found=f"{100 * share:.0f} %",
+        yield unknown(f"{metrics.name}: no preemptions are reported{full}", found=f"{100 * share:.0f} %",
                       expected=f"below {100 * _FULL:.0f} %", evidence=evidence)  # fmt: skip
     else:
         count = "no request waits for it" if preempted is None else f"{preempted:.0f} preemptions {since}"
-        yield passed(f"{metrics.program}: {count}{full}",
+        yield passed(f"{metrics.name}: {count}{full}",
                      found="" if share is None else f"{100 * share:.0f} %", evidence=evidence)  # fmt: skip
 
 
@@ -233,9 +276,11 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
     or by one rail takes many times as long.
 
     ## Verdicts
-    Warns if transfers failed or expired, if their mean exceeds a fifth of the mean time to the first token, or if
-    their p99 exceeds ten times their mean: the lower bound of its bucket counts. Passes otherwise, and shows the rate.
-    Unknown below 20 transfers: most engines do not separate prefill and decode.
+    Warns if more than one transfer in 1000 failed or expired, if their mean exceeds a fifth of the mean time to the
+    first token, or if their p99 exceeds ten times their mean and the sizes of the caches do not explain it: the lower
+    bound of its bucket counts. Passes otherwise, and shows the rate. Unknown below 20 transfers: most engines do not
+    separate prefill and decode. The first token of a decode worker, whose prefill takes no longer than two of its
+    steps, is mostly transfer by design: there only the rate is shown, and the result is unknown.
 
     ## False alarms
     Very short first tokens, of small models: then a fifth is some milliseconds.
@@ -245,37 +290,63 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge failed, long and late transfers of KV caches."""
-    lost = [
-        f"{count:.0f} {word}"
-        for name, word in (("failed_transfers", "failed"), ("expired_transfers", "expired"))
-        if (count := _grown(metrics, name))
-    ]
-    if lost:
-        yield warned(f"{metrics.program}: transfers of KV caches: {', '.join(lost)}", found=", ".join(lost),
-                     expected="none", evidence=evidence,
+    """Judge failed, long and late transfers of KV caches, of each engine."""
+    return _each_engine(metrics, evidence, _transfer)
+
+
+def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    transfer = metrics.between("transfer")
+    counts = {word: metrics.grown(name) or 0.0
+              for name, word in (("failed_transfers", "failed"), ("expired_transfers", "expired"))}  # fmt: skip
+    every = (transfer.observations if transfer is not None else 0.0) + sum(counts.values())
+    lost = ", ".join(f"{count:.0f} {word}" for word, count in counts.items() if count)
+    many = sum(counts.values()) > _LOST * every
+    if many:
+        yield warned(f"{metrics.name}: transfers of KV caches: {lost} of {every:.0f}", found=lost,
+                     expected="at most one in 1000", evidence=evidence,
                      fix="The engine's log names the peer and the reason; check the network to it.")  # fmt: skip
-    transfer = _between(metrics, "transfer")
     if transfer is None or transfer.mean is None or transfer.observations < _ENOUGH:
-        if not lost:
-            yield unknown(f"{metrics.program}: fewer than {_ENOUGH} transfers of KV caches between engines are "
+        if not many:
+            yield unknown(f"{metrics.name}: fewer than {_ENOUGH} transfers of KV caches between engines are "
                           "reported", evidence=evidence)  # fmt: skip
         return
-    amount, first = _between(metrics, "transfer_bytes"), _mean(_between(metrics, "first_token"))
+    amount, first = metrics.between("transfer_bytes"), metrics.mean("first_token")
     rate = f" at {amount.total / transfer.total / 1e9:.1f} GB/s" if amount is not None and transfer.total else ""
-    message = (
-        f"{metrics.program}: a KV cache takes {_seconds(transfer.mean)}{rate} (mean of {transfer.observations:.0f})"
-    )
-    tail = transfer.bounds(0.99)
-    if first and transfer.mean > _TRANSFER_SHARE * first:
-        yield warned(f"{message}: {100 * transfer.mean / first:.0f} % of the time to the first token",
-                     found=f"{100 * transfer.mean / first:.0f} %", expected=f"at most {100 * _TRANSFER_SHARE:.0f} %",
-                     evidence=evidence)  # fmt: skip
-    elif tail is not None and tail[0] > _TAIL * transfer.mean:
-        yield warned(f"{message}, p99 above {_seconds(tail[0])}", found=f"above {_seconds(tail[0])}",
+    message = f"{metrics.name}: a KV cache takes {_seconds(transfer.mean)}{rate} (mean of {transfer.observations:.0f})"
+    late = _late(transfer, amount)
+    share = transfer.mean / first if first else 0.0
+    of_first = f"{100 * share:.0f} % of the time to the first token"
+    if share > _TRANSFER_SHARE and not _decodes_only(metrics):
+        yield warned(f"{message}: {of_first}", found=f"{100 * share:.0f} %",
+                     expected=f"at most {100 * _TRANSFER_SHARE:.0f} %", evidence=evidence)  # fmt: skip
+    elif late is not None:
+        yield warned(f"{message}, p99 above {_seconds(late)}", found=f"above {_seconds(late)}",
                      expected=f"at most {_TAIL:.0f} times the mean", evidence=evidence)  # fmt: skip
-    elif not lost:
-        yield passed(message, found=_seconds(transfer.mean), evidence=evidence)
+    elif share > _TRANSFER_SHARE:
+        yield unknown(f"{message}: {of_first} of this engine, which computes no prefill", found=rate.strip(),
+                      evidence=evidence)  # fmt: skip
+    elif not many:
+        yield passed(f"{message}{'; ' if lost else ''}{lost}", found=_seconds(transfer.mean), evidence=evidence)
+
+
+def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
+    """Return the lower bound of a late p99, seconds.
+
+    None if it is not late, or large caches explain it.
+    """
+    tail, sizes = transfer.bounds(0.99), amount.bounds(0.99) if amount is not None else None
+    if tail is None or not transfer.mean or tail[0] <= _TAIL * transfer.mean:
+        return None
+    if amount is None or not amount.mean or sizes is None:
+        return tail[0]
+    largest = sizes[1] if sizes[1] is not None else float("inf")
+    return None if largest / amount.mean >= tail[0] / transfer.mean else tail[0]
+
+
+def _decodes_only(metrics: ServingMetrics) -> bool:
+    """Return whether an engine computes no prefill: they take no longer than steps."""
+    prefill, step = metrics.mean("prefill"), metrics.mean("next_token")
+    return prefill is not None and step is not None and prefill <= _STEPS * step
 
 
 def transfers_caches(metrics: ServingMetrics) -> bool:
@@ -286,31 +357,33 @@ def transfers_caches(metrics: ServingMetrics) -> bool:
     )
 
 
-def _grown(metrics: ServingMetrics, name: str) -> float | None:
-    """Return how much a counter grew between the scrapes; of one, its value."""
-    values = [value for scrape in metrics.scrapes if (value := getattr(scrape, name)) is not None]
-    if len(values) < 2 or values[-1] < values[0]:  # started anew in between
-        return values[-1] if values else None
-    grown: float = values[-1] - values[0]
-    return grown
+def _each_engine(
+    metrics: ServingMetrics,
+    evidence: Sequence[str],
+    judge: Callable[[ServingMetrics, Sequence[str]], Iterator[Finding]],
+) -> Iterator[Finding]:
+    """Judge each engine of a text by itself.
 
-
-def _between(metrics: ServingMetrics, name: str) -> Distribution | None:
-    """Return the observations between the first and the last scrape; of one, all."""
-    scrapes = [scrape for scrape in metrics.scrapes if getattr(scrape, name) is not None]
-    if not scrapes:
-        return None
-    last: Distribution = getattr(scrapes[-1], name)
-    first: Distribution = getattr(scrapes[0], name)
-    if len(scrapes) < 2 or last.observations <= first.observations or last.total < first.total:
-        return last
-    before = dict(first.buckets)
-    buckets = tuple((upper, below - before.get(upper, 0.0)) for upper, below in last.buckets)
-    return type(last)(last.observations - first.observations, last.total - first.total, buckets)
-
-
-def _mean(sample: Distribution | None) -> float | None:
-    return None if sample is None else sample.mean
+    A mean over all of them hides one that is overloaded. If none of them is at fault, or none shows enough, yield the
+    findings of all together.
+    """
+    if metrics.cut:
+        yield unknown(f"{metrics.program}: only a part of the metrics was read", evidence=evidence,
+                      fix="Pass the last scrapes alone: `tail -c 5M metrics.txt`.")  # fmt: skip
+        return
+    own = [(engine, finding) for engine in metrics.engines for finding in judge(engine, evidence)]
+    bad = [(engine, finding) for engine, finding in own if finding.status is Status.WARN]
+    for engine, finding in bad[:_LISTED]:
+        yield replace(finding, subject=engine.place)
+    if len(bad) > _LISTED:
+        yield warned(f"{metrics.program}: {len(bad) - _LISTED} more engines", evidence=evidence)
+    if bad:
+        return
+    together = list(judge(metrics, evidence))
+    good = [finding for _, finding in own if finding.status is Status.PASS]
+    if good and any(finding.status is Status.WARN for finding in together):
+        together = good[:_LISTED]
+    yield from together
 
 
 def _seconds(value: float) -> str:

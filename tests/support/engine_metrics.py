@@ -14,7 +14,8 @@ _BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 HISTOGRAMS: Mapping[str, Mapping[str, tuple[str, float]]] = {
     "vllm": {
         "first_token": ("vllm:time_to_first_token_seconds", 1), "queue": ("vllm:request_queue_time_seconds", 1),
-        "prefill": ("vllm:request_prefill_time_seconds", 1), "transfer": ("vllm:nixl_xfer_time_seconds", 1),
+        "prefill": ("vllm:request_prefill_time_seconds", 1), "next_token": ("vllm:inter_token_latency_seconds", 1),
+        "transfer": ("vllm:nixl_xfer_time_seconds", 1),
         "transfer_bytes": ("vllm:nixl_bytes_transferred", 1),
     },
     "sglang": {
@@ -42,7 +43,7 @@ NUMBERS: Mapping[str, Mapping[str, str]] = {
         "cache_used": "trtllm_kv_cache_utilization", "finished": "trtllm_request_success_total",
     },
     "dynamo": {
-        "running": "dynamo_frontend_inflight_requests", "waiting": "dynamo_frontend_queued_requests",
+        "running": "dynamo_frontend_inflight_requests", "until_first_token": "dynamo_frontend_queued_requests",
         "finished": "dynamo_frontend_requests_total",
     },
 }  # fmt: skip
@@ -58,17 +59,21 @@ class EngineLoad:
 
     running: int = 12
     waiting: int = 0
+    until_first_token: int = 0  # requests without a token yet, prefill included (Dynamo's frontend)
     cache_used: float = 0.4
     preemptions: int = 0
     finished: int = 400
     failed_transfers: int = 0
+    started: float | None = None  # time of the process's start, seconds
     means: Mapping[str, float] = field(default_factory=lambda: {"first_token": 0.35, "queue": 0.01, "prefill": 0.3})
     late: Mapping[str, float] = field(default_factory=dict)  # value of one observation in twenty
 
 
-def text(engine: str, load: EngineLoad) -> str:
+def text(engine: str, load: EngineLoad, labels: str = "") -> str:
     """Return one scrape; values that the engine does not report are left out."""
-    labels, lines = _LABELS[engine], list[str]()
+    labels, lines = labels or _LABELS[engine], list[str]()
+    if load.started is not None:
+        lines.append(f"process_start_time_seconds {load.started}")
     for name, metric in NUMBERS[engine].items():
         if name == "failed_transfers" and "transfer" not in load.means:
             continue

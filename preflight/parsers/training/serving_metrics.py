@@ -8,10 +8,11 @@ docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM); Prometheus' exposition f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import NumberedText
@@ -22,22 +23,33 @@ _ENGINES = (("vLLM", "vllm:"), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm")
 _NAME = r"[A-Za-z_:][\w:]{0,199}"
 _SAMPLE = re.compile(
     rf"({_NAME})(\{{(?:[^{{}}\"\\]|\"(?:[^\"\\]|\\.){{0,2000}}\"){{0,400}}\}})?\s{{1,8}}"
-    r"([+-]?(?:\d[\d.]{0,30}(?:[eE][+-]?\d{1,3})?|Inf|NaN))(?:\s{1,8}-?\d{1,17})?\s*"
+    r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?|Inf|NaN))(?:\s{1,8}-?\d{1,17})?"
+    r"(?:\s# \{.{0,400})?\s*"  # an exemplar of OpenMetrics
 )
 _BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
 _COMMENT = re.compile(r"# (?:HELP|TYPE|UNIT|EOF)\b")
 _LABEL = re.compile(r"([A-Za-z_]\w{0,99})\s?=\s?\"((?:[^\"\\]|\\.){0,2000})\"")
 #: Other lines between two samples, and samples of one text.
 _GAP, _MOST = 4, 200_000
-#: Longest examined line.
-_LONGEST = 20_000
+#: Largest use of a cache: a share, which may count a block twice.
+_FULLEST = 1.05
+#: Longest examined line; largest believable value.
+_LONGEST, _LARGEST = 20_000, 1e15
+#: Labels that name one engine of a text, with the word before their value; most engines that are judged one by one.
+_ENGINE_LABELS = {"instance": "", "pod": "", "model_name": "model ", "model": "model ", "engine": "engine ",
+                  "dp_rank": "DP rank ", "worker_id": "worker "}  # fmt: skip
+_MOST_ENGINES = 1000
+#: Ranks of one engine that report the same requests: the first counts (SGLang with metrics of all schedulers).
+_RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
+#: When the process of a scrape started; it differs between replicas, and after a restart.
+_STARTED = "process_start_time_seconds"
 
 #: Value -> names of its metric, without the engine's prefix; the first that a scrape has counts.
 _GAUGES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
                 "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests"),
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting",
-                "dynamo_frontend_queued_requests"),
+    # not dynamo_frontend_queued_requests: a request counts there until its first token, prefill included
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
 }  # fmt: skip
 _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization",
           "dynamo_component_kvstats_gpu_cache_usage_percent")  # fmt: skip
@@ -121,11 +133,57 @@ class Scrape:
 
 @dataclass(frozen=True)
 class ServingMetrics:
-    """The scrapes of one text, in order, and their engine."""
+    """The scrapes of one text, in order, and their engine.
+
+    ``engines`` has those of each engine, replica or process, if there are several; ``place`` names such a one.
+    """
 
     program: str
     scrapes: tuple[Scrape, ...]
     models: tuple[str, ...] = ()
+    engines: tuple[ServingMetrics, ...] = ()
+    place: str = ""
+    cut: bool = False  # only a part of the text was read
+
+    @property
+    def name(self) -> str:
+        """The program, and the engine among several."""
+        return f"{self.program}, {self.place}" if self.place else self.program
+
+    def grown(self, name: str) -> float | None:
+        """Return how much a counter grew between the scrapes; of one, its value.
+
+        A counter that became smaller started anew.
+        """
+        values = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
+        if len(values) < 2:
+            return values[0] if values else None
+        return float(sum(_growth(before, after) for before, after in pairwise(values)))
+
+    def between(self, name: str) -> Distribution | None:
+        """Return the observations between the first and the last scrape; of one, all."""
+        samples: list[Distribution] = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
+        if len(samples) < 2:
+            return samples[0] if samples else None
+        observations = total = 0.0
+        buckets: dict[float, float] = {}
+        for before, after in pairwise(samples):
+            anew = after.observations < before.observations or after.total < before.total
+            observations += after.observations - (0.0 if anew else before.observations)
+            total += after.total - (0.0 if anew else before.total)
+            earlier = {} if anew else dict(before.buckets)
+            for upper, below in after.buckets:
+                buckets[upper] = buckets.get(upper, 0.0) + below - earlier.get(upper, 0.0)
+        return Distribution(observations, total, tuple(sorted(buckets.items())))
+
+    def mean(self, name: str) -> float | None:
+        """Return the mean of the observations between the scrapes."""
+        sample = self.between(name)
+        return None if sample is None else sample.mean
+
+
+def _growth(before: float, after: float) -> float:
+    return after - before if after >= before else after
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -163,7 +221,9 @@ def parse(text: NumberedText) -> ServingMetrics | None:
         if len(line) <= _LONGEST and (match := _SAMPLE.fullmatch(line.rstrip("\r")))
     ]
     metrics = of_samples(samples)
-    return metrics if metrics.program else None
+    if not metrics.program:
+        return None
+    return metrics if text.complete and text.last <= 2 * _MOST else replace(metrics, cut=True)
 
 
 def of_samples(samples: Sequence[MetricSample]) -> ServingMetrics:
@@ -175,8 +235,51 @@ def of_samples(samples: Sequence[MetricSample]) -> ServingMetrics:
         for name, value in _LABEL.findall(sample.labels[:_LONGEST]):
             if name in ("model_name", "model") and len(models) < 100:
                 models[value[:200]] = None
-    scrapes = [_scrape(part) for part in _parts(samples)]
-    return ServingMetrics(program, tuple(scrape for scrape in scrapes if scrape != Scrape()), tuple(models))
+    parts = list(_parts(samples))
+    return ServingMetrics(program, _scrapes(parts), tuple(models), tuple(_engines(program, parts)))
+
+
+def _scrapes(parts: Iterable[Sequence[MetricSample]]) -> tuple[Scrape, ...]:
+    return tuple(scrape for part in parts if (scrape := _scrape(part)) != Scrape())
+
+
+def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[ServingMetrics]:
+    """Yield the metrics of each engine and process, if there are several.
+
+    The time of its start identifies a process, so that scrapes of replicas in one text are not taken for one engine.
+    """
+    prefixes = tuple(prefix for _, prefix in _ENGINES)
+    processes: dict[float, None] = {}
+    of_engines: dict[tuple[float, tuple[tuple[str, str], ...]], list[list[MetricSample]]] = {}
+    named: dict[str, tuple[tuple[str, str], ...]] = {}
+    for part in parts:
+        process = next((sample.value for sample in part if sample.name == _STARTED), 0.0)
+        processes[process] = None
+        own: dict[tuple[tuple[str, str], ...], list[MetricSample]] = {}
+        for sample in part:
+            if sample.name.startswith(prefixes):
+                if (engine := named.get(sample.labels)) is None:
+                    engine = named[sample.labels] = _engine_of(sample.labels)
+                own.setdefault(engine, []).append(sample)
+        for engine, samples in own.items():
+            of_engines.setdefault((process, engine), []).append(samples)
+    if not 1 < len(of_engines) <= _MOST_ENGINES:
+        return
+    values: dict[str, set[str]] = {}
+    for _, engine in of_engines:
+        for label, value in engine:
+            values.setdefault(label, set()).add(value)
+    order = list(processes)
+    for (process, engine), own_parts in of_engines.items():
+        words = [f"{_ENGINE_LABELS[label]}{value}" for label, value in engine if len(values[label]) > 1]
+        words += [f"process {order.index(process) + 1}"] if len(order) > 1 else []
+        yield ServingMetrics(program, _scrapes(own_parts), place=", ".join(words))
+
+
+def _engine_of(labels: str) -> tuple[tuple[str, str], ...]:
+    """Return the labels that name an engine, in one order."""
+    own = {name: value[:60] for name, value in _LABEL.findall(labels[:_LONGEST]) if name in _ENGINE_LABELS}
+    return tuple((name, own[name]) for name in _ENGINE_LABELS if name in own)
 
 
 def _parts(samples: Sequence[MetricSample]) -> Iterator[list[MetricSample]]:
@@ -195,16 +298,21 @@ def _parts(samples: Sequence[MetricSample]) -> Iterator[list[MetricSample]]:
 
 def _scrape(samples: Sequence[MetricSample]) -> Scrape:
     by_name: dict[str, list[MetricSample]] = {}
+    series = {(sample.name, sample.labels) for sample in samples}
     for sample in samples:
         name = sample.name.replace("trtllm:", "trtllm_", 1)
-        if sample.value == sample.value and abs(sample.value) != float("inf"):
+        first = _RANK.sub(r'\1="0"', sample.labels)
+        if first != sample.labels and (sample.name, first) in series:
+            continue
+        if 0 <= sample.value <= _LARGEST:  # not NaN, infinite or negative
             by_name.setdefault(name, []).append(sample)
 
     def total(names: Sequence[str]) -> float | None:
         name = next((name for name in names if name in by_name), None)
         return None if name is None else sum(sample.value for sample in by_name[name])
 
-    used = next((by_name[name] for name in _CACHE if name in by_name), [])
+    used = [sample for sample in next((by_name[name] for name in _CACHE if name in by_name), [])
+            if sample.value <= _FULLEST]  # fmt: skip
     running, waiting = total(_GAUGES["running"]), total(_GAUGES["waiting"])
     return Scrape(
         running=None if running is None else round(running),
@@ -250,6 +358,7 @@ def facts(metrics: ServingMetrics) -> dict[str, Any]:
     """Return the metrics as `preflight read --json` prints them."""
     return {
         "program": metrics.program or None, "models": list(metrics.models),
+        "engines": [engine.place for engine in metrics.engines],
         "scrapes": [
             {
                 "running": scrape.running, "waiting": scrape.waiting, "cache_used": scrape.cache_used,

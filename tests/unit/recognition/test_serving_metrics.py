@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from preflight.checks.job import serving
 from preflight.parsers.training import serving_metrics
 from preflight.recognition import read_text
 from preflight.textprep.numbered_text import NumberedText
@@ -52,7 +53,7 @@ def test_all_values_of_an_engine_are_read(engine: str) -> None:
     ("vllm", {"serving.first-token": "pass", "serving.queue": "pass", "serving.cache": "pass"}),
     ("sglang", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "pass"}),
     ("trtllm", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "pass"}),
-    ("dynamo", {"serving.first-token": "unknown", "serving.queue": "pass", "serving.cache": "unknown"}),
+    ("dynamo", {"serving.first-token": "unknown", "serving.queue": "unknown", "serving.cache": "unknown"}),
 ])  # fmt: skip
 def test_a_healthy_engine(engine: str, expected: Mapping[str, str]) -> None:
     assert read(text(engine, EngineLoad()))[1] == expected
@@ -66,7 +67,7 @@ def test_a_healthy_engine(engine: str, expected: Mapping[str, str]) -> None:
     ("vllm", EngineLoad(finished=19), "serving.first-token", "unknown"),
     ("vllm", EngineLoad(waiting=12), "serving.queue", "warn"),
     ("sglang", EngineLoad(waiting=40), "serving.queue", "warn"),
-    ("dynamo", EngineLoad(waiting=40), "serving.queue", "warn"),
+    ("dynamo", EngineLoad(until_first_token=40), "serving.queue", "unknown"),
     ("trtllm", EngineLoad(waiting=3), "serving.queue", "unknown"),
     ("vllm", EngineLoad(cache_used=0.97), "serving.cache", "pass"),
     ("vllm", EngineLoad(cache_used=0.97, waiting=4), "serving.cache", "warn"),
@@ -115,6 +116,127 @@ def test_engines_of_one_server_are_added_up() -> None:
     (scrape,) = read(both)[0]["scrapes"]
     assert (scrape["running"], scrape["waiting"], scrape["cache_used"]) == (24, 3, 0.95)
     assert scrape["first_token"]["count"] == 800
+
+
+def heron(engine: int = 0, model: str = "acme/heron-3b") -> str:
+    """Return the labels of an engine of vLLM."""
+    return f'engine="{engine}",model_name="{model}"'
+
+
+def messages(pasted: str, check: str) -> list[tuple[str, str]]:
+    """Return status and message of a check's findings."""
+    (part,) = read_text(pasted, "p")
+    return [(str(item["status"]), str(item["message"])) for item in part.findings if item["check"] == check]
+
+
+BUSY = {"first_token": 0.4, "queue": 0.009, "prefill": 0.35, "next_token": 0.03}
+
+
+def test_a_wait_for_the_next_step_is_no_queue() -> None:
+    """Under a full load some requests always wait for the step that takes them."""
+    loads = [EngineLoad(running=260, waiting=w, finished=900 * n, means=BUSY) for n, w in enumerate((1, 2, 1, 3), 1)]
+    assert read("".join(text("vllm", load) for load in loads))[1]["serving.queue"] == "pass"
+    stuck = [EngineLoad(running=8, waiting=40, finished=900 * n, means=BUSY) for n in (1, 2, 3)]
+    assert read("".join(text("vllm", load) for load in stuck))[1]["serving.queue"] == "warn"
+    long = [EngineLoad(running=80, waiting=9, finished=900 * n, means={**BUSY, "queue": 0.3}) for n in (1, 2, 3)]
+    assert read("".join(text("vllm", load) for load in long))[1]["serving.queue"] == "warn"
+
+
+def test_a_first_token_of_one_step_is_no_queue() -> None:
+    small = {"first_token": 0.018, "queue": 0.010, "prefill": 0.007, "next_token": 0.015}
+    assert read(text("vllm", EngineLoad(means=small)))[1]["serving.first-token"] == "pass"
+    slow = {**small, "first_token": 0.18, "queue": 0.16}
+    assert read(text("vllm", EngineLoad(means=slow)))[1]["serving.first-token"] == "warn"
+
+
+def test_a_decode_worker_waits_for_caches_by_design() -> None:
+    """Its prefill is one step; its first token is the transfer of a KV cache, and a step."""
+    means = {"first_token": 0.030, "queue": 0.016, "prefill": 0.015, "next_token": 0.014, "transfer": 0.012,
+             "transfer_bytes": 2.5e8}  # fmt: skip
+    statuses = read(text("vllm", EngineLoad(means=means)))[1]
+    assert (statuses["serving.first-token"], statuses["serving.kv-transfer"]) == ("pass", "unknown")
+    both = text("vllm", EngineLoad(means={**means, "first_token": 0.6, "prefill": 0.35, "transfer": 0.2}))
+    assert read(both)[1]["serving.kv-transfer"] == "warn"
+
+
+def test_a_late_transfer_of_a_large_cache_is_not_late() -> None:
+    means, late = {**SPLIT, "transfer": 0.002, "transfer_bytes": 4e7}, {"transfer": 0.4}
+    pasted = text("vllm", EngineLoad(means=means, late=late, finished=4000))
+    assert read(pasted)[1]["serving.kv-transfer"] == "warn"
+    pasted = text("vllm", EngineLoad(means=means, late={**late, "transfer_bytes": 9e9}, finished=4000))
+    assert read(pasted)[1]["serving.kv-transfer"] == "pass"
+
+
+def test_few_lost_transfers_among_many() -> None:
+    """Clients that go away leave caches that no worker takes."""
+    assert read(text("vllm", EngineLoad(means=SPLIT, finished=40_000, failed_transfers=20)))[1][
+        "serving.kv-transfer"] == "pass"  # fmt: skip
+
+
+def test_the_overloaded_one_of_several_engines_is_named() -> None:
+    """A mean over all engines, models or replicas hides it."""
+    quick = EngineLoad(finished=10_000, means={"first_token": 0.1, "queue": 0.001, "prefill": 0.095})
+    slow = EngineLoad(finished=100, means={"first_token": 5.0, "queue": 4.5, "prefill": 0.4})
+    two = text("vllm", quick, heron(model="acme/wren-1b")) + text("vllm", slow, heron())
+    ((status, message),) = messages(two, "serving.first-token")
+    assert status == "warn"
+    assert message.startswith("vLLM, model acme/heron-3b: first token after 5.00 s")
+
+    loads = [EngineLoad(finished=2000)] * 5 + [EngineLoad(finished=100, preemptions=40)] + [EngineLoad(finished=2000)]
+    eight = "".join(text("vllm", load, heron(number)) for number, load in enumerate(loads))
+    assert [message.partition(":")[0] for _, message in messages(eight, "serving.cache")] == ["vLLM, engine 5"]
+    waiting = "".join(text("vllm", EngineLoad(waiting=40 * (n == 2)), heron(n)) for n in range(8))
+    assert messages(waiting, "serving.queue") == [("warn", "vLLM, engine 2: 40 requests wait and 12 run")]
+    # one engine has no room, and another one queues: neither waits for the cache
+    apart = text("vllm", EngineLoad(cache_used=0.95), heron(0)) + text("vllm", EngineLoad(waiting=1), heron(1))
+    assert [status for status, _ in messages(apart, "serving.cache")] == ["pass", "pass"]
+
+
+def test_the_start_of_a_process_identifies_a_replica() -> None:
+    replicas = [EngineLoad(finished=9000, started=1e9), EngineLoad(finished=9500, preemptions=400, started=1.1e9)]
+    ((status, message),) = messages("".join(text("vllm", load) for load in replicas), "serving.cache")
+    assert (status, message.partition(":")[0]) == ("warn", "vLLM, process 2")
+
+
+def test_ranks_of_one_engine_are_not_added_up() -> None:
+    ranks = "".join(text("sglang", EngineLoad(waiting=2), f'model_name="m",tp_rank="{rank}"') for rank in range(8))
+    (scrape,) = read(ranks)[0]["scrapes"]
+    assert (scrape["running"], scrape["waiting"]) == (12, 2)
+
+
+def test_what_is_not_counted_is_not_judged() -> None:
+    """No request between the scrapes, no number of running requests, one preemption while requests run."""
+    load = EngineLoad(finished=400, means={"first_token": 9.0, "queue": 8.0, "prefill": 0.9})
+    assert read(text("vllm", load) * 2)[1]["serving.first-token"] == "unknown"
+    pasted = 'vllm:num_requests_waiting{engine="0"} 2.0\nvllm:num_preemptions_total{engine="0"} 7.0\n'
+    statuses = read(pasted)[1]
+    assert (statuses["serving.queue"], statuses["serving.cache"]) == ("unknown", "unknown")
+    during = text("vllm", EngineLoad(running=200, preemptions=5)) + text("vllm", EngineLoad(running=200, preemptions=6))
+    assert read(during)[1]["serving.cache"] == "pass"
+
+
+def test_growth_over_two_restarts() -> None:
+    """A counter that starts anew twice grew by more than its last value."""
+    loads = [EngineLoad(finished=f, preemptions=p) for f, p in ((900, 0), (1000, 40), (100, 0), (20, 0), (60, 0))]
+    assert read("".join(text("vllm", load) for load in loads))[1]["serving.cache"] == "warn"
+
+
+def test_a_part_of_a_long_text_is_not_judged() -> None:
+    text_ = NumberedText(text("vllm", EngineLoad()), range(1, text("vllm", EngineLoad()).count("\n") + 2))
+    metrics = serving_metrics.parse(text_)
+    assert metrics is not None
+    assert [finding.status.value for finding in serving.judge_queue(metrics, ["log:m"])] == ["unknown"]
+
+
+@pytest.mark.parametrize("value", ["1.2.3", "-5", "1e308", "9" * 40, "1e16"])
+def test_values_that_cannot_be(value: str) -> None:
+    pasted = "".join(f'vllm:num_requests_waiting{{engine="{n}"}} {value}\n' for n in range(2))
+    assert read(f'vllm:num_requests_running{{engine="0"}} 3.0\n{pasted}')[1]["serving.queue"] == "unknown"
+
+
+def test_exemplars_of_openmetrics() -> None:
+    pasted = text("vllm", EngineLoad()).replace('le="0.5"} 400.0', 'le="0.5"} 400.0 # {trace_id="a1"} 0.39 1.7e9')
+    assert read(pasted)[0]["scrapes"][0]["first_token"]["p50_between"] == (0.25, 0.5)
 
 
 def test_older_names_and_other_metrics() -> None:
