@@ -6,7 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
+from preflight.collect.targets import TargetError, checked_names
 from preflight.evidence.document import SWITCH, EvidenceError
+from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES
+from preflight.probes import Probe, plan
 from preflight.terminal import UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +19,6 @@ if TYPE_CHECKING:
     from preflight.collect.options import CollectOptions
     from preflight.evidence.document import Evidence
     from preflight.expectations import Cluster
-    from preflight.probes import Probe
 
 _SONIC, _OS_RELEASE = "/etc/sonic/sonic_version.yml", "/etc/os-release"
 
@@ -27,8 +29,6 @@ _ID = re.compile(r"^ID=[\"']?([\w.-]{1,40})[\"']?\s*$", re.MULTILINE)
 
 def switch_names(cluster: Cluster) -> tuple[str, ...]:
     """Return the names of the switches to read; raises UsageError."""
-    from preflight.collect.targets import TargetError, checked_names
-
     names = cluster.switches.settings.hosts
     if not names:
         raise UsageError('--switches: name them in the cluster file: [switches] hosts = "leaf[1-8],spine[1-4]"')
@@ -40,9 +40,6 @@ def switch_names(cluster: Cluster) -> tuple[str, ...]:
 
 def switch_probes() -> tuple[Probe, ...]:
     """Return everything that is read on a switch; all of it only reads."""
-    from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES
-    from preflight.probes import Probe
-
     return (
         Probe("file", _SONIC, "release of SONiC"),
         Probe("file", _OS_RELEASE, "operating system of the switch"),
@@ -55,8 +52,6 @@ def switch_probes() -> tuple[Probe, ...]:
 
 def switch_plan(node: str, deadline_s: float, options: CollectOptions) -> Mapping[str, Any]:
     """Return the plan of one switch: no command, never sudo."""
-    from preflight.probes import plan
-
     return plan(switch_probes(), node=node, deadline_s=deadline_s, parallel=1, window_s=options.window_s)
 
 
