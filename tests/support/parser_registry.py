@@ -106,6 +106,8 @@ APART = {
     "port_qos.dcb_key": "makes a record's key",
     "parsers.switch.sonic_tables.records": "takes what parsers.switch.redis_dump returned",
     "job_description.record": "makes a record",
+    "parsers.host.kernel_log.without_writer": "takes a prefix off a line for the parsers of kernel lines",
+    "parsers.messages.traceback.names_exception": "looks at one line for the parsers of errors",
     "parsers.job_config.megatron.default": "looks a name up in a table",
     "gids.keys": "makes a record's key",
     "counter_growth.key_of": "makes a record's key",
