@@ -95,6 +95,8 @@ MODULES = (
     "switch.settings",
     "switch.links",
     "switch.traffic",
+    "switch.buffers",
+    "switch.congestion",
     "switch.optics",
     "switch.shape",
     "job.transport",

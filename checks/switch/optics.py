@@ -101,6 +101,7 @@ def _module(net: Ethernet, switch: SwitchFacts, name: str, optics: Optics, value
     source="IEEE 802.3 clause 91 and 119 (RS(544,514) corrects 15 symbols); SONiC COUNTERS_DB (FEC counters)",
     fix="Clean or replace the cable named; then read the counters twice again: `show interfaces counters fec-stats`.",
     action="fix-site",
+    answers=("AN-9",),
     scope="fleet",
     switches=True,
     window=True,

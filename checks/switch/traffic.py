@@ -173,11 +173,12 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4); IEEE 802.1Qbb; IEEE 802.3 annex 31B",
     fix="Look at the device named: `preflight check` on a host (PCIe width, receive buffers), `show pfc counters`.",
     action="fix-site",
-    answers=("FP-CON-4",),
+    answers=("FP-CON-1", "FP-CON-4"),
     scope="fleet",
     switches=True,
     window=True,
     reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    explains=(("switch.marks", "names"),),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find the device where the pauses of a window begin.
@@ -188,23 +189,70 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     The pauses are followed from each paused port to a device that is not paused itself. A host there fails: it takes
-    less than it is sent, or its NIC pauses for half of the window without load. A ring of switches that wait for each
-    other fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows
-    share), and so does one without: its thresholds pause too early. A device without evidence is unknown. A port counts
-    from 0.1 % of the window; where only frames are counted, not their time, the share is an upper bound.
+    less than it is sent. A NIC that pauses without load is reported by `fabric.host-storm`. A ring of switches that
+    wait for each other fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that
+    several flows share), and so does one without: its thresholds pause too early. A device without evidence is unknown.
+    A port counts from 0.1 % of the window; where only frames are counted, not their time, the share is an upper bound.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
     """
-    results = []
-    for switch in net.switches:
-        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
+    results = _without_pauses(net)
     yield from results
-    roots = pause.roots(net, site.priority)
+    roots = [root for root in pause.roots(net, site.priority) if root.kind != pause.NIC_STORM]
     for root in roots:
         yield _root(net, root)
     if not roots and len(results) < len(net.switches):
         yield passed("no port of the switches was paused for 0.1 % of the window",
+                     evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _without_pauses(net: Ethernet) -> list[Finding]:
+    """Return *unknown* for each switch whose pauses are not known."""
+    results: list[Finding] = []
+    for switch in net.switches:
+        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
+    return results
+
+
+@check(
+    "fabric.host-storm",
+    title="No NIC pauses its switch without load",
+    fault="A NIC pauses its switch without load",
+    impact="slows-job",
+    owner="node",
+    source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4.3: NIC PFC storm)",
+    fix="Take the node out of the queue and reset the NIC (`mlxfwreset`); if it pauses again, replace it.",
+    action="isolate",
+    answers=("AN-5",),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    explains=(("switch.marks", "names"), ("fabric.pause-root", "names")),
+)
+def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Find hosts whose NIC pauses the switch while it is sent almost nothing.
+
+    ## Why it matters
+    A NIC that pauses without end is broken. It stops every flow towards it, then the switches behind, until jobs on
+    other nodes hang.
+
+    ## Verdicts
+    A host that pauses its port for half of the window, while the port sends less than 5 % of its rate, fails: two signs
+    together, measured by the switch. A port of which only pause frames are counted, not their time, is judged by
+    `fabric.pause-root`.
+
+    ## False alarms
+    A node whose operating system has crashed, until it is restarted.
+    """
+    results = _without_pauses(net)
+    yield from results
+    storms = [root for root in pause.roots(net, site.priority) if root.kind == pause.NIC_STORM]
+    for root in storms:
+        yield _root(net, root)
+    if not storms and len(results) < len(net.switches):
+        yield passed("no host pauses its port for half of the window without load",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 

@@ -33,7 +33,8 @@ ITEMS = (
     ),
     _LIST.item(
         "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",
-        lack("Counters of both ends of each cable, over one window", "counters of the switch's ports"),
+        question("No NIC pauses its switch without load", "fabric.host-storm"),
+        lack("Other counters of both ends of each cable, over one window", "counters of the switch's ports"),
     ),
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",
@@ -45,7 +46,8 @@ ITEMS = (
         "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
         question("NCCL creates flows that the fabric can spread", "nccl.load-balancing"),
         question("The rails of each node are balanced", "counters.balance"),
-        lack("The uplinks of each leaf are balanced, also for each collective", "bytes of the uplinks, by collective"),
+        question("The uplinks of each leaf are balanced", "switch.uplink-balance"),
+        lack("The uplinks are balanced for each collective", "bytes of the uplinks, by collective"),
     ),
     _LIST.item(
         "AN-8", "consistent latency; losses below a limit", "pair window",
@@ -58,6 +60,7 @@ ITEMS = (
         question("Links, GPU memory and temperature do not get worse from day to day",
                  "trend.links", "trend.flaps", "trend.gpu-links", "trend.gpu-memory", "trend.temperature"),
         question("The kernel reports no memory, PCIe, disk or link fault", "kernel.events"),
+        question("FEC has a margin at the switch's end of each cable", "optics.fec-margin"),
         lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
     ),
     _LIST.item(

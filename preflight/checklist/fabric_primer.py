@@ -81,19 +81,20 @@ ITEMS = (
         "FP-CON-1", "Where can gradient synchronisation cause incast?", "window fabric",
         question("Hosts that cannot keep up with incoming data", "counters.receiver"),
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
-        lack("Ethernet: receivers narrower than their senders", "the switches' ports and routes", where=ROCE),
+        question("Ethernet: ports where more arrives than they send, in a window", "fabric.pause-root", where=ROCE),
         lack("Which collectives of the job meet there", "the job's parallel layout"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
         question("Host: receive buffer of each RoCE port", "roce.chain"),
-        question("Switch: headroom of the lossless buffers", "switch.headroom", where=ROCE),
+        question("Switch: headroom of the lossless buffers", "switch.headroom", "switch.buffer-pools", where=ROCE),
         lack("Switch: buffer occupancy", "the switch's queue counters"),
     ),
     _LIST.item(
         "FP-CON-3", "Are ECN thresholds tuned?", "node switch",
         question("Host: DCQCN parameters of each port", "roce.chain"),
         question("Switch: lower and upper threshold of the lossless queue", "switch.ecn", where=ROCE),
+        question("Switch: packets are marked before they are paused", "switch.ecn-before-pfc", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-4", "Can PFC pause propagate through the fabric?", "window switch",
@@ -108,7 +109,8 @@ ITEMS = (
         question("NCCL creates flows that the fabric can spread", "nccl.load-balancing"),
         question("The rails of each node are balanced", "counters.balance"),
         question("InfiniBand: the uplinks of each leaf are balanced", "fabric.uplink-balance", where=INFINIBAND),
-        lack("Ethernet: the uplinks of each leaf are balanced", "bytes of the switches' uplinks", where=ROCE),
+        question("Ethernet: the uplinks of each leaf are balanced", "switch.uplink-balance", where=ROCE),
+        question("Ethernet: no tier repeats the hash of another", "switch.hash", where=ROCE),
     ),
     # observability
     _LIST.item(

@@ -27,6 +27,9 @@ class SwitchesTable:
     )
     dcqcn: bool | None = schema.key(schema.boolean, "whether hosts slow down on ECN marks; false: PFC alone, by design")
     watchdog: bool | None = schema.key(schema.boolean, "whether the PFC watchdog is to be on")
+    flows: int | None = schema.key(
+        schema.integer(1, 10_000_000), "flows (queue pairs) that cross the uplinks of one leaf at the same time"
+    )
     oversubscription: float | None = schema.key(
         schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"
     )

@@ -18,14 +18,13 @@ DEFERRED = {
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
-    "AN-5": ("switch", "the other half of the comparison is the switch's"),
 }
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
 IN_PART = {
-    "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
+    "AN-5": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
     "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
-    "FP-CON-5": "switch", "FP-LAT-3": "switch",
+    "FP-LAT-3": "switch",
     "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair",
     "NT-LENS-1": "trace", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",

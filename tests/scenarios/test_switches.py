@@ -21,7 +21,8 @@ from tests.support.in_process import run
 
 CHECKS = [check for check in registry().checks if check.switches]
 SITE = from_data(
-    {"switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True, "oversubscription": 1}}, "cluster.toml"
+    {"switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True, "oversubscription": 1, "flows": 16}},
+    "cluster.toml",
 )
 
 Fault = Callable[[Clos], object]
@@ -42,6 +43,74 @@ def bad(report: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def every_port(key: str, **fields: str | None) -> Fault:
     return lambda clos: [clos.set("leaf3", "CONFIG_DB", key.format(n * 8), **fields) for n in range(8)]
+
+
+PROFILE = "BUFFER_PROFILE|pg_lossless_400000_40m_profile"
+
+
+def unused(clos: Clos, switch: str) -> None:
+    """Add ports without a cable: PFC on, admin up, no link; they count nothing."""
+    for place in range(8, 40):
+        port = f"Ethernet{place * 8}"
+        for key in ("PORT|{}", "PORT_QOS_MAP|{}", "QUEUE|{}|3", "BUFFER_PG|{}|3", "PFC_WD|{}"):
+            row = clos.databases[switch]["CONFIG_DB"][key.format("Ethernet0")]
+            clos.set(switch, "CONFIG_DB", key.format(port), **row)
+        clos.set(switch, "CONFIG_DB", f"PORT|{port}", alias=f"etp{place + 1}")
+        clos.set(switch, "CONFIG_DB", "CABLE_LENGTH|AZURE", **{port: "40m"})
+        clos.set(switch, "APPL_DB", f"PORT_TABLE:{port}", alias=f"etp{place + 1}", oper_status="down",
+                 admin_status="up", mtu="9216", speed="400000")  # fmt: skip
+        for later in (False, True):
+            counters = clos.later[switch] if later else clos.databases[switch]["COUNTERS_DB"]
+            for kind, source, name in (("PORT", "Ethernet0", port), ("QUEUE", "Ethernet0:3", f"{port}:3"),
+                                       ("PG", "Ethernet0:pg3", f"{port}:3")):  # fmt: skip
+                oid = f"oid:0xff{place:04x}{kind.lower()}"
+                counters[f"COUNTERS_{kind}_NAME_MAP"][name] = oid
+                counters[f"COUNTERS:{oid}"] = dict(clos.counters(switch, source))
+
+
+def one_link_to_each_leaf(clos: Clos) -> None:
+    """Take every second link to a spine away, and give all switches one seed: no spine has a choice."""
+    for leaf in ("leaf1", "leaf2", "leaf3", "leaf4"):
+        clos.set(leaf, "APPL_DB", "SWITCH_TABLE:switch", ecmp_hash_seed="25")
+        for port in ("Ethernet40", "Ethernet56", "Ethernet16", "Ethernet24"):
+            shut(clos, leaf, port)
+        clos.heard = {host: end for host, end in clos.heard.items() if end[1] not in ("etp3", "etp4")}
+    for spine in ("spine1", "spine2"):
+        for port in ("Ethernet8", "Ethernet24", "Ethernet40", "Ethernet56"):
+            shut(clos, spine, port)
+
+
+def shut(clos: Clos, switch: str, port: str) -> None:
+    """Switch a port off: no neighbour, no link."""
+    clos.set(switch, "APPL_DB", f"PORT_TABLE:{port}", oper_status="down", admin_status="down")
+    clos.set(switch, "CONFIG_DB", f"PORT|{port}", admin_status="down")
+    clos.drop(switch, "APPL_DB", f"LLDP_ENTRY_TABLE:{port}")
+
+
+def peer_link(clos: Clos) -> None:
+    """Connect leaf1 and leaf2, without PFC: almost nothing crosses the cable."""
+    for switch, other in (("leaf1", "leaf2"), ("leaf2", "leaf1")):
+        clos.set(switch, "CONFIG_DB", "PORT|Ethernet64", alias="etp9", speed="400000", mtu="9216", admin_status="up")
+        clos.set(switch, "APPL_DB", "PORT_TABLE:Ethernet64", alias="etp9", speed="400000", mtu="9216",
+                 oper_status="up", admin_status="up", fec="rs")  # fmt: skip
+        clos.set(switch, "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet64", lldp_rem_sys_name=other, lldp_rem_port_id="etp9")
+        for later in (False, True):
+            counters = clos.later[switch] if later else clos.databases[switch]["COUNTERS_DB"]
+            counters["COUNTERS_PORT_NAME_MAP"]["Ethernet64"] = "oid:0xabcdef"
+            counters["COUNTERS:oid:0xabcdef"] = dict(clos.databases[switch]["COUNTERS_DB"][
+                "COUNTERS:" + counters["COUNTERS_PORT_NAME_MAP"]["Ethernet0"]])  # fmt: skip
+
+
+def half_rate_uplinks(clos: Clos) -> None:
+    """Let leaf2 have two uplinks of 400 and two of 200 Gb/s, each loaded by its rate, and hosts at 200 Gb/s."""
+    for switch, ports in (("leaf2", ("Ethernet48", "Ethernet56")), ("spine2", ("Ethernet16", "Ethernet24"))):
+        for port in ports:
+            clos.set(switch, "APPL_DB", f"PORT_TABLE:{port}", speed="200000")
+            clos.set(switch, "STATE_DB", f"PORT_TABLE|{port}", speed="200000")
+            clos.grow(switch, port, SAI_PORT_STAT_IF_OUT_OCTETS=-(10**12) // 2)
+    for port in ("Ethernet16", "Ethernet24"):
+        shut(clos, "leaf2", port)
+    clos.heard = {host: end for host, end in clos.heard.items() if end not in (("leaf2", "etp3"), ("leaf2", "etp4"))}
 
 
 FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
@@ -77,7 +146,7 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     ),
     "storm of a NIC": (
         lambda clos: clos.pause("leaf3", "Ethernet8", 0.6).load("leaf3", "Ethernet8", 0.001),
-        ("fail", "fabric.pause-root", "gpu010"),
+        ("fail", "fabric.host-storm", "gpu010"),
     ),
     "incast": (
         lambda clos: clos.load("leaf3", "Ethernet8", 0.97).pause("spine1", "Ethernet32", 0.1),
@@ -85,7 +154,8 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     ),
     "uplink collision": (
         lambda clos: clos.load("leaf1", "Ethernet32", 0.97).grow(
-            "leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6),
+            "leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6).grow(
+            "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
         ("warn", "fabric.pause-root", "leaf1 Ethernet32"),
     ),
     "switches that wait for each other": (
@@ -108,6 +178,27 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     "dark lane": (
         lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx3power="-11.5"),
         ("fail", "optics.switch-end", "leaf1 Ethernet8"),
+    ),
+    "pauses before marks: a small dynamic threshold": (
+        lambda clos: clos.set("leaf2", "CONFIG_DB", PROFILE, dynamic_th="-8"),
+        ("warn", "switch.ecn-before-pfc", "leaf2"),
+    ),
+    "pauses before marks: a static threshold": (
+        lambda clos: clos.set("leaf2", "CONFIG_DB", PROFILE, dynamic_th=None, static_th="900000"),
+        ("warn", "switch.ecn-before-pfc", "leaf2"),
+    ),
+    "shared headroom of a tenth": (
+        lambda clos: clos.set("leaf2", "CONFIG_DB", PROFILE, size="19456").set(
+            "leaf2", "CONFIG_DB", "BUFFER_POOL|ingress_lossless_pool", xoff="226918"),
+        ("warn", "switch.buffer-pools", "leaf2"),
+    ),
+    "marks all the time": (
+        lambda clos: clos.grow("leaf2", "Ethernet16:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=60_000_000),
+        ("warn", "switch.marks", "leaf2"),
+    ),
+    "a spine that hashes as its leaves": (
+        lambda clos: clos.set("spine2", "APPL_DB", "SWITCH_TABLE:switch", ecmp_hash_seed="0"),
+        ("warn", "switch.hash", "leaf1, leaf2, leaf3, leaf4, spine2"),
     ),
     "one lost packet": (
         lambda clos: clos.grow("leaf2", "Ethernet16:3", SAI_QUEUE_STAT_DROPPED_PACKETS=1),
@@ -135,6 +226,26 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
 
 
 HEALTHY: dict[str, Fault] = {
+    "shared headroom at SONiC's ratio": lambda clos: clos.set("leaf2", "CONFIG_DB", PROFILE, size="19456").set(
+        "leaf2", "CONFIG_DB", "BUFFER_POOL|ingress_lossless_pool", xoff="1134592"),
+    "thresholds above the headroom, far below the pool": lambda clos: clos.set(
+        "leaf2", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold="1048576", green_max_threshold="2097152"),
+    "a small chip: 32 MB, an eighth of the free pool": lambda clos: clos.set(
+        "leaf2", "CONFIG_DB", "BUFFER_POOL|ingress_lossless_pool", size="32000000").set(
+        "leaf2", "CONFIG_DB", PROFILE, dynamic_th="-3"),
+    "a pool whose size the switch computes": lambda clos: clos.set(
+        "leaf2", "CONFIG_DB", "BUFFER_POOL|ingress_lossless_pool", size=None).set(
+        "leaf2", "APPL_DB", "BUFFER_POOL_TABLE:ingress_lossless_pool", size="120000000"),
+    "unused ports with PFC": lambda clos: unused(clos, "leaf2"),
+    "spines with one seed, and one link to each leaf": one_link_to_each_leaf,
+    "an idle link between two leaves (MLAG)": peer_link,
+    "two uplinks of half the rate, by design": half_rate_uplinks,
+    "few flows on few uplinks": lambda clos: clos.load("leaf2", "Ethernet32", 0.7),
+    "idle uplinks": lambda clos: [clos.grow("leaf2", f"Ethernet{n}", SAI_PORT_STAT_IF_OUT_OCTETS=10**6 * n - 10**12)
+                                  for n in (32, 40, 48, 56)],
+    "pauses with marks, below a thousandth": lambda clos: clos.grow(
+        "leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=20).grow(
+        "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
     "marks without pauses": lambda clos: clos.grow(
         "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
     "corrected codewords": lambda clos: clos.grow(
@@ -156,6 +267,59 @@ def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
     assert bad(report(clos)) == []
 
 
+@pytest.mark.parametrize(
+    ("flows", "plant", "status"),
+    [
+        (16, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "pass"),  # as hashing of 16 flows gives
+        (512, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "fail"),
+        (None, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "unknown"),
+        (16, lambda clos: clos.grow("leaf4", "Ethernet56", SAI_PORT_STAT_IF_OUT_OCTETS=-(10**12)), "pass"),
+        (512, lambda clos: clos.grow("leaf4", "Ethernet56", SAI_PORT_STAT_IF_OUT_OCTETS=-(10**12)), "fail"),
+        (None, lambda clos: clos, "pass"),  # even: no number of flows is less even
+    ],
+)
+def test_the_imbalance_of_uplinks_is_judged_by_the_flows(flows: int | None, plant: Fault, status: str) -> None:
+    clos = Clos()
+    plant(clos)
+    table: dict[str, Any] = {"roce_priority": 3, "dcqcn": True} | ({"flows": flows} if flows else {})
+    judged = judge(clos.evidences(), [check for check in CHECKS if check.id == "switch.uplink-balance"],
+                   from_data({"switches": table}, "cluster.toml"))  # fmt: skip
+    statuses = {finding["status"] for finding in judged["findings"]}
+    assert statuses == ({"pass"} if status == "pass" else {"pass", status})
+
+
+def test_pauses_without_marks_are_one_incident_with_their_root() -> None:
+    clos = Clos().load("leaf1", "Ethernet32", 0.97).grow("leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6)
+    judged = report(clos)
+    assert bad(judged) == [("warn", "fabric.pause-root", "leaf1 Ethernet32"), ("warn", "switch.marks", "leaf1")]
+    assert len(judged["incidents"]) == 1
+
+
+@pytest.mark.parametrize("why", ["polling is off", "the chip cannot", "not in the counters"])
+def test_marks_that_are_not_counted_are_unknown_not_absent(why: str) -> None:
+    clos = Clos().load("leaf1", "Ethernet32", 0.97).grow("leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6)
+    if why == "polling is off":
+        clos.set("leaf1", "CONFIG_DB", "FLEX_COUNTER_TABLE|WRED_ECN_QUEUE", FLEX_COUNTER_STATUS="disable")
+    elif why == "the chip cannot":
+        key = "QUEUE_COUNTER_CAPABILITIES|WRED_ECN_QUEUE_ECN_MARKED_PKT_COUNTER"
+        clos.set("leaf1", "STATE_DB", key, isSupported="false")
+    else:
+        for place in range(8):
+            for later in (False, True):
+                del clos.counters("leaf1", f"Ethernet{place * 8}:3", later=later)[
+                    "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS"
+                ]
+    assert ("unknown", "switch.marks", "leaf1") in bad(report(clos))
+
+
+def test_a_lossless_priority_in_a_lossy_buffer_is_one_failure() -> None:
+    clos = Clos().set("leaf2", "CONFIG_DB", "BUFFER_PROFILE|lossy", pool="ingress_lossy_pool", size="0", dynamic_th="3")
+    clos.set("leaf2", "CONFIG_DB", "BUFFER_PG|Ethernet16|3", profile="lossy")
+    judged = bad(report(clos))
+    assert ("fail", "switch.buffer-pools", "leaf2") in judged
+    assert [check for status, check, _ in judged if status == "fail"] == ["switch.buffer-pools"]
+
+
 def test_a_spine_without_evidence_is_unknown_and_named() -> None:
     clos = Clos().without("spine1").pause("leaf1", "Ethernet32", 0.2)
     judged = bad(report(clos))
@@ -175,7 +339,7 @@ def test_ends_that_disagree_are_one_failure_and_their_cables_are_not_counted() -
 def test_a_window_shorter_than_the_polling_is_unknown() -> None:
     judged = report(Clos(), 5.0)
     assert {(status, check) for status, check, _ in bad(judged)} == {
-        ("unknown", "switch.lossless-drops"), ("unknown", "switch.watchdog-fired"),
+        ("unknown", "switch.lossless-drops"), ("unknown", "switch.watchdog-fired"), ("unknown", "switch.marks"),
     }  # fmt: skip
     assert "polled every 10 s" in str(judged["findings"])
 

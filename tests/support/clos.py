@@ -82,7 +82,8 @@ class Clos:
                for group, interval in (("PORT", "1000"), ("QUEUE", "10000"), ("PG_DROP", "10000"),
                                        ("WRED_ECN_QUEUE", "10000"))},
         }  # fmt: skip
-        applied: Database = {}
+        seed = "25" if name.startswith("spine") else "0"
+        applied: Database = {"SWITCH_TABLE:switch": {"ecmp_hash_seed": seed, "fdb_aging_time": "600"}}
         state: Database = {"QUEUE_COUNTER_CAPABILITIES|WRED_ECN_QUEUE_ECN_MARKED_PKT_COUNTER": {"isSupported": "true"}}
         counters: Database = {
             "COUNTERS_PORT_NAME_MAP": {}, "COUNTERS_QUEUE_NAME_MAP": {}, "COUNTERS_PG_NAME_MAP": {},

@@ -58,13 +58,15 @@ class QueueMarking:
 
 @dataclass(frozen=True)
 class PriorityGroup:
-    """Ingress buffer of one lossless priority group."""
+    """Ingress buffer of one priority group; without ``xoff`` it is lossy."""
 
     profile: str
     pool: str
     xoff: int | None  # bytes between the pause and the end of the buffer
     xon: int | None
     size: int | None  # bytes that are reserved
+    dynamic_th: int | None  # it may take 2 to this power of the free bytes of its pool
+    static_th: int | None  # or this many bytes
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ class SwitchFacts:
     poll_ms: Mapping[str, int | None]  # by group of counters; None: they are not counted
     marks_counted: bool | None  # whether the hardware counts ECN marks
     optics: Mapping[str, Optics]
+    hash_seed: str | None  # of the hash that spreads flows over equal paths
     first: Counters
     second: Counters | None  # at the end of a window
     window_s: float | None  # None: one reading, or readings without a time

@@ -33,12 +33,12 @@ KEYS = {
     "ports": "redis:APPL_DB PORT_TABLE", "settings": "redis:CONFIG_DB PORT", "pfc": "redis:CONFIG_DB PORT_QOS_MAP",
     "dscp": "redis:CONFIG_DB DSCP_TO_TC_MAP", "tc": "redis:CONFIG_DB TC_TO_QUEUE_MAP",
     "queues": "redis:CONFIG_DB QUEUE", "ecn": "redis:CONFIG_DB WRED_PROFILE", "groups": "redis:CONFIG_DB BUFFER_PG",
-    "profiles": "redis:CONFIG_DB BUFFER_PROFILE", "pools": "redis:CONFIG_DB BUFFER_POOL",
+    "profiles": "redis:CONFIG_DB BUFFER_PROFILE", "pools": "redis:APPL_DB BUFFER_POOL_TABLE",
     "cables": "redis:CONFIG_DB CABLE_LENGTH", "watchdog": "redis:CONFIG_DB PFC_WD",
     "polling": "redis:CONFIG_DB FLEX_COUNTER_TABLE", "lldp": "redis:APPL_DB LLDP_ENTRY_TABLE",
     "optics": "redis:STATE_DB TRANSCEIVER_DOM_SENSOR", "thresholds": "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
     "port counters": "redis:COUNTERS_DB ports", "queue counters": "redis:COUNTERS_DB queues",
-    "group counters": "redis:COUNTERS_DB pgs",
+    "group counters": "redis:COUNTERS_DB pgs", "hash": "redis:APPL_DB SWITCH_TABLE",
 }  # fmt: skip
 
 #: Groups of counters by their name in FLEX_COUNTER_TABLE, and their default interval in ms (counterpoll).
@@ -61,8 +61,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         name=evidence.node, system_name=about.get("hostname", ""), platform=evidence.platform,
         model=about.get("hwsku", ""), chassis=about.get("mac", ""),
         ports=ports, ecn=dict(_ecn(tables)), groups=dict(_groups(tables)),
-        pools={name: {field: _number(row.get(field)) for field in ("size", "xoff")}
-               for name, row in tables[KEYS["pools"]].items()},
+        pools=_pools(tables), hash_seed=tables[KEYS["hash"]].get("switch", {}).get("ecmp_hash_seed"),
         maps=maps, watchdogs=dict(_watchdogs(tables)),
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
@@ -116,7 +115,7 @@ def _decimal(text: str | None) -> float | None:
 
 def _named(reference: str) -> str:
     """Return the name in a reference; old configurations write ``[TABLE|NAME]``."""
-    match = re.fullmatch(r"\[[A-Z_]{1,60}\|([^\]|]{1,200})\]", reference)
+    match = re.fullmatch(r"\[[A-Z_]{1,60}[|:]([^\]|]{1,200})\]", reference)
     return match[1] if match else reference
 
 
@@ -220,18 +219,27 @@ def _ecn(tables: _Tables) -> Iterator[tuple[tuple[str, int], QueueMarking]]:
 
 
 def _groups(tables: _Tables) -> Iterator[tuple[tuple[str, int], PriorityGroup]]:
-    """Yield the priority groups with a lossless profile.
-
-    An applied profile counts before a configured one.
-    """
+    """Yield the priority groups; an applied profile counts before a configured one."""
     profiles = {**tables[KEYS["profiles"]], **tables["redis:APPL_DB BUFFER_PROFILE_TABLE"]}
     for table in (tables[KEYS["groups"]], tables["redis:APPL_DB BUFFER_PG_TABLE"]):
         for port, group, row in _spread(table):
             name = re.split(r"[|:]", _named(row.get("profile", "")))[-1]
             profile = profiles.get(name)
-            if profile is not None and "xoff" in profile:
-                numbers = (_number(profile.get(what)) for what in ("xoff", "xon", "size"))
+            if profile is not None:
+                numbers = (_integer(profile.get(what)) for what in ("xoff", "xon", "size", "dynamic_th", "static_th"))
                 yield (port, group), PriorityGroup(name, _named(profile.get("pool", "")), *numbers)
+
+
+def _integer(text: str | None) -> int | None:
+    negative = text is not None and text.startswith("-")
+    number = _number(text[1:] if text and negative else text)
+    return -number if number is not None and negative else number
+
+
+def _pools(tables: _Tables) -> dict[str, dict[str, int | None]]:
+    """Return size and shared headroom of each pool, as applied or configured."""
+    rows = {**tables["redis:CONFIG_DB BUFFER_POOL"], **tables[KEYS["pools"]]}
+    return {name: {field: _number(row.get(field)) for field in ("size", "xoff")} for name, row in rows.items()}
 
 
 def _watchdogs(tables: _Tables) -> Iterator[tuple[str, PfcWatchdog]]:

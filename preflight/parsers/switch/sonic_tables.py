@@ -54,6 +54,8 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
             ("alias", "speed", "mtu", "fec", "oper_status", "admin_status", "flap_count"),
         ),
         "LLDP_ENTRY_TABLE": ("neighbour of each port", _LLDP),
+        "BUFFER_POOL_TABLE": ("sizes of the buffer pools that are applied", ("type", "mode", "size", "xoff")),
+        "SWITCH_TABLE": ("seed of the hash that spreads flows", ("ecmp_hash_seed",)),
         "BUFFER_PROFILE_TABLE": (
             "sizes of the buffers that are applied",
             ("pool", "xon", "xoff", "size", "dynamic_th", "static_th"),

@@ -1,0 +1,159 @@
+"""Checks of the buffers behind lossless queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.checks.switch.settings import without_dcqcn
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch.model import PriorityGroup, SwitchFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Times that the lossless ports may exceed the headroom that they share. A judgement; SONiC's default is 2.
+_SHARED_BY = 4.0
+
+
+@check(
+    "switch.ecn-before-pfc",
+    title="Switches mark packets before their buffers send pauses",
+    fault="A switch sends pauses before it marks packets",
+    impact="slows-job",
+    owner="network",
+    source="DCQCN (SIGCOMM 2015, section 4); SAI (dynamic threshold: 2^n of the free pool); SONiC BUFFER_PROFILE",
+    fix="Lower `green_min_threshold` of the ECN profile (`ecnconfig -p PROFILE -gmin BYTES`), or raise `dynamic_th`.",
+    action="fix-site",
+    answers=("FP-CON-3",),
+    scope="fleet",
+    switches=True,
+    reads=("redis:CONFIG_DB WRED_PROFILE", "redis:CONFIG_DB BUFFER_PROFILE", "redis:APPL_DB BUFFER_POOL_TABLE"),
+    unless=(without_dcqcn,),
+)
+def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare each queue's lower ECN threshold with the level of its pauses.
+
+    ## Why it matters
+    Marks slow down the senders that cause a queue; pauses stop all of them. If the buffer pauses first, congestion
+    control never acts.
+
+    ## Verdicts
+    A queue that is marked only from a level at which its buffer already pauses warns. The level is the static threshold
+    of the priority group, or its share of the pool if nothing else is in the pool: the highest level that is possible.
+    The headroom (`xoff`) is not compared: it is used after the pause. A queue without ECN is reported by `switch.ecn`.
+    A pool without a size is unknown.
+
+    ## False alarms
+    Queues that several ports fill, each below its level.
+    """
+    good = 0
+    for switch in net.switches:
+        results = [*unread(switch, "pfc", "queues", "ecn", "groups", "profiles")]
+        results = results or [*lossy(net, switch, site)] or [*_late_marks(net, switch, site)]
+        yield from results
+        good += not results
+    if good:
+        yield passed(f"{good} switches mark packets of their lossless queues before they pause",
+                     evidence=[net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
+
+
+def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
+    late: dict[tuple[int, int], list[str]] = {}
+    blank: list[str] = []
+    for port, priority in judged_ports(net, switch, site):
+        marking = switch.ecn.get((port.name, switch.queue(port.name, priority)))
+        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        if marking is None or not marking.on or marking.kmin is None or group is None or group.xoff is None:
+            continue  # switch.ecn, switch.headroom or switch.buffer-pools reports it
+        level = _pauses_at(switch, group)
+        if level is None:
+            blank.append(port.name)
+        elif marking.kmin >= level:
+            late.setdefault((marking.kmin, level), []).append(port.name)
+    keys = [switch.key("ecn"), switch.key("profiles"), switch.key("pools")]
+    for (kmin, level), names in late.items():
+        yield warned(
+            f"{switch.name}: lossless queues of {listed(names)} are marked from {kmin} bytes, but their ports pause "
+            f"from {level} bytes", subject=switch.name, found=f"{kmin} bytes", expected=f"below {level} bytes",
+            evidence=keys,
+        )  # fmt: skip
+    if blank:
+        yield unknown(f"{switch.name} {listed(blank)}: the level at which the port pauses is not shown: no size of its "
+                      "pool, or no threshold", subject=switch.name, evidence=keys, fix=FILES)  # fmt: skip
+
+
+def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
+    """Return the most bytes that a priority group can hold before it pauses."""
+    if group.static_th is not None:
+        return group.static_th
+    size = switch.pools.get(group.pool, {}).get("size")
+    if group.dynamic_th is None or size is None or abs(group.dynamic_th) > 16:
+        return None
+    share = 2.0**group.dynamic_th
+    return int(size * share / (1 + share))
+
+
+@check(
+    "switch.buffer-pools",
+    title="Lossless priorities use lossless buffers, and share enough headroom",
+    fault="A lossless priority uses a lossy buffer, or too little shared headroom",
+    impact="slows-job",
+    owner="network",
+    source="SONiC headroom design (shared headroom pool, over-subscribe ratio 2); SONiC BUFFER_PG and BUFFER_PROFILE",
+    fix="Bind a lossless profile: `config interface buffer priority-group lossless set PORT 3`.",
+    action="fix-site",
+    answers=("FP-CON-2",),
+    scope="fleet",
+    switches=True,
+    reads=("redis:CONFIG_DB BUFFER_PG", "redis:CONFIG_DB BUFFER_PROFILE", "redis:CONFIG_DB BUFFER_POOL"),
+)
+def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Look up the buffer of each lossless priority, and the headroom that ports share.
+
+    ## Why it matters
+    PFC on a port whose buffer is lossy pauses too late: packets are dropped although every port shows PFC.
+
+    ## Verdicts
+    A lossless priority whose group has a profile without headroom fails. Where ports share a headroom pool, ports in
+    use whose headroom together exceeds it more than fourfold warn: rarely do all of them pause at once. A group without
+    a profile is reported by `switch.headroom`.
+
+    ## False alarms
+    Switches on which few ports carry RoCE, although PFC is on at all of them.
+    """
+    good = 0
+    for switch in net.switches:
+        results = [*unread(switch, "pfc", "groups", "profiles")]
+        results = results or [*lossy(net, switch, site)] or [*_wrong_pools(net, switch, site)]
+        yield from results
+        good += not results
+    if good:
+        yield passed(f"the lossless priorities of {good} switches use lossless buffers",
+                     evidence=[net.switches[0].key("groups"), net.switches[0].key("profiles")])  # fmt: skip
+
+
+def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
+    keys = [switch.key("groups"), switch.key("profiles")]
+    wrong: dict[tuple[int, str], list[str]] = {}
+    shared: dict[str, int] = {}
+    for port, priority in judged_ports(net, switch, site):
+        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        if group is None:
+            continue
+        if group.xoff is None:
+            wrong.setdefault((priority, group.profile), []).append(port.name)
+        elif port.up is not False and (group.size or 0) < (group.xon or 0) + group.xoff:
+            shared[group.pool] = shared.get(group.pool, 0) + group.xoff  # not reserved for the port alone
+    for (priority, profile), names in wrong.items():
+        yield failed(
+            f"{switch.name} {listed(names)}: the lossless priority {priority} has the buffer {profile}, which has no "
+            "headroom", subject=switch.name, found=profile, expected="a profile with xoff", evidence=keys,
+        )  # fmt: skip
+    for pool, wanted in shared.items():
+        has = switch.pools.get(pool, {}).get("xoff")
+        if has and wanted > _SHARED_BY * has:
+            yield warned(
+                f"{switch.name}: the headroom of ports in use exceeds the {has} bytes that {pool} shares "
+                f"{wanted / has:.1f} times", subject=switch.name, found=f"{wanted} bytes",
+                expected=f"at most {_SHARED_BY:g} times {has} bytes", evidence=[*keys, switch.key("pools")],
+            )  # fmt: skip

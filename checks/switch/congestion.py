@@ -1,0 +1,264 @@
+"""Checks of congestion: ECN marks, pauses, and the load of uplinks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.links import no_cable
+from preflight.checks.switch.settings import without_dcqcn
+from preflight.checks.switch.traffic import unusable
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch import hashing, pause
+from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch.model import SwitchFacts, growth
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Share of packets that are marked in a complete window from which congestion is permanent. A judgement.
+_MARKED = 0.1
+
+#: Load below which uplinks count as idle; imbalance that even very many flows leave; share of the mean below which an
+#: uplink carries nothing. Judgements.
+_IDLE, _EVEN, _NOTHING = 0.01, 1.1, 0.01
+
+#: Probability with which hashing alone stays below the imbalance that fails.
+_RARE = 0.99
+
+
+@check(
+    "switch.marks",
+    title="Switches mark packets where they pause senders",
+    fault="A switch pauses senders without marking packets, or marks them all the time",
+    impact="slows-job",
+    owner="network",
+    source="DCQCN (SIGCOMM 2015); SONiC COUNTERS_DB (SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS, PFC_n_TX_PKTS)",
+    fix="Compare thresholds and buffers: `preflight explain switch.ecn-before-pfc`, `ecnconfig -l`.",
+    action="fix-site",
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB ports"),
+    unless=(without_dcqcn,),
+)
+def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the packets that each switch marked with the pauses that it sent.
+
+    ## Why it matters
+    Marks without pauses are congestion control at work. Pauses without marks mean that it does not act: every flow
+    through the switch stops, also those that are not congested.
+
+    ## Verdicts
+    A switch that sent pauses for at least 0.1 % of the window from ports with ECN, and marked no packet, warns; if its
+    marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, warns: a
+    judgement, without a standard. Marks without pauses pass.
+
+    ## False alarms
+    A pause that a peer's own storm caused, in a switch without a queue of its own.
+    """
+    good, marked_by = 0, 0
+    for switch in net.switches:
+        results = [*unread(switch, "pfc", "ecn")] or [*lossy(net, switch, site)]
+        results = results or [*unusable(switch, "port counters")] or [*unusable(switch, "queue counters")]
+        results = results or [*_marks_of(net, switch, site)]
+        yield from results
+        good += not results
+        marked_by += not results and any(_grown(switch, *place)[1] for place in _marked_queues(net, switch, site))
+    if good:
+        yield passed(f"{good} switches sent no pauses without marks; {marked_by} of them marked packets",
+                     evidence=[net.switches[0].key("queue counters")])  # fmt: skip
+
+
+def _marked_queues(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[tuple[str, int]]:
+    """Yield the lossless queues with ECN."""
+    for port, priority in judged_ports(net, switch, site):
+        queue = port.name, switch.queue(port.name, priority)
+        if (marking := switch.ecn.get(queue)) is not None and marking.on:
+            yield queue
+
+
+def _grown(switch: SwitchFacts, port: str, queue: int) -> tuple[int | None, int | None]:
+    """Return the packets and the marked packets of a queue in the window."""
+    assert switch.second
+    before, after = switch.first.queues.get((port, queue)), switch.second.queues.get((port, queue))
+    if before is None or after is None:
+        return None, None
+    return growth(before.packets, after.packets), growth(before.marked, after.marked)
+
+
+def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
+    queues = list(_marked_queues(net, switch, site))
+    counted = switch.marks_counted is not False and switch.poll_ms.get("marks", 0) is not None
+    numbers = {queue: _grown(switch, *queue) for queue in queues}
+    marked = [number for _, number in numbers.values() if number is not None] if counted else []
+    pausing = [end.port for end, _, sent in pause.paused_ports(switch, net, site.priority) if sent]
+    keys = [switch.key("queue counters"), switch.key("port counters"), switch.key("ecn")]
+    if pausing and queues and not marked:
+        yield unknown(
+            f"{switch.name} sent pauses from {listed(pausing)}, and its marks are not counted", subject=switch.name,
+            evidence=[*keys, switch.key("polling")], fix="count them: `counterpoll wredqueue enable`, then read again",
+        )  # fmt: skip
+    elif pausing and queues and not sum(marked):
+        yield warned(f"{switch.name} sent pauses from {listed(pausing)}, and marked no packet", subject=switch.name,
+                     found="no marks", expected="marks before pauses", evidence=keys)  # fmt: skip
+    full = [f"{port} ({number / packets:.0%})" for (port, _), (packets, number) in numbers.items()
+            if counted and packets and number and number > _MARKED * packets]  # fmt: skip
+    if full:
+        yield warned(f"{switch.name}: more than one packet in ten was marked at {listed(full)}", subject=switch.name,
+                     found=full[0], expected=f"at most {_MARKED:.0%} of the packets", evidence=keys)  # fmt: skip
+
+
+@check(
+    "switch.uplink-balance",
+    title="The uplinks of each leaf are loaded as evenly as hashing can",
+    fault="The uplinks of a leaf are less even than hashing explains",
+    impact="slows-job",
+    owner="network",
+    source="multinomial distribution of equal flows on equal links; SONiC COUNTERS_DB (SAI_PORT_STAT_IF_OUT_OCTETS)",
+    fix="More queue pairs (NCCL_IB_QPS_PER_CONNECTION), the UDP source port in the hash, or adaptive routing; look for "
+    "an uplink that routes do not use: `show ip route`, `show interfaces counters`.",
+    action="fix-site",
+    answers=("AN-7", "FP-CON-5"),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    unless=(no_cable,),
+)
+def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the fullest uplink of each leaf with what hashing alone gives.
+
+    ## Why it matters
+    Hashing puts each flow on one uplink. With few flows one uplink is twice as full as the mean, without any fault;
+    with many flows the same number means polarised hashes or a route that skips uplinks.
+
+    ## Verdicts
+    With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds once in a
+    hundred cases fails, and so does an uplink without traffic that should have some. Without it, at most 1.1 times the
+    mean passes, and more is unknown, with the number. Uplinks of one speed are compared; idle leaves pass.
+
+    ## False alarms
+    Flows of very different size, such as storage beside collectives.
+    """
+    good, worst, idle = 0, 1.0, 0
+    leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
+    for switch in net.switches:
+        if switch.name not in leaves:
+            continue
+        results = [*unusable(switch, "port counters")]
+        for loads in () if results else _uplinks(net, switch, leaves).values():
+            mean = sum(loads.values()) / len(loads)
+            if mean < _IDLE:
+                idle += 1
+            elif (finding := _uneven(switch, site, loads, mean)) is not None:
+                results.append(finding)
+            else:
+                worst = max(worst, max(loads.values()) / mean)
+        yield from results
+        good += not results
+    if good:
+        shown = f"{worst:.2f} times the mean"
+        yield passed(f"the fullest uplink of {good} leaves has at most {shown}" + ("; some are idle" if idle else ""),
+                     found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _uplinks(net: Ethernet, switch: SwitchFacts, leaves: Collection[str]) -> Mapping[float, Mapping[str, float]]:
+    """Return the load of uplinks in use, by speed; only of several together."""
+    by_speed: dict[float, dict[str, float]] = {}
+    for end, far in net.far_ends.items():
+        is_uplink = end.device == switch.name and far.is_switch and far.device not in leaves  # no MLAG peer link
+        port = switch.ports.get(end.port) if is_uplink else None
+        load = pause.load(switch, end.port) if port is not None and port.up is not False else None
+        if port is not None and port.speed_gbps and load is not None:
+            by_speed.setdefault(port.speed_gbps, {})[end.port] = load
+    return {speed: loads for speed, loads in by_speed.items() if len(loads) > 1}
+
+
+def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float], mean: float) -> Finding | None:
+    """Judge the uplinks of one speed; None if they are even enough."""
+    flows, number, keys = site.settings.flows, len(loads), [switch.key("port counters"), switch.key("lldp")]
+    fullest = max(loads, key=lambda port: loads[port])
+    ratio = loads[fullest] / mean
+    empty = [port for port, load in loads.items() if load < _NOTHING * mean]
+    shown = f"{switch.name} {fullest} has {ratio:.2f} times the mean of {number} uplinks"
+    if flows is None:
+        if ratio <= _EVEN and not empty:
+            return None
+        few, many = (hashing.most_loaded(times * number, number, _RARE) for times in (4, 64))
+        return unknown(
+            f"{shown}; hashing of {4 * number} flows gives up to {few:.2f}, of {64 * number} flows {many:.2f}",
+            subject=switch.name, found=f"{ratio:.2f}", evidence=keys,
+            fix="declare the flows of a leaf: [switches] flows = 512",
+        )  # fmt: skip
+    bound = hashing.most_loaded(flows, number, _RARE)
+    if empty and hashing.idle_share(flows, number) < 1 - _RARE:
+        return failed(f"{switch.name} {listed(empty)} carries nothing, and the other uplinks do", subject=switch.name,
+                      found="no traffic", expected=f"a share of {flows} flows", evidence=keys)  # fmt: skip
+    if ratio > max(bound, _EVEN):
+        return failed(f"{shown}; hashing of {flows} flows rarely gives more than {bound:.2f}", subject=switch.name,
+                      found=f"{ratio:.2f}", expected=f"at most {max(bound, _EVEN):.2f}", evidence=keys)  # fmt: skip
+    return None
+
+
+@check(
+    "switch.hash",
+    title="Two tiers of switches hash flows with different seeds",
+    fault="Two tiers of switches hash flows with the same seed",
+    impact="slows-job",
+    owner="network",
+    source="hash polarisation: RDMA over Ethernet for AI Training (SIGCOMM 2024); SONiC switch.json (ecmp_hash_seed)",
+    fix="Set another ecmp_hash_seed at one of the tiers; SONiC derives it from `type` of DEVICE_METADATA.",
+    action="fix-site",
+    answers=("FP-CON-5",),
+    scope="fleet",
+    switches=True,
+    reads=("redis:APPL_DB SWITCH_TABLE", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    unless=(no_cable,),
+)
+def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the hash seeds of switches that spread the same flows.
+
+    ## Why it matters
+    A switch that hashes as the one before it sees only flows that chose the same way there, so it puts all of them on
+    the same link. Half of the links stay empty.
+
+    ## Verdicts
+    A switch with several links to one device or to a tier above, and the same seed as a leaf below it, warns. A spine
+    with one link to each leaf has no choice, so its seed does not matter. A switch that shows no seed is unknown where
+    it matters.
+
+    ## False alarms
+    Switches of different chips, whose hashes differ in spite of equal seeds.
+    """
+    leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
+    same: dict[str, list[str]] = {}
+    blank: list[str] = []
+    judged = 0
+    for switch in net.switches:
+        links = Counter(far.device for end, far in net.far_ends.items() if end.device == switch.name and far.is_switch)
+        above = [device for device in links if device not in leaves]
+        if switch.name in leaves or not (max(links.values(), default=0) > 1 or len(above) > 1):
+            continue
+        below = [net.by_name[name] for name in links if name in leaves and _spreads(net, name)]
+        if switch.hash_seed is None or any(leaf.hash_seed is None for leaf in below):
+            blank.append(switch.name)
+        elif names := sorted(leaf.name for leaf in below if leaf.hash_seed == switch.hash_seed):
+            same.setdefault(switch.hash_seed, []).extend([*names, switch.name])
+        else:
+            judged += 1
+    for seed, hashing_alike in same.items():
+        names = sorted(set(hashing_alike))
+        yield warned(f"{listed(names)} hash with the same seed {seed}, one after the other", subject=", ".join(names),
+                     found=f"seed {seed}", expected="another seed at each tier",
+                     evidence=[net.by_name[name].key("hash") for name in names[:2]])  # fmt: skip
+    if blank:
+        yield unknown(f"{listed(blank)}: the hash seed is not shown, here or at a leaf below", evidence=[
+            net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
+    if judged or not (same or blank):
+        yield passed(f"{judged} switches above the leaves that spread flows have seeds of their own",
+                     evidence=[net.switches[0].key("hash")])  # fmt: skip
+
+
+def _spreads(net: Ethernet, leaf: str) -> bool:
+    """Return whether a leaf has several uplinks."""
+    return sum(end.device == leaf and far.is_switch for end, far in net.far_ends.items()) > 1
