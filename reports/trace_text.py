@@ -77,6 +77,8 @@ def _waiting(job: JobTrace, communication: float) -> str:
     shares = [min(1.0, (job.waited(rank) or 0.0) / length) for rank, length in lengths.items() if length]
     if not shares or communication < 0.005:
         return ""
+    if job.missing:
+        return " (transfer or waiting: some ranks have no trace)"
     waiting = min(communication, fmean(shares))
     late = [str(straggler.rank) for straggler in job.stragglers[:3]]
     who = f"rank {', '.join(late)}" if late else "other ranks"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.stragglers import LONGER
 from preflight.model import Finding, check, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
 
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
-    from preflight.facts.trace.stragglers import Straggler
+    from preflight.facts.trace.stragglers import SlowTransfers, Straggler
     from preflight.facts.trace.waiting import GroupOfRanks
 
 #: Share of a GPU's time below which communication, and so waiting for other ranks, is negligible.
@@ -79,9 +80,12 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
     another group is not blamed; its delay is attributed to the rank it waited for. A rank warns if it causes more than
     half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation of the steps,
-    or if it costs single steps more than 15 %. In a pipeline, where stages wait by design, the rank that computes
-    longer than other stages warns. If traces are missing or collectives cannot be matched, a job without such a rank
-    is unknown, unless communication takes less than 1 % of each GPU's time.
+    or if it costs single steps more than 15 %, or three steps far more than is usual. Several ranks, at most half of a
+    group, warn together; if they are most ranks of a host, the host is named. Ranks that are late because the
+    transfers of their other group take 1.5 times as long as in its sibling groups are not blamed: that group warns.
+    In a pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without
+    such a rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three
+    quarters of the waiting, but not beyond chance; unless communication takes less than 1 % of each GPU's time.
 
     ## False alarms
     Stages or experts that have more work on purpose.
@@ -98,9 +102,11 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"several traces are of the same rank: {', '.join(map(_name, job.repeated[:_LISTED]))}",
                       evidence=list(job.repeated), fix="pass one trace of each rank, of the same steps")  # fmt: skip
         return
-    for late in job.stragglers:
-        yield _late(job, late)
-    if job.stragglers:
+    for slow in job.slow_transfers:
+        yield _slow_transfers(job, slow)
+    for together in _by_host(job):
+        yield _late(job, *together)
+    if job.stragglers or job.slow_transfers:
         return
     most = max(facts["gpu"]["communication_share"] for facts in talking)
     gaps = [*job.missing, *job.refused]
@@ -109,6 +115,13 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     compared = f"{job.matched} collectives of {len(job.compared)} ranks, clocks compared within {job.error_us():.0f} µs"
     if most <= HARDLY:
         yield passed(f"no rank delays others: communication takes at most {most:.1%} of a GPU's time", evidence=keys)
+    elif job.suspects:
+        ranks = listed([suspect.rank for suspect in job.suspects])
+        share, lost = job.suspects[0].share, job.suspects[0].lost_share
+        kind = group_kind(job.suspects[0].group)
+        yield unknown(f"{_ranks(ranks)} {_verb(ranks, 'cause')} {share:.0%} of the waiting of a {kind}, "
+                      f"{lost:.1%} of a step, in too few steps to exclude chance", evidence=keys,
+                      fix="profile more steps on all ranks")  # fmt: skip
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"
         more = f"; and {len(gaps) - 3} more" if len(gaps) > 3 else ""
@@ -122,27 +135,77 @@ def _name(key: str) -> str:
     return key.removeprefix("log:")
 
 
-def _late(job: JobTrace, late: Straggler) -> Finding:
-    kind, members = group_kind(late.group), listed([rank for rank in late.group.ranks if rank != late.rank])
-    length = f"{late.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms" if job.step_us else f"{late.lost_share:.1%}"
+def _ranks(ranks: str) -> str:
+    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
+
+
+def _verb(ranks: str, verb: str) -> str:
+    return f"{verb}s" if ranks.isdigit() else verb
+
+
+def _by_host(job: JobTrace) -> Iterator[tuple[list[Straggler], str]]:
+    """Yield stragglers that warn together, with the host if most of its ranks do."""
+    left = list(job.stragglers)
+    members: dict[str, list[int]] = {}
+    for rank, trace in job.ranks.items():
+        if trace.host:
+            members.setdefault(trace.host, []).append(rank)
+    for host, ranks in members.items():
+        late = [straggler for straggler in left if straggler.rank in ranks]
+        if len(late) > 1 and 2 * len(late) > len(ranks):
+            yield late, host
+            left = [straggler for straggler in left if straggler not in late]
+    while left:
+        first = left[0]
+        together = [straggler for straggler in left if straggler.rank in (first.together or (first.rank,))]
+        together = [straggler for straggler in together if straggler.group == first.group] or [first]
+        hosts = {job.ranks[straggler.rank].host for straggler in together}
+        yield together, (hosts.pop() or "") if len(hosts) == 1 else ""
+        left = [straggler for straggler in left if straggler not in together]
+
+
+def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
+    worst = max(late, key=lambda straggler: straggler.lost_us)
+    names = sorted(straggler.rank for straggler in late)
+    ranks = listed(names)
+    waiting = listed([rank for rank in worst.group.ranks if rank not in names])
+    kind = group_kind(worst.group)
+    length = f"{worst.lost_us / 1000:.3g} of {job.step_us / 1000:.4g} ms" if job.step_us else f"{worst.lost_share:.1%}"
     at: dict[str, Any] = {
-        "subject": f"rank {late.rank}", "found": f"{late.lost_share:.1%} of a step", "expected": "at most 1%",
-        "evidence": [job.ranks[late.rank].key],
+        "subject": _ranks(ranks), "found": f"{worst.lost_share:.1%} of a step", "expected": "at most 1%",
+        "evidence": [job.ranks[rank].key for rank in names],
     }  # fmt: skip
-    host = f" on {job.ranks[late.rank].host}" if job.ranks[late.rank].host else ""
-    if late.group.kinds == {"sendrecv"}:
+    where = f" on {host}" if host else ""
+    if worst.group.kinds == {"sendrecv"}:
+        verb = "waits" if waiting.isdigit() else "wait"
+        stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
         return warned(
-            f"the stages of ranks {members} wait in receives for rank {late.rank}{host}, "
-            f"which computes {length} longer per step (median)",
+            f"{stages} {verb} in receives for {_ranks(ranks)}{where}, "
+            f"{'which computes' if len(names) == 1 else 'which compute'} {length} longer per step (median)",
             **at,
         )
-    cause = f"it causes {late.share:.0%} of the waiting in their {kind}"
-    if late.steps:
-        steps = listed(late.steps)
-        which = f"step {steps}" if len(late.steps) == 1 else f"steps {steps}"
-        return warned(f"ranks {members} wait for rank {late.rank}{host} in {which}: {cause}; on average over all steps "
-                      f"it costs {length}", **at)  # fmt: skip
-    return warned(f"ranks {members} wait for rank {late.rank}{host} for {length} of each step: {cause}", **at)
+    if any(straggler.group != worst.group for straggler in late):
+        return warned(f"the process groups of {_ranks(ranks)}{where} wait for them, up to {length} of each step", **at)
+    subject = "it causes" if len(names) == 1 else "they cause"
+    cause = f"{subject} {worst.share:.0%} of the waiting in their {kind}"
+    waits = f"{_ranks(waiting)} {_verb(waiting, 'wait')} for {_ranks(ranks)}{where}"
+    if steps := sorted({step for straggler in late for step in straggler.steps}):
+        which = f"step {steps[0]}" if len(steps) == 1 else f"steps {listed(steps)}"
+        return warned(f"{waits} in {which}: {cause}; on average over all steps "
+                      f"{'it costs' if len(names) == 1 else 'they cost'} {length}", **at)  # fmt: skip
+    return warned(f"{waits} for {length} of each step: {cause}", **at)
+
+
+def _slow_transfers(job: JobTrace, slow: SlowTransfers) -> Finding:
+    ranks = listed(slow.group.ranks)
+    return warned(
+        f"transfers in the {group_kind(slow.group)} of ranks {ranks} delay its ranks: {slow.kind} of "
+        f"{slow.bytes / 1e6:.3g} MB takes {slow.length_us / 1000:.3g} ms, {slow.length_us / slow.usual_us:.1f} times "
+        f"as long as in the fastest of its sibling groups; their peers wait for {slow.lost_share:.0%} of a step",
+        subject=f"transfers of ranks {ranks}", found=f"{slow.length_us / slow.usual_us:.1f} times",
+        expected=f"at most {LONGER:g} times", evidence=[job.ranks[rank].key for rank in slow.group.ranks],
+        fix="Check the links of these ranks: rate and errors of their NICs and NVLinks (`preflight check`).",
+    )  # fmt: skip
 
 
 @check(

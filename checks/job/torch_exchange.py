@@ -95,7 +95,8 @@ def _exchange(run: RunFacts, key: str, name: str, total_ms: float, span_ms: floa
     job = run.job_trace
     rank = next((rank for rank in job.compared if job.ranks[rank].key == key), None)
     samples = [sample for (group, kind, _), sample in job.waits.transfers.items()
-               if kind == "alltoall" and rank in job.waits.groups[group].ranks]  # fmt: skip
+               if kind == "alltoall" and rank in job.waits.groups[group].ranks
+               and job.waits.groups[group].complete]  # fmt: skip
     took = sum(map(sum, samples)) / 1000 / span_ms if samples else total_ms / span_ms
     waiting = "without the wait for other ranks" if samples else "the wait for other ranks included"
     at: dict[str, Any] = {"subject": name, "evidence": [key], "found": f"{took:.1%}"}
@@ -141,9 +142,14 @@ def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
 
 
 def _waited_ms(run: RunFacts, key: str) -> float | None:
-    """Return the waiting of a trace's rank, hidden or not, ms; None if unknown."""
+    """Return the waiting of a trace's rank, hidden or not, ms; None if unknown.
+
+    It is unknown if a rank of one of its groups has no trace: waiting for that one is not seen.
+    """
     job = run.job_trace
     rank = next((rank for rank in job.compared if job.ranks[rank].key == key), None)
+    if any(rank in group.ranks and not group.complete for group in job.waits.groups):
+        return None
     waited = None if rank is None else job.waited_at_all(rank)
     return None if waited is None else waited / 1000
 

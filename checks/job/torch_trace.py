@@ -50,13 +50,14 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     slowest rank delays all others.
 
     ## Verdicts
-    At 1 % of the steps' time it warns. CUDA and HIP calls that block until the GPU is done count, in threads that
-    launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of pageable memory.
+    It warns if the waits cost at least 1 % of the steps' time: so much the CPU waits, and so much the GPU is idle
+    while or after it does, or because nothing was launched. A wait for a GPU that stays busy costs nothing, as at the
+    end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done count, in threads that launch
+    kernels: synchronisation of a stream, device or event, and blocking copies such as those of pageable memory.
     .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
 
     ## False alarms
-    A wait at the end of a step while the GPU still has much to do; see torch.overlap for how long it is
-    idle.
+    A job whose CPU is slow for another reason, and which also waits for the GPU.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -73,10 +74,14 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
         calls = ", ".join(f"{one['name']} {one['count']} times" for one in facts["synchronisations"])
         message = f"{name}: the CPU waits for the GPU for {lost:g} ms of {steps} steps of {total:g} ms"
         message += f" ({calls})" if calls else ""
-        if lost >= SYNCHRONISED * total:
-            yield warned(message, found=f"{lost / total:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
+        budget = facts["gpu"]["budget"]
+        idle = budget["idle_sync"] + budget["idle_host"] if budget else 1.0
+        cost = min(lost / total, idle)
+        message += f"; the GPU is idle for {idle:.2%} of them for lack of work" if budget and lost else ""
+        if cost >= SYNCHRONISED:
+            yield warned(message, found=f"{cost:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
         else:
-            yield passed(message, found=f"{lost / total:.2%}", **at)
+            yield passed(message, found=f"{cost:.2%}", **at)
 
 
 @check(
@@ -100,9 +105,10 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     A rank that waits for data is late in every collective; on all other ranks it looks as if NCCL were slow.
 
     ## Verdicts
-    More than 10 % of the steps' time warns. Where the trace names no DataLoader, it warns if the GPU is idle for so
-    long before the first copy of a step to it is launched, passes if the GPU is never idle for so long, and else is
-    unknown.
+    Waits in threads that launch kernels count, as far as the GPU is idle: a wait that work in its queue hides costs
+    nothing. More than 10 % of the steps' time warns. Where the trace names no DataLoader, it warns if the GPU is idle
+    for so long before the first copy of a step to it is launched, passes if the GPU is never idle for so long, and else
+    is unknown.
 
     ## False alarms
     The first step, while the workers start; profile later steps.
@@ -111,8 +117,12 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         loader, gpu = facts["data_loader"], facts["gpu"]
         if loader is not None and loader["share_of_steps"] is not None:
-            share = loader["share_of_steps"]
-            message = f"{name}: {share:.1%} of the steps' time is spent waiting for {loader['count']} batches"
+            waited = loader["share_of_steps"]
+            budget = gpu["budget"] if gpu is not None and facts["steps"] else None
+            idle = sum(budget[part] for part in budget if part.startswith("idle_")) if budget else 1.0
+            share = min(waited, idle)
+            message = f"{name}: {waited:.1%} of the steps' time is spent waiting for {loader['count']} batches"
+            message += f", while the GPU is idle for {idle:.1%}" if budget else ""
             if share > LOADER:
                 yield warned(message, found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)
             else:
@@ -150,11 +160,12 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     job.
 
     ## Verdicts
-    A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median.
-    Fewer than 5 steps are unknown.
+    A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median. If
+    the long steps come at equal distances, the finding names the distance. Fewer than 5 steps are unknown.
 
     ## False alarms
-    Sequences of different lengths, or a step that saves a checkpoint.
+    Sequences of different lengths, a step that saves a checkpoint, or parts of one step of the optimizer that are
+    profiled as steps.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -171,7 +182,9 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{name}: {sample['count']} steps are too few to judge their spread",
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:
-            yield warned(f"{message}: a spread of {sample['variation']:.0%}", found=f"{sample['variation']:.1%}",
+            every = facts["long_steps_every"]
+            which = f"; every {every}th is long: the accumulation of gradients, or a pause" if every else ""
+            yield warned(f"{message}: a spread of {sample['variation']:.0%}{which}", found=f"{sample['variation']:.1%}",
                          expected=f"at most {VARIATION:.0%}", **at).about("PA-21")  # fmt: skip
         elif sample["max_ms"] > (1 + WORST) * sample["p50_ms"]:
             over = sample["max_ms"] / sample["p50_ms"] - 1

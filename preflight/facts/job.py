@@ -183,6 +183,15 @@ class RunFacts:
         return {key: seen.trace for key, seen in self._pytorch.items() if seen.trace}
 
     @cached_property
+    def damaged_traces(self) -> dict[str, str]:
+        """The traces that were read in part, by record key, with the reason."""
+        return {
+            key: f"line {output.cut[0][0]}: {output.cut[0][1]}"
+            for key, output in self._pytorch.items()
+            if output.trace and output.cut
+        }
+
+    @cached_property
     def job_trace(self) -> JobTrace:
         """The traces of all ranks, joined."""
         joined: JobTrace = importlib.import_module("preflight.facts.trace.job").join(self.traces)

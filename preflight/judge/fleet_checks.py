@@ -191,4 +191,19 @@ def of_switches(number: int, check: Check, fabric: Ethernet, cluster: Cluster) -
 def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Cluster) -> Outcome:
     """Run a check of a run's logs, which may use the nodes they name."""
     site = cluster.run_site(fleet.sites.values())
-    return outcome(number, check, run.evidence.node, run, site, lambda: run.evidence)
+    result = outcome(number, check, run.evidence.node, run, site, lambda: run.evidence)
+    if "trace" not in check.needs or not run.damaged_traces:
+        return result
+    return replace(result, findings=tuple(_doubted(finding, run.damaged_traces) for finding in result.findings))
+
+
+def _doubted(finding: Finding, damaged: Mapping[str, str]) -> Finding:
+    """Return a finding; *unknown* if a trace behind it is incomplete."""
+    keys = [key for key in finding.evidence if key in damaged]
+    if not keys or finding.status not in (Status.PASS, Status.WARN):
+        return finding
+    why = f"{keys[0].removeprefix('log:')} is incomplete: {damaged[keys[0]]}"
+    return unknown(
+        f"{finding.message}; but {why}", subject=finding.subject, found=finding.found, expected=finding.expected,
+        evidence=finding.evidence, fix="pass the complete trace: copy it again, after the job has written it",
+    )  # fmt: skip

@@ -27,13 +27,14 @@ def trace(
     talk_at_ms: float = 40, talk_ms: float = 40, collectives: int = 1, last_ms: float | None = None,
     loader_ms: float | None = 1, items: int = 0, gpu: bool = True, lengths: tuple[float, ...] = (), mark: bool = True,
     backward: bool = True, optimizer_at_ms: float | None = None, item_ms: float = 0.4, gap_ms: float = 0,
-    pageable_ms: float = 0,
+    pageable_ms: float = 0, data_ms: float = 0,
 ) -> str:  # fmt: skip
     """Write a trace: each step computes from its start on, and communicates from ``talk_at_ms`` on.
 
     ``last_ms``: how long the last collective of all takes; ``lengths``: those of the steps. The kernel that computes
     is of the backward pass; ``gap_ms`` lies between two collectives; ``item_ms``: how long the CPU waits in each
-    .item(), 0 for a tensor on the CPU; ``pageable_ms``: a copy of pageable memory in each step.
+    .item(), 0 for a tensor on the CPU; ``pageable_ms``: a copy of pageable memory in each step; ``data_ms``: how long
+    the GPU waits for data.
     """
     events: list[dict[str, Any]] = []
     begin = 0.0
@@ -48,8 +49,10 @@ def trace(
             if backward:
                 name = "autograd::engine::evaluate_function: AddmmBackward0"
                 events.append(event("cpu_op", name, begin, 0.2))
-            events.append(event("cuda_runtime", "cudaLaunchKernel", begin + 0.1, 0.01, correlation=1000 + number))
-            events.append(event("kernel", GEMM, begin, compute_ms, device=0, stream=7, correlation=1000 + number))
+            start, correlation = begin + data_ms, 1000 + number
+            computes = min(compute_ms, begin + length - start)
+            events.append(event("cuda_runtime", "cudaLaunchKernel", start + 0.1, 0.01, correlation=correlation))
+            events.append(event("kernel", GEMM, start, computes, device=0, stream=7, correlation=correlation))
             if optimizer_at_ms is not None:
                 at = begin + optimizer_at_ms
                 events.append(event("user_annotation", "Optimizer.step#AdamW.step", begin + 1, 0.2))

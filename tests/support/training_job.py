@@ -72,6 +72,7 @@ class JobPlan:
     slow_steps: frozenset[int] = frozenset()  # empty: all
     tokens: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its experts
     microbatches: int = 4
+    slow_groups: Mapping[tuple[str, int], float] = field(default_factory=dict)  # kind, first rank: factor on transfers
     overlapped: bool = True  # data-parallel collectives under the backward pass
     clock_ms: float = 0.0  # offsets of the ranks' clocks are drawn within
     ranks_per_host: int = 0  # 0: the traces name no host; else hosts of 8 GPUs
@@ -172,7 +173,10 @@ def simulate(plan: JobPlan) -> list[_Rank]:
                             one_rank.now = max(one_rank.now, ends[identity])
                     if len(calls[identity]) == len(members) and identity not in ends:
                         begins = {member: max(ready, free[stream, member]) for member, ready in calls[identity].items()}
-                        end = max(begins.values()) + transfer * max(0.5, random.Random(f"{identity}").gauss(1, 0.02))
+                        factor = plan.slow_groups.get((group_kind, members[0]), 1.0)
+                        end = max(begins.values()) + factor * transfer * max(
+                            0.5, random.Random(f"{identity}").gauss(1, 0.02)
+                        )
                         ends[identity] = end
                         for member, begin in begins.items():
                             free[stream, member] = end

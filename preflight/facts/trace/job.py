@@ -11,7 +11,7 @@ from preflight.facts.trace.experts import ExpertLoad, loads
 from preflight.facts.trace.matching import RankClock
 from preflight.facts.trace.pipelines import Bubble, bubbles
 from preflight.facts.trace.ranks import RankTrace, distinct, rank_in
-from preflight.facts.trace.stragglers import Straggler, step_length, stragglers
+from preflight.facts.trace.stragglers import SlowTransfers, Straggler, slow_transfers, step_length, stragglers, suspects
 from preflight.facts.trace.waiting import Waits, measure
 from preflight.parsers.torch import TraceSummary
 from preflight.parsers.torch.intervals import clipped, total
@@ -28,6 +28,8 @@ class JobTrace:
     clocks: Mapping[int, RankClock]  # ranks that share enough collectives with others
     waits: Waits
     stragglers: tuple[Straggler, ...]
+    suspects: tuple[Straggler, ...]  # if there is no straggler: ranks that may be some
+    slow_transfers: tuple[SlowTransfers, ...]
     step_us: float | None  # median step
     experts: tuple[ExpertLoad, ...]
     bubbles: tuple[Bubble, ...]  # of pipelines
@@ -102,6 +104,7 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
         else:
             comparable.append(series)
     waits = measure(by_rank, comparable, clock)
-    return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits,
-                    tuple(stragglers(by_rank, waits)), step_length(by_rank), loads(comparable),
-                    bubbles(by_rank, waits))  # fmt: skip
+    late = tuple(stragglers(by_rank, waits))
+    return JobTrace(by_rank, tuple(repeated), tuple(unnamed), tuple(refused), clock, waits, late,
+                    () if late else tuple(suspects(by_rank, waits)), tuple(slow_transfers(by_rank, waits)),
+                    step_length(by_rank), loads(comparable), bubbles(by_rank, waits))  # fmt: skip

@@ -1,8 +1,8 @@
-"""Ranks that delay their process group in every step.
+"""Ranks that delay their process group, and process groups with slow transfers.
 
-In any group some rank is last. A rank is named if it causes more than half of its group's waiting, exceeds its peers by
-more than one hundredth of a step, and does so in too many steps for chance. A pipeline's stages wait for each other by
-design, so there the rank is named that computes longer than the other stages.
+In any group some rank is last. Ranks are named if they, at most half of their group, cause more than half of its
+waiting, exceed their peers by more than one hundredth of a step, and do so in too many steps for chance. A pipeline's
+stages wait for each other by design, so there the rank is named that computes longer than the other stages.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
-#: Share of a group's waiting, and of a step, that a straggler causes at least.
+#: Share of a group's waiting, and of a step, that stragglers cause at least.
 MOST_OF_IT, OF_A_STEP = 0.5, 0.01
+#: The same from which ranks are suspected that are not beyond chance.
+SUSPECT, SUSPECT_STEP = 0.75, 0.02
+#: A step is late if its charge lies so many deviations of all ranks and steps above their median.
+_DEVIATIONS = 10.0
+#: Times as long as in a sibling group that transfers take, to be the cause of delays.
+LONGER = 1.5
 #: Probability of a chance difference in any group of a job, below which a rank is named.
 BY_CHANCE = 0.0005
 #: Minimum number of steps to name a rank.
@@ -36,6 +42,19 @@ class Straggler:
     lost_us: float  # additional cost per step compared with its peers
     lost_share: float  # of a step
     steps: tuple[int, ...]  # steps in which it was late; empty: all
+    together: tuple[int, ...] = ()  # with it, the ranks that cause this share and cost; empty: it alone
+
+
+@dataclass(frozen=True)
+class SlowTransfers:
+    """A process group whose transfers delay its ranks in other groups."""
+
+    group: GroupOfRanks
+    kind: str
+    bytes: int
+    length_us: float  # median of the transfers of this size
+    usual_us: float  # median of those of the fastest group of the same purpose
+    lost_share: float  # of a step
 
 
 def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
@@ -49,14 +68,12 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
-    steps = sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
+    steps = _steps(ranks)
     candidates: list[Straggler] = []
-    beyond = NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(waits.groups)))
+    beyond = _deviate(waits)
     for number, group in enumerate(waits.groups):
-        if group.kinds == {"sendrecv"}:
-            continue
-        caused = {step: waits.caused.get(WaitKey(number, step), {}) for step in steps}
-        candidates += _of_group(group, caused, length, beyond)
+        if group.kinds != {"sendrecv"}:
+            candidates += _of_group(group, _caused(waits, number, steps), length, beyond)
     candidates += _of_pipelines(ranks, steps, length, beyond)
     candidates.sort(key=lambda straggler: (bool(straggler.steps), -straggler.lost_us))
     by_rank: dict[int, Straggler] = {}
@@ -65,38 +82,158 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     return list(by_rank.values())
 
 
+def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
+    """Return ranks that cause most of their group's waiting, but not beyond chance."""
+    length = step_length(ranks) or waits.block_us
+    if not length:
+        return []
+    late_ranks: list[Straggler] = []
+    steps = _steps(ranks)
+    for number, group in enumerate(waits.groups):
+        caused = _caused(waits, number, steps)
+        if group.kinds == {"sendrecv"} or not caused:
+            continue
+        late, share, excess = _standing_out(group.ranks, (), caused)
+        waited = sum(sum(of_step.values()) for of_step in caused.values()) / len(caused)
+        lost = fmean(map(sum, zip(*excess, strict=True)))
+        if share > SUSPECT and waited > SUSPECT_STEP * length:
+            late_ranks += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
+    return late_ranks
+
+
+def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTransfers]:
+    """Return the groups whose transfers delay others, and take longer than elsewhere."""
+    length = step_length(ranks) or waits.block_us
+    if not length:
+        return []
+    steps = _steps(ranks)
+    lost: dict[int, float] = {}
+    for number in range(len(waits.groups)):
+        caused = _caused(waits, number, steps)
+        everything = sum(sum(of_step.values()) for of_step in caused.values())
+        for group in range(len(waits.groups)):
+            sample = [of_step.get(-1 - group, 0.0) for of_step in caused.values()]
+            often = sum(amount > OF_A_STEP * length for amount in sample)
+            if often >= max(FEWEST_STEPS, len(sample) / 2) and sum(sample) > MOST_OF_IT * everything:
+                lost[group] = max(lost.get(group, 0.0), fmean(sample) / length)
+    transfers = []
+    for group, share in lost.items():
+        if share > OF_A_STEP and (longer := _longer(waits, group)):
+            transfers.append(SlowTransfers(waits.groups[group], *longer, share))
+    return transfers
+
+
+def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
+    """Return kind, bytes and medians of transfers that take longer than in siblings."""
+    this = waits.groups[group]
+    longer = []
+    for (number, kind, size), sample in waits.transfers.items():
+        if number != group or size <= 0:
+            continue
+        others = [
+            median(waits.transfers[other, kind, size])
+            for other, sibling in enumerate(waits.groups)
+            if other != group and sibling.description == this.description and len(sibling.ranks) == len(this.ranks)
+            if (other, kind, size) in waits.transfers
+        ]
+        if others and median(sample) > LONGER * min(others):
+            longer.append((sum(sample), kind, size, median(sample), min(others)))
+    return max(longer)[1:] if longer else None
+
+
+def _steps(ranks: Mapping[int, RankTrace]) -> list[int]:
+    """Return the steps of all traces, or of the parts that replace them."""
+    return sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
+
+
+def _caused(waits: Waits, group: int, steps: Sequence[int]) -> Mapping[int, Mapping[int, float]]:
+    return {step: waits.caused.get(WaitKey(group, step), {}) for step in steps}
+
+
+def _deviate(waits: Waits) -> float:
+    """Return the normal deviate beyond which a difference is not chance."""
+    return NormalDist().inv_cdf(1 - BY_CHANCE / max(1, len(waits.groups)))
+
+
 def _of_group(
     group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float, beyond: float
 ) -> list[Straggler]:
     if len(caused) < FEWEST_STEPS:
         return []
-    total = {rank: sum(of_step.get(rank, 0.0) for of_step in caused.values()) for rank in group.ranks}
-    everything = sum(sum(of_step.values()) for of_step in caused.values())
-    if not everything:
-        return []
-    rank = max(total, key=total.__getitem__)
-    peers = [other for other in group.ranks if other != rank]
-    excess = [of_step.get(rank, 0.0) - fmean(of_step.get(other, 0.0) for other in peers) for of_step in caused.values()]
-    share, lost = total[rank] / everything, fmean(excess)
-    if share > MOST_OF_IT and lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
-        return [Straggler(rank, group, share, lost, lost / length, ())]
-    return _now_and_then(group, caused, length)
+    named: list[Straggler] = []
+    while len(left := [rank for rank in group.ranks if all(rank != other.rank for other in named)]) > 1:
+        late, share, excess = _standing_out(left, [straggler.rank for straggler in named], caused)
+        lost = fmean(map(sum, zip(*excess, strict=True)))
+        if not (share > MOST_OF_IT and lost > OF_A_STEP * length):
+            break
+        together = [sum(of_step) for of_step in zip(*excess, strict=True)]
+        if len(late) > 1:  # chosen because they cause the most: a sum of k chosen normal deviates is so much larger
+            chosen = 0.8 * math.sqrt(len(late) / len(together)) * stdev(together)
+            together = [amount - chosen for amount in together]
+        if not _beyond_chance(together, beyond) or min(map(fmean, excess)) < lost / len(late) / 2:
+            break
+        named += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
+    return named or _now_and_then(group, caused, length)
+
+
+def _standing_out(
+    ranks: Sequence[int], named: Sequence[int], caused: Mapping[int, Mapping[int, float]]
+) -> tuple[tuple[int, ...], float, list[list[float]]]:
+    """Return the ranks, at most half, that differ most in what they cause.
+
+    Also return their share in all that is not caused by the ``named``, and how much more than the rest each causes in
+    each step.
+    """
+    total = {rank: sum(of_step.get(rank, 0.0) for of_step in caused.values()) for rank in ranks}
+    order = sorted(ranks, key=total.__getitem__, reverse=True)
+    count = max(range(1, len(order) // 2 + 1), key=lambda at: total[order[at - 1]] - total[order[at]])
+    late, others = tuple(sorted(order[:count])), order[count:]
+    everything = sum(amount for of_step in caused.values() for rank, amount in of_step.items() if rank not in named)
+    share = sum(total[rank] for rank in late) / everything if everything else 0.0
+    usual = {step: fmean(of_step.get(other, 0.0) for other in others) for step, of_step in caused.items()}
+    return late, share, [[of_step.get(rank, 0.0) - usual[step] for step, of_step in caused.items()] for rank in late]
 
 
 def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float) -> list[Straggler]:
-    """Return ranks that cost single steps much."""
+    """Return ranks that cost some steps much, or several ones far more than is usual."""
+    peers = len(group.ranks) - 1
+    sums = {step: sum(of_step.get(rank, 0.0) for rank in group.ranks) for step, of_step in caused.items()}
+    excess = {
+        rank: {
+            step: of_step.get(rank, 0.0) - (sums[step] - of_step.get(rank, 0.0)) / peers
+            for step, of_step in caused.items()
+        }
+        for rank in group.ranks
+    }
+    everything = [amount for of_rank in excess.values() for amount in of_rank.values()]
+    if peers > 1:  # of two, one is later in each step
+        everything = [of_step.get(rank, 0.0) for of_step in caused.values() for rank in group.ranks]
+    usual = median(everything)
+    limit = usual + _DEVIATIONS * 1.4826 * median(abs(amount - usual) for amount in everything)
     late: dict[int, dict[int, float]] = {}
-    for step, of_step in caused.items():
-        for rank in group.ranks:
-            amount = of_step.get(rank, 0.0)
-            if amount > OF_ONE_STEP * length and amount > MOST_OF_IT * sum(of_step.values()):
-                late.setdefault(rank, {})[step] = amount
-    everything = sum(sum(of_step.values()) for of_step in caused.values())
+    for rank in group.ranks:
+        of_rank = {step: of_step.get(rank, 0.0) for step, of_step in caused.items()}
+        much = {step: amount for step, amount in of_rank.items()
+                if amount > OF_ONE_STEP * length and amount > MOST_OF_IT * sum(caused[step].values())}  # fmt: skip
+        often = {
+            step: of_rank[step] for step, amount in excess[rank].items() if amount > max(limit, OF_A_STEP * length)
+        }
+        if len(often) >= FEWEST_STEPS and len(often) > len(much):
+            late[rank] = often
+        elif much:
+            late[rank] = much
+    waited_at_all = sum(sum(of_step.values()) for of_step in caused.values())
+    cost = {rank: sum(steps.values()) for rank, steps in late.items()}
+    waited = sum(sum(caused[step].values()) for step in set().union(*late.values()))
+    together = tuple(sorted(late))
+    if len(late) > len(group.ranks) / 2 or sum(cost.values()) <= max(
+        OF_A_STEP * length * len(caused), MOST_OF_IT * waited
+    ):
+        return []
     return [
-        Straggler(rank, group, sum(steps.values()) / everything, sum(steps.values()) / len(caused),
-                  sum(steps.values()) / len(caused) / length, tuple(sorted(steps)))
+        Straggler(rank, group, sum(cost.values()) / waited_at_all, sum(cost.values()) / len(caused),
+                  sum(cost.values()) / len(caused) / length, tuple(sorted(steps)), together)
         for rank, steps in late.items()
-        if sum(steps.values()) > OF_A_STEP * length * len(caused)
     ]  # fmt: skip
 
 

@@ -1,10 +1,12 @@
-"""Waiting in collectives, and the rank that causes it.
+"""Waiting in collectives, and the ranks that cause it.
 
-In each collective the last rank delays its peers. It may be late because it waited elsewhere: a rank of a slow
-tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: the last rank's
-waiting in this step for a cause, beyond that of its peers, is charged to that cause, and only the rest to the rank
-itself. A rank that waits for the last one then has the same waiting, so it is not charged twice. Times are microseconds
-on the common clock.
+In each collective the late ranks delay their peers: the time between two arrivals is charged in equal parts to all
+ranks that come after it, so that several slow ranks share it (S. C. Littlechild and G. Owen, Management Science 20,
+1973). A rank may be late because it waited elsewhere, or because a transfer took longer elsewhere: a rank of a slow
+tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: a late rank's
+waiting for a cause in this step or the last, beyond that of its peers, is charged to that cause, and only the rest to
+the rank itself. A rank that waits for the late one then has the same waiting, so it is not charged twice. Times are
+microseconds on the common clock.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ BLOCKS = 10
 #: Errors of a clock within which two arrivals are simultaneous.
 _ERRORS = 3.0
 
-Charges = dict[int, float]  # by rank
+Charges = dict[int, float]  # by rank; -1 - group: by the transfers of a process group
 
 
 class WaitKey(NamedTuple):
@@ -70,7 +72,7 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
     """Measure which ranks wait for which others in matched collectives."""
     groups, number = _groups(matched)
     waits = Waits(groups)
-    delays: dict[int, tuple[int, Charges]] = {}  # of each rank: the step, and its waiting in it by cause
+    delays: dict[int, _Delays] = defaultdict(_Delays)
     arrivals = sorted(_arrivals(matched, clock))
     unmarked = not any(trace.steps for trace in ranks.values())
     if unmarked and arrivals:
@@ -94,17 +96,21 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
         waits.transfers[group, series.kind, size].append(max(0.0, min(ends) - begins[last]))
         bare = [0.0] * len(begins)
         for member, rank in enumerate(series.members):
-            if rank not in delays or delays[rank][0] != step:
-                delays[rank] = (step, {})
+            delays[rank].enter(step)
             waited = min(begins[last], ends[member]) - begins[member]
             if waited > _ERRORS * error:
                 begin = begins[member] - clock[rank].offset
                 bare[member] = ranks[rank].bare.within(begin, begin + waited)
                 waits.stretches[rank].add(begin, waited)
+        transfers = [delays[rank].transfers(group) for rank in series.members]
+        if series.kind != "sendrecv":
+            for member, rank in enumerate(series.members):
+                begin, end = (time - clock[rank].offset for time in (begins[last], ends[member]))
+                delays[rank].transfer(group, ranks[rank].bare.within(begin, end))
         if not (total := sum(bare)):
             continue
         mean = total / (len(bare) - 1)
-        shares = _causes([delays[rank][1] for rank in series.members], last, series.members[last], mean)
+        shares = _responsible(series.members, begins, [delays[rank].charges for rank in series.members], transfers)
         charges = waits.caused[WaitKey(group, step)]
         for cause, share in shares.items():
             charges[cause] += share * mean
@@ -116,7 +122,7 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
             for cause, share in shares.items():
                 if series.kind != "sendrecv":
                     waits.bare[rank, step][cause] += share * bare[member]
-                _delay(delays[rank][1], cause, share * bare[member])
+                delays[rank].add(cause, share * bare[member])
     return waits
 
 
@@ -151,25 +157,84 @@ def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) 
             ), which, row  # fmt: skip
 
 
-def _delay(delay: Charges, cause: int, amount: float) -> None:
-    """Record a rank's waiting; of many causes, smaller ones are dropped."""
-    delay[cause] = delay.get(cause, 0.0) + amount
-    if len(delay) > 2 * _MOST_DELAYS:
-        for small in sorted(delay, key=delay.__getitem__)[:-_MOST_DELAYS]:
-            del delay[small]
+class _Delays:
+    """Waiting of a rank in the current step by cause, and its exposed transfers."""
+
+    def __init__(self) -> None:
+        self.charges: Charges = {}
+        self._step: int | None = None
+        self._transfers: Charges = defaultdict(float)
+        self._before: dict[int, Charges] = {}  # the transfers up to the last collective of each group
+
+    def enter(self, step: int) -> None:
+        """Begin a step, unless it is the current one."""
+        if step != self._step:
+            self.charges, self._step = {}, step
+
+    def add(self, cause: int, amount: float) -> None:
+        """Record waiting; of many causes, smaller ones are dropped."""
+        charges = self.charges
+        charges[cause] = charges.get(cause, 0.0) + amount
+        if len(charges) > 2 * _MOST_DELAYS:
+            for small in sorted(charges, key=charges.__getitem__)[:-_MOST_DELAYS]:
+                del charges[small]
+
+    def transfers(self, group: int) -> Charges:
+        """Return the transfers in other groups since the last collective of a group."""
+        before = self._before.get(group, {})
+        return {
+            -1 - other: moved - before.get(other, 0.0) for other, moved in self._transfers.items() if other != group
+        }
+
+    def transfer(self, group: int, amount: float) -> None:
+        """Record a transfer that nothing hid."""
+        self._transfers[group] += amount
+        self._before[group] = dict(self._transfers)
 
 
-def _causes(delays: Sequence[Charges], last: int, rank: int, late: float) -> Charges:
-    """Return the ranks responsible for waiting for the last one, as fractions of one."""
-    peers = len(delays) - 1
-    excess: Charges = {}
-    for cause, amount in delays[last].items():
-        elsewhere = sum(delay.get(cause, 0.0) for at, delay in enumerate(delays) if at != last)
-        if cause != rank and (beyond := amount - elsewhere / peers) > _LEAST_SHARE * late:
-            excess[cause] = beyond
-    causes = sorted(excess, key=excess.__getitem__, reverse=True)[:_MOST_CAUSES]
-    scale = 1 / max(sum(excess[cause] for cause in causes), late)
-    shares = {cause: excess[cause] * scale for cause in causes}
-    if (rest := 1 - sum(shares.values())) > 1e-9:
-        shares[rank] = rest
-    return shares
+def _responsible(
+    ranks: Sequence[int], begins: Sequence[float], delays: Sequence[Charges], transfers: Sequence[Charges]
+) -> Charges:
+    """Return what is responsible for the waiting in a collective, as fractions of one."""
+    peers, arrivals = len(ranks) - 1, sum(begins)
+    waits: Charges = defaultdict(float)
+    for delay in delays:
+        for cause, amount in delay.items():
+            waits[cause] += amount
+    moved = [sum(charges.values()) for charges in transfers]
+    every = sum(moved)
+    responsible: Charges = defaultdict(float)
+    for member, share in _lateness(begins):
+        late = begins[member] - (arrivals - begins[member]) / peers
+        excess = {cause: amount - (waits[cause] - amount) / peers for cause, amount in delays[member].items()}
+        if transfers[member]:
+            longest = max(transfers[member], key=transfers[member].__getitem__)
+            excess[longest] = excess.get(longest, 0.0) + moved[member] - (every - moved[member]) / peers
+        least = max(0.0, _LEAST_SHARE * late)
+        own = {cause: amount for cause, amount in excess.items() if cause != ranks[member] and amount > least}
+        causes = sorted(own, key=own.__getitem__, reverse=True)[:_MOST_CAUSES] if late > 0 else []
+        scale = share / max(sum(own[cause] for cause in causes), late) if causes else 0.0
+        for cause in causes:
+            responsible[cause] += own[cause] * scale
+            share -= own[cause] * scale
+        if share > 1e-9:
+            responsible[ranks[member]] += share
+    return responsible
+
+
+def _lateness(begins: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Yield the late members and their shares in the waiting; the sum is one."""
+    order = sorted(range(len(begins)), key=begins.__getitem__, reverse=True)
+    charges = [0.0] * len(order)
+    for late in range(len(order) - 1, 0, -1):  # so many come after this stretch of time
+        waiting = (begins[order[late - 1]] - begins[order[late]]) * (len(order) - late)
+        charges[late - 1] = charges[late] + waiting / late
+    total = sum(charges)
+    if not total:
+        return
+    notable = [
+        (member, charge) for member, charge in zip(order, charges, strict=True) if charge >= _LEAST_SHARE * total
+    ]
+    scale = 1 / sum(charge for _, charge in notable)
+    for member, charge in notable:
+        yield member, charge * scale

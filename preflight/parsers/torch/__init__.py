@@ -99,6 +99,8 @@ def _seen(values: Values) -> TorchOutput:
     for what, dropped in (("events", trace.dropped), ("entries", recording.dropped)):
         if dropped:
             seen.cut.append((seen.last, f"{dropped} {what} were not looked at: there are too many"))
+    if trace.untimed:
+        seen.cut.append((seen.last, f"{trace.untimed} kernels or copies have no valid begin or duration"))
     recording.cut = bool(seen.cut)
     return seen
 

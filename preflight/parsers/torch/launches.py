@@ -132,16 +132,20 @@ class Launches:
         if (number := number_of(correlation)) >= 0:
             self._pageable.add(number)
 
+    def launching(self, thread: Any) -> bool:
+        """Return whether a thread launches kernels; any may, if the trace has no launch."""
+        return thread in self._started or not self._started
+
     def waits(self) -> Spans:
         """Return the times when launching threads waited for the GPU, microseconds."""
         waits = Stretches()
         for thread, stretches in self._waits.items():
-            if thread in self._started or not self._started:
+            if self.launching(thread):
                 for begin, end in stretches.joined():
                     waits.add(begin, end - begin)
         for correlation in self._pageable & self._copies.keys():
             thread, begin, length = self._copies[correlation]
-            if thread in self._started or not self._started:
+            if self.launching(thread):
                 waits.add(begin, length)
         return waits.joined()
 

@@ -28,6 +28,7 @@ MOST = 24_000_000
 _SANE_US = 1e18
 
 _MEMORY = "[memory]"
+_TIMED = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 
 
 class Trace:
@@ -36,6 +37,7 @@ class Trace:
     def __init__(self) -> None:
         self.events = 0
         self.dropped = 0
+        self.untimed = 0  # kernels and copies without a valid time
         self.about: dict[str, Any] = {}
         self.steps: list[Stretch] = []  # as the CPU started them
         self.numbers: dict[float, int] = {}  # of the steps, by their start on the CPU
@@ -44,7 +46,7 @@ class Trace:
         self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
         self.waits: dict[str, list[float]] = defaultdict(list)
         self.launches = Launches()
-        self.loads = Stretches()
+        self.loads: dict[Any, Stretches] = defaultdict(Stretches)  # by thread
         self.host = HostActivity()
         self.memory = CudaMemory()
         self.products = MatrixProducts()
@@ -89,7 +91,8 @@ class Trace:
                 continue
             self.events += 1
             begin, length = event.begin, event.length
-            if not (-_SANE_US < begin < _SANE_US and -_SANE_US < length < _SANE_US):
+            if not (-_SANE_US < begin < _SANE_US and 0 <= length < _SANE_US):
+                self.untimed += event.category in _TIMED
                 continue
             process = processors.get(event.category) or processors.get(event.category.lower(), _ignore)
             if process is _profile_span:
@@ -120,7 +123,7 @@ class Trace:
         if role == "read back":
             self.waits[event.name].append(event.length)
         elif role == "load":
-            self.loads.add(begin, event.length)
+            self.loads[event.thread].add(begin, event.length)
         elif role in ("backward", "optimizer"):
             self.launches.region(role == "backward", event.thread, begin, event.length)
         elif role == "product":

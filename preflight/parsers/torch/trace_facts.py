@@ -6,12 +6,14 @@ Times are milliseconds in the document, microseconds in what is compared with ot
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries, ordered
 from preflight.parsers.torch.gradient_buckets import buckets
-from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, united
 from preflight.parsers.torch.launches import BackwardPass
 from preflight.parsers.torch.samples import rounded, sample_of
 from preflight.parsers.torch.step_budget import BusyTime, StepBudget, budget
@@ -72,7 +74,9 @@ def _document(
 ) -> dict[str, Any]:  # fmt: skip
     about = trace.about
     lengths = [(end - begin) / 1000 for begin, end in steps]
-    loads, waits = trace.loads.joined(), trace.launches.waits()
+    waits = trace.launches.waits()
+    loaders = [own for thread, own in trace.loads.items() if trace.launches.launching(thread)]
+    loads = united(sorted(stretch for own in loaders for stretch in own.joined()))
     span = (trace.end - trace.begin) / 1000 if trace.end > trace.begin else None
     return {
         "rank": _number(about.get("rank")), "world_size": _number(about.get("world_size")),
@@ -80,7 +84,8 @@ def _document(
         "nccl_version": about.get("nccl_version"), "host": about.get("host_name"),
         "devices": about.get("devices") or [], "device_count": about.get("device_count"),
         "events": trace.events, "span_ms": rounded(span),
-        "steps": sample_of(lengths), "gpu": _gpu(trace, steps, calls, busy, passes, loads, waits),
+        "steps": sample_of(lengths), "long_steps_every": _every(lengths),
+        "gpu": _gpu(trace, steps, calls, busy, passes, loads, waits),
         "collectives": [
             {"name": name, "bytes": size, **(sample_of([one / 1000 for one in sample]) or {})}
             for (name, size), sample in sorted(trace.collectives.items(), key=lambda item: -sum(item[1]))[:100]
@@ -95,11 +100,21 @@ def _document(
         ],
         "synchronised_ms": rounded(total(clipped(waits, steps)) / 1000) if steps else None,
         "data_loader": None if not loads else {
-            "count": len(trace.loads), "total_ms": rounded(total(loads) / 1000),
+            "count": sum(map(len, loaders)), "total_ms": rounded(total(loads) / 1000),
             "longest_ms": rounded(max(end - begin for begin, end in loads) / 1000),
             "share_of_steps": round(total(loads) / 1000 / sum(lengths), 4) if sum(lengths) else None,
         },
     }  # fmt: skip
+
+
+def _every(lengths: Sequence[float]) -> int | None:
+    """Return the distance of long steps that recur regularly; else None."""
+    long = [at for at, length in enumerate(lengths) if length > 1.1 * median(lengths)]
+    apart = {later - earlier for earlier, later in pairwise(long)}
+    if len(long) < 3 or len(apart) != 1:
+        return None
+    (every,) = apart
+    return every if every > 1 and long[0] < every and len(lengths) - long[-1] <= every else None
 
 
 def _gpu(

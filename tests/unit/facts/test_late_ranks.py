@@ -1,0 +1,93 @@
+"""Several slow ranks, ranks that are slow at times, and ranks that only wait for slow transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from preflight.checks import registry
+from preflight.checks.job.torch_collectives import straggler
+from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.facts.job import RunFacts
+from preflight.facts.trace.job import JobTrace
+from preflight.judge import judge
+from preflight.model import Finding, Status
+from tests.support.training_job import JobPlan, Layout, traces
+from tests.unit.facts.test_job_trace import joined
+
+
+def judged(texts: Sequence[str]) -> list[Finding]:
+    """Return the findings of torch.straggler."""
+    records = {f"log:rank{rank}.json": {"status": "ok", "out": text} for rank, text in enumerate(texts)}
+    run = RunFacts(Evidence("@run", "", records))
+    return list(straggler.run(run, Cluster().run_site([])))
+
+
+def late(job: JobTrace) -> dict[int, tuple[int, ...]]:
+    return {straggler.rank: straggler.together for straggler in job.stragglers}
+
+
+@pytest.mark.parametrize(("size", "slow"), [(16, (2, 9)), (4, (0, 3)), (32, tuple(range(8, 16)))])
+def test_several_slow_ranks_of_a_group_are_named_together(size: int, slow: tuple[int, ...]) -> None:
+    plan = JobPlan(Layout(data=size), steps=6, layers=4, jitter=0.02, clock_ms=2, slow=dict.fromkeys(slow, 1.09))
+    assert late(joined(plan)) == dict.fromkeys(slow, slow)
+
+
+@pytest.mark.parametrize("layout", [Layout(data=16), Layout(tensor=8, data=2)])
+def test_a_slow_host_is_named_once(layout: Layout) -> None:
+    plan = JobPlan(layout, steps=6, layers=4, jitter=0.02, slow=dict.fromkeys(range(8, 16), 1.1), ranks_per_host=8)
+    (finding,) = judged(traces(plan))
+    assert finding.status is Status.WARN
+    assert "ranks 8 to 15 on gpu001" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("layout", "rank", "factor", "when"),
+    [(Layout(tensor=8), 5, 1.08, range(5, 10)), (Layout(data=8), 2, 1.12, range(3, 16, 4))],
+)
+def test_a_rank_that_is_slow_in_some_steps(layout: Layout, rank: int, factor: float, when: range) -> None:
+    plan = JobPlan(layout, steps=max(when.stop, 10), layers=4, jitter=0.02, slow={rank: factor},
+                   slow_steps=frozenset(when))  # fmt: skip
+    (named,) = joined(plan).stragglers
+    assert (named.rank, named.steps) == (rank, tuple(when))
+
+
+def test_a_rank_that_waits_for_slow_transfers_is_not_blamed() -> None:
+    """One of two data-parallel groups transfers at a quarter of the rate of the other."""
+    plan = JobPlan(Layout(tensor=2, data=4), steps=8, layers=8, jitter=0.02, megabytes=40, numbered=True,
+                   overlapped=False)  # fmt: skip
+    assert not joined(plan).slow_transfers
+    plan = replace(plan, slow_groups={("dp", 1): 4.0})
+    job = joined(plan)
+    assert not job.stragglers
+    (slow,) = job.slow_transfers
+    assert (slow.group.ranks, slow.kind) == ((1, 3, 5, 7), "all_reduce")
+    assert slow.length_us / slow.usual_us == pytest.approx(4, rel=0.05)
+    (finding,) = judged(traces(plan))
+    assert finding.message.startswith("transfers in the data-parallel group of ranks 1, 3, 5, 7 delay its ranks")
+
+
+def test_what_may_be_chance_does_not_pass() -> None:
+    """Of two ranks one is always later; which of them is usual cannot be known."""
+    plan = JobPlan(Layout(data=2), steps=12, layers=4, jitter=0.02, slow={0: 1.12}, slow_steps=frozenset(range(6, 12)))
+    (finding,) = judged(traces(plan))
+    assert finding.status is Status.UNKNOWN
+    assert finding.message.startswith("rank 0 causes 97% of the waiting of a data-parallel group")
+
+
+def test_a_trace_that_breaks_off_passes_nothing() -> None:
+    texts = traces(JobPlan(Layout(data=2), steps=6))
+    cut = texts[1][: len(texts[1]) // 2]
+    records = {key: {"status": "ok", "out": text} for key, text in (("log:a.json", texts[0]), ("log:b.json", cut))}
+    checks = [check for check in registry().checks if check.id.startswith("torch.")]
+    report = judge([], checks, run=Evidence("@run", "", records))
+    by_key = {
+        key: {finding["status"] for finding in report["findings"] if finding["evidence"] == [key]}
+        for key in ("log:a.json", "log:b.json")
+    }
+    assert "pass" in by_key["log:a.json"]
+    assert by_key["log:b.json"] <= {"unknown", "skip"}
+    assert any("b.json is incomplete" in finding["message"] for finding in report["findings"])
