@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import NIC_PAIRS, NICS, PAIRS, RING
 from preflight.layout.arithmetic import model_flops, operations
 from preflight.layout.hardware import Hardware
-from preflight.layout.job import LayoutError, TrainingJob
-from preflight.layout.memory import memory
+from preflight.layout.job import LayoutError, TrainingJob, Transformer
+from preflight.layout.memory import GIB, memory
 from preflight.layout.placement import RankPlacement, Spread
 from preflight.layout.traffic import Exchange, exchanges, factor
 
@@ -25,7 +25,22 @@ _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
 
 #: Ranges of the published runs, as shares of the computed time: of dense models on generations that were fitted, on
 #: others, and of models with experts, of which small products and the exchange vary most (docs/plan.md).
-FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.50, 4.0)
+FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.75, 4.0)
+
+#: Share of a GPU's memory from which PyTorch's allocator frees and requests it again in each step, and how much longer
+#: a step then may take (llm-foundry's largest sequence: 1.4).
+FULL, SLOWED = 0.92, 1.5
+
+#: Power limit of a GPU over that of the model with the same chip and the same FLOP/s on its datasheet (NVIDIA's
+#: datasheets: 1400 and 1200 W, 1100 and 1000 W): large products run at the clock that it allows.
+POWER = {"GB300": 1400 / 1200, "B300 SXM": 1100 / 1000}
+
+#: GPUs of a rack's NVLink domain that a job with experts uses: 16 of 18 trays (Slurm, topology/block:
+#: ``--segment=16``), so that groups of a power of two stay inside.
+SEGMENT = {72: 64}
+
+#: Columns of a product's inner dimension that its tiles take to fill and drain: three stages of 64 and the epilogue.
+FILL = 448
 
 #: Share of a memory's bandwidth that element-wise kernels reach.
 MEMORY_SHARE = 0.80
@@ -119,7 +134,9 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
             f"the arithmetic of {hardware.gpu.name} in {job.schedule.precision} is not in the catalogue, so the time "
             "of a step is unknown"
         )
-    rates = _Rates(share * peak, _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
+    power = POWER.get(hardware.gpu.name, 1.0)
+    rates = _Rates(power * share * peak, power * _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
+    hardware = segmented(hardware, job)
     forward, backward, last = _microbatch(job, rates)
     microbatches, stages = job.microbatches, job.parallel.pipeline
     steady = microbatches * (forward + backward + last)
@@ -139,11 +156,27 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
     )  # fmt: skip
 
 
+def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
+    """Return hardware whose NVLink domains have as many GPUs as a job uses.
+
+    Only where no nodes are named, and no other size of the job speaks against segments.
+    """
+    machine = hardware.machine
+    size = SEGMENT.get(machine.domain)
+    group = job.parallel.expert * job.parallel.expert_tensor
+    if size is None or hardware.names or group == 1 or size % group or job.gpus % size:
+        return hardware
+    return replace(hardware, machine=replace(machine, domain=size))
+
+
 def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
     """Return the range of nine of ten published runs, as shares of the time."""
     if job.model.experts:
         return EXPERTS
-    return FITTED if hardware.gpu.generation not in _LIKE else NOT_FITTED
+    low, high = FITTED if hardware.gpu.generation not in _LIKE else NOT_FITTED
+    if hardware.memory_gib is not None and memory(job).total > FULL * hardware.memory_gib * GIB:
+        high = max(high, SLOWED)
+    return low, high
 
 
 def _bf16(hardware: Hardware) -> float:
@@ -166,7 +199,7 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     tokens = schedule.micro_batch * schedule.sequence / parallel.context
     layers = model.layers / parallel.pipeline
     sparse = model.expert_layers / parallel.pipeline
-    products = layers * own.attention + (layers - sparse) * own.dense + sparse * own.sparse
+    products = layers * own.attention + (layers - sparse) * own.dense + sparse * own.sparse * _fill(model)
     scores = layers * own.scores * (1 if schedule.fused_attention else 2)
     products_time = tokens * products / parallel.tensor / rates.products
     scores_time = tokens * scores / parallel.tensor / rates.bf16
@@ -186,6 +219,17 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     return forward, backward, logits
 
 
+def _fill(model: Transformer) -> float:
+    """Return the time of an expert's products over that of long ones.
+
+    Their inner dimensions, the hidden size and the width of an expert, are short against what a tile needs to fill.
+    """
+    if not model.experts:
+        return 1.0
+    into = (2 if model.gated else 1) / (3 if model.gated else 2)
+    return into * (1 + FILL / model.hidden) + (1 - into) * (1 + FILL / max(1, model.expert_feed_forward))
+
+
 def _element_bytes(job: TrainingJob) -> float:
     """Return the bytes of a token that one layer's element-wise kernels move."""
     model, tensor = job.model, job.parallel.tensor
@@ -195,7 +239,8 @@ def _element_bytes(job: TrainingJob) -> float:
         sparse = model.active_experts * model.expert_feed_forward + model.shared_feed_forward
         part = model.expert_layers / model.layers
         inner = round(part * sparse + (1 - part) * inner)
-        hidden += part * 8 * model.active_experts * model.hidden / tensor  # permute and combine
+        # by expert rank, by expert, and back: each reads and writes a row; the sum reads it once more
+        hidden += part * 14 * model.active_experts * model.hidden / tensor
     return hidden + (6 if model.gated else 4) * inner / tensor
 
 

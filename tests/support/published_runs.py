@@ -2,9 +2,10 @@
 
 ``data/layout/published_runs.json`` has one row for each: the figures of a public table with its title, row and place.
 ``set`` is *fitted* (dense models on Hopper with NVIDIA's frameworks), *a100* (llm-foundry), *not fitted* (Blackwell,
-for which no constant was fitted) or *quoted* (papers, read only in quotations; they do not count). What a table does
-not state was taken from the defaults of its framework: NeMo overlaps the reductions of data and tensor parallelism and
-divides the sequence; the runs of 2021 and 2022 had no fused attention.
+for which no constant was fitted), *experts* (models with experts, nothing fitted) or *quoted* (papers, read only in
+quotations; they do not count). What a table does not state was taken from the defaults of its framework: NeMo overlaps
+the reductions of data and tensor parallelism and divides the sequence; the runs of 2021 and 2022 had no fused
+attention.
 """
 
 from __future__ import annotations
