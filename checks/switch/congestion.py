@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.switch.common import judged_ports, listed, lossy, unread
 from preflight.checks.switch.links import no_cable
@@ -142,11 +142,15 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good, worst, idle = 0, 1.0, 0
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
+    uplinks: dict[str, list[str]] = {}
+    for end, far in net.far_ends.items():
+        if end.device in leaves and far.is_switch and far.device not in leaves:  # no peer link of two leaves (MLAG)
+            uplinks.setdefault(end.device, []).append(end.port)
     for switch in net.switches:
         if switch.name not in leaves:
             continue
         results = [*unusable(switch, "port counters")]
-        for loads in () if results else _uplinks(net, switch, leaves).values():
+        for loads in () if results else _loads(switch, uplinks.get(switch.name, ())).values():
             mean = sum(loads.values()) / len(loads)
             if mean < _IDLE:
                 idle += 1
@@ -162,15 +166,13 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
-def _uplinks(net: Ethernet, switch: SwitchFacts, leaves: Collection[str]) -> Mapping[float, Mapping[str, float]]:
+def _loads(switch: SwitchFacts, uplinks: Sequence[str]) -> Mapping[float, Mapping[str, float]]:
     """Return the load of uplinks in use, by speed; only of several together."""
     by_speed: dict[float, dict[str, float]] = {}
-    for end, far in net.far_ends.items():
-        is_uplink = end.device == switch.name and far.is_switch and far.device not in leaves  # no MLAG peer link
-        port = switch.ports.get(end.port) if is_uplink else None
-        load = pause.load(switch, end.port) if port is not None and port.up is not False else None
-        if port is not None and port.speed_gbps and load is not None:
-            by_speed.setdefault(port.speed_gbps, {})[end.port] = load
+    for name in uplinks:
+        port, load = switch.ports[name], pause.load(switch, name)
+        if port.up is not False and port.speed_gbps and load is not None:
+            by_speed.setdefault(port.speed_gbps, {})[name] = load
     return {speed: loads for speed, loads in by_speed.items() if len(loads) > 1}
 
 
@@ -231,15 +233,19 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     Switches of different chips, whose hashes differ in spite of equal seeds.
     """
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
+    links: dict[str, Counter[str]] = {switch.name: Counter() for switch in net.switches}
+    for end, far in net.far_ends.items():
+        if end.is_switch and far.is_switch:
+            links[end.device][far.device] += 1
     same: dict[str, list[str]] = {}
     blank: list[str] = []
     judged = 0
     for switch in net.switches:
-        links = Counter(far.device for end, far in net.far_ends.items() if end.device == switch.name and far.is_switch)
-        above = [device for device in links if device not in leaves]
-        if switch.name in leaves or not (max(links.values(), default=0) > 1 or len(above) > 1):
+        others = links[switch.name]
+        above = [device for device in others if device not in leaves]
+        if switch.name in leaves or not (max(others.values(), default=0) > 1 or len(above) > 1):
             continue
-        below = [net.by_name[name] for name in links if name in leaves and _spreads(net, name)]
+        below = [net.by_name[name] for name in others if name in leaves and sum(links[name].values()) > 1]
         if switch.hash_seed is None or any(leaf.hash_seed is None for leaf in below):
             blank.append(switch.name)
         elif names := sorted(leaf.name for leaf in below if leaf.hash_seed == switch.hash_seed):
@@ -257,8 +263,3 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     if judged or not (same or blank):
         yield passed(f"{judged} switches above the leaves that spread flows have seeds of their own",
                      evidence=[net.switches[0].key("hash")])  # fmt: skip
-
-
-def _spreads(net: Ethernet, leaf: str) -> bool:
-    """Return whether a leaf has several uplinks."""
-    return sum(end.device == leaf and far.is_switch for end, far in net.far_ends.items()) > 1
