@@ -114,6 +114,7 @@ MODULES = (
     "job.pairwise",
     "job.communicators",
     "job.benchmark_layout",
+    "job.benchmark_tail",
     "job.torch_gpu",
     "job.torch_collectives",
     "job.torch_exchange",

@@ -120,9 +120,9 @@ def _slow(label: str, held: ComparedRun) -> Finding:
     assert held.reference is not None
     rate, usual = held.run.busbw[held.bytes], held.reference.busbw
     return warned(
-        f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:g} of "
+        f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:.4g} of "
         f"{usual:.4g} GB/s; no part explains it together with the other runs",
-        subject=" - ".join(held.run.nodes), found=f"{rate:g} GB/s",
+        subject=" - ".join(held.run.nodes), found=f"{rate:.4g} GB/s",
         expected=f"about {usual:.4g} GB/s, as similar pairs",
         evidence=[f"log:{held.run.source}"],
     )  # fmt: skip
@@ -178,10 +178,10 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     For each part, the check computes the evidence in bits that a separate rate explains its slow runs better than
-    chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) fails. Parts that
-    remain possible instead are listed with it, together with the runs that would separate them. Slow runs without such
-    a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, they warn as
-    one: the cluster has two kinds of nodes.
+    chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) and three slow runs
+    fails. Parts that remain possible instead are listed with it, together with the runs that would separate them. Slow
+    runs without such a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are
+    slow, they warn as one: the cluster has two kinds of nodes.
 
     ## False alarms
     A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it, by

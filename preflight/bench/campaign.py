@@ -282,7 +282,7 @@ def _ends(planned: Sequence[RunEnd], report: Report, plan: CampaignPlan) -> tupl
     """Return the ends with the GPUs that a report lists; None on a contradiction."""
     if not report.devices or report.nranks is None:
         return tuple(planned)
-    listed = observation.ends_of(plan.collective, report.devices, plan.leaves)
+    listed = observation.ends_of(plan.collective, report.devices, plan.leaves, report.gpus_per_device)
     if len(listed) != len(planned) or report.nranks != (len(planned[0].gpus) or plan.gpus) * len(planned):
         return None
     by_label = {_label(end.node): end for end in listed}

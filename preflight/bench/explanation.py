@@ -24,6 +24,9 @@ _MOST = 96
 #: Maximum number of factors for which narrower ones are tried.
 _MOST_REFINED = 24
 
+#: Slow runs of a factor before it is reported: one by chance, and two that confirm it.
+_CONFIRMED = 3
+
 #: Maximum number of factors listed as not separated from another.
 _MOST_ALIKE = 12
 
@@ -43,7 +46,7 @@ class FactorEvidence:
     @property
     def named(self) -> bool:
         """Whether the evidence is sufficient to report it."""
-        return self.bits >= ENOUGH
+        return self.bits >= ENOUGH and self.slow >= _CONFIRMED
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,15 @@ class _Members:
     strata: tuple[RunKind, ...]  # of each run: the chance of a slow run differs between kinds
 
     def price(self, factor: Factor) -> float:
+        """Return the bits needed to pick a factor alone."""
         return self.cost[factor.kind]
+
+    def price_beside(self, factor: Factor, others: Sequence[Factor]) -> float:
+        """Return the bits needed to pick a factor after others.
+
+        If twenty nodes of 512 are slow, one more is a lesser surprise than the first.
+        """
+        return self.price_together([*others, factor]) - self.price_together(others)
 
     def price_together(self, chosen: Sequence[Factor]) -> float:
         """Return the bits needed to pick several factors.
@@ -139,7 +150,7 @@ def _members(
 
 def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
     """Return the factors that explain the slow runs better than chance."""
-    chosen = _refine(members, _cover(members, []))
+    chosen, rivals = _refine(members, _cover(members, []))
     while chosen:
         bits = {factor: _bits(members, chosen, factor) for factor in chosen}
         weakest = min(chosen, key=lambda factor: (bits[factor], factor))
@@ -154,20 +165,28 @@ def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
         slow = tuple(place for place in own if place in members.slow)
         causes.append(
             FactorEvidence(factor, len(slow), len(own), elsewhere, _bits(members, chosen, factor),
-                  _alike(members, chosen, factor), slow)
+                  tuple(dict.fromkeys((*rivals.get(factor, ()), *_alike(members, chosen, factor)))), slow)
         )  # fmt: skip
     return tuple(sorted(causes, key=lambda cause: (-cause.bits, cause.factor)))
 
 
-def _refine(members: _Members, chosen: list[Factor]) -> list[Factor]:
-    """Replace a factor by narrower ones that explain more, as a leaf by two nodes."""
+def _refine(members: _Members, chosen: list[Factor]) -> tuple[list[Factor], dict[Factor, tuple[Factor, ...]]]:
+    """Replace a factor by narrower ones that explain more, as a leaf by two nodes.
+
+    Also return the rivals of each factor: if a leaf and six of its nodes explain the same runs and neither is ruled out
+    100 to 1, each is a rival of the other.
+    """
     score = _score(members, chosen)
+    rivals: dict[Factor, tuple[Factor, ...]] = {}
     for factor in sorted(chosen, key=lambda factor: -len(members.runs[factor]))[:_MOST_REFINED]:
         others = [other for other in chosen if other != factor]
-        narrower = others + _cover(members, others, without=factor, worth=True)
-        if (better := _score(members, narrower)) > score:
-            chosen, score = narrower, better
-    return chosen
+        covers = (_cover(members, others, without=factor, worth=worth) for worth in (True, False))
+        better, narrower = max((_score(members, [*others, *cover]), cover) for cover in covers)
+        if abs(better - score) < ENOUGH and len(narrower) > 1:
+            rivals |= {factor: tuple(narrower), **dict.fromkeys(narrower, (factor,))}
+        if better > score:
+            chosen, score = [*others, *narrower], better
+    return chosen, rivals
 
 
 def _score(members: _Members, chosen: Sequence[Factor]) -> float:
@@ -247,9 +266,10 @@ def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict
 
 def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
     """Return the bits that a factor saves next to others, minus its price."""
-    free, _ = _assign(members, [other for other in chosen if other != factor])
+    others = [other for other in chosen if other != factor]
+    free, _ = _assign(members, others)
     own = [place for place in members.runs[factor] if place in free]
-    return _against(members, _counted(members, free), own) - members.price(factor)
+    return _against(members, _counted(members, free), own) - members.price_beside(factor, others)
 
 
 def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int]]:
@@ -281,18 +301,19 @@ def _against(members: _Members, everything: dict[RunKind, list[int]], own: Seque
 
 def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
     """Return the rivals of a factor that are not ruled out by 100 to 1."""
-    free, _ = _assign(members, [other for other in chosen if other != factor])
+    others = [other for other in chosen if other != factor]
+    free, _ = _assign(members, others)
     own = [place for place in members.runs[factor] if place in free]
     slow = {place for place in own if place in members.slow}
     everything = _counted(members, free)
-    mine = _against(members, everything, own) - members.price(factor)
+    mine = _against(members, everything, own) - members.price_beside(factor, others)
     rivals = {rival for rival in members.runs if rival != factor and rival not in chosen}
     alike: list[tuple[float, Factor]] = []
     for rival in rivals:
         theirs = [place for place in members.runs[rival] if place in free]
         if 2 * sum(place in slow for place in theirs) < len(slow) or not slow:
             continue
-        bits = _against(members, everything, theirs) - members.price(rival)
+        bits = _against(members, everything, theirs) - members.price_beside(rival, others)
         if mine - bits < ENOUGH:
             alike.append((-bits, rival))
     return tuple(rival for _, rival in sorted(alike)[:_MOST_ALIKE])

@@ -93,20 +93,59 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
     return [run for run in runs if len(groups[run.kind]) >= (2 if run.kind.nodes > 1 else _FEWEST_ALONE)]
 
 
+def group_runs(report: Report) -> list[Observation]:
+    """Return the runs of the communicators of a report whose times are known."""
+    return list(_groups("", report, report.devices, {}))
+
+
 def _groups(
     source: str, report: Report, devices: Sequence[RankDevice], leaves: Mapping[str, str]
 ) -> Iterator[Observation]:
-    """Yield a run, or each communicator of a split run."""
+    """Yield a run, or each communicator of a split run whose times are known."""
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
     outcome, why = outcome_of(report)
-    if len(groups) > 1:
-        return  # the table has the slowest rank of all communicators
-    for own in groups.values():
-        ends = ends_of(report.collective or "", own, leaves)
-        kind = RunKind(report.collective or "unnamed", len(own), len(ends))
-        yield Observation(kind, ends, busbw_of(report), outcome, why, source, models_of(own))
+    if len(groups) > 1 and outcome != RAN:
+        return  # the report does not show which of the communicators failed
+    rates = _group_rates(report, devices) if len(groups) > 1 else {}
+    for group, own in groups.items():
+        ends = ends_of(report.collective or "", own, leaves, report.gpus_per_device)
+        kind = RunKind(report.collective or "unnamed", len(own) * report.gpus_per_device, len(ends))
+        busbw = rates.get(group) if len(groups) > 1 else busbw_of(report)
+        if busbw is not None:
+            yield Observation(kind, ends, busbw, outcome, why, source, models_of(own))
+
+
+def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dict[int, float]]:
+    """Return the bandwidth of each communicator of a split run by size, GB/s.
+
+    A row of the table combines all communicators. The JSON of ``-I`` also has the times of each process, and the
+    slowest process of a communicator sets its rate. Empty if the report has none, or not one for each process.
+    """
+    groups = {device.group for device in devices}
+    places = {group: [place for place, device in enumerate(devices) if device.group == group] for group in groups}
+    rates: dict[int, dict[int, float]] = {}
+    for group, own in places.items():
+        share = collective.factor(report.collective or "", len(own) * report.gpus_per_device)
+        sizes: dict[int, float] = {}
+        for row in report.rows:
+            times = [time for half in row.halves if (time := _slowest(half, own, len(devices))) is not None]
+            if share and row.bytes > 0 and times:
+                sizes[row.bytes] = row.bytes / min(times) / 1e3 * share
+        rates[group] = sizes
+    return rates if all(rates.values()) else {}
+
+
+def _slowest(half: Measurement, processes: Sequence[int], count: int) -> float | None:
+    """Return the mean time of an iteration of these processes, µs; None if unknown."""
+    rows = half.iterations.processes if half.iterations is not None else ()
+    lengths = {len(row) for row in rows}
+    if len(rows) != count or len(lengths) != 1 or not (length := lengths.pop()):
+        return None
+    own = [rows[place] for place in processes]
+    slowest: list[float] = [max(times) for times in zip(*own, strict=True)]
+    return sum(slowest) / length
 
 
 def outcome_of(report: Report) -> tuple[str, str]:
@@ -152,13 +191,18 @@ def _precise(size: int, half: Measurement, share: float | None) -> float:
     return computed if abs(computed - printed) <= _ROUNDING else printed
 
 
-def ends_of(name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str]) -> tuple[RunEnd, ...]:
+def ends_of(
+    name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str], gpus_per_device: int = 1
+) -> tuple[RunEnd, ...]:
     """Return the nodes of a run by rank, each with the GPUs that send beyond it.
 
-    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node send beyond it.
+    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node send beyond it. None
+    are returned if only the first of several GPUs is listed.
     """
     hosts: dict[str, list[str]] = {}
     for device in sorted(devices, key=lambda device: device.rank):
         hosts.setdefault(device.host, []).append(device.bus.lower())
     crossing = {host: [own[0], own[-1]] if name == "sendrecv" else own for host, own in hosts.items()}
+    if gpus_per_device > 1:
+        return tuple(RunEnd(host, (), leaves.get(host)) for host in hosts)
     return tuple(RunEnd(host, tuple(dict.fromkeys(crossing[host])), leaves.get(host)) for host in hosts)

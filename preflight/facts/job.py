@@ -131,7 +131,7 @@ class RunFacts:
         reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
         if self.campaign is not None:
             return bench.comparison.compare(bench.campaign.observations(self.campaign, reports))
-        if sum(map(len, reports.values())) < 2:
+        if sum(max(report.groups, 1) for own in reports.values() for report in own) < 2:
             return ()
         runs = bench.observation.comparable(bench.observation.observations(reports))
         if runs and (leaves := self._leaves_of({node for run in runs for node in run.nodes})):

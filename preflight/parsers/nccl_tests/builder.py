@@ -22,6 +22,7 @@ class ReportBuilder:
     version: str | None = None
     nccl_version: str | None = None
     validation: bool | None = None
+    iterations: int | None = None
     devices: list[RankDevice] = field(default_factory=list)
     devices_cut: bool = False
     columns: Columns | None = None
@@ -100,6 +101,7 @@ class ReportBuilder:
             version=self.version,
             nccl_version=self.nccl_version,
             last_error=self.last_error,
+            iterations=self.iterations,
         )
 
     def _validated(self, rows: tuple[Row, ...]) -> bool | None:

@@ -15,7 +15,15 @@ from typing import Any
 from preflight.evidence import json_limits
 from preflight.parsers.nccl_tests.collective import collective_of
 from preflight.parsers.nccl_tests.markers import collective
-from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report, Row, RunFailure, decode_version
+from preflight.parsers.nccl_tests.model import (
+    IterationTimes,
+    Measurement,
+    RankDevice,
+    Report,
+    Row,
+    RunFailure,
+    decode_version,
+)
 
 #: Maximum number of texts tried as the start of an object; a log may have many.
 _MOST_ATTEMPTS = 64
@@ -127,6 +135,8 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int,
         finished=wrong is not None and mean is not None,
         nccl_version=decode_version(_integer(document.get("nccl_version"))),
         last_error=messages[0][:500] if messages and wrong is not None and mean is not None else "",
+        iterations=_integer(config.get("iterations")),
+        gpus_per_device=nranks // len(devices) if nranks and devices else 1,
     )
 
 
@@ -153,17 +163,45 @@ def _row(result: object, line: int) -> Row | None:
     redop = entry.get("redop")
     return Row(
         line, size, count, dtype, redop if isinstance(redop, str) else None, _integer(entry.get("root")),
-        _half(entry.get("out_of_place")), _half(entry.get("in_place")),
+        _half(entry, "out_of_place"), _half(entry, "in_place"),
     )  # fmt: skip
 
 
-def _half(value: object) -> Measurement | None:
-    entry = _object(value)
+def _half(result: Mapping[str, Any], name: str) -> Measurement | None:
+    entry = _object(result.get(name))
     time = _number(entry.get("time", entry.get("cpu_time")))
     algbw, busbw = _number(entry.get("alg_bw")), _number(entry.get("bus_bw"))
     if time is None or algbw is None or busbw is None:
         return None
-    return Measurement(time, algbw, busbw, _integer(entry.get("nwrong")))
+    return Measurement(time, algbw, busbw, _integer(entry.get("nwrong")),
+                       iterations=_iterations(_object(result.get(f"{name}_per_iter"))))  # fmt: skip
+
+
+def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
+    """Return the times of single iterations; the lists hold the skipped ones too."""
+    if not entry:
+        return None
+    skipped = max(0, _integer(entry.get("skipped_iterations")) or 0)
+    rows = entry.get("per_process_max_times_us")
+    processes = tuple(_times(row)[skipped:] for row in rows) if isinstance(rows, list) else ()
+    return IterationTimes(
+        _finite(entry.get("min_us")), _finite(entry.get("max_us")), _finite(entry.get("p99_us")),
+        _finite(entry.get("cv_pct")), _finite(entry.get("p50_us")), _finite(entry.get("p95_us")),
+        _times(entry.get("times_us"))[skipped:], processes,
+    )  # fmt: skip
+
+
+def _times(values: object) -> tuple[float, ...]:
+    """Return a list of times in µs; empty if any of them is not one."""
+    if not isinstance(values, list):
+        return ()
+    times = tuple(time for value in values if (time := _finite(value)) is not None and time > 0)
+    return times if len(times) == len(values) else ()
+
+
+def _finite(value: object) -> float | None:
+    number = _number(value)
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _device(entry: Mapping[str, Any]) -> RankDevice | None:

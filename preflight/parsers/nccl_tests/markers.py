@@ -40,6 +40,9 @@ NCCL_VERSION = re.compile(
     r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.]{0,20}\+(?:cuda|CUDA)|\s*$)"
 )
 
+#: Within the line of RUN: the number of measured iterations.
+ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b")
+
 COMMAND = re.compile(
     r"\b(all_reduce|all_gather|reduce_scatter|alltoallv?|broadcast|reduce|sendrecv|gather|scatter|hypercube)"
     r"_perf(?:_mpi)?\b"

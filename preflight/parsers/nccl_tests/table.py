@@ -6,11 +6,12 @@ interrupt it, and a run may end there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
 from preflight._startup.lightclass import dataclass, field, replace
-from preflight.parsers.nccl_tests.model import CutRow, Measurement, Row
+from preflight.parsers.nccl_tests.model import CutRow, IterationTimes, Measurement, Row
 
 _ROW = re.compile(
     r"(?:^\+?|[\s>:\])|])(?P<bytes>\d{1,19})\s{1,40}(?P<count>\d{1,19})\s{1,40}(?P<type>[A-Za-z]\w{2,15})(?=\s|$)"
@@ -69,6 +70,7 @@ class Columns:
     more: bool = False  # columns after the two halves: timestamp, #iters
     counts_wrong: bool = True  # False: the check column has the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
+    added: tuple[str, ...] = ()  # names of a half's columns after the fourth: i_min …
 
 
 def header(line: str) -> Columns | None:
@@ -96,6 +98,7 @@ def header(line: str) -> Columns | None:
         more=len(right) > times[0] + half * len(times),
         counts_wrong=check.endswith("wrong"),
         in_ms=check == "res",
+        added=tuple(right[times[0] + 4 : times[0] + half]) if half > 4 else (),
     )
 
 
@@ -160,7 +163,8 @@ class RowBuilder:
         return len(half) > 1 and _is_rate(self.bytes, half[0], half[1], 1000 if self.columns.in_ms else 1)
 
     def _half(self, number: int) -> Measurement | None:
-        tokens = self.values[number * self.columns.half :][:4]
+        own = self.values[number * self.columns.half :][: self.columns.half]
+        tokens = own[:4]
         if len(tokens) < 4 or _UNCHECKED in tokens[:3]:
             return None
         time, algbw, busbw = (float(token.rstrip("*")) for token in tokens[:3])
@@ -172,7 +176,20 @@ class RowBuilder:
             busbw_gbytes_s=busbw,
             wrong=int(check) if counted and check is not None else None,
             max_error=None if self.columns.counts_wrong else check,
+            iterations=_iterations(dict(zip(self.columns.added, own[4:], strict=False))),
         )
+
+
+def _iterations(columns: dict[str, str]) -> IterationTimes | None:
+    """Return the columns that ``-I`` adds; None if there are none."""
+    times = IterationTimes(_time(columns.get("i_min", "")), _time(columns.get("i_max", "")),
+                           _time(columns.get("i_p99", "")), _time(columns.get("i_cv%", "")))  # fmt: skip
+    return times if times != IterationTimes(None, None, None, None) else None
+
+
+def _time(token: str) -> float | None:
+    value = float(token) if _VALUE.fullmatch(token) and not token.endswith("*") else math.nan
+    return value if math.isfinite(value) else None
 
 
 def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | None:

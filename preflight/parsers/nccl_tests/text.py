@@ -191,6 +191,8 @@ class _Reader:
         elif "nThread" in line and (match := words.RUN.search(line)):
             report = self.at(number, tag, _OPTIONS)
             report.validation = None if match[1] is None else match[1] != "0"
+            count = words.ITERATIONS.search(match[0])
+            report.iterations = int(count[1]) if count else None
         elif "Rank" in line and (match := words.DEVICE.search(line)):
             # another process may print its devices after the head of the table
             late = bool(self.all) and self.now(tag).awaits(int(match[1]))

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from preflight.bench.observation import group_runs
 from preflight.parsers.job_log import JobLog
 from preflight.parsers.nccl_tests.collective import contradictions
+from preflight.parsers.nccl_tests.model import IterationTimes
 from preflight.parsers.nccl_tests.text import Measurement, Report, Row
 from preflight.parsers.parsed import ParseGap
 from preflight.recognition.detector import ParsedPart, TextPart
@@ -55,6 +57,14 @@ def facts_of(report: Report) -> dict[str, Any]:
         "error": report.failures[0].text if report.failures else None,
         "last_error": report.last_error or None,
         "communicators": report.groups,
+        "groups": [
+            {
+                "hosts": list(run.nodes),
+                "ranks": run.kind.ranks,
+                "busbw": [{"bytes": size, "busbw": rate} for size, rate in sorted(run.busbw.items())],
+            }
+            for run in (group_runs(report) if report.groups > 1 else ())
+        ],
         "copies": report.copies,
         "contradictions": list(_contradictions(report)),
     }
@@ -88,6 +98,24 @@ def _half(half: Measurement | None) -> dict[str, Any] | None:
         "busbw": _finite(half.busbw_gbytes_s),
         "wrong": half.wrong,
         "max_error": _finite(half.max_error),
+        "iterations": _iterations(half.iterations),
+    }
+
+
+def _iterations(times: IterationTimes | None) -> dict[str, Any] | None:
+    """Return the percentiles; None for those that need more iterations."""
+    if times is None:
+        return None
+    return {
+        "count": len(times.times_us) or None,
+        "min_us": times.min_us,
+        "p50_us": times.p50_us,
+        "p95_us": times.p95_us,
+        "p99_us": times.p99_us,
+        "p999_us": times.quantile(0.999),
+        "max_us": times.max_us,
+        "cv_percent": times.cv_percent,
+        "processes": [{"mean_us": sum(row) / len(row), "max_us": max(row)} if row else None for row in times.processes],
     }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 
 import pytest
 
+from preflight.bench.factors import LEAF, Factor
 from preflight.bench.planner import circle, next_round
 from tests.support.bench_campaigns import SCENARIOS, measured, reached
-from tests.support.simulated_fabric import SimulatedFabric, campaign, cluster
+from tests.support.simulated_fabric import SimulatedFabric, SimulatedFault, campaign, cluster, named
 
 SEEDS = {"three-of-512": 8, "thirty-of-512": 3, "three-and-false-slows": 4, "rail-and-node": 20}
 
@@ -49,3 +51,24 @@ def test_two_nodes_end_the_campaign() -> None:
     plan = cluster(2, 2)
     assert len(campaign(plan, SimulatedFabric())) == 1
     assert next_round(cluster(1, 1), []) is None
+
+
+@pytest.mark.parametrize("seed", [41, 70, 190])
+def test_six_bad_nodes_of_a_leaf_are_no_bad_leaf(seed: int) -> None:
+    """A leaf with six of thirty bad nodes, which was named instead of its nodes."""
+    scenario = SCENARIOS["thirty-of-512"]
+    plan = cluster(scenario.nodes, scenario.leaf, seed=seed, goal=scenario.goal, loaded=True)
+    faults = scenario.draw(plan, random.Random(f"faults {seed}"))
+    classes = named(campaign(plan, SimulatedFabric(faults, seed)))
+    assert all(any(fault.factor in names for names in classes) for fault in faults)
+    assert all(any(fault.factor in names for fault in faults) for names in classes)
+
+
+@pytest.mark.parametrize("theta", [1.0, 0.6])
+def test_a_leaf_that_is_slow_in_most_of_its_runs_is_named(theta: float) -> None:
+    leaf = Factor(LEAF, "leaf004")
+    for seed in range(4):
+        plan = cluster(512, 32, seed=seed)
+        classes = named(campaign(plan, SimulatedFabric([SimulatedFault(leaf, 0.5, theta)], seed)))
+        assert classes
+        assert all(leaf in names for names in classes)
