@@ -26,6 +26,15 @@ _IDLE, _EVEN, _NOTHING = 0.01, 1.1, 0.01
 _RARE = 0.99
 
 
+def no_leaf(net: Ethernet, site: EthernetSite) -> Finding | None:
+    """Report switches of which none has a cable to a known host."""
+    if any(not cable.other.is_switch for cable in net.cables):
+        return None
+    return unknown("no cable leads from these switches to a known host, so no leaf is known",
+                   evidence=[switch.key("lldp") for switch in net.switches[:1]],
+                   fix="pass the hosts' evidence as well")  # fmt: skip
+
+
 @check(
     "switch.marks",
     title="Switches mark packets where they pause senders",
@@ -123,7 +132,7 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     switches=True,
     window=True,
     reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
-    unless=(no_cable,),
+    unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the fullest uplink of each leaf with what hashing alone gives.
@@ -215,7 +224,7 @@ def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float],
     scope="fleet",
     switches=True,
     reads=("redis:APPL_DB SWITCH_TABLE", "redis:APPL_DB LLDP_ENTRY_TABLE"),
-    unless=(no_cable,),
+    unless=(no_cable, no_leaf),
 )
 def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the hash seeds of switches that spread the same flows.
@@ -225,9 +234,9 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     the same link. Half of the links stay empty.
 
     ## Verdicts
-    A switch with several links to one device or to a tier above, and the same seed as a leaf below it, warns. A spine
-    with one link to each leaf has no choice, so its seed does not matter. A switch that shows no seed is unknown where
-    it matters.
+    A switch above the leaves with several links to one device or to a tier above, and the same seed as a switch next to
+    it that spreads flows as well, warns. A spine with one link to each leaf has no choice, so its seed does not matter.
+    A switch that shows no seed is unknown where it matters.
 
     ## False alarms
     Switches of different chips, whose hashes differ in spite of equal seeds.
@@ -245,10 +254,10 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         above = [device for device in others if device not in leaves]
         if switch.name in leaves or not (max(others.values(), default=0) > 1 or len(above) > 1):
             continue
-        below = [net.by_name[name] for name in others if name in leaves and sum(links[name].values()) > 1]
-        if switch.hash_seed is None or any(leaf.hash_seed is None for leaf in below):
+        beside = [net.by_name[name] for name in others if sum(links[name].values()) > 1]
+        if switch.hash_seed is None or any(other.hash_seed is None for other in beside):
             blank.append(switch.name)
-        elif names := sorted(leaf.name for leaf in below if leaf.hash_seed == switch.hash_seed):
+        elif names := sorted(other.name for other in beside if other.hash_seed == switch.hash_seed):
             same.setdefault(switch.hash_seed, []).extend([*names, switch.name])
         else:
             judged += 1
@@ -258,7 +267,7 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                      found=f"seed {seed}", expected="another seed at each tier",
                      evidence=[net.by_name[name].key("hash") for name in names[:2]])  # fmt: skip
     if blank:
-        yield unknown(f"{listed(blank)}: the hash seed is not shown, here or at a leaf below", evidence=[
+        yield unknown(f"{listed(blank)}: the hash seed is not shown, here or at a switch beside it", evidence=[
             net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
     if judged or not (same or blank):
         yield passed(f"{judged} switches above the leaves that spread flows have seeds of their own",

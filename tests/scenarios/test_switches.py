@@ -267,6 +267,14 @@ def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
     assert bad(report(clos)) == []
 
 
+def test_without_hosts_no_leaf_is_known_and_nothing_passes_for_it() -> None:
+    checks = [check for check in CHECKS if check.id in ("switch.uplink-balance", "switch.hash")]
+    judged = judge(Clos().switches(), checks, SITE)
+    assert [(finding["status"], finding["check"]) for finding in judged["findings"]] == [
+        ("unknown", "switch.uplink-balance"), ("unknown", "switch.hash"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("flows", "plant", "status"),
     [
