@@ -124,7 +124,8 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     Sizes are compared in elements: inputs and outputs of a collective must agree across ranks, except where they may
     differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared if all
-    dumps are given. The finding quotes the stacks of ranks that are behind, and of one that waits.
+    dumps are given. If the GPUs of a few ranks have not started what most have, they warn. The finding quotes the
+    stacks of ranks that are behind, and of one that waits. Dumps without a collective in common are unknown.
 
     For sends and receives, both ends are compared. The check fails if a rank waits for a peer that has not called the
     other end, if ranks wait for each other in a cycle, or if the ends differ in size or type. It is unknown if the wait
@@ -198,6 +199,13 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             lack = f"the dump of rank {_ranks(missing)} is missing" if missing else "the ranks of the job are not known"
             yield unknown(f"{len(keys)} dumps have no unfinished operation; {lack}", evidence=list(keys.values()),
                           fix="pass the dumps of all ranks")  # fmt: skip
+        elif pair := parsers.torch.hang.apart(recordings):
+            yield unknown(
+                f"{len(keys)} dumps have no unfinished operation, but those of ranks {pair[0]} and {pair[1]} have no "
+                "collective in common",
+                evidence=[keys[rank] for rank in pair],
+                fix="pass the dumps of one job and one attempt at a time",
+            )
         else:
             yield passed(
                 f"the dumps of all {len(members)} ranks have no unfinished operation", evidence=list(keys.values())
@@ -250,7 +258,11 @@ def _finding(
         meanwhile = f" ({'; '.join(stuck[:_NAMED])})" if stuck else ""
         parts.append(f"rank {_ranks(one.behind)} has not reached it{meanwhile}")
     if one.differ:
-        parts.append(f"ranks disagree: {_calls(one.differ)}")
+        rest_called = f"; most ranks called {one.usual}" if one.usual else ""
+        parts.append(f"ranks disagree: {_calls(one.differ)}{rest_called}")
+    if one.unstarted and not (one.behind or one.differ):
+        gpu = "its GPU has" if len(one.unstarted) == 1 else "their GPUs have"
+        parts.append(f"rank {_ranks(one.unstarted)} has called it, but {gpu} not started it")
     if one.totals:
         parts.append(f"all ranks together send {one.totals[0]} elements and receive {one.totals[1]}")
     if one.passed:
@@ -274,12 +286,14 @@ def _finding(
                   expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
         come = "all ranks with dumps have reached it" if one.complete else f"the text shows no other rank{_some(one)}"
+        sick = "the network or a GPU hangs: check XIDs and link errors of these nodes."
         yield warned(
             f"{name}: {waiting}; {come}",
             found=f"{len(one.waiting)} ranks wait",
             expected="done",
-            fix="The missing rank is not shown: pass the dumps or logs of all ranks. If none "
-            "is missing, the network or a GPU hangs: check XIDs and link errors of these nodes.",
+            fix=f"{sick[:1].upper()}{sick[1:]}"
+            if one.complete and dumps
+            else f"The missing rank is not shown: pass the dumps or logs of all ranks. If none is missing, {sick}",
             **at,
         )
 

@@ -241,8 +241,14 @@ def _items(value: object, most: int = 64) -> Iterator[Any]:
         yield from value[:most]
 
 
+#: No tensor has as many elements.
+_MOST_ELEMENTS = 1 << 63
+
+
 def _sizes(value: object) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(one for one in _items(size) if type(one) is int) for size in _items(value))
+    return tuple(
+        tuple(one for one in _items(size) if type(one) is int and abs(one) < _MOST_ELEMENTS) for size in _items(value)
+    )
 
 
 def _texts(value: object) -> tuple[str, ...]:

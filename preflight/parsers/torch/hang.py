@@ -26,6 +26,8 @@ class Hang:
     complete: bool = True  # whether all members of the group are known to be among them
     messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits); the rest is then empty
     cut: tuple[int, ...] = ()  # their dumps are truncated before it: they may have reached it
+    unstarted: tuple[int, ...] = ()  # have called it, but their GPUs have not started it as those of most ranks have
+    usual: str = ""  # the call of most ranks, if others differ
     totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, if the two differ
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
 
@@ -63,6 +65,8 @@ def _hang(
     seq = min(seq for seq in (mismatch, *open_at.values()) if seq is not None)
     here = {rank: entries[seq] for rank, entries in sorted(called.items()) if seq in entries}
     op, differ = _calls_at(here)
+    outside = {rank for rank, _ in differ}
+    usual = next((entry.call_text for rank, entry in here.items() if rank not in outside), "") if differ else ""
     totals = () if differ else _totals(list(here.values()), members)
     waiting = tuple(rank for rank, entry in here.items() if not entry.done)
     idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps have no call of the group
@@ -70,7 +74,37 @@ def _hang(
     silent = tuple(sorted(set(everybody) - set(ranks) - given))
     completed = tuple(rank for rank, entry in here.items() if entry.done)
     return Hang(group, seq, op, waiting, tuple(sorted(short - cut)), silent, differ, completed,
-                cut=tuple(sorted(short & cut)), totals=totals, stacks=_stacks(called, here, short - cut))  # fmt: skip
+                cut=tuple(sorted(short & cut)), unstarted=_unstarted(here), usual=usual, totals=totals,
+                stacks=_stacks(called, here, short - cut))  # fmt: skip
+
+
+def _unstarted(here: Mapping[int, RecordedCall]) -> tuple[int, ...]:
+    """Return the minority whose GPUs have not started a call that others have."""
+    scheduled = tuple(rank for rank, entry in here.items() if not entry.done and entry.state == "scheduled")
+    started = sum(entry.done or entry.state == "started" for entry in here.values())
+    return scheduled if len(scheduled) < started else ()
+
+
+def apart(recordings: Mapping[int, Recording]) -> tuple[int, int] | None:
+    """Return two ranks whose numbers in a process group do not overlap, or None.
+
+    Their dumps are not of one attempt of the job.
+    """
+    members = memberships(recordings)
+    spans: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, int]]] = defaultdict(dict)
+    for rank, recording in recordings.items():
+        numbers: dict[str, list[int]] = defaultdict(list)
+        for entry in recording.resolved_entries:
+            if not entry.p2p and entry.seq >= 0:
+                numbers[entry.group].append(entry.seq)
+        for group, seqs in numbers.items():
+            spans[group, members[rank, group]][rank] = (min(seqs), max(seqs))
+    for of_ranks in spans.values():
+        first = min(of_ranks, key=lambda rank: of_ranks[rank][1])
+        last = max(of_ranks, key=lambda rank: of_ranks[rank][0])
+        if of_ranks[first][1] < of_ranks[last][0]:
+            return first, last
+    return None
 
 
 def _stacks(

@@ -26,8 +26,6 @@ class TrainingStep:
     loss: float | None
     line: int
     grad_norm: float | None = None
-    batch: int | None = None  # samples of all ranks together
-    mfu: float | None = None  # as printed, a fraction
 
 
 @dataclass(frozen=True)
@@ -63,21 +61,18 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 #: A program's own line: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
-    rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
-    rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?(?: |=|: |:){{1,3}}"
-    rf"(?P<loss>{_NUMBER})(?![\w.]).*"
+    rf"(?i)(?:.{{0,100}}?[\s\]|:(])?(?:global[ _]?)?(?:step|iter|iteration)s?(?: |=|: |:|/){{1,2}}(?P<step>\d{{1,10}})"
+    rf"(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss(?: |=|: |:){{1,3}}(?P<loss>{_NUMBER})(?![\w.]).*"
 )
 _ANY_TIME = re.compile(
-    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
+    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
 )
 _ANY_RATE = re.compile(
-    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
+    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
-_BATCH = re.compile(r"\bglobal batch size: {0,12}(?P<batch>\d{1,9})\b")
-_MFU = re.compile(r"(?i)\bmfu(?: |=|: |:){1,4}(?P<mfu>\d{1,3}(?:\.\d{1,6})?) ?%")
 #: Maximum lines between two steps, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 4000
 
@@ -101,9 +96,7 @@ def _own_step(match: re.Match[str], text: str, number: int) -> TrainingStep:
         seconds /= 1000
     rate = _real(rated["tps"]) if rated else None
     unit = ("samples/s" if rated[0].lower().startswith("samples") else "tokens/s") if rated else ""
-    return TrainingStep(
-        int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text), mfu=_mfu(text)
-    )
+    return TrainingStep(int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text))
 
 
 def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
@@ -122,18 +115,12 @@ def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
     step = groups.get("step")
     return TrainingStep(int(step) if step else None, seconds, throughput, unit,
                         _real(groups.get("loss") or (loss["loss"] if loss else None)), number,
-                        _norm(text), int(batch["batch"]) if (batch := _BATCH.search(text)) else None,
-                        _mfu(text))  # fmt: skip
+                        _norm(text))  # fmt: skip
 
 
 def _norm(text: str) -> float | None:
     match = _GRAD_NORM.search(text)
     return _real(match["norm"]) if match else None
-
-
-def _mfu(text: str) -> float | None:
-    match = _MFU.search(text)
-    return float(match["mfu"]) / 100 if match else None
 
 
 def _real(text: str | None) -> float | None:
@@ -159,34 +146,6 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
             break
         end += 1
     return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
-
-
-def steps_of(lines: Lines) -> TrainingLog | None:
-    """Return the steps of a complete log, between other lines; None without any.
-
-    Of several programs, the one with the most steps counts.
-    """
-    by_framework: dict[str, list[TrainingStep]] = {}
-    for line in lines:
-        if (hit := step_in(line)) is not None:
-            by_framework.setdefault(hit[0], []).append(hit[1])
-    if not by_framework:
-        return None
-    framework = max(by_framework, key=lambda name: len(by_framework[name]))
-    return TrainingLog(framework, tuple(by_framework[framework]))
-
-
-#: Where a program prints how many ranks it has.
-_WORLD = re.compile(
-    r"(?i)(?:^|[^\w])(?:using )?world[ _]?size(?: |=|: |:|['\"]: ){1,3}(?P<ranks>\d{1,7})\b"
-    r"|Building device mesh[^\n]{0,120}?world_size=(?P<mesh>\d{1,7})"
-)
-
-
-def ranks_in(text: str) -> int | None:
-    """Return the number of ranks that a log prints; None unless it prints exactly one."""
-    counts = {int(match["ranks"] or match["mesh"]) for match in _WORLD.finditer(text)}
-    return counts.pop() if len(counts) == 1 else None
 
 
 _MARKS = ("iteration", "step:", "steps: ", "global_step=", "{'loss'", "{'train_runtime'", "it/s", "s/it")

@@ -188,3 +188,41 @@ def test_stacks_are_quoted_those_behind_first() -> None:
     assert first.endswith("< /opt/training/train.py:12 (main)")
     assert second.startswith("rank 0: nccl:all_reduce: ")
     assert "loss.py:41" in second
+
+
+def changed(text: str, **values: Any) -> str:
+    """Change values of the last entry of a dump."""
+    document = json.loads(text)
+    document["entries"][-1].update(values)
+    return json.dumps(document)
+
+
+def test_a_gpu_that_has_not_started_what_most_have() -> None:
+    texts = {rank: changed(dump(rank, OPEN), state="started") for rank in range(4)}
+    message = only(findings(texts), "warn")
+    assert "all ranks with dumps have reached it" in message
+    assert findings(texts)[0]["fix"].startswith("The network or a GPU hangs")
+    texts[2] = changed(texts[2], state="scheduled")
+    assert "rank 2 has called it, but its GPU has not started it" in only(findings(texts), "warn")
+    every = {rank: changed(text, state="scheduled") for rank, text in texts.items()}
+    assert "has not started" not in only(findings(every), "warn"), "without timing, no start is recorded"
+
+
+def test_dumps_of_two_attempts_do_not_pass() -> None:
+    texts = {rank: dump(rank, DONE * 3) for rank in range(4)}
+    later = json.loads(texts[3])
+    for entry in later["entries"]:
+        entry["collective_seq_id"] += 1000
+    texts[3] = json.dumps(later)
+    assert "those of ranks 0 and 3 have no collective in common" in only(findings(texts), "unknown")
+
+
+def test_the_usual_call_is_shown_beside_the_one_that_differs() -> None:
+    texts = {rank: dump(rank, ["all_gather!" if rank < 1 else "all_reduce!"]) for rank in range(4)}
+    assert "; most ranks called nccl:all_reduce(" in only(findings(texts), "fail")
+
+
+def test_a_size_that_no_tensor_has_is_not_printed() -> None:
+    texts = {rank: dump(rank, OPEN) for rank in range(4)}
+    texts[1] = changed(texts[1], input_sizes=[[10**300]])
+    assert all(len(finding["message"]) < 400 for finding in findings(texts))
