@@ -176,7 +176,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     when = context.ago(event.at_s)
     then = ", ".join(f"{code} x{number}" if number > 1 else f"{code}" for code, number in others.items())
     if 154 in others and (required := _required(policies)):
-        then += f", by which the driver requires: {required}"
+        then += f"; the driver requires: {required}"
     named = f"{address or 'a GPU'}: " if context.pasted else ""
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""

@@ -22,12 +22,18 @@ _NUMBER = re.compile(r"x?(\d+)\b")
 #: Checks that state a rate of the network and the expected one.
 _OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link")
 
+#: Checks of missing HCAs: the GPU of such an HCA uses that of another.
+_OF_DEVICES = ("rdma.device-count", "rdma.registered")
+
 #: Check -> pattern of its figures, and the operation slowed by their ratio.
 _OF_GPUS = {
     "nvlink.links": (_NUMBER, "all-reduce in the node"),
     "gpu.clocks": (_MHZ, "compute"),
     "gpu.pcie-link": (_NUMBER, "copies between GPU and host"),
 }
+
+#: Hardware slowdown of any kind reduces the clocks by a factor of 2 or more (NVML API, nvmlClocksEventReasons).
+_SLOWED = "compute at 50 % or less"
 
 Document = Mapping[str, Any]
 
@@ -42,14 +48,20 @@ def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[s
     if not hit:
         return None
     reduced: dict[str, float] = {}
+    missing = any(finding["check"] in _OF_DEVICES and finding["status"] == "fail" for finding in findings)
     if shares := [*(share for finding in findings for share in _network(finding)), *_ports_down(findings, hit[0])]:
-        left = _of_roofline(min(shares), hit[0], len(nodes))
-        reduced["all-reduce between nodes"] = min(shares) if left is None else left
+        share = 1 / ceil(1 / min(shares)) if missing else min(shares)  # the rate is the average of the GPUs
+        left = _of_roofline(share, hit[0], len(nodes))
+        reduced["all-reduce between nodes"] = share if left is None else left
     for finding in findings:
         figure, what = _OF_GPUS.get(finding["check"], (None, ""))
         for share in _share(finding["found"], finding["expected"], figure) if figure else ():
             reduced[what] = min(share, reduced.get(what, 1.0))
+    slowed = any(finding["check"] == "gpu.throttling" and finding["status"] == "fail" for finding in findings)
+    if slowed and reduced.get("compute", 1.0) >= 0.5:
+        reduced.pop("compute", None)
     costs = [f"{what} at about {100 * share:.0f} %" for what, share in reduced.items() if share < 1]
+    costs += [_SLOWED] if slowed and "compute" not in reduced else []
     here, all_of_them = sum(map(_gpus, hit)), sum(map(_gpus, nodes.values()))
     ranks = [f"{here} of {all_of_them} GPUs"] if 0 < here < all_of_them else []
     return "; ".join([*ranks, *costs]) if costs else None

@@ -18,6 +18,10 @@ from tests.support.machines import hgx_h100
         ("one NVLink down", "all-reduce in the node at about 94 %"),
         ("GPU with half its PCIe lanes", "copies between GPU and host at about 50 %"),
         ("another application clock", "compute at about 71 %"),
+        ("power brake", "compute at 50 % or less"),
+        ("GPU4 too hot", "compute at 50 % or less"),  # with the hardware's slowdown
+        ("power capped", None),  # how the clocks follow the power depends on the job
+        ("HCA without driver", "all-reduce between nodes at about 50 %"),  # its GPU uses the HCA of another
         ("a GPU without NVLink", None),  # PCIe carries it: how much, nothing states
         ("low memlock", None),
     ],
