@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from preflight._startup.lightclass import dataclass
@@ -30,20 +30,46 @@ class Bubble:
 
 
 def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
-    """Return the bubble of each pipeline with marked steps and matched messages."""
+    """Return the bubble of each pipeline with marked steps and all of its stages.
+
+    Before PyTorch 2.6 the kernels of messages name no peer, so that they cannot be matched: then the exposed time of
+    receives counts, which includes their transfer.
+    """
     matched = {rank for group in waits.groups if "sendrecv" in group.kinds for rank in group.ranks}
     bubbles_of_all = []
     for stages in pipelines(ranks):
         steps = sorted(set.intersection(*(set(ranks[rank].steps) for rank in stages.ranks)))
-        if not steps or not set(stages.ranks) <= matched:
+        is_matched = set(stages.ranks) <= matched
+        if not steps or not (is_matched or _complete(ranks, stages.ranks)):
             continue
         shares = []
         for rank in stages.ranks:
             length = sum(ranks[rank].steps[step][1] - ranks[rank].steps[step][0] for step in steps)
-            shares.append(sum(waits.receiving.get((rank, step), 0.0) for step in steps) / length)
+            waited = (
+                [waits.receiving.get((rank, step), 0.0) for step in steps]
+                if is_matched
+                else _received(ranks[rank], steps)
+            )
+            shares.append(sum(waited) / length)
         if messages := _sent(ranks[stages.ranks[0]], steps):
             bubbles_of_all.append(Bubble(stages.ranks, fmean(shares), messages / len(steps)))
     return tuple(bubbles_of_all)
+
+
+def _complete(ranks: Mapping[int, RankTrace], stages: Sequence[int]) -> bool:
+    """Return whether the messages of these ranks stay among them, and name no peer."""
+    calls = [key for rank in stages for key, _ in ranks[rank].calls if key.kind in ("send", "recv")]
+    return all(key.peer is None and key.group.ranks and set(key.group.ranks) <= set(stages) for key in calls)
+
+
+def _received(trace: RankTrace, steps: Sequence[int]) -> Iterator[float]:
+    """Yield the exposed time of each receive in these steps."""
+    inside = set(steps)
+    for key, series in trace.calls:
+        if key.kind == "recv":
+            for begin, end, step in zip(series.begins, series.ends, series.steps, strict=True):
+                if step in inside:
+                    yield trace.bare.within(begin, end)
 
 
 def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
