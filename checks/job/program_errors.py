@@ -41,13 +41,15 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     An exception without a handler, and a message that a signature knows to end a program, fail; those that a program
-    can live with warn; one that it survived, or that is cut, is unknown. With `--log` the last lines of the log are
+    can live with warn; one that it survived, or that is cut, is unknown: as words near it show, or at least three
+    training steps follow an error that does not come from the hardware. With `--log` the last lines of the log are
     read, and the check is planned only where they show an error; `preflight read` reads all of a pasted text, and
     reports a line that a program itself calls an error and that no signature knows as unknown. What reports only the
     end of another process follows the first error.
 
     ## False alarms
-    An exception that the program printed and survived, without a word about it in the lines round it.
+    An exception that the program printed and survived, without a word about it in the lines round it, and without
+    training steps after it.
     """
     for key, logged in run.program_errors.items():
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
@@ -103,10 +105,11 @@ def finding_of(
     on = f"{', '.join(list(places)[:8])}: " if places else ""
     raised = next((error.place for error in logged if error.place), "")
     at = f", raised at {raised}" if raised else ""
-    follows = "; it follows from the end of another process" if first.follows else ""
+    about = "; it follows from the end of another process" if first.follows else ""
+    about += "; the job went on after it" if first.survived else ""
     commands = "; ".join(f"`{command}`" for command in signature.commands)
     return _REPORTS[signature.status](
-        f"{where}{on}{_meaning(signature, first)}{at}{follows}{of}{words} ({line})",
+        f"{where}{on}{_meaning(signature, first)}{at}{about}{of}{words} ({line})",
         subject=first.gpu or first.node or next(iter(places), ""), found=(first.text or first.what)[:200],
         evidence=evidence, fix=f"{signature.fix} Run: {commands}",
     )  # fmt: skip

@@ -240,9 +240,12 @@ class RunFacts:
             if not any(word in end.text for word in _WORDS_OF_ERRORS):
                 continue
             scan = importlib.import_module("preflight.parsers.messages.scan")
+            iterations = importlib.import_module("preflight.parsers.training.iteration_log")
             prefixes, texts = map(importlib.import_module, _TEXTPREP)
-            writers = prefixes.split_by_writer(texts.lines_of(end))
-            groups = list(scan.by_signature(tuple(error for _, own in writers for error in scan.program_errors(own))))
+            lines = texts.lines_of(end)
+            errors_of_all = [error for _, own in prefixes.split_by_writer(lines) for error in scan.program_errors(own)]
+            steps = [line.number for line in lines if iterations.step_in(line) is not None] if errors_of_all else []
+            groups = list(scan.by_signature(scan.with_steps(errors_of_all, steps)))
             if groups:
                 errors[key] = groups
         return errors

@@ -43,7 +43,7 @@ from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
-from preflight.recognition.rank_errors import merge_ranks
+from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -122,6 +122,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     ways = common_prefix.unmarked(lines, _taken(lines, found))
     found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
     found = merge_ranks(sorted(found, key=lambda part: part.first))[: MOST_PARTS + 1]
+    mark_survived(found)
     add_findings(found, source)
     return found
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 
 from preflight._startup.lightclass import replace
-from preflight.parsers.messages.scan import MAX_ERRORS, LoggedError
+from preflight.parsers.messages.scan import MAX_ERRORS, LoggedError, with_steps
 from preflight.parsers.messages.signature import FRAMEWORK, SLURM
+from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.recognition.detector import TextPart
 from preflight.recognition.formats.messages import describe
 from preflight.recognition.formats.typed import TypedPart
@@ -45,6 +46,15 @@ def merge_ranks(parts: Sequence[TextPart]) -> list[TextPart]:
         part.taken.value = tuple(sorted(part.taken.value, key=lambda error: error.line))
         part.taken.facts, part.taken.summary = describe(part.taken.value)
     return merged
+
+
+def mark_survived(parts: Sequence[TextPart]) -> None:
+    """Mark the errors that training steps in the same source follow."""
+    logs = [part.taken.value for part in parts if isinstance(part.taken, TypedPart)]
+    steps = sorted(step.line for log in logs if isinstance(log, TrainingLog) for step in log.steps)
+    for part in parts:
+        if steps and part.kind in _KINDS and isinstance(part.taken, TypedPart):
+            part.taken.value = with_steps(part.taken.value, steps)
 
 
 def _named(error: LoggedError, writer: str) -> LoggedError:

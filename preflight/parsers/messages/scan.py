@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.messages import (
@@ -59,6 +60,9 @@ _SLURMS = re.compile(
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
 #: Maximum lines without an error within a part; maximum errors of a part.
 _GAP, MAX_ERRORS = 12, 1000
+#: Training steps behind an error that show that the job went on; checks of errors that a job can survive, or be started
+#: again after: no fault of the hardware is among them.
+_WENT_ON, _SURVIVED = 3, frozenset({"job.errors", "gpu.memory-headroom", "kernel.events"})
 #: Maximum distance in lines at which an error without a signature belongs to one with a signature.
 _SAME = 1
 
@@ -99,6 +103,7 @@ class LoggedError:
     place: str = ""  # file, line and function that raised it
     words: str = ""  # the message without time, level and place
     follows: bool = False  # it reports the end of another process
+    survived: bool = False  # training steps follow
 
     @property
     def has_meaning(self) -> bool:
@@ -218,6 +223,19 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
     return parse_lines
 
 
+def with_steps(errors: Sequence[LoggedError], steps: Sequence[int]) -> tuple[LoggedError, ...]:
+    """Return errors of which those that the job survived are unknown.
+
+    ``steps`` are the numbers of the lines with training steps, ascending.
+    """
+    return tuple(
+        replace(error, signature=replace(error.signature, status="unknown"), survived=True)
+        if error.signature.status == "fail" and error.signature.check in _SURVIVED
+        and len(steps) - bisect_right(steps, error.line) >= _WENT_ON else error
+        for error in errors
+    )  # fmt: skip
+
+
 def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
     """Return the errors of programs in the lines of one writer."""
     errors: list[LoggedError] = []
@@ -331,6 +349,7 @@ def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignatu
         by_text = (
             re.sub(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b", "0", error.what)[:120] if error.signature.id in _BY_TEXT else ""
         )
-        grouped.setdefault(f"{error.signature.id} {by_text}", []).append(error)
+        # one that the job survived does not hide the one that ended it
+        grouped.setdefault(f"{error.signature.id} {error.signature.status} {by_text}", []).append(error)
     for same in grouped.values():
         yield same[0].signature, same

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
-from preflight.parsers.cluster.kubernetes_pod import PodDescription
+from preflight.parsers.cluster.kubernetes_pod import ContainerState, PodDescription
 from preflight.recognition.judges import Judge, Judged, PastedValue
 from preflight.recognition.judges.kubernetes_words import FATAL, NOT_NORMAL, NOT_STARTED, STOPPED, cause, seconds
 from preflight.textprep.plain_text import ends_of
@@ -77,22 +77,30 @@ def judge_pod(pod: PodDescription) -> Judged:
                 words = f"{reason} exit code {code}" if code is not None else reason
                 if container.state == "Waiting" and container.reason not in ("", reason):
                     words += f", now {container.reason}"
+                again = state == container.last_state and container.state == "Running" and container.ready is True
+                if again:
+                    words += f", runs again after {container.restarts or 1} restarts"
                 if container.message:
                     words += f": {ends_of(container.message, 320)}"
-                judges.append((cause(words)[0], _container_judge(pod, container.name, state, words, container.line)))
+                judges.append((cause(words)[0], _container_judge(pod, container, state, words, again)))
                 break
+        if not judges and _ended_somehow(container):
+            judges.append(("container.state", _unclear_judge(container)))
     if pod.status in ("Failed", "Unknown") or pod.reason in ("Evicted", "NodeLost", "UnexpectedAdmissionError"):
         judges.append((cause(f"{pod.reason} {pod.message}")[0], _pod_judge(pod)))
     judges += [pair for pair in judge_events(pod.events) if pair[1] is not no_warning]
     return tuple(judges) or (("container.state", pod_runs),)
 
 
-def _container_judge(pod: PodDescription, name: str, state: str, words: str, line: int) -> Judge:
+def _container_judge(pod: PodDescription, container: ContainerState, state: str, words: str, again: bool) -> Judge:
+    name = container.name
+
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         on = f" on {pod.node}" if pod.node else ""
-        report = failed if state == "Terminated" or "BackOff" in words or "Err" in words else warned
+        ended = state == "Terminated" or "BackOff" in words or "Err" in words
+        report = failed if ended and not again else warned
         of = f"pod {pod.name}{on}, container {name}" if pod.name or name else "the container"
-        yield report(f"{of}: {state.lower()}, {words} (line {line})",
+        yield report(f"{of}: {state.lower()}, {words} (line {container.line})",
                      subject=pod.node or pod.name, found=words, evidence=part.evidence,
                      fix=cause(words)[1])  # fmt: skip
 
@@ -107,6 +115,20 @@ def _pod_judge(pod: PodDescription) -> Judge:
                      fix=cause(f"{pod.reason} {pod.message}")[1])  # fmt: skip
 
     return judge_part
+
+
+def _unclear_judge(item: ContainerState) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        yield unknown(f"container {item.name} ended, and its exit code cannot be read (line {item.line})",
+                      found="terminated", evidence=part.evidence, fix="kubectl logs --previous POD")  # fmt: skip
+
+    return judge_part
+
+
+def _ended_somehow(item: ContainerState) -> bool:
+    """Return whether a container ended without a reason or code that can be read."""
+    now = item.state == "Terminated" and item.exit_code is None and not item.reason
+    return now or (item.last_state == "Terminated" and item.last_exit_code is None and not item.last_reason)
 
 
 def pod_runs(part: PastedValue) -> Iterator[Finding]:

@@ -376,3 +376,17 @@ def test_what_many_events_cost_grows_with_their_number() -> None:
 
     cost(10)
     assert cost(1600) < 10 * cost(400)
+
+
+@pytest.mark.parametrize(("state", "code", "status"), [
+    ({"running": {}}, 139, "warn"), ({"waiting": {"reason": "CrashLoopBackOff"}}, 139, "fail"),
+    ({"running": {}}, 0, "pass"), ({"running": {}}, float("nan"), "unknown"),
+])  # fmt: skip
+def test_a_container_that_ended_and_runs_again(state: dict[str, Any], code: float, status: str) -> None:
+    ended = {"exitCode": code} | ({"reason": "Completed"} if code == 0 else {})
+    container = {"name": "train", "ready": "running" in state, "restartCount": 3, "state": state,
+                 "lastState": {"terminated": ended}}  # fmt: skip
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "heron-0"},
+           "status": {"phase": "Running", "containerStatuses": [container]}}  # fmt: skip
+    (part,) = read_text(json.dumps(pod, indent=1) + "\n", "pasted")
+    assert [item["status"] for item in part.findings] == [status]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.evidence.document import Evidence
+from preflight.facts.job import RunFacts
 from preflight.parsers.messages.logged_level import error_text
 from preflight.recognition import exit_status, read_text
 
@@ -133,3 +135,46 @@ def test_many_kinds_of_errors_are_summed_up() -> None:
     (part,) = read_text(text, "pasted")
     assert len(part.findings) == 7
     assert "3 more kinds of lines" in part.findings[-1]["message"]
+
+
+def steps(first: int, last: int) -> str:
+    """Return lines of a training loop."""
+    return "".join(f"iteration {n:6d}/ 900 | lm loss: 2.{n:03d}E+00 | elapsed time per iteration (ms): 811.{n % 10} |\n"
+                   for n in range(first, last))  # fmt: skip
+
+
+SURVIVED = {
+    "a smaller batch": ("WARNING: CUDA out of memory. Tried to allocate 2.50 GiB. Reducing the batch size.\n",
+                        "gpu.memory-headroom"),
+    "an elastic restart": ("E1120 04:10:11.001000 47 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+                           "(exitcode: -9) local_rank: 3 (pid: 4790) of binary: /usr/bin/python3\n", "kernel.events"),
+    "an optional package": ('Traceback (most recent call last):\n  File "/srv/a.py", line 9, in <module>\n'
+                            "    import swift_attn\nModuleNotFoundError: No module named 'swift_attn'\n", "job.errors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("error", "check"), SURVIVED.values(), ids=SURVIVED)
+def test_training_steps_after_an_error_show_that_the_job_went_on(error: str, check: str) -> None:
+    def status(text: str) -> list[str]:
+        parts = read_text(text, "pasted")
+        return [item["status"] for part in parts for item in part.findings if item["check"] == check]
+
+    assert status(steps(1, 20) + error + steps(20, 60)) == ["unknown"]
+    assert status(steps(1, 20) + error) == ["fail"]
+    assert status(steps(1, 20) + error + steps(20, 22)) == ["fail"]  # steps of other ranks, printed late
+    assert sorted(status(steps(1, 20) + error + steps(20, 60) + error)) == ["fail", "unknown"]
+
+
+def test_a_fault_of_the_hardware_is_not_survived() -> None:
+    error = "[rank4]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n"
+    statuses = {
+        item["check"]: item["status"] for part in read_text(error + steps(1, 60), "p") for item in part.findings
+    }
+    assert statuses["gpu.ecc-uncorrected"] == "fail"
+
+
+def test_the_end_of_a_log_that_went_on() -> None:
+    error, _ = SURVIVED["an optional package"]
+    for text, status in ((error + steps(1, 60), "unknown"), (steps(1, 60) + error, "fail")):
+        run = RunFacts(Evidence("@run", "", {"log:job.log": {"status": "ok", "out": text}}))
+        assert [signature.status for signature, _ in run.program_errors["log:job.log"]] == [status]
