@@ -81,7 +81,7 @@ HOMES = {
     "EvidenceError": "preflight.evidence.document",
     "HistoryError": "preflight.history.store",
     "HistoryLocked": "preflight.history.store",
-    "JobConfigError": "preflight.parsers.job_config.reader",
+    "JobConfigError": "preflight.parsers.job_config.settings",
     "LayoutError": "preflight.layout.job",
     "LearnError": "preflight.learn",
     "MissingPackage": "preflight.cli.zipapp",

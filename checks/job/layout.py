@@ -53,8 +53,9 @@ def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
 
 
 def no_cluster(plan: Plan) -> Finding:
-    """Return the finding where the cluster is not known."""
-    return unknown(f"{plan.no_hardware}, so this cannot be judged", fix=NAME_CLUSTER)
+    """Return the finding where the cluster, or the place of the ranks, is not known."""
+    fix = NAME_CLUSTER if plan.hardware is None else "state the order of the ranks: --hostfile FILE"
+    return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=fix)
 
 
 @check(
@@ -80,7 +81,8 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x pipeline
-    does not, or if the job has more GPUs than the cluster. The message states the data-parallel size that follows.
+    does not, if another data-parallel size is stated than follows, or if the job has more GPUs than the cluster. The
+    message states the data-parallel size that follows.
 
     ## False alarms
     A framework that leaves GPUs idle on purpose.
@@ -98,6 +100,9 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield failed(
             f"{product} = {ranks} does not divide {gpus} GPUs", found=f"{ranks}", expected=f"a divisor of {gpus}"
         )
+    elif values.get("data") not in (None, gpus // ranks):
+        yield failed(f"{product} x data {gpus // ranks} = {gpus} GPUs, but data {values['data']} is stated",
+                     found=f"data {gpus // ranks}", expected=f"data {values['data']}")  # fmt: skip
     else:
         yield passed(f"{product} x data {gpus // ranks} = {gpus} GPUs", found=f"data {gpus // ranks}")
     if values.get("experts"):

@@ -52,8 +52,11 @@ def _crossing_failure(
     fix = ""
     if size > machine.domain:
         message += f"; a domain has {machine.domain} GPUs"
-    elif placement.hardware.cyclic:
-        message += "; ranks are dealt to the nodes one by one (cyclic distribution)"
+    elif placement.hardware.order:
+        message += "; the hostfile does not keep the ranks of a node together"
+        fix = "list the slots of each node together in the hostfile"
+    elif placement.scattered:
+        message += f"; the ranks of a node do not follow each other ({placement.hardware.distribution} distribution)"
         fix = "start the ranks node by node: srun --distribution=block"
     return failed(message, found=f"{number} groups", expected=f"groups inside {machine.domain} GPUs", fix=fix)
 
@@ -166,7 +169,7 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     It fails if a group that fits a domain crosses one, and if a group crosses the spine of an oversubscribed fabric.
     A group that is larger than a domain warns, unless the routing limits the nodes of a token. The message states the
-    share of tokens that leave the domain.
+    share of tokens that leave the domain. Over a spine of which nothing is known the result is *unknown*.
 
     ## False alarms
     Dispatchers that hide the exchange behind other work.
@@ -180,13 +183,15 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     if size <= machine.domain:
         yield finding
         return
-    spine = any(_units(placement, group) for group in experts.groups("ep", "tp"))
+    spine = any(_crosses_spine(placement, group) for group in experts.groups("ep", "tp"))
     over = placement.hardware.fabric.oversubscription
     outside = 1 - machine.domain / size
     message = (
         f"expert-parallel groups of {size} cross NVLink domains of {machine.domain}: about {outside:.0%} of the tokens"
     )
-    if spine and (over or 1) > 1:
+    if spine and (undecided := _spine_unknown(placement, f"{message} leave the domain")) is not None:
+        yield undecided
+    elif spine and over is not None and over > 1:
         yield failed(f"{message} leave the domain, over a spine that is oversubscribed {over:g}:1", found=f"{over:g}:1",
                      expected="groups below one leaf group, or 1:1")  # fmt: skip
     elif (limit := plan_of(run, site).described.values.get("group_topk")) is not None:
@@ -195,10 +200,27 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {machine.domain}")
 
 
-def _units(placement: RankPlacement, group: Sequence[int]) -> bool:
-    """Return whether a group is known to cross the spine."""
-    units = placement.spread(group).units
-    return units is not None and units > 1
+def _crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
+    """Return whether a group crosses the spine, or may: leaf groups are not known."""
+    spread = placement.spread(group)
+    return spread.domains > 1 and (spread.units is None or spread.units > 1)
+
+
+def _spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
+    """Report that nothing is known of a spine that groups cross; None if it is."""
+    fabric = placement.hardware.fabric
+    if fabric.oversubscription is not None and (fabric.oversubscription <= 1 or _units_known(placement)):
+        return None
+    absent = "whether the spine is oversubscribed" if fabric.oversubscription is None else "which nodes share leaves"
+    fix = (
+        'state it: --on "..., 1:1", or `oversubscription` in [class.NAME.tree]' if fabric.oversubscription is None
+        else 'state it: --on "..., units of 32 nodes", or `unit_nodes` in [class.NAME.tree]'
+    )  # fmt: skip
+    return unknown(f"{what}, and {absent} is not stated", fix=fix)
+
+
+def _units_known(placement: RankPlacement) -> bool:
+    return placement.unit(0) is not None
 
 
 @check(
@@ -225,7 +247,8 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
-    oversubscribed spine. Whether the fabric is rail-optimised must be known for stages on different rails.
+    oversubscribed spine. For stages on different rails it must be known whether the fabric is rail-optimised, for
+    stages below different leaves how far the spine is oversubscribed; else the result is *unknown*.
 
     ## False alarms
     Fabrics with all NICs of a node under one leaf; the message of a stage is small.
@@ -246,7 +269,12 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{message}; whether a leaf joins the NICs of one rail is not known",
                           fix='name the fabric: --on "..., rail-optimised"')  # fmt: skip
         return
-    crossing = [(a, b) for a, b in pairs if _units(place, (a, b))]
+    crossing = [(a, b) for a, b in pairs if _crosses_spine(place, (a, b))]
+    cross = "cross" if place.unit(0) is not None else "may cross"
+    many = f"{len(crossing)} of {len(pairs)} neighbours of the pipeline {cross} the spine"
+    if crossing and (undecided := _spine_unknown(place, many)) is not None:
+        yield undecided
+        return
     if crossing and (fabric.oversubscription or 1) > 1:
         yield warned(
             f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
@@ -254,7 +282,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
             found=f"{len(crossing)} pairs", expected="stages below one leaf group",
         )  # fmt: skip
         return
-    yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, one node or below one leaf")
+    yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or over a full spine")
 
 
 @check(
@@ -375,7 +403,7 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
-    more than one leaf group of an oversubscribed fabric warns.
+    more than one leaf group of an oversubscribed fabric warns, and is *unknown* if nothing is known of the spine.
 
     ## False alarms
     FSDP with a pipeline that keeps gathered parameters between microbatches.
@@ -390,7 +418,12 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
                     found=policy, expected="none or optimizer")  # fmt: skip
         return
     spread = max((placement.spread(group) for group in dense.groups("dp")), key=lambda spread: spread.units or 0)
-    if policy == "full" and (spread.units or 1) > 1 and (over or 1) > 1:
+    crosses = any(_crosses_spine(placement, group) for group in dense.groups("dp"))
+    many = f"full sharding over {spread.ranks} GPUs may cross the spine"
+    if policy == "full" and crosses and (undecided := _spine_unknown(placement, many)) is not None:
+        yield undecided
+        return
+    if policy == "full" and crosses and (over or 1) > 1:
         yield warned(
             f"full sharding over {spread.ranks} GPUs crosses {spread.units} leaf groups and a spine that is "
             f"oversubscribed {over:g}:1",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Distribution -> included parts: pure Python only, without compiled code or network access.
 CARRIED = {
     "click": "click/", "ClusterShell": "ClusterShell/", "Jinja2": "jinja2/", "MarkupSafe": "markupsafe/",
-    "nvidia-ml-py": "pynvml.py", "rich": "rich/", "tomli": "tomli/",
+    "nvidia-ml-py": "pynvml.py", "PyYAML": "yaml/", "rich": "rich/", "tomli": "tomli/",
 }  # fmt: skip
 
 #: The interpreter of the first line: an absolute path, which ignores PYTHONPATH and the user's packages.

@@ -8,23 +8,31 @@ from typing import Any
 
 import click
 
-from preflight._startup.lightclass import fields
 from preflight.collect.request import Collected
 from preflight.commands import options
 from preflight.evidence import safe_read
-from preflight.evidence.document import Evidence
+from preflight.evidence.document import NODE, Evidence, EvidenceError
+from preflight.expectations.job_table import CHOICES, COSTS, NUMBERS, SWITCHES, TEXTS
 from preflight.facts import job_description
 from preflight.facts.job import RUN, RunFacts
+from preflight.facts.job_nodes import JobNode
+from preflight.facts.node import NodeFacts
+from preflight.facts.rdma_ports import natural
 from preflight.layout import costs, document
-from preflight.layout.description import CHOICES, SHORT, SWITCHES
+from preflight.layout.description import SHORT
 from preflight.layout.hardware import described
-from preflight.layout.job import LayoutError, Parallelism, Schedule, Transformer
+from preflight.layout.job import LayoutError
 from preflight.layout.plan import Plan
 from preflight.layout.search import search
-from preflight.parsers.job_config.reader import JobConfigError, parse
+from preflight.layout.survey import Survey
+from preflight.nodeset import fold, unfold
+from preflight.parsers.job_config.hostfile import parse as parse_hostfile
+from preflight.parsers.job_config.reader import parse
+from preflight.parsers.job_config.settings import JobConfigError
 from preflight.reports import layout_text
 from preflight.run.judge_run import judge_run
 from preflight.run.request import RunRequest, new_request
+from preflight.run.saved_evidence import load_evidence
 from preflight.terminal import UsageError, print_text, progress
 
 #: Files that describe one job, and bytes of one.
@@ -32,8 +40,11 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 
 
 @click.command(cls=options.ShortHelp)
-@click.argument("job", nargs=-1, required=True, metavar="JOB...")
-@click.option("--on", metavar="CLUSTER", help='Plan for this cluster: "64 x HGX H100, rail-optimised".')
+@click.argument("job", nargs=-1, metavar="[JOB]...")
+@click.option("--on", metavar="CLUSTER", help='Plan for this cluster: "64 x HGX H100, rail-optimised, 1:1".')
+@click.option("--evidence", type=options.file_path, metavar="DIR", help="Plan for the nodes of saved evidence.")
+@click.option("--nodes", "chosen", metavar="NODESET", help="Use these of the nodes, such as gpu[001-064].")
+@click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
 @options.cluster
 @click.option("--gpus", type=click.IntRange(1, 10_000_000), metavar="N", help="GPUs of the job.")
 @click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
@@ -42,16 +53,17 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--explain", is_flag=True, help="Show the origin of each number.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
-    job: tuple[str, ...], on: str | None, cluster: Path | None, gpus: int | None, stated: tuple[str, ...],
-    changes: str | None, searched: bool, explain: bool, as_json: bool,
+    job: tuple[str, ...], on: str | None, evidence: Path | None, chosen: str | None, hostfile: Path | None,
+    cluster: Path | None, gpus: int | None, stated: tuple[str, ...], changes: str | None, searched: bool, explain: bool,
+    as_json: bool,
 ) -> int:  # fmt: skip
     """Compute what a training job costs on a cluster, before it runs.
 
-    JOB is a script or command line with Megatron's arguments, a DeepSpeed configuration, a torchtitan job or a model's
-    config.json; several files together describe one job. Nothing is executed.
+    JOB is a script or command line with Megatron's arguments, a DeepSpeed configuration, a job of NeMo or torchtitan,
+    or a model's config.json; several files together describe one job. Nothing is executed.
 
     \b
-    Example: preflight plan train.sh --on "64 x HGX H100, rail-optimised"
+    Example: preflight plan train.sh --on "64 x HGX H100, rail-optimised, 1:1"
              preflight plan ds_config.json config.json --gpus 64 --search
     Exit:    1 a violation; 3 one could not be decided; else 0
     \f
@@ -67,9 +79,18 @@ def plan(
             described(on)
         except LayoutError as error:
             raise UsageError(str(error)) from None
-    record = job_description.record(_sources(job), overrides, on or "")
-    run = Evidence(RUN, "", {job_description.RECORD: record})
+    if on and evidence is not None:
+        raise UsageError("--on and --evidence both name the cluster; use one of them")
+    if chosen is not None and evidence is None:
+        raise UsageError("--nodes chooses among the nodes of --evidence DIR")
     request = new_request("plan", cluster, only=("layout.*",))
+    nodes, ratio = _collected(request, evidence, chosen) if evidence is not None else ((), None)
+    slots = _slots(hostfile) if hostfile is not None else None
+    if not (job or request.cluster.job):
+        raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
+    declared = (request.cluster.path, request.cluster.job)
+    record = job_description.record(_sources(job), overrides, on or "", nodes, ratio, slots, declared)
+    run = Evidence(RUN, "", {job_description.RECORD: record})
     report = judge_run(request, Collected((), run))
     made = _plan(request, run)
     candidates = None
@@ -94,13 +115,42 @@ def _plan(request: RunRequest, run: Evidence) -> Plan:
     return Plan(facts.description, request.cluster.run_site(()))
 
 
+def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tuple[JobNode, ...], float | None]:
+    """Return the chosen nodes of saved evidence, and their leaves' oversubscription.
+
+    Raises UsageError.
+    """
+    names: set[str] | None = None
+    if chosen is not None:
+        try:
+            names = set(unfold(chosen))
+        except ValueError as error:
+            raise UsageError(f"--nodes: {error}") from None
+    survey = Survey(request.cluster.site)
+    collected: set[str] = set()
+    with progress("reading the evidence of the nodes"):
+        for own in load_evidence([path]).evidences:
+            if own.kind != NODE or (names is not None and own.node not in names):
+                continue
+            collected.add(own.node)
+            try:
+                survey.add(NodeFacts(own))
+            except EvidenceError as error:
+                raise UsageError(f"{path}: {error}; choose other nodes with --nodes") from None
+    if missing := sorted((names or set()) - collected):
+        raise UsageError(f"--nodes: {path} has no evidence of {fold(missing)}")
+    if not collected:
+        raise UsageError(f"{path}: has no evidence of a node")
+    return tuple(sorted(survey.nodes(), key=lambda node: natural(node.name))), survey.oversubscription
+
+
 def _sources(job: tuple[str, ...]) -> dict[str, str]:
     """Return the text of each file, or of a command line; raises UsageError."""
     if len(job) > _MOST_FILES:
         raise UsageError(f"{len(job)} files; at most {_MOST_FILES} describe a job")
     sources: dict[str, str] = {}
     for word in job:
-        if " --" in word and not Path(word).exists():
+        if " --" in word and not _is_file(word):
             name, text = "command line", word
         else:
             name, text = word, _content(Path(word))
@@ -112,6 +162,23 @@ def _sources(job: tuple[str, ...]) -> dict[str, str]:
     return sources
 
 
+def _slots(path: Path) -> tuple[str, str]:
+    """Return the name and text of a hostfile; raises UsageError."""
+    text = _content(path)
+    try:
+        parse_hostfile(text, str(path), 1)
+    except JobConfigError as error:
+        raise UsageError(str(error)) from None
+    return str(path), text
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except OSError:  # too long for a name
+        return False
+
+
 def _content(path: Path) -> str:
     try:
         return safe_read.content(path, _MOST_BYTES).decode("utf-8", "replace")
@@ -121,16 +188,16 @@ def _content(path: Path) -> str:
 
 def _settings(words: list[str]) -> dict[str, Any]:
     """Return the settings of NAME=VALUE words; raises UsageError."""
-    numbers = {own.name for kind in (Transformer, Parallelism, Schedule) for own in fields(kind)}
-    numbers |= {"gpus", "nodes", "gpus_per_node", "accumulation", "data"}
     settings: dict[str, Any] = {}
     for word in filter(None, map(str.strip, words)):
         short, sign, value = word.partition("=")
         name = SHORT.get(short.strip().lower(), short.strip().lower().replace("-", "_"))
         value = value.strip()
-        if not sign or name not in numbers | set(CHOICES) | set(costs.INPUTS):
+        if not sign or name not in {*NUMBERS, *CHOICES, *SWITCHES, *TEXTS, *COSTS}:
             raise UsageError(f"{word!r} is not a setting; write NAME=VALUE, such as tp=8 ({', '.join(sorted(SHORT))})")
-        if name in CHOICES:
+        if name in TEXTS:
+            settings[name] = value.replace("+", ",")
+        elif name in CHOICES:
             if value not in CHOICES[name]:
                 raise UsageError(f"{name} is one of {', '.join(CHOICES[name])}, not {value!r}")
             settings[name] = value
@@ -142,8 +209,6 @@ def _settings(words: list[str]) -> dict[str, Any]:
             settings[name] = costs.number(value)
             if settings[name] is None:
                 raise UsageError(f"{name} is a number above 0 ({costs.INPUTS[name]}), not {value!r}")
-        elif name == "recompute_modules":
-            settings[name] = value.replace("+", ",")
         elif not value.isascii() or not value.isdigit() or len(value) > 12:
             raise UsageError(f"{name} is a number, not {value!r}")
         else:

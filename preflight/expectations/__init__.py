@@ -8,7 +8,7 @@ reads and validates a cluster file, before any node is touched.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.expectations.catalogue import part_by_name, recognise
@@ -39,6 +39,7 @@ class Cluster:
     racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
     leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf switch
     switches: EthernetSite = field(default_factory=EthernetSite)
+    job: Mapping[str, Any] = field(default_factory=dict)  # settings of the job for ``preflight plan``
 
     def rack_of(self, node: str) -> str | None:
         """Return the rack of a node; None if not declared."""

@@ -11,7 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import fields
 from preflight.errors import PreflightError
 from preflight.evidence import safe_read
-from preflight.expectations import Cluster, fabric_table, gate_table, roofline_table, schema, switches_table
+from preflight.expectations import Cluster, fabric_table, gate_table, job_table, roofline_table, schema, switches_table
 from preflight.expectations import waivers as exceptions
 from preflight.expectations.catalogue import part_by_name
 from preflight.expectations.node_class import NodeClass, Ports, Qos
@@ -91,7 +91,9 @@ def from_data(
         return lines[0].of(path)
 
     reader = schema.TableReader(line_of)
-    reader.known(data, (), {"cluster", "class", "racks", "leaves", "fabric", "switches", "gate", "checks", "waiver"})
+    reader.known(
+        data, (), {"cluster", "class", "racks", "leaves", "fabric", "switches", "gate", "checks", "waiver", "job"}
+    )
     about = reader.subtable(data, (), "cluster")
     reader.known(about, ("cluster",), {"name"})
     name = reader.value(about, ("cluster", "name"), schema.text) or ""
@@ -103,13 +105,14 @@ def from_data(
     expected_fabric = fabric_table.read(reader, reader.subtable(data, (), "fabric"), path)
     ethernet = switches_table.read_switches(reader, reader.subtable(data, (), "switches"), path, classes)
     gate = gate_table.read(reader, reader.subtable(data, (), "gate"))
+    job = job_table.read_job(reader, reader.subtable(data, (), "job"))
     chosen = reader.dataclass(Chosen, reader.subtable(data, (), "checks"), ("checks",))
     waivers = exceptions.read_waivers(reader, data, today)
     if not classes and not reader.errors and not (set(data) - {"cluster", "class"}):
         reader.add_error((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
-    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks, leaves, ethernet)
+    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks, leaves, ethernet, job)
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
         gate_table.without_checks(reader, gate, ids)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
+from preflight.facts import job_nodes
+from preflight.facts.job_nodes import JobNode
 from preflight.parsers.job_config import reader
-from preflight.parsers.job_config.settings import JobSetting, JobSettings, merged
+from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings, merged
 
 #: The record of a run that holds it.
 RECORD = "job:description"
@@ -20,14 +22,27 @@ class JobDescription:
 
     settings: JobSettings
     on: str = ""  # such as "512 x HGX H100, rail-optimised"
-    nodes: int | None = None
+    nodes: tuple[JobNode, ...] = ()  # as their evidence shows them
+    oversubscription: float | None = None  # of the leaves above these nodes, as a sweep shows it
+    hostfile: tuple[str, str] | None = None  # name and text
 
 
 def record(
-    sources: Mapping[str, str], stated: Mapping[str, Any], on: str = "", nodes: int | None = None
-) -> dict[str, Any]:
-    """Return the record of a description: texts by name, and stated settings."""
-    value = {"sources": dict(sources), "set": dict(stated), "on": on, "nodes": nodes}
+    sources: Mapping[str, str], stated: Mapping[str, Any], on: str = "", nodes: Sequence[JobNode] = (),
+    oversubscription: float | None = None, hostfile: tuple[str, str] | None = None,
+    declared: tuple[str, Mapping[str, Any]] = ("", {}),
+) -> dict[str, Any]:  # fmt: skip
+    """Return the record of a description: texts by name, and stated settings.
+
+    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``declared`` is a cluster file and the
+    settings of its job.
+    """
+    value: dict[str, Any] = {"sources": dict(sources), "set": dict(stated), "on": on}
+    value |= {"nodes": job_nodes.to_record(nodes), "oversubscription": oversubscription}
+    if declared[1]:
+        value["declared"] = [declared[0], dict(declared[1])]
+    if hostfile is not None:
+        value["hostfile"] = list(hostfile)
     return {"status": "ok", "value": value}
 
 
@@ -38,9 +53,20 @@ def described_job(evidence: Evidence) -> JobDescription | None:
     value = evidence.record(RECORD).value
     try:
         parts = [reader.parse(text, name) for name, text in value["sources"].items()]
+        file, declared = value.get("declared") or ("", {})
+        site = JobSettings({name: JobSetting(own, f"{file}: job.{name}") for name, own in declared.items()})
         stated = {name: JobSetting(own, "--set") for name, own in value["set"].items()}
-        return JobDescription(merged([*parts, JobSettings(stated)]), value.get("on") or "", value.get("nodes"))
+        nodes = job_nodes.from_record(value.get("nodes") or ())
+        name, text = value.get("hostfile") or ("", "")
+        hostfile = (str(name), str(text)) if name else None
+        return JobDescription(
+            merged([site, *parts, JobSettings(stated)]),
+            value.get("on") or "",
+            nodes,
+            value.get("oversubscription"),
+            hostfile,
+        )
     except (AttributeError, KeyError, TypeError) as error:
         raise EvidenceError(RECORD, f"it is damaged: {error}") from None
-    except reader.JobConfigError as error:
+    except JobConfigError as error:
         raise EvidenceError(RECORD, str(error)) from None

@@ -16,22 +16,6 @@ SHORT = {
     "mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence", "dp": "data",
 }  # fmt: skip
 
-#: JobSettings that are words, and their values.
-CHOICES = {
-    "order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
-    "sharding": ("none", "optimizer", "gradients", "full"),
-    "recompute": ("none", "selective", "full"),
-    "precision": ("bf16", "fp16", "fp8"),
-    "context_exchange": ("p2p", "all_gather", "a2a"),
-    "distribution": ("block", "cyclic"),
-    "recompute_method": ("block", "uniform"),
-    "framework": ("megatron", "nemo", "torchtitan", "deepspeed"),
-}
-SWITCHES = (
-    "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
-    "fused_attention", "dropout",
-)  # fmt: skip
-
 #: What each setting without which nothing can be computed is, for the request of a missing setting.
 REQUIRED = {
     "gpus": "number of GPUs (--gpus)",
@@ -90,6 +74,9 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         each = stated["gpus_per_node"].value if "gpus_per_node" in stated else gpus_per_node
         if each is not None:
             add("gpus", number("nodes") * int(each), f"{stated['nodes'].origin} x {each}")
+    if "data" in stated and "gpus" not in stated:
+        ranks = number("tensor") * number("pipeline") * number("context")
+        add("gpus", number("data") * ranks, f"{stated['data'].origin}: data x {ranks}")
     if gpus is not None:
         add("gpus", gpus, "the cluster")
     if "hidden" in stated and "heads" in stated and number("heads"):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, replace
 from preflight.expectations.catalogue import PARTS, GpuModel, Part, part_by_name
 from preflight.expectations.roofline.batch import BF16_FLOPS
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
+from preflight.facts.job_nodes import JobNode
 from preflight.layout.job import LayoutError
+from preflight.nodeset import fold
 
 #: FLOP/s of a GPU with dense FP8, by its name in the catalogue (NVIDIA's datasheets; half of the figure with sparsity).
 FP8_FLOPS = {
@@ -38,6 +41,8 @@ class Fabric:
     rail_optimised: bool | None = None  # a leaf joins the NICs of one rail
     oversubscription: float | None = None  # of the leaves' uplinks; 1 is non-blocking
     leaves: Mapping[tuple[str, int], str] = field(default_factory=dict)  # leaf of a node's rail, by name
+    units: Mapping[str, str] = field(default_factory=dict)  # group of leaves of a node, by name
+    domains: Mapping[str, str] = field(default_factory=dict)  # NVLink domain of a node, by name
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,8 @@ class Hardware:
     names: tuple[str, ...] = ()  # of the nodes, in the order of the job; empty: numbered
     memory_gib: float | None = None
     fabric: Fabric = Fabric()
-    cyclic: bool = False  # ranks are dealt to nodes one by one, not node by node
+    distribution: str = "block"  # of ranks over nodes, as srun names it: block, cyclic, plane=SIZE
+    order: tuple[int, ...] = ()  # number of each rank's node, if a hostfile states it
     source: str = ""
     measured: Mapping[str, float] = field(default_factory=dict)  # busbw by collective and level, GB/s
 
@@ -96,6 +102,55 @@ def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardwa
                     source=f"{part.name}: {part.source}")  # fmt: skip
 
 
+def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) -> Hardware:
+    """Return the cluster that nodes of one kind form; raises LayoutError."""
+    first = nodes[0]
+    for name in ("part", "gpus", "nics", "nic_gbps", "memory_gib"):
+        kinds: dict[Any, list[str]] = {}
+        for node in nodes:
+            kinds.setdefault(getattr(node, name), []).append(node.name)
+        if len(kinds) > 1:
+            shown = "; ".join(
+                f"{_KINDS[name]} {value if value not in (None, '') else 'unknown'}: {fold(own)}"
+                for value, own in sorted(kinds.items(), key=lambda item: len(item[1]))
+            )
+            raise LayoutError(f"the nodes are not of one kind ({shown}); choose some with --nodes")
+    part = part_by_name(first.part)
+    if part is None:
+        raise LayoutError("the GPUs of the nodes are not in the part catalogue; name the cluster with --on")
+    made = hardware_of(part, len(nodes), gpus=first.gpus, nics=first.nics, nic_gbps=first.nic_gbps,
+                       memory_gib=first.memory_gib)  # fmt: skip
+    domains = {node.name: node.domain for node in nodes if node.domain}
+    if made.machine.domain > made.machine.gpus and len(domains) < len(nodes):
+        silent = fold(node.name for node in nodes if not node.domain)
+        raise LayoutError(f"the NVLink domain of {silent} is not in the evidence (nvidia-smi -q), so the layout cannot "
+                          "be placed; collect again, or name the cluster with --on")  # fmt: skip
+    leaves = {(node.name, gpu): leaf for node in nodes for gpu, leaf in enumerate(node.switches) if leaf}
+    units = {node.name: node.group for node in nodes if node.group}
+    fabric = Fabric(
+        rail_optimised=_rails(nodes), oversubscription=oversubscription,
+        leaves=leaves if len(leaves) == len(nodes) * first.gpus else {},
+        units=units if len(units) == len(nodes) else {}, domains=domains if len(domains) == len(nodes) else {},
+    )  # fmt: skip
+    return replace(made, names=tuple(node.name for node in nodes), fabric=fabric)
+
+
+#: What the fields of a node are called.
+_KINDS = {"part": "part", "gpus": "GPUs", "nics": "compute NICs", "nic_gbps": "Gb/s of a NIC", "memory_gib": "GiB"}
+
+
+def _rails(nodes: Sequence[JobNode]) -> bool | None:
+    """Return whether each leaf has the NICs of one rail only; None: not known."""
+    rails: dict[str, set[int]] = {}
+    for node in nodes:
+        for gpu, leaf in enumerate(node.switches):
+            if leaf:
+                rails.setdefault(leaf, set()).add(gpu)
+    if not rails or any(node.gpus < 2 for node in nodes):
+        return None
+    return all(len(own) == 1 for own in rails.values())
+
+
 _PHRASE = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(.{1,40}?)\s*", re.IGNORECASE)
 _RATIO = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)\s*:\s*1")
 _NICS = re.compile(r"(\d{1,3})\s*[x×]\s*(\d{2,4})\s*G(?:b/s|bps|bit/s)?", re.IGNORECASE)
@@ -121,7 +176,7 @@ def described(phrase: str) -> Hardware:
         usable = ", ".join(sorted([p.name for p in PARTS if p.nvswitch] + list(_ALIASES)))
         raise LayoutError(f"{nodes[2]!r} is not in the part catalogue; it has {usable}")
     stated: dict[str, float | None] = {}
-    fabric, cyclic = Fabric(), False
+    fabric, distribution = Fabric(), "block"
     for item in map(str.strip, rest):
         if re.fullmatch(r"rail[- ]optimi[sz]ed", item, re.IGNORECASE):
             fabric = replace(fabric, rail_optimised=True)
@@ -134,11 +189,11 @@ def described(phrase: str) -> Hardware:
         elif matched := _MEMORY_SIZE.fullmatch(item):
             stated["memory_gib"] = float(matched[1])
         elif item.lower() in ("cyclic", "block"):
-            cyclic = item.lower() == "cyclic"
+            distribution = item.lower()
         else:
             raise LayoutError(
                 f"{item!r} is not understood; after the part may follow: rail-optimised, 2:1, units of 32 nodes, "
                 "8 x 400G, 80 GB, cyclic"
             )
     made = hardware_of(part, int(nodes[1]) * each, **stated)
-    return replace(made, fabric=fabric, cyclic=cyclic, source=f"--on {phrase}; {made.source}")
+    return replace(made, fabric=fabric, distribution=distribution, source=f"--on {phrase}; {made.source}")

@@ -3,40 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 from preflight.layout.hardware import Hardware
+from preflight.layout.job import LayoutError
 
 
-@dataclass(frozen=True)
 class RankPlacement:
-    """The places of the ranks of a job on its nodes."""
+    """The places of the ranks of a job on its nodes.
 
-    hardware: Hardware
-    ranks: int
+    Raises LayoutError if the distribution of ranks is not understood.
+    """
+
+    def __init__(self, hardware: Hardware, ranks: int) -> None:
+        self.hardware = hardware
+        self.ranks = ranks
+        #: Number of nodes that the job fills.
+        self.nodes = -(-ranks // hardware.machine.gpus)
+        fabric = hardware.fabric
+        self._order = self._stated_order()
+        #: Whether places follow from a rank's number alone.
+        self._regular = not (self._order or fabric.units or fabric.domains)
+
+    def _stated_order(self) -> Sequence[int]:
+        """Return the number of each rank's node; empty: node by node."""
+        hardware, each = self.hardware, self.hardware.machine.gpus
+        if hardware.order:
+            if len(hardware.order) < self.ranks:
+                raise LayoutError(f"the hostfile has {len(hardware.order)} slots for {self.ranks} ranks")
+            return hardware.order
+        kind, _, size = hardware.distribution.partition("=")
+        kind = kind.partition(":")[0]  # of srun's node:socket:core, the first is over nodes
+        if kind in ("block", "*", "nopack", "pack"):
+            return ()
+        if kind not in ("cyclic", "plane") or (kind == "plane" and not (size.isdigit() and int(size))):
+            raise LayoutError(f"the distribution {hardware.distribution!r} of ranks over nodes is not understood; name "
+                              "it with --set distribution=block or cyclic, or give --hostfile")  # fmt: skip
+        plane = int(size) if kind == "plane" else 1
+        free, node = [each] * self.nodes, 0
+        order: list[int] = []
+        while len(order) < self.ranks:
+            taken = min(plane, free[node], self.ranks - len(order))
+            order += [node] * taken
+            free[node] -= taken
+            node = (node + 1) % self.nodes
+        return () if order == sorted(order) else order
 
     @property
-    def nodes(self) -> int:
-        """Number of nodes that the job fills."""
-        return -(-self.ranks // self.hardware.machine.gpus)
+    def scattered(self) -> bool:
+        """Whether a node's ranks do not follow each other."""
+        return bool(self._order)
 
     def node(self, rank: int) -> int:
         """Return the number of a rank's node, in the order of the job."""
-        return rank % self.nodes if self.hardware.cyclic else rank // self.hardware.machine.gpus
+        return self._order[rank] if self._order else rank // self.hardware.machine.gpus
+
+    @cached_property
+    def _gpus(self) -> list[int]:
+        """The GPU of each rank: a node's ranks use its GPUs in their order."""
+        used: dict[int, int] = {}
+        gpus = []
+        for node in self._order:
+            gpus.append(used.get(node, 0))
+            used[node] = used.get(node, 0) + 1
+        return gpus
 
     def rail(self, rank: int) -> int:
         """Return the number of a rank's GPU on its node, which is its rail."""
-        return rank // self.nodes if self.hardware.cyclic else rank % self.hardware.machine.gpus
+        return self._gpus[rank] if self._order else rank % self.hardware.machine.gpus
 
-    def domain(self, rank: int) -> int:
-        """Return the number of a rank's NVLink domain."""
+    def domain(self, rank: int) -> int | str:
+        """Return a rank's NVLink domain: its name, or its number."""
+        if domains := self.hardware.fabric.domains:
+            return domains[self.name(rank)]
         machine = self.hardware.machine
         return self.node(rank) // max(1, machine.domain // machine.gpus)
 
-    def unit(self, rank: int) -> int | None:
+    def unit(self, rank: int) -> int | str | None:
         """Return the group of leaves above a rank's node; None: not known."""
-        nodes = self.hardware.fabric.unit_nodes
-        return self.node(rank) // nodes if nodes else None
+        fabric = self.hardware.fabric
+        if fabric.units:
+            return fabric.units[self.name(rank)]
+        return self.node(rank) // fabric.unit_nodes if fabric.unit_nodes else None
 
     def leaf(self, rank: int) -> str | None:
         """Return the name of the leaf above a rank's NIC; None: not known."""
@@ -54,16 +103,17 @@ class RankPlacement:
 
     def spread(self, group: Sequence[int]) -> Spread:
         """Return how a group lies on nodes, domains and units."""
-        machine, units = self.hardware.machine, self.hardware.fabric.unit_nodes
-        domain = max(machine.gpus, machine.domain)
-        if isinstance(group, range) and not self.hardware.cyclic:
+        machine, fabric = self.hardware.machine, self.hardware.fabric
+        if isinstance(group, range) and self._regular:
+            units = fabric.unit_nodes
             return Spread(
-                len(group), _touched(group, machine.gpus), _touched(group, domain),
+                len(group), _touched(group, machine.gpus), _touched(group, max(machine.gpus, machine.domain)),
                 _touched(group, units * machine.gpus) if units else None,
             )  # fmt: skip
         nodes = {self.node(rank) for rank in group}
         domains = {self.domain(rank) for rank in group}
-        return Spread(len(group), len(nodes), len(domains), len({self.unit(rank) for rank in group}) if units else None)
+        of_units = {self.unit(rank) for rank in group}
+        return Spread(len(group), len(nodes), len(domains), None if None in of_units else len(of_units))
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """Yield of congruent groups those that can differ in their spread.
@@ -75,7 +125,7 @@ class RankPlacement:
         offsets: set[int] = set()
         for group in groups:
             place = group[0] % period
-            if self.hardware.cyclic or place not in offsets:
+            if not self._regular or place not in offsets:
                 offsets.add(place)
                 yield group
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 
 from preflight._startup.lightclass import replace
@@ -9,15 +10,18 @@ from preflight.expectations import Site
 from preflight.facts.job_description import JobDescription
 from preflight.layout import hardware as hardware_module
 from preflight.layout.description import REQUIRED, Described, describe
-from preflight.layout.hardware import Fabric, Hardware, hardware_of
+from preflight.layout.hardware import Fabric, Hardware, hardware_of, of_nodes
 from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.memory import Memory, memory
 from preflight.layout.placement import RankPlacement
 from preflight.layout.rank_map import RankMap, dense_map, expert_map
 from preflight.layout.step import Step, step
+from preflight.nodeset import fold
+from preflight.parsers.job_config import hostfile
+from preflight.parsers.job_config.settings import JobConfigError
 
 #: What names a cluster that is not known.
-NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised", or --cluster FILE with `part` and `nodes`'
+NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or --cluster FILE with `part` and `nodes`'
 
 
 class Plan:
@@ -29,20 +33,29 @@ class Plan:
         gpus = self.hardware.gpus if self.hardware is not None else None
         each = self.hardware.machine.gpus if self.hardware is not None else None
         self.described: Described = describe(description.settings, gpus, each)
-        if self.hardware is not None and self.described.values.get("distribution", "").startswith("cyclic"):
-            self.hardware = replace(self.hardware, cyclic=True)
+        if (
+            self.hardware is not None
+            and description.hostfile is None
+            and (stated := self.described.values.get("distribution"))
+        ):
+            self.hardware = replace(self.hardware, distribution=stated)
+        self.placement, self.unplaced = self._placed()
 
     @property
     def job(self) -> TrainingJob | None:
         """The job; None if a setting is missing or its numbers contradict each other."""
         return self.described.job
 
-    @cached_property
-    def placement(self) -> RankPlacement | None:
-        """Where the ranks run; None without a job or a cluster."""
-        if self.job is None or self.hardware is None:
-            return None
-        return RankPlacement(self.hardware, self.job.gpus)
+    def _placed(self) -> tuple[RankPlacement | None, str]:
+        """Return where the ranks run, or why that is not known."""
+        if self.job is None:
+            return None, self.why_no_job
+        if self.hardware is None:
+            return None, self.no_hardware
+        try:
+            return RankPlacement(self.hardware, self.job.gpus), ""
+        except LayoutError as error:
+            return None, str(error)
 
     @cached_property
     def dense(self) -> RankMap | None:
@@ -90,21 +103,46 @@ class Plan:
 def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str]:
     """Return the cluster of a plan, or why it is not known."""
     try:
-        if description.on:
-            return hardware_module.described(description.on), ""
-        if site.part is None:
-            return None, "the cluster is not known"
-        members, gpus = site.members, site.gpus.value
-        tree = members.tree
-        hcas = site.hcas.value if site.hcas.value is not None else len(members.ports.compute or ()) or gpus
-        listed = members.nodes or ()
-        units = tree.unit_nodes
-        made = hardware_of(
-            site.part, description.nodes or len(listed) or (units * (tree.units or 1) if units else None),
-            gpus=gpus, nics=hcas, nic_gbps=site.rate_of_each(hcas or 0, gpus or 0).value,
-        )  # fmt: skip
-        rails = True if members.rails else None
-        fabric = Fabric(units, rails, tree.oversubscription)
-        return replace(made, fabric=fabric, names=tuple(listed), source=site.path), ""
-    except LayoutError as error:
+        made = _cluster(description, site)
+        return (_in_order(made, *description.hostfile), "") if description.hostfile else (made, "")
+    except (LayoutError, JobConfigError) as error:
         return None, str(error)
+
+
+def _cluster(description: JobDescription, site: Site) -> Hardware:
+    """Return the cluster: named, else as collected, else declared; raises LayoutError."""
+    if description.on:
+        return hardware_module.described(description.on)
+    members = site.members
+    tree = members.tree
+    if description.nodes:
+        declared = tree.oversubscription
+        made = of_nodes(description.nodes, declared if declared is not None else description.oversubscription)
+        source = f"evidence of {fold(made.names)}"
+        return replace(made, source=f"{source}, {site.path}" if declared is not None else source)
+    if site.part is None:
+        raise LayoutError("the cluster is not known")
+    gpus = site.gpus.value
+    hcas = site.hcas.value if site.hcas.value is not None else len(members.ports.compute or ()) or gpus
+    listed = members.nodes or ()
+    units = tree.unit_nodes
+    made = hardware_of(
+        site.part, len(listed) or (units * (tree.units or 1) if units else None),
+        gpus=gpus, nics=hcas, nic_gbps=site.rate_of_each(hcas or 0, gpus or 0).value,
+    )  # fmt: skip
+    fabric = Fabric(units, True if members.rails else None, tree.oversubscription)
+    return replace(made, fabric=fabric, names=tuple(listed), source=site.path)
+
+
+def _in_order(made: Hardware, source: str, text: str) -> Hardware:
+    """Return the cluster in the order of a hostfile; raises LayoutError."""
+    each = made.machine.gpus
+    names, order = hostfile.parse(text, source, each)
+    if made.names and (foreign := [name for name in names if name not in made.names]):
+        raise LayoutError(f"{source}: {fold(foreign)} is not among the nodes of {made.source}")
+    most = Counter(order).most_common(1)[0]
+    if most[1] > each:
+        raise LayoutError(f"{source}: {names[most[0]]} has {most[1]} slots and {each} GPUs")
+    in_blocks = order == tuple(node for node in range(len(names)) for _ in range(each))
+    return replace(made, nodes=len(names), names=names, order=() if in_blocks else order, distribution="block",
+                   source=f"{source}; {made.source}")  # fmt: skip

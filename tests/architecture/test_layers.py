@@ -77,7 +77,7 @@ LAYERS = {
         "archive", "bench", "collect", "evidence", "nodeset", "parsers", "probes", "terminal", "transport",
     },
     "incidents": {"expectations", "facts", "model"},
-    "layout": {"expectations", "facts", "parsers"},
+    "layout": {"evidence", "expectations", "facts", "nodeset", "parsers"},
 }  # fmt: skip
 
 

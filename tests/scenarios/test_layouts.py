@@ -10,15 +10,19 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from preflight._startup.lightclass import fields
 from preflight.cli.app import main
+from preflight.expectations import job_table
+from preflight.layout import costs
+from preflight.layout.job import Parallelism, Schedule, Transformer
 from tests.support.paths import ROOT
 
 SCHEMA = json.loads((ROOT / "preflight" / "schemas" / "layout-1.json").read_text())
 
-INFINIBAND = "512 x HGX H100, rail-optimised, units of 32 nodes, 80 GB"
+INFINIBAND = "512 x HGX H100, rail-optimised, units of 32 nodes, 80 GB, 1:1"
 ROCE = "128 x HGX H200, rail-optimised, units of 16 nodes, 8 x 400G, 2:1"
-NVL72 = "8 x GB200 NVL72"
-A100 = "256 x HGX A100, rail-optimised, units of 20 nodes, 80 GB"
+NVL72 = "8 x GB200 NVL72, 1:1"
+A100 = "256 x HGX A100, rail-optimised, units of 20 nodes, 80 GB, 1:1"
 
 #: Arguments of models of known shape.
 LLAMA_8B = (
@@ -237,6 +241,66 @@ def test_files_of_other_frameworks(tmp_path: Path) -> None:
     assert document["settings"]["sharding"] == {"value": "full", "origin": f"{engine}: zero_optimization.stage"}
     assert document["settings"]["global_batch"]["value"] == 4 * 64
     assert {own["axis"] for own in document["axes"]} == {"data"}
+
+
+def test_a_stated_data_parallel_size(tmp_path: Path) -> None:
+    text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
+    document = plan(tmp_path, text, INFINIBAND, 512, "--set", "dp=8")
+    (message,) = (f["message"] for f in document["findings"] if f["check"] == "layout.world-size")
+    assert "data 16 = 512 GPUs, but data 8 is stated" in message
+    path = tmp_path / "train.sh"
+    words = ["plan", str(path), "--on", "1 x HGX H100", "--set", "dp=8", "--set", "pp=1", "--json"]
+    document = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)
+    assert document["settings"]["gpus"] == {"value": 64, "origin": "--set: data x 8"}
+    assert "the job has 64 GPUs, the cluster 8" in [f["message"] for f in document["findings"]]
+
+
+def test_the_job_of_the_cluster_file(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.toml"
+    job = "\n".join(
+        f"{name} = {value}" for name, value in {
+            "tensor": 8, "pipeline": 4, "layers": 80, "hidden": 8192, "feed_forward": 28672, "heads": 64,
+            "kv_heads": 8, "vocabulary": 128256, "sequence": 8192, "micro_batch": 1, "global_batch": 512,
+            "gated": "true", "tied": "false", "sharding": '"optimizer"', "sequence_parallel": "true", "gpus": 512,
+        }.items()
+    )  # fmt: skip
+    path.write_text(f"[job]\n{job}\n")
+    words = ["plan", "--on", INFINIBAND, "--cluster", str(path), "--json"]
+    document = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)
+    assert document["exit_status"] == 0
+    assert document["settings"]["tensor"] == {"value": 8, "origin": f"{path}: job.tensor"}
+    changed = json.loads(CliRunner().invoke(main, [*words, "--set", "tp=16"], catch_exceptions=False).stdout)
+    assert "layout.tensor-domain" in raised(changed)
+    path.write_text("[job]\ntensor = 8\ntensors = 4\n")
+    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert done.exit_code == 2
+    assert "job.tensors: unknown key - did you mean tensor?" in done.output
+    done = CliRunner().invoke(main, ["plan", "--on", INFINIBAND], catch_exceptions=False)
+    assert done.exit_code == 2
+    assert "name the job: a script" in done.output
+
+
+def test_every_setting_of_a_job_can_be_declared() -> None:
+    computed = {own.name for kind in (Transformer, Parallelism, Schedule) for own in fields(kind)}
+    assert computed <= {*job_table.NUMBERS, *job_table.CHOICES, *job_table.SWITCHES, *job_table.TEXTS}
+    assert set(costs.INPUTS) == set(job_table.COSTS)
+
+
+@pytest.mark.parametrize("kind", ["cyclic", "plane=4", "cyclic:block"])
+def test_a_distribution_that_srun_is_given(tmp_path: Path, kind: str) -> None:
+    text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
+    assert "layout.tensor-domain" in raised(plan(tmp_path, f"srun -m {kind} {text}", INFINIBAND, 512))
+    exported = f"export SLURM_DISTRIBUTION={kind}\n{text}"
+    assert "layout.tensor-domain" in raised(plan(tmp_path, exported, INFINIBAND, 512))
+    assert raised(plan(tmp_path, exported, INFINIBAND, 512, "--set", "distribution=plane=8")) == set()
+    document = plan(tmp_path, f"srun -m arbitrary python -m torch.distributed.run {text}", INFINIBAND, 512)
+    assert document["exit_status"] == 3
+    assert "the distribution 'arbitrary'" in document["unknown"][0]
+
+
+def test_a_command_line_longer_than_a_file_name(tmp_path: Path) -> None:
+    words = ["plan", script(LLAMA_70B, tp=8, pp=4, gbs=512), "--on", INFINIBAND, "--gpus", "512", "--json"]
+    assert json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)["exit_status"] == 0
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
-from preflight.parsers.job_config import deepspeed, huggingface, megatron, reader, torchtitan
+from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megatron, nemo, reader, torchtitan
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
@@ -258,6 +258,9 @@ JOB_SCRIPT = (
     "  --micro-batch-size=1 --moe-layer-freq '([0]*3+[1]*93)' --bf16  # comment\n"
 )
 TORCHTITAN = "[model]\nflavor = '8B'\n[training]\nseq_len = 8192\n[parallelism]\ntensor_parallel_degree = 4\n"
+NEMO_JOB = (
+    "trainer:\n  devices: 8\nmodel:\n  num_layers: 8\n  hidden_size: ${.ffn}\n  optim: {name: distributed_fused_adam}\n"
+)
 DEEPSPEED = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3}, "bf16": {"enabled": True}}
 MODEL_CONFIG = {"hidden_size": 4096, "num_hidden_layers": 32, "hidden_act": "silu", "num_local_experts": 8,
                 "moe_intermediate_size": 1408, "n_shared_experts": 2}  # fmt: skip
@@ -281,8 +284,13 @@ _text(
     TORCHTITAN,
     json.dumps(DEEPSPEED),
     json.dumps(MODEL_CONFIG),
+    NEMO_JOB,
     call=lambda text: reader.parse(text, "job"),
 )
+_text("parsers.job_config.hostfile.parse", "gpu001 slots=8\ngpu002:8\n# comment\ngpu003\n",
+      call=lambda text: hostfile.parse(text, "hosts", 8))  # fmt: skip
+_text("parsers.job_config.nemo.decoded", NEMO_JOB, call=lambda text: nemo.decoded(text, "job.yaml"))
+_text("parsers.job_config.nemo.looks_like", NEMO_JOB)
 _text("parsers.host.clock_reading.is_synchronised", "Normal", "Not synchronised")
 _text("parsers.host.clock_reading.offset_s", "0.000012 seconds fast of NTP time")
 _text("parsers.host.clock_reading.parse_tracking", *_out("cmd:chronyc -n tracking")[:1], tool="chronyc")
@@ -605,6 +613,12 @@ _value(
     call=lambda value: torchtitan.parse(value, "job"),
 )
 _value("parsers.job_config.torchtitan.begins", json.dumps({"model": {}, "training": {"seq_len": 8192}}))
+_value("parsers.job_config.nemo.begins", json.dumps({"model": {"num_layers": 2}}))
+_value(
+    "parsers.job_config.nemo.parse",
+    json.dumps({"model": {"num_layers": 2, "hidden_size": "${.ffn}", "optim": {"name": "adam"}}, "trainer": {}}),
+    call=lambda value: nemo.parse(value, "job"),
+)
 _value("addresses.parse_psutil", _PSUTIL)
 _value("counter_growth.parse_files", json.dumps({"port_rcv_data": "12\n", "N": "N/A (no PMA)\n"}))
 _value("pod.parse_pod", json.dumps({"namespace": "n", "name": "p", "node": "gpu001", "annotations": {"a": "b"},

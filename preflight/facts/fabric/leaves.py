@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import EvidenceError
 from preflight.facts.fabric.graph import Graph
 from preflight.facts.fabric.sweep import Compute, sweeps
@@ -24,23 +25,43 @@ _DESCRIPTION = re.compile(r"(\S{1,253})\s+(?:HCA-\d+|[a-z][\w-]{0,30}\d)", re.AS
 _MOST_NAMED = 2
 
 
+@dataclass(frozen=True)
+class HeardSwitch:
+    """The switch and port that LLDP names to an HCA."""
+
+    device: str
+    switch: str
+    port: str
+
+
 def from_evidence(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, str]:
     """Return node -> leaf, by the fabric sweeps and the LLDP neighbours of nodes.
 
     Nodes whose ports show no switch are left out.
     """
-    connected: dict[str, set[str]] = {}
+    return groups_of(of_ports(nodes, compute))
+
+
+def of_ports(nodes: Sequence[NodeFacts], compute: Compute) -> dict[tuple[str, str], str]:
+    """Return (node, HCA) -> switch, as far as a sweep or LLDP shows it."""
+    switch_of: dict[tuple[str, str], str] = {}
     for swept in sweeps(nodes, compute):
         try:
             graph, rails = swept.graph, swept.here()
         except EvidenceError:
             continue
-        for members in rails.values():
+        for device, members in rails.items():
             for node, hca in members.items():
                 if (leaf := graph.leaf_of(hca)) is not None:
-                    connected.setdefault(node, set()).add(graph.net.devices[leaf].label)
-    for node, switches in _announced(nodes, compute).items():
-        connected.setdefault(node, set()).update(switches)
+                    switch_of[node, device] = graph.net.devices[leaf].label
+    return {**switch_of, **announced({node.node: heard(node, compute) for node in nodes})}
+
+
+def groups_of(switch_of: Mapping[tuple[str, str], str]) -> dict[str, str]:
+    """Return node -> name of its group of switches, from the switch of each HCA."""
+    connected: dict[str, set[str]] = {}
+    for (node, _), switch in switch_of.items():
+        connected.setdefault(node, set()).add(switch)
     return name_groups(connected)
 
 
@@ -90,30 +111,34 @@ def name_groups(connected: Mapping[str, Iterable[str]]) -> dict[str, str]:
     return {node: names[group_of[own]] for node, own in switches.items() if own in group_of}
 
 
-def _announced(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, set[str]]:
-    """Return the switches that LLDP names to the compute ports of each node.
+def announced(heard_of: Mapping[str, Sequence[HeardSwitch]]) -> dict[tuple[str, str], str]:
+    """Return (node, HCA) -> switch, from what each node's compute ports hear.
 
     Empty if two nodes seem to be on the same port: the switches share a name, such as the vendor's default.
     """
-    announced: dict[str, set[str]] = {}
+    switch_of: dict[tuple[str, str], str] = {}
     taken: dict[tuple[str, str], str] = {}
-    for node in nodes:
-        for neighbour in _neighbours(node, compute):
-            if taken.setdefault((neighbour.switch, neighbour.port), node.node) != node.node:
+    for node, heard in heard_of.items():
+        for own in heard:
+            if taken.setdefault((own.switch, own.port), node) != node:
                 return {}
-            announced.setdefault(node.node, set()).add(neighbour.switch)
-    return announced
+            switch_of[node, own.device] = own.switch
+    return switch_of
 
 
-def _neighbours(node: NodeFacts, compute: Compute) -> Iterator[lldp.Neighbour]:
+def heard(node: NodeFacts, compute: Compute) -> tuple[HeardSwitch, ...]:
+    """Return the switches that LLDP names to a node's compute ports."""
     if lldp.LLDP not in node.evidence:
-        return
+        return ()
     try:
-        heard = node.parsed(lldp.LLDP, lldp.parse)
-        ports = compute(node)
+        neighbours = node.parsed(lldp.LLDP, lldp.parse)
+        ports = [(port.device, port.netdev) for port in compute(node)]
     except EvidenceError:
-        return
-    yield from (heard[port.netdev] for port in ports if port.netdev and port.netdev in heard)
+        return ()
+    return tuple(
+        HeardSwitch(device, neighbours[netdev].switch, neighbours[netdev].port)
+        for device, netdev in ports if netdev and netdev in neighbours
+    )  # fmt: skip
 
 
 def _name(switches: frozenset[str]) -> str:

@@ -215,14 +215,8 @@ class FabricFacts:
         """
         rails: dict[str, dict[str, str]] = {}
         for node in self.nodes:
-            try:
-                ports = [port for port in self._compute(node) if port.active and port.infiniband]
-                for port in ports:
-                    text = node.evidence.text(f"file:{ROOT}/{port.device}/node_guid").strip().replace(":", "")
-                    if re.fullmatch("[0-9a-fA-F]{16}", text):
-                        rails.setdefault(port.device, {})[node.node] = text.lower()
-            except EvidenceError:
-                continue
+            for device, guid in active_guids(node, self._compute).items():
+                rails.setdefault(device, {})[node.node] = guid
         return rails
 
     def here(self) -> Mapping[str, Mapping[str, str]]:
@@ -263,6 +257,20 @@ class FabricFacts:
         if not ports or any(port.infiniband for port in ports):
             return ()
         return tuple(f"file:{ROOT}/{port.device}/ports/{port.number}/link_layer" for port in ports)
+
+
+def active_guids(node: NodeFacts, compute: Compute) -> dict[str, str]:
+    """Return the GUIDs of a node's active InfiniBand HCAs, by device, as far as read."""
+    guids: dict[str, str] = {}
+    try:
+        for port in compute(node):
+            if port.active and port.infiniband:
+                text = node.evidence.text(f"file:{ROOT}/{port.device}/node_guid").strip().replace(":", "")
+                if re.fullmatch("[0-9a-fA-F]{16}", text):
+                    guids[port.device] = text.lower()
+    except EvidenceError:
+        pass
+    return guids
 
 
 def sweeps(nodes: Sequence[NodeFacts], compute: Compute) -> Iterator[FabricFacts]:

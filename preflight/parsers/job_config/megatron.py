@@ -5,6 +5,7 @@ Names and defaults: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice, takewhile
 from typing import Any
@@ -73,6 +74,9 @@ def _number(word: str) -> float:
         return 1.0
     return share if 0 <= share <= 1 else 1.0
 
+#: How srun distributes ranks over nodes, and the variables that state it.
+_DISTRIBUTION = re.compile(r"(?:block|cyclic|plane=\d|arbitrary|\*)")
+_EXPORTED = re.compile(r"\s*(?:export\s+)?(S(?:LURM|BATCH)_DISTRIBUTION)=[\"']?([^\s\"';]+)")
 
 #: Options with a word, and how it is understood.
 _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -86,7 +90,6 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
         "sharding",
         {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "full"}.get,
     ),
-    "--distribution": ("distribution", str), "-m": ("distribution", str),
     "--recompute-modules": ("recompute_modules", lambda names: ",".join(names.split())),
     "--main-grads-dtype": ("gradient_bytes", _BYTES.get),
     "--main-params-dtype": ("master_bytes", _BYTES.get),
@@ -94,6 +97,8 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--exp-avg-sq-dtype": ("second_moment_bytes", _BYTES.get),
     "--optimizer-offload-fraction": ("host_states", lambda share: round(100 * _number(share))),
     "--hidden-dropout": ("dropout", lambda share: _number(share) > 0),
+    "--distribution": ("distribution", str),
+    "-m": ("distribution", lambda word: word if _DISTRIBUTION.match(word) else None),  # python has -m as well
 }  # fmt: skip
 
 #: Values of a job that states nothing else.
@@ -117,6 +122,9 @@ def parse(text: str, source: str) -> JobSettings:
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()
+    for number, row in enumerate(text.splitlines(), start=1):
+        if "_DISTRIBUTION" in row and (exported := _EXPORTED.match(row)):
+            values["distribution"] = JobSetting(exported[2], f"{source}:{number}: {exported[1]}")
     for option, value, line in _options(words(text)):
         where = f"{source}:{line}: {option}"
         if option in _FLAGS:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from preflight.errors import PreflightError
 from preflight.evidence import json_limits
-from preflight.parsers.job_config import deepspeed, huggingface, megatron, torchtitan
-from preflight.parsers.job_config.settings import JobSettings
+from preflight.parsers.job_config import deepspeed, huggingface, megatron, nemo, torchtitan
+from preflight.parsers.job_config.settings import JobConfigError, JobSettings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -16,13 +15,9 @@ else:
     import tomli as tomllib
 
 
-class JobConfigError(PreflightError, ValueError):
-    """A file describes no job that is understood; the text names the file and the fix."""
-
-
 _KNOWN = (
-    "a command line or script with Megatron's arguments, a DeepSpeed configuration, a torchtitan job or a model's "
-    "config.json"
+    "a command line or script with Megatron's arguments, a DeepSpeed configuration, a job of NeMo or torchtitan, or a "
+    "model's config.json"
 )
 
 
@@ -47,6 +42,8 @@ def parse(text: str, source: str) -> JobSettings:
         data = None
     if torchtitan.begins(data):
         return torchtitan.parse(data, source)
+    if nemo.looks_like(text) and nemo.begins(job := nemo.decoded(text, source)):
+        return nemo.parse(job, source)
     raise JobConfigError(f"{source}: describes no job that preflight reads: {_KNOWN}")
 
 

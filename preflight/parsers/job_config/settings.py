@@ -6,6 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
+from preflight.errors import PreflightError
+
+
+class JobConfigError(PreflightError, ValueError):
+    """A file describes no job that is understood; the text names the file and the fix."""
 
 
 @dataclass(frozen=True)

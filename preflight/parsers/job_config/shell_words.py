@@ -38,10 +38,10 @@ def words(text: str) -> list[Word]:
     """
     result: list[Word] = []
     variables: dict[str, str] = {}
-    for line, raw in _raw_words(text[:MOST_TEXT]):
+    for line, raw, argument in _raw_words(text[:MOST_TEXT]):
         if len(result) >= MOST_WORDS:
             break
-        assigned = _ASSIGNMENT.fullmatch(raw)
+        assigned = None if argument else _ASSIGNMENT.fullmatch(raw)
         if assigned is None:
             result += (Word(part, line) for part in _resolved(raw, variables))
             continue
@@ -53,15 +53,26 @@ def words(text: str) -> list[Word]:
     return result
 
 
-def _raw_words(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the words of a script as written, with their lines."""
+#: Commands whose options come before assignments.
+_DECLARING = frozenset({"declare", "typeset", "local", "export", "readonly", "env"})
+
+
+def _raw_words(text: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield the words of a script as written, with their lines.
+
+    The last value is whether a word is the value of the option before it, as in ``srun -m plane=4``.
+    """
     joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " \x00", text)  # a continued line keeps its number
     number = 1
     for row in joined.split("\n"):
         shown = _without_comment(row.replace("\x00", ""))
+        first = last = ""
         for word in _WORD.finditer(shown):
             if word[0] not in "()":
-                yield number, word[0].removesuffix(";")
+                first = first or word[0]
+                option = last.startswith("-") and "=" not in last and first not in _DECLARING
+                yield number, word[0].removesuffix(";"), option
+                last = word[0]
         number += 1 + row.count("\x00")
 
 

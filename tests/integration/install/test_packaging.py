@@ -188,6 +188,7 @@ def test_declared_dependencies_are_the_imported_ones() -> None:
         "nvidia-ml-py",
         "paramiko",
         "psutil",
+        "pyyaml",
         "rich",
         "tomli",
     }

@@ -1,0 +1,56 @@
+"""The job for ``preflight plan``: the table ``[job]`` of the cluster file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from preflight.expectations import schema
+
+#: Settings of a job with a number. The package ``layout`` computes with them.
+NUMBERS = (
+    "gpus", "nodes", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "context", "expert", "expert_tensor",
+    "data", "accumulation", "micro_batch", "global_batch", "sequence", "layers", "hidden", "feed_forward", "heads",
+    "kv_heads", "head_size", "vocabulary", "experts", "active_experts", "expert_feed_forward", "shared_feed_forward",
+    "dense_layers", "query_rank", "kv_rank", "position_size", "value_size", "recompute_layers", "gradient_bytes",
+    "accumulated_bytes", "master_bytes", "moment_bytes", "host_states", "offload_layers",
+)  # fmt: skip
+
+#: Settings with a word, and its values.
+CHOICES = {
+    "order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
+    "sharding": ("none", "optimizer", "gradients", "full"),
+    "recompute": ("none", "selective", "full"),
+    "precision": ("bf16", "fp16", "fp8"),
+    "context_exchange": ("p2p", "all_gather", "a2a"),
+    "recompute_method": ("block", "uniform"),
+    "framework": ("megatron", "nemo", "torchtitan", "deepspeed"),
+}
+
+#: Settings that are true or false.
+SWITCHES = (
+    "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
+    "fused_attention", "dropout",
+)  # fmt: skip
+
+#: Settings with any word.
+TEXTS = ("distribution", "recompute_modules")
+
+#: Inputs of what a lost run and a checkpoint cost.
+COSTS = ("watts", "hours", "price", "checkpoint_seconds", "mtbf_hours")
+
+_KINDS: dict[str, schema.Kind] = {
+    **dict.fromkeys(NUMBERS, schema.integer(0, 10**12)),
+    **{name: schema.one_of(*words) for name, words in CHOICES.items()},
+    **dict.fromkeys(SWITCHES, schema.boolean),
+    **dict.fromkeys(TEXTS, schema.text),
+    **dict.fromkeys(COSTS, schema.number(1e-9, 1e12)),
+}
+
+
+def read_job(reader: schema.TableReader, body: Any) -> dict[str, Any]:
+    """Read the table; adds errors."""
+    reader.known(body, ("job",), set(_KINDS))
+    return {
+        name: value for name in body if name in _KINDS
+        and (value := reader.value(body, ("job", name), _KINDS[name])) is not None
+    }  # fmt: skip
