@@ -22,6 +22,7 @@ def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
             f"  {name:24}{one_line(str(own['value'])):16}{one_line(own['origin'])}"
             for name, own in plan["settings"].items()
         ]
+        lines += [f"  {level:24}{'measured':16}{one_line(origin)}" for level, origin in plan["measured"].items()]
     lines += [f"note: {one_line(gap)}" for gap in plan["gaps"]]
     return "\n".join(lines) + "\n"
 

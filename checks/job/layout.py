@@ -25,7 +25,7 @@ BUBBLE = 0.20
 def plan_of(run: RunFacts, site: Site) -> Plan:
     """Return the plan of a run; raises EvidenceError for an unreadable description."""
     assert run.description is not None  # by `needs`
-    return Plan(run.description, site)
+    return Plan(run.description, site, run.nccl_tests)
 
 
 def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:

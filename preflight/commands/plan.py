@@ -32,7 +32,7 @@ from preflight.parsers.job_config.settings import JobConfigError
 from preflight.reports import layout_text
 from preflight.run.judge_run import judge_run
 from preflight.run.request import RunRequest, new_request
-from preflight.run.saved_evidence import load_evidence
+from preflight.run.saved_evidence import load_evidence, read_logs
 from preflight.terminal import UsageError, print_text, progress
 
 #: Files that describe one job, and bytes of one.
@@ -46,6 +46,8 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--nodes", "chosen", metavar="NODESET", help="Use these of the nodes, such as gpu[001-064].")
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
 @options.cluster
+@click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
+              help="nccl-tests output: measured bandwidths.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 10_000_000), metavar="N", help="GPUs of the job.")
 @click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
 @click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
@@ -54,8 +56,8 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
     job: tuple[str, ...], on: str | None, evidence: Path | None, chosen: str | None, hostfile: Path | None,
-    cluster: Path | None, gpus: int | None, stated: tuple[str, ...], changes: str | None, searched: bool, explain: bool,
-    as_json: bool,
+    cluster: Path | None, logs: tuple[Path, ...], gpus: int | None, stated: tuple[str, ...], changes: str | None,
+    searched: bool, explain: bool, as_json: bool,
 ) -> int:  # fmt: skip
     """Compute what a training job costs on a cluster, before it runs.
 
@@ -90,7 +92,8 @@ def plan(
         raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
     declared = (request.cluster.path, request.cluster.job)
     record = job_description.record(_sources(job), overrides, on or "", nodes, ratio, slots, declared)
-    run = Evidence(RUN, "", {job_description.RECORD: record})
+    records = logged.records if (logged := read_logs(logs)) is not None else {}
+    run = Evidence(RUN, "", {**records, job_description.RECORD: record})
     report = judge_run(request, Collected((), run))
     made = _plan(request, run)
     candidates = None
@@ -112,7 +115,7 @@ def _plan(request: RunRequest, run: Evidence) -> Plan:
     """Return the plan that the checks judged."""
     facts = RunFacts(run)
     assert facts.description is not None
-    return Plan(facts.description, request.cluster.run_site(()))
+    return Plan(facts.description, request.cluster.run_site(()), facts.nccl_tests)
 
 
 def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tuple[JobNode, ...], float | None]:

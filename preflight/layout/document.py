@@ -41,7 +41,8 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
             for name, value in sorted(plan.described.values.items())
         },
         "missing": list(plan.described.missing),
-        "gaps": list(plan.settings.gaps),
+        "gaps": [*plan.settings.gaps, *plan.unused],
+        "measured": dict(plan.measured),
         "job": None,
         "memory": None,
         "step": None,

@@ -58,7 +58,8 @@ class Hardware:
     distribution: str = "block"  # of ranks over nodes, as srun names it: block, cyclic, plane=SIZE
     order: tuple[int, ...] = ()  # number of each rank's node, if a hostfile states it
     source: str = ""
-    measured: Mapping[str, float] = field(default_factory=dict)  # busbw by collective and level, GB/s
+    #: Measured over customary busbw, by collective and level of links ("all_reduce/NVLink").
+    measured: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def gpu(self) -> GpuModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from preflight._startup.lightclass import replace
@@ -12,6 +13,7 @@ from preflight.layout import hardware as hardware_module
 from preflight.layout.description import REQUIRED, Described, describe
 from preflight.layout.hardware import Fabric, Hardware, hardware_of, of_nodes
 from preflight.layout.job import LayoutError, TrainingJob
+from preflight.layout.measured import with_measurements
 from preflight.layout.memory import Memory, memory
 from preflight.layout.placement import RankPlacement
 from preflight.layout.rank_map import RankMap, dense_map, expert_map
@@ -19,6 +21,7 @@ from preflight.layout.step import Step, step
 from preflight.nodeset import fold
 from preflight.parsers.job_config import hostfile
 from preflight.parsers.job_config.settings import JobConfigError
+from preflight.parsers.nccl_tests.model import Report
 
 #: What names a cluster that is not known.
 NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or --cluster FILE with `part` and `nodes`'
@@ -27,7 +30,9 @@ NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or 
 class Plan:
     """A job on a cluster, computed as far as both are known."""
 
-    def __init__(self, description: JobDescription, site: Site) -> None:
+    def __init__(
+        self, description: JobDescription, site: Site, reports: Mapping[str, Sequence[Report]] | None = None
+    ) -> None:
         self.settings = description.settings
         self.hardware, self.no_hardware = _hardware(description, site)
         gpus = self.hardware.gpus if self.hardware is not None else None
@@ -39,6 +44,10 @@ class Plan:
             and (stated := self.described.values.get("distribution"))
         ):
             self.hardware = replace(self.hardware, distribution=stated)
+        self.measured: Mapping[str, str] = {}
+        self.unused: Sequence[str] = ()
+        if self.hardware is not None and reports:
+            self.hardware, self.measured, self.unused = with_measurements(self.hardware, reports)
         self.placement, self.unplaced = self._placed()
 
     @property

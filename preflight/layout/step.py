@@ -253,26 +253,29 @@ def _optimizer(job: TrainingJob, memory_rate: float) -> float:
 
 def bandwidth(hardware: Hardware, collective: str, spread: Spread) -> tuple[float, str]:
     """Return the busbw of a group's collective, GB/s, and its basis."""
-    machine = hardware.machine
-    level = spread.level
-    if (measured := hardware.measured.get(f"{collective}/{level}")) is not None:
-        return measured, "measured"
+    share = hardware.measured.get(f"{collective}/{spread.level}")
+    customary = _customary(hardware, collective, spread)
+    return (customary, "customary") if share is None else (share * customary, "measured")
+
+
+def _customary(hardware: Hardware, collective: str, spread: Spread) -> float:
+    machine, level = hardware.machine, spread.level
     inside = (
         PAIRS if collective in ("alltoall", "sendrecv") else RING.get(machine.gpu.generation, 0.76)
     ) * machine.nvlink
     if level == "NVLink":
-        return inside, "customary"
+        return inside
     if machine.node_nics is None:
         raise LayoutError("the NICs of a node are not known; name them, such as 8 x 400G")
     nic = machine.node_nics / machine.gpus  # of one GPU
     together = max(1.0, spread.ranks / max(1, spread.domains))  # GPUs of the group in one domain
     over = hardware.fabric.oversubscription or 1.0 if level == "spine" else 1.0
     if collective == "sendrecv":
-        return NICS * max(machine.nic or 0.0, nic) / over, "customary"
+        return NICS * max(machine.nic or 0.0, nic) / over
     if collective == "alltoall":
         outside = (spread.ranks - together) / max(1, spread.ranks - 1)
-        return min(inside, NIC_PAIRS * nic / over / max(outside, 1e-9)), "customary"
-    return min(inside, NICS * nic * together / over), "customary"
+        return min(inside, NIC_PAIRS * nic / over / max(outside, 1e-9))
+    return min(inside, NICS * nic * together / over)
 
 
 def seconds(hardware: Hardware, exchange: Exchange) -> tuple[float, float, str]:

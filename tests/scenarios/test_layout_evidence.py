@@ -174,3 +174,57 @@ def test_wrong_arguments(
     done = CliRunner().invoke(main, ["plan", job, "--evidence", str(saved["roce"]), *more], catch_exceptions=False)
     assert text in done.output
     assert done.exit_code == 2
+
+
+def _all_reduce(gpu: str, busbw: float, ranks: int = 8, footer: bool = True) -> str:
+    """Return an all_reduce_perf report, in the format of nccl-tests 2.17."""
+    devices = [
+        f"#  Rank {rank:2} Group  0 Pid  9{rank} on gpu{rank // 8 + 1:03} device {rank % 8} [0000:1{rank % 8}:00] {gpu}"
+        for rank in range(ranks)
+    ]
+    half = f"  1690.5  158.79  {busbw:.2f}       0"
+    lines = [
+        "# nccl-tests version 2.17.6 nccl-headers=22804 nccl-library=22804",
+        "# Collective test starting: all_reduce_perf",
+        "# Using devices",
+        *devices,
+        "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw  #wrong",
+        "#        (B)    (elements)                              " + 2 * "     (us)  (GB/s)  (GB/s)       ",
+        "   268435456      67108864     float     sum      -1" + half + half,
+        *(["# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {busbw}", "#"] if footer else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
+    """Tensor parallelism without sequence parallelism sums over NVLink."""
+    text = script(LLAMA_70B, tp=8, pp=4, gbs=96).replace("--sequence-parallel", "")
+    customary = plan(tmp_path, text, saved["roce"])
+    log = tmp_path / "slow.log"
+    log.write_text(_all_reduce("NVIDIA H100 80GB HBM3", 180.0))
+    slow = plan(tmp_path, text, saved["roce"], "--log", str(log))
+    parts = [{own["name"]: own for own in one["step"]["parts"]} for one in (customary, slow)]
+    assert (parts[0]["tensor"]["basis"], parts[1]["tensor"]["basis"]) == ("customary", "measured")
+    assert parts[0]["tensor"]["busbw_gbytes_s"] == 360
+    assert parts[1]["tensor"]["busbw_gbytes_s"] == pytest.approx(180)
+    assert parts[1]["data"]["basis"] == "customary"  # nothing was measured between nodes
+    assert slow["step"]["seconds"] > customary["step"]["seconds"]
+    assert slow["measured"] == {"all_reduce/NVLink": "slow.log:1: 180 GB/s over 8 GPUs"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (_all_reduce("NVIDIA A100-SXM4-80GB", 230.0), "it ran on A100 SXM, the plan is for H100 SXM"),
+        (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, footer=False), "it did not end well"),
+        (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, ranks=9), "9 ranks on 2 hosts do not fit HGX H100"),
+    ],
+)
+def test_a_measurement_that_says_nothing_of_the_cluster(
+    tmp_path: Path, saved: dict[str, Path], text: str, why: str
+) -> None:
+    (tmp_path / "run.log").write_text(text)
+    job = script(LLAMA_70B, tp=8, pp=4, gbs=96)
+    document = plan(tmp_path, job, saved["roce"], "--log", str(tmp_path / "run.log"))
+    assert document["measured"] == {}
+    assert f"run.log:1: not used: {why}" in document["gaps"]

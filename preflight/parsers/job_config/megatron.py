@@ -74,6 +74,7 @@ def _number(word: str) -> float:
         return 1.0
     return share if 0 <= share <= 1 else 1.0
 
+
 #: How srun distributes ranks over nodes, and the variables that state it.
 _DISTRIBUTION = re.compile(r"(?:block|cyclic|plane=\d|arbitrary|\*)")
 _EXPORTED = re.compile(r"\s*(?:export\s+)?(S(?:LURM|BATCH)_DISTRIBUTION)=[\"']?([^\s\"';]+)")
