@@ -55,7 +55,7 @@ def with_measurements(
 
 
 def _unusable(hardware: Hardware, report: Report) -> str:
-    """Return why a run says nothing of this cluster; empty if it does."""
+    """Return why a run does not measure this cluster; empty if it does."""
     models = {model.name if (model := gpu_named(name)) is not None else name for name in report.device_names}
     if report.collective not in _COLLECTIVES:
         return f"{report.collective or 'an unknown collective'} is not planned with"
@@ -75,7 +75,7 @@ def _unusable(hardware: Hardware, report: Report) -> str:
 def _spread(hardware: Hardware, report: Report, ranks: int, nodes: int) -> Spread:
     machine, units = hardware.machine, hardware.fabric.units
     labels = {name.partition(".")[0]: unit for name, unit in units.items()}
-    known = {labels[host] for host in report.hosts if host in labels}
+    above = {labels[host] for host in report.hosts if host in labels}
     complete = bool(units) and all(host in labels for host in report.hosts)
     domains = 1 if nodes * machine.gpus <= machine.domain else nodes
-    return Spread(ranks, nodes, domains, len(known) if complete else None)
+    return Spread(ranks, nodes, domains, len(above) if complete else None)

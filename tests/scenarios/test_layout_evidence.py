@@ -203,7 +203,7 @@ def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
     log = tmp_path / "slow.log"
     log.write_text(_all_reduce("NVIDIA H100 80GB HBM3", 180.0))
     slow = plan(tmp_path, text, saved["roce"], "--log", str(log))
-    parts = [{own["name"]: own for own in one["step"]["parts"]} for one in (customary, slow)]
+    parts = [{own["name"]: own for own in document["step"]["parts"]} for document in (customary, slow)]
     assert (parts[0]["tensor"]["basis"], parts[1]["tensor"]["basis"]) == ("customary", "measured")
     assert parts[0]["tensor"]["busbw_gbytes_s"] == 360
     assert parts[1]["tensor"]["busbw_gbytes_s"] == pytest.approx(180)
@@ -220,9 +220,7 @@ def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
         (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, ranks=9), "9 ranks on 2 hosts do not fit HGX H100"),
     ],
 )
-def test_a_measurement_that_says_nothing_of_the_cluster(
-    tmp_path: Path, saved: dict[str, Path], text: str, why: str
-) -> None:
+def test_a_run_on_other_hardware_is_not_used(tmp_path: Path, saved: dict[str, Path], text: str, why: str) -> None:
     (tmp_path / "run.log").write_text(text)
     job = script(LLAMA_70B, tp=8, pp=4, gbs=96)
     document = plan(tmp_path, job, saved["roce"], "--log", str(tmp_path / "run.log"))
