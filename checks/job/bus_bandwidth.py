@@ -73,7 +73,8 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
         runs = f"{report.copies} runs of {each} each" if report.copies > 1 else "one rank"
         moved = "no data moved between GPUs" if report.nranks == 1 else "no run spans all of them"
         message = f"{name}: {runs}: {moved}"
-        return unknown(message, fix="under mpirun, build nccl-tests with MPI=1; else set -g to the number of GPUs")
+        fix = "under mpirun, build nccl-tests with MPI=1; else set -g to the number of GPUs"
+        return unknown(message, found=runs, expected="one run of all ranks", fix=fix)
     nranks = report.nranks if report.groups == 1 else None
     if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="check the original output")

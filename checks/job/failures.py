@@ -153,6 +153,14 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
             subject=name, found=first.message[:200], evidence=[key],
             fix="read the lines around it; NCCL_DEBUG=INFO shows the preceding events",
         )  # fmt: skip
+    loaders = {use.first.host: use.name for use in log.versions if use.first.host}
+    if len(set(loaders.values())) > 1 and len(loaders) == len(log.versions):
+        return unknown(
+            f"{name}: no failure in {log.lines} lines of NCCL{but}, but the hosts loaded several versions: "
+            f"{', '.join(f'{version} on {host}' for host, version in [*loaders.items()][:4])}; one job loads the same",
+            subject=name, found=", ".join(sorted(set(loaders.values()))), expected="one version", evidence=[key],
+            fix="if the lines are of one job: the same libnccl.so.2 on every host, and the same image",
+        )  # fmt: skip
     if log.unread:
         return unknown(
             f"{name}: no failure in {log.lines} lines of NCCL{but}, but the log was not read completely: "

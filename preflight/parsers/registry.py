@@ -118,6 +118,13 @@ TOOLS: Mapping[str, str] = {
     "iperf3": "network.iperf_report",
     "lfs": "host.lustre_space",
     "ps": "host.process_table",
+    "system load": "host.system_load",
+    "storage status": "host.storage_status",
+    "rocm-smi": "nvidia.rocm_smi",
+    "ray status": "training.ray_status",
+    "opensm log": "infiniband.opensm_log",
+    "ip neigh": "network.neighbours",
+    "last": "host.boot_history",
 }
 
 CLUSTER: Mapping[str, str] = {

@@ -134,6 +134,8 @@ APART = {
             "parsers.messages.logged_level.error_text",
             "parsers.messages.logged_level.is_fault",
             "parsers.messages.logged_level.is_log_line",
+            "parsers.host.kernel_log.without_writer",
+            "parsers.messages.traceback.names_exception",
             "parsers.messages.traceback.begins",
             "parsers.messages.scan.begins_with",
             "parsers.messages.scan.error_in",

@@ -66,6 +66,16 @@ SIGNATURES = signatures(NETWORK_TOOL, (
              "fault",
      "pair.pingpong", ("ibv_devinfo -d DEVICE", "show_gids DEVICE", "ethtool -S IF | grep -e discard -e err"),
      "Test the path with `ib_write_bw` between both ports; check GID index, MTU and PFC of both ends."),
+    ("rdma-cm", "RDMA_CM_EVENT_|rdma_resolve_|rdma_connect|rdma_bind",
+     r"RDMA_CM_EVENT_(?P<what>(?:ADDR|ROUTE|CONNECT)_ERROR|UNREACHABLE|REJECTED|DEVICE_REMOVAL).{0,80}"
+     r"|rdma_(?:resolve_addr|resolve_route|connect|bind_addr): .{1,80}",
+     "fail", "the RDMA connection manager found no address, no route or no peer", "pair.pingpong",
+     ("rdma link", "ip route get ADDRESS", "show_gids"),
+     "Use the address of an interface that belongs to an RDMA device, on both ends."),
+    ("libfabric-none", "fi_getinfo", r"fi_getinfo(?:\(\))?:? .{0,40}(?:-61\b|No data available).{0,40}",
+     "fail", "libfabric finds no provider that fits the request", "rdma.device-nodes",
+     ("fi_info -l", "ls /dev/infiniband", "ibv_devinfo"),
+     "Check that the device is there, and the provider in the request: `fi_info -p efa`."),
     ("queue-pair", "odify QP|to RTR|to RTS|remote QP|remote address",
      r"[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
      r" remote address).{0,80}|[Uu]nable to [Cc]onnect the HCA's.{0,80}",

@@ -26,6 +26,11 @@ _ACTOR = re.compile(
 #: A line that continues a message: indented, or a bracket of a value that is printed over several lines.
 _CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
 _MOST_CONTINUED = 2  # of these lines for each that begins a message
+#: What journald and syslog write before a line of a program.
+_SYSLOG = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,64} (?!kernel)"
+    r"[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
+)
 #: The level of a line; a time since the start is the kernel's or the X server's.
 _LEVEL = re.compile(
     r"(?!\s{0,8}\[ {0,8}\d{1,9}\.\d{1,9}\])(?:\s{0,8}[\[(]?(?P<glog>[IWEF])\d{4,8} \d\d:"
@@ -98,14 +103,19 @@ def begins(lines: Lines, at: int) -> bool:
     """
     texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
     begun = [text for text in texts if not _CONTINUED.match(text)]
-    own = [bare for text in begun if (bare := _without_actor(text)) == text or _LEVEL.match(bare)]
+    own = [
+        bare
+        for text in begun
+        if (bare := _without_actor(text)) == text or (_LEVEL.match(bare) and not _SYSLOG.match(text))
+    ]
     logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
+    logged += sum(_SYSLOG.match(text) is not None for text in begun)
     enough = logged >= max(1, _SHARE * len(own), (len(texts) - len(begun)) / _MOST_CONTINUED)
     return len(texts) >= _FEWEST and enough
 
 
 def _without_actor(text: str) -> str:
-    match = _ACTOR.match(text)
+    match = _ACTOR.match(text) or _SYSLOG.match(text)
     return text[match.end() :] if match else text
 
 

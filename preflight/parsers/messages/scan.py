@@ -80,7 +80,7 @@ _NODE = re.compile(
 _NODE_WITHIN = re.compile(r"\b(?:node|host|hostname): ([a-z][a-z0-9-]{0,60}\d[a-z0-9.-]{0,30})\b")
 #: Log lines that other parsers read: of the kernel, UCX and NCCL.
 _OTHERS = re.compile(
-    r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: "
+    r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: (?!\d+\.\d+\.)"
     r"|^\s{0,8}(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{4,9}\]"
 )
 #: Source lines in a traceback, and comments.

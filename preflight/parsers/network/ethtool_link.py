@@ -37,7 +37,7 @@ _SPEED = re.compile(r"(\d{1,7})Mb/s")
 
 #: Fields that remain after a search, or without the head.
 _SPEED_LINE = re.compile(r"\s*Speed:\s+(?:\d{1,7}Mb/s|Unknown!.{0,20})\s*")
-_DUPLEX_LINE = re.compile(r"\s*Duplex:\s+\w{2,8}!?.{0,10}")
+_DUPLEX_LINE = re.compile(r"\s*(?:Duplex:\s+\w{2,8}!?.{0,10}|Link detected:\s+\w{2,3}.{0,40})")
 
 
 #: Text of the output, even without blanks: fields, modes, enabled messages.

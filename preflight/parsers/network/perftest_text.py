@@ -20,6 +20,9 @@ _HEAD = re.compile(
 _COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
 _NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
 _ENDS = re.compile(r"\s*-{20,}\s*")
+#: The rate of a port, in sysfs and in lists of ports; lines above a test, and below its device, in which it may be.
+_RATE = re.compile(r"\s*(?:[Rr]ate:?\s+)?(\d{1,4}(?:\.\d)?)(?: G(?:b/sec|bps|b/s)(?: \(.{1,20}\))?)?\s*")
+_ABOVE, _BELOW_NAME = 80, 25
 #: Maximum lines of one test, with one row per size of a sweep.
 _MOST_LINES = 200
 
@@ -47,6 +50,7 @@ class PerftestRun:
     rows: tuple[PerftestRow, ...]
     error: PerftestError | None
     error_text: str
+    port_gbps: float | None = None  # rate of the device's port, if the text above shows it
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -78,9 +82,19 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
     words = next((text.strip() for text in texts if "ailed status" in text or "rror" in text or "ouldn't" in text), "")
     run = PerftestRun(
         lines[at].number, tool, fields.get("Device"), fields.get("Link type"), int(mtu) if mtu.isdecimal() else None,
-        rows, error, words[:200],
+        rows, error, words[:200], _port_gbps(lines[max(0, at - _ABOVE) : at], fields.get("Device", "")),
     )  # fmt: skip
     return Parsed(run, tuple(gaps), end)
+
+
+def _port_gbps(above: Lines, device: str) -> float | None:
+    """Return the rate that lines above a test show below its device's name."""
+    named = [at for at, line in enumerate(above) if device and re.search(rf"\b{re.escape(device)}\b", line.text)]
+    for at in reversed(named):
+        for line in above[at + 1 : at + _BELOW_NAME]:
+            if ("ate" in line.text or "Gb" in line.text) and (match := _RATE.fullmatch(line.text)):
+                return float(match[1])
+    return None
 
 
 def begins_anew(lines: Lines, at: int, index: int) -> bool:
@@ -109,7 +123,7 @@ def facts(run: PerftestRun) -> dict[str, Any]:
         for row in run.rows
     ]  # fmt: skip
     return {"tool": run.tool, "device": run.device, "link_layer": run.link_layer, "mtu": run.mtu, "rows": rows,
-            "error": run.error.value if run.error else run.error_text or None}  # fmt: skip
+            "port_gbps": run.port_gbps, "error": run.error.value if run.error else run.error_text or None}  # fmt: skip
 
 
 def summary(run: PerftestRun) -> str:

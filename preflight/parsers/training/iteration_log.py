@@ -26,6 +26,7 @@ class TrainingStep:
     loss: float | None
     line: int
     grad_norm: float | None = None
+    mfu_pct: float | None = None  # model FLOPs utilisation, as printed
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,19 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 #: A program's own line: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
-    rf"(?i)(?:.{{0,100}}?[\s\]|:(])?(?:global[ _]?)?(?:step|iter|iteration)s?(?: |=|: |:|/){{1,2}}(?P<step>\d{{1,10}})"
-    rf"(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss(?: |=|: |:){{1,3}}(?P<loss>{_NUMBER})(?![\w.]).*"
+    rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
+    rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?(?: |=|: |:){{1,3}}"
+    rf"(?P<loss>{_NUMBER})(?![\w.]).*"
 )
 _ANY_TIME = re.compile(
-    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
+    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
 )
 _ANY_RATE = re.compile(
-    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
+    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
+_MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
 #: Maximum lines between two steps, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 4000
@@ -96,7 +99,8 @@ def _own_step(match: re.Match[str], text: str, number: int) -> TrainingStep:
         seconds /= 1000
     rate = _real(rated["tps"]) if rated else None
     unit = ("samples/s" if rated[0].lower().startswith("samples") else "tokens/s") if rated else ""
-    return TrainingStep(int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text))
+    return TrainingStep(int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text),
+                        _mfu(text))  # fmt: skip
 
 
 def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
@@ -115,7 +119,12 @@ def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
     step = groups.get("step")
     return TrainingStep(int(step) if step else None, seconds, throughput, unit,
                         _real(groups.get("loss") or (loss["loss"] if loss else None)), number,
-                        _norm(text))  # fmt: skip
+                        _norm(text), _mfu(text))  # fmt: skip
+
+
+def _mfu(text: str) -> float | None:
+    match = _MFU.search(text)
+    return float(match["mfu"]) if match else None
 
 
 def _norm(text: str) -> float | None:

@@ -22,6 +22,7 @@ from preflight.parsers.nvidia.nvlink_errors import by_kind
 from preflight.parsers.nvidia.smi_table import SmiTable, TableGpu
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
 from preflight.recognition.judges.hosts import driver as driver_on_hosts
+from preflight.recognition.judges.lists import judge_number_of_gpus
 from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
@@ -76,6 +77,10 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         )
     elif table.gpus and not bad:
         yield passed(f"each of {len(table.gpus)} GPUs in the table answers", evidence=part.evidence)
+
+
+def _number(part: PastedValue) -> Iterator[Finding]:
+    return judge_number_of_gpus(len(part.value.gpus), part.evidence)
 
 
 def _uncorrectable(part: PastedValue) -> Iterator[Finding]:
@@ -167,8 +172,8 @@ def _temperature(part: PastedValue) -> Iterator[Finding]:
 
 
 _TABLE: Judged = (
-    ("gpu.driver", _answers), ("gpu.ecc-uncorrected", _uncorrectable), ("gpu.ecc-mode", _ecc_off),
-    ("gpu.persistence", _settings), ("gpu.mig", _mig), ("gpu.compute-mode", _mode),
+    ("gpu.driver", _answers), ("gpu.count", _number), ("gpu.ecc-uncorrected", _uncorrectable),
+    ("gpu.ecc-mode", _ecc_off), ("gpu.persistence", _settings), ("gpu.mig", _mig), ("gpu.compute-mode", _mode),
     ("gpu.memory-headroom", _memory), ("gpu.power-limit", _power), ("gpu.temperature-margin", _temperature),
     ("fleet.driver-equal", driver_on_hosts(lambda table: table.driver)),
 )  # fmt: skip

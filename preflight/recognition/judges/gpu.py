@@ -15,6 +15,7 @@ from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+from preflight.recognition.judges.lists import judge_number_of_gpus
 
 #: A judge of the health of all GPUs, and of the text that it was read from.
 _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
@@ -56,6 +57,10 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
                       "`dmesg | grep -i xid`.")  # fmt: skip
     elif health.gpus and not health.silent and not bad:
         yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
+
+
+def _number(health: Health, part: PastedValue) -> Iterator[Finding]:
+    return judge_number_of_gpus(len(health.gpus), health.evidence)
 
 
 #: Sections of a GPU that are judged, by their names in the tree; the check of ECC errors itself reports those without.
@@ -172,6 +177,7 @@ def _images(health: Health, part: PastedValue) -> Iterator[Finding]:
 
 _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.driver", _answers),
+    ("gpu.count", _number),
     ("gpu.same-model", _models),
     ("gpu.firmware", _images),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
@@ -224,6 +230,10 @@ def _linked(gpu: GpuLinks) -> GpuHealth:
     if gpu.cut:
         values = {"absent": {"links": "links are missing from the text"}}
     return GpuHealth(gpu.index, f"GPU{gpu.index}", gpu.uuid or "", name=gpu.name, **values)
+
+
+def _number_in_matrix(part: PastedValue) -> Iterator[Finding]:
+    return judge_number_of_gpus(len(part.value.gpus), part.evidence)
 
 
 def _topology(part: PastedValue) -> Iterator[Finding]:
@@ -286,6 +296,10 @@ _OF_THE_PART = frozenset({"GNS", "NS", "U"})
 JUDGES: Judges = {
     **dict.fromkeys(("nvidia-smi --query-gpu", "nvidia-smi -q", "nvidia-smi -q -x"), _query),
     "nvidia-smi nvlink -s": (("nvlink.links", _nvlinks),),
-    "nvidia-smi topo -m": (("topology.nvlink", _topology), ("topology.nearest-nic", _near)),
+    "nvidia-smi topo -m": (
+        ("gpu.count", _number_in_matrix),
+        ("topology.nvlink", _topology),
+        ("topology.nearest-nic", _near),
+    ),
     "nvidia-smi topo -p2p": (("topology.nvlink", _peers),),
 }

@@ -177,7 +177,8 @@ _JUMBO = 4200
 @limited
 def _carriers(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
-    for interface in interfaces:
+    wired = [interface for interface in interfaces if interface.name != "lo"]
+    for interface in wired:
         if interface.is_up and not interface.has_carrier:
             yield unsure(f"{interface.name} is up and has no link (NO-CARRIER)", subject=interface.name,
                          found=f"NO-CARRIER, state {interface.state}", expected="LOWER_UP",
@@ -185,6 +186,9 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
         elif not interface.is_up and interface.addresses:
             yield unsure(f"{interface.name} has an address and is down", subject=interface.name, found="DOWN",
                          expected="UP", evidence=part.evidence)  # fmt: skip
+    if wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
+        yield passed(f"{len(wired)} interfaces are up, with an MTU of {min(item.mtu for item in wired)} or more",
+                     evidence=part.evidence)  # fmt: skip
 
 
 @limited

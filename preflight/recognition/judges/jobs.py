@@ -63,14 +63,20 @@ def _timed(steps: Sequence[TrainingStep]) -> list[tuple[float, TrainingStep]]:
     return times or [(1 / step.throughput, step) for step in steps if step.throughput]
 
 
-def _jump(times: Sequence[tuple[float, TrainingStep]]) -> tuple[float, float, TrainingStep] | None:
-    """Return the times around the step from which on all take twice as long.
+#: The same from one step on, of a log with enough steps on either side: a judgement.
+_SLOWER, _EITHER_SIDE = 1.5, 3
+
+
+def _jump(
+    times: Sequence[tuple[float, TrainingStep]], factor: float = _STALL, least: int = 2
+) -> tuple[float, float, TrainingStep] | None:
+    """Return the times around the step from which on all take ``factor`` as long.
 
     Two or more steps on either side agree: the first step alone may compile, a single slow one may save a checkpoint.
     """
-    for at in range(2, len(times) - 1):
+    for at in range(least, len(times) - least + 1):
         before, after = [time for time, _ in times[:at]], [time for time, _ in times[at:]]
-        if min(after) > _STALL * max(before):
+        if min(after) > factor * max(before):
             return median(before), median(after), times[at][1]
     return None
 
@@ -86,6 +92,9 @@ def _alike(steps: Sequence[TrainingStep]) -> bool:
         return False
     return all(losses) and (not times or max(times) <= _STALL * min(times))
 
+
+#: Share of the arithmetic below which even a small model leaves its GPUs idle: a judgement.
+_LOW_MFU_PCT = 15
 
 #: Growth of the loss, and its least value, from which it diverges: judgements. A policy's loss is smaller.
 _GROWTH, _LEAST_LOSS = 2.0, 1.0
@@ -135,11 +144,18 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
                      f"(line {last.line})", found=f"{last.loss:g}", expected="a falling loss", evidence=part.evidence,
                      fix="Check the learning rate and the data; after a restart, whether the checkpoint was read."
                      )  # fmt: skip
+    shares = [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]
+    if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
+        yield unknown(f"the model uses {share:g} % of the GPUs' arithmetic (MFU), steps of a large model 30 to 60 %",
+                      found=f"{share:g} %", expected=f"above {_LOW_MFU_PCT} %", evidence=part.evidence,
+                      fix="Profile a few steps: input, communication or small matrices; `preflight read TRACE`."
+                      )  # fmt: skip
     times = [(step.step_time_s, step) for step in log.steps[1:] if step.step_time_s is not None]
     rates = [(step.throughput, step) for step in log.steps[1:] if step.throughput]
     if not times and rates:  # the time of a step follows from the throughput
         times = [(1 / rate, step) for rate, step in rates if rate]
-    jump = None if bad or len(times) >= _ENOUGH else _jump(_timed(log.steps))
+    long = len(times) >= _ENOUGH
+    jump = None if bad else _jump(times, _SLOWER, _EITHER_SIDE) if long else _jump(_timed(log.steps))
     if jump is not None:
         before, after, step = jump
         yield warned(f"from step {step.step} on, steps take {after / before:.1f} times as long as before: "

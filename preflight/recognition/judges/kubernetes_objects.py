@@ -12,6 +12,7 @@ from preflight.parsers.cluster.kubernetes_object import KubernetesObject
 from preflight.recognition.judges import Judge, PastedValue
 from preflight.recognition.judges.kubernetes_words import (
     BAD,
+    BAD_COLUMN,
     BAD_IF_TRUE,
     BAD_MESSAGE,
     BAD_REASON,
@@ -74,6 +75,9 @@ def row_trouble(row: ListedObject) -> ObjectTrouble | None:
     for name in ("ADMITTED", "ESTABLISHED", "ACCEPTED", "PROGRAMMED", "VALID", "SYNCED"):
         if columns.get(name) == "False":
             return ObjectTrouble("unknown" if name == "ADMITTED" else "warn", f"{name.lower()} is False", "False")
+    for name, value in columns.items():
+        if value == "True" and BAD_COLUMN.fullmatch(name):
+            return ObjectTrouble("warn", f"{name.lower()} is True", value)
     for name in ("REQUEST", "LIMIT"):
         if used_up := [match for match in QUOTA.finditer(columns.get(name, "")) if match[2] == match[3] != "0"]:
             words = ", ".join(f"{match[1]} {match[2]} of {match[3]}" for match in used_up[:6])

@@ -94,6 +94,7 @@ BAD_IF_TRUE = re.compile(
     r"Fail\w*|\w*Fail(?:ed|ure|ing)|Degraded|Stalled|\w*Error\w*|Unhealthy|\w+Pressure|\w*Deadlock\w*|DisruptionTarget"
     r"|Evicted|\w+(?:Down|Lost|Unavailable|Problem)|Xid\w*|Restarting|Invalid"
 )
+BAD_COLUMN = re.compile(r"(?i)\w*(?:pressure|unavailable|degraded|failed|problem|unhealthy|unschedulable|deadlock)")
 BAD_UNLESS_TRUE = re.compile(
     r"\w*(?:Ready|Available|Healthy|Valid|Synced|Configured|UpToDate|Scheduled|Admitted|Initialized)"
 )

@@ -25,6 +25,22 @@ def unsure(message: str, **details: object) -> Finding:
     return unknown(f"{message}; the text does not show whether a job uses it", **{"fix": fix, **details})
 
 
+#: From this odd number of GPUs on, one of a board or a chassis may be lost: those have 1, 2, 4, 6, 8, 10 or 16.
+_ODD = 5
+
+
+def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report an odd number of GPUs, which no board has."""
+    if number >= _ODD and number % 2:
+        yield unknown(
+            f"{number} GPUs are listed, an odd number: one may have fallen off the bus, or the job was assigned them",
+            found=number,
+            expected="the node's GPUs",
+            evidence=evidence,
+            fix="`lspci -d 10de: | grep -c -e 3D -e VGA`; `dmesg -T | grep -i xid`.",
+        )
+
+
 def limited(judge: Callable[[PastedValue], Iterator[Finding]]) -> Judge:
     """Return a judge that summarises all but its first findings."""
 

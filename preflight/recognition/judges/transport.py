@@ -9,7 +9,7 @@ from preflight.checks.kubernetes.container import judge_address
 from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.infiniband.iblinkinfo import PortState
 from preflight.parsers.network.network_status import PodNetwork
-from preflight.parsers.network.perftest_text import PerftestRun
+from preflight.parsers.network.perftest_text import PerftestRow, PerftestRun
 from preflight.parsers.network.transport_errors import SIGNATURES, TransportMessage
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import MOST_FINDINGS, limited
@@ -80,14 +80,31 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
     if run.error is None and not run.error_text and (speeds or run.rows):
         best = max(speeds, key=lambda row: row.bandwidth_gbps or 0) if speeds else run.rows[0]
         shown = f"{best.bandwidth_gbps:g} Gb/s" if speeds else f"{best.latency_us} us"
-        yield unknown(f"{name}: {shown} at {best.bytes} bytes; the text does not show what the port can",
-                      subject=run.device or "", found=shown, expected="the rate of the port, less a tenth",
-                      evidence=part.evidence, fix="Compare with `ibstat` of both ports; `preflight pair NODE NODE`"
-                      " judges it.")  # fmt: skip
+        yield _with_rate(run, name, best, shown, part) or unknown(
+            f"{name}: {shown} at {best.bytes} bytes; the text does not show what the port can",
+            subject=run.device or "", found=shown, expected="the rate of the port, less a tenth",
+            evidence=part.evidence, fix="Compare with `ibstat` of both ports; `preflight pair NODE NODE` judges it.",
+        )  # fmt: skip
     if run.mtu is not None and run.mtu <= 1024:
         yield warned(f"{name} ran with an MTU of {run.mtu} bytes", subject=run.device or "", found=f"{run.mtu} bytes",
                      expected="4096 bytes", evidence=part.evidence, fix="Set MTU 9000 on the interface and the switch."
                      )  # fmt: skip
+
+
+#: Share of a port's rate that large messages reach, below which a test is slow; bytes of a large message. Judgements.
+_SHARE, _LARGE = 0.8, 65_536
+
+
+def _with_rate(run: PerftestRun, name: str, best: PerftestRow, shown: str, part: PastedValue) -> Finding | None:
+    """Compare a bandwidth with the port's rate; None if the text lacks either."""
+    if not run.port_gbps or best.bandwidth_gbps is None or best.bytes < _LARGE:
+        return None
+    words = f"{name}: {shown} at {best.bytes} bytes, over a port of {run.port_gbps:g} Gb/s"
+    if best.bandwidth_gbps >= _SHARE * run.port_gbps:
+        return passed(words, evidence=part.evidence)
+    return warned(words, subject=run.device or "", found=shown, expected=f"about {run.port_gbps:g} Gb/s",
+                  evidence=part.evidence, fix="Check PCIe link and MaxReadReq of both NICs, MTU and rate of the other"
+                  " port, and lost packets; run it again with `-q 4`, on the NIC's socket.")  # fmt: skip
 
 
 def _errors(check: str, part: PastedValue) -> Iterator[Finding]:

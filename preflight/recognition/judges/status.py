@@ -1,0 +1,232 @@
+"""Judges of a host's load, of storage states, of AMD GPUs and of Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.host.boot_history import BootHistory
+from preflight.parsers.host.storage_status import StorageState
+from preflight.parsers.host.system_load import LoadReading
+from preflight.parsers.infiniband.opensm_log import OpensmLog
+from preflight.parsers.network.neighbours import NetworkNeighbour
+from preflight.parsers.nvidia.rocm_smi import AmdReading
+from preflight.parsers.training.ray_status import RayStatus
+from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.lists import limited
+
+#: Values above which a host does not get on with its work: a load of more tasks than any node has CPUs, percent of time
+#: that CPUs wait for storage, KiB/s of swap, percent of time in pressure, zombies. Judgements.
+_MOST_LOAD, _MOST_WAITING_PCT, _MOST_SWAPPED, _MOST_PRESSURE_PCT, _MOST_ZOMBIES = 512, 25, 256, 25, 8
+#: A disk that is busy all the time and answers late: percent, milliseconds.
+_BUSY_PCT, _LATE_MS = 95, 50
+
+
+def _worst(part: PastedValue, name: str) -> LoadReading | None:
+    readings: Sequence[LoadReading] = part.value
+    return max((item for item in readings if item.name == name), key=lambda item: item.value, default=None)
+
+
+def _tasks(part: PastedValue) -> Iterator[Finding]:
+    """Look for a load above any number of CPUs, and for waiting tasks."""
+    load = _worst(part, "load")
+    if load is not None and load.value > _MOST_LOAD:
+        yield unknown(f"the load average of 15 minutes is {load.value:g}: that many tasks run or wait for a device "
+                      f"(line {load.line})", found=f"{load.value:g}", expected="at most the number of CPUs",
+                      evidence=part.evidence, fix="`ps -eo state,pid,wchan:30,cmd | grep '^D'`; `nproc`.")  # fmt: skip
+    elif load is not None:
+        yield passed(f"the load average of 15 minutes is {load.value:g}", evidence=part.evidence)
+
+
+def _zombies(part: PastedValue) -> Iterator[Finding]:
+    zombies = _worst(part, "zombies")
+    if zombies is not None and zombies.value > _MOST_ZOMBIES:
+        yield warned(f"{zombies.value:.0f} processes are zombies (line {zombies.line})", found=f"{zombies.value:.0f}",
+                     expected=f"at most {_MOST_ZOMBIES}", evidence=part.evidence,
+                     fix="`ps -eo ppid,pid,state,comm | grep ' Z '`; end their parents.")  # fmt: skip
+
+
+def _memory(part: PastedValue) -> Iterator[Finding]:
+    swapped = _worst(part, "swapped_kib_s")
+    if swapped is None:
+        return
+    if swapped.value > _MOST_SWAPPED:
+        yield warned(f"the host swaps {swapped.value:.0f} KiB/s (line {swapped.line})", found=f"{swapped.value:.0f}",
+                     expected="0", evidence=part.evidence, fix="`ps aux --sort -rss | head`; `free -g`.")  # fmt: skip
+    else:
+        yield passed("the host does not swap", evidence=part.evidence)
+
+
+def _storage(part: PastedValue) -> Iterator[Finding]:
+    """Look for CPUs that wait for storage, and for disks that answer late."""
+    readings: Sequence[LoadReading] = part.value
+    waiting, pressure = _worst(part, "waiting_pct"), _worst(part, "pressure_pct")
+    late = {item.device: item.value for item in readings if item.name == "await_ms" and item.value > _LATE_MS}
+    busy = [
+        item for item in readings if item.name == "utilization_pct" and item.value >= _BUSY_PCT and item.device in late
+    ]
+    if waiting is not None and waiting.value > _MOST_WAITING_PCT:
+        yield unknown(f"CPUs wait for storage {waiting.value:g} % of the time (line {waiting.line})",
+                      found=f"{waiting.value:g} %", expected=f"at most {_MOST_WAITING_PCT} %", evidence=part.evidence,
+                      fix="`iostat -x 1 3`; `cat /proc/pressure/io`; the kernel log.")  # fmt: skip
+    for item in busy:
+        yield unknown(f"{item.device} is busy {item.value:g} % of the time and answers after {late[item.device]:g} ms "
+                      f"(line {item.line})", subject=item.device, found=f"{late[item.device]:g} ms",
+                      expected=f"at most {_LATE_MS} ms", evidence=part.evidence,
+                      fix=f"`smartctl -a /dev/{item.device}`; look at what reads and writes: `iotop -o`.")  # fmt: skip
+    if pressure is not None and pressure.value > _MOST_PRESSURE_PCT:
+        yield unknown(f"tasks wait {pressure.value:g} % of a minute for this resource (line {pressure.line})",
+                      found=f"{pressure.value:g} %", expected=f"at most {_MOST_PRESSURE_PCT} %", evidence=part.evidence,
+                      fix="`grep . /proc/pressure/*` names the resource.")  # fmt: skip
+    elif readings and not busy and (waiting is None or waiting.value <= _MOST_WAITING_PCT):
+        named = {"waiting_pct", "utilization_pct", "pressure_pct"} & {item.name for item in readings}
+        if named:
+            yield passed("neither CPUs nor disks wait for long", evidence=part.evidence)
+
+
+#: States of file systems in which all is well, and in which they work with less; any other is a fault.
+_WELL = frozenset({"HEALTH_OK", "active", "HEALTHY", "TIPS", "ONLINE", "AVAIL", "INUSE"})
+_LESS = frozenset({"HEALTH_WARN", "DEGRADED", "arbitrating", "CHECKING", "DEPEND", "unknown", "OFFLINE", "REMOVED"})
+
+
+@limited
+def _states(part: PastedValue) -> Iterator[Finding]:
+    states: Sequence[StorageState] = part.value
+    bad = [item for item in states if item.state not in _WELL or item.errors]
+    for item in bad:
+        report = warned if item.state in _LESS or item.state in _WELL else failed
+        words = f": {item.words}" if item.words else ""
+        yield report(f"{item.name} is {item.state}{words} (line {item.line})", subject=item.name, found=item.state,
+                     expected="healthy", evidence=part.evidence,
+                     fix="`ceph health detail`, `mmhealth node show`, or `zpool status -v`.")  # fmt: skip
+    if states and not bad:
+        words = f"{len(states)} states are healthy" if len(states) > 1 else f"{states[0].name} is {states[0].state}"
+        yield passed(words, evidence=part.evidence)
+
+
+#: Corrected memory errors of a GPU that are worth a second look, and the limit of its hot spot: judgements.
+_MANY_CORRECTED, _HOT_C = 100, 100
+
+
+@limited
+def _amd_memory(part: PastedValue) -> Iterator[Finding]:
+    readings: Sequence[AmdReading] = part.value
+    counted = [item for item in readings if item.uncorrected]
+    bad = [item for item in counted if item.value]
+    for item in bad:
+        yield failed(f"GPU{item.gpu}: {item.value:.0f} uncorrectable errors of {item.name} (line {item.line})",
+                     subject=f"GPU{item.gpu}", found=f"{item.value:.0f}", expected="0", evidence=part.evidence,
+                     fix="Drain the node, then `amd-smi reset -G`; replace the GPU if they return.")  # fmt: skip
+    if counted and not bad:
+        yield passed(f"no uncorrectable errors of {len({item.gpu for item in counted})} GPUs", evidence=part.evidence)
+
+
+@limited
+def _amd_corrected(part: PastedValue) -> Iterator[Finding]:
+    readings: Sequence[AmdReading] = part.value
+    for item in readings:
+        if item.corrected and item.value > _MANY_CORRECTED:
+            yield unknown(f"GPU{item.gpu}: {item.value:.0f} corrected errors of {item.name}; the time is unknown from "
+                          f"one reading (line {item.line})", subject=f"GPU{item.gpu}", found=f"{item.value:.0f}",
+                          expected="no growth between two readings", evidence=part.evidence,
+                          fix="Read it again after an hour of work.")  # fmt: skip
+
+
+@limited
+def _amd_heat(part: PastedValue) -> Iterator[Finding]:
+    readings: Sequence[AmdReading] = part.value
+    warm = [item for item in readings if item.temperature]
+    hot = [item for item in warm if item.value >= _HOT_C]
+    for item in hot:
+        yield warned(f"GPU{item.gpu}: {item.value:g} degrees C (line {item.line})", subject=f"GPU{item.gpu}",
+                     found=f"{item.value:g} degrees C", expected=f"below {_HOT_C} degrees C", evidence=part.evidence,
+                     fix="Check fans, airflow and the power limit; `amd-smi metric -t -c`.")  # fmt: skip
+    if warm and not hot:
+        yield passed(f"at most {max(item.value for item in warm):g} degrees C", evidence=part.evidence)
+
+
+@limited
+def _ray(part: PastedValue) -> Iterator[Finding]:
+    status: RayStatus = part.value
+    for line, text in status.failures:
+        yield warned(f"a node of the Ray cluster failed: {text} (line {line})", found=text[:200], expected="none",
+                     evidence=part.evidence, fix="Read the raylet's log on that node, in /tmp/ray.")  # fmt: skip
+    for line, text in (*status.pending, *status.demands):
+        yield unknown(f"Ray waits for resources: {text} (line {line})", found=text[:200], expected="none pending",
+                      evidence=part.evidence, fix="Compare it with the usage; a node may be missing.")  # fmt: skip
+    if status.shows_failures and not (status.failures or status.pending or status.demands):
+        waits = ", and nothing waits for resources" if part.complete else ""
+        yield passed(f"no node of the Ray cluster failed{waits}", evidence=part.evidence)
+
+
+@limited
+def _subnet(part: PastedValue) -> Iterator[Finding]:
+    """Report errors of a subnet manager, those that differ in digits once."""
+    log: OpensmLog = part.value
+    for event in log.events:
+        if event.left:
+            yield warned(f"a port of {event.left} left the subnet (line {event.line})", subject=event.left,
+                         found=event.text[:200], expected="none", evidence=part.evidence,
+                         fix="Look at that node's `ibstat` and kernel log: it rebooted, or its link went down."
+                         )  # fmt: skip
+    errors = [event for event in log.events if not event.left]
+    if errors:
+        more = f" and {len(errors) - 1} more" if errors[1:] else ""
+        yield unknown(f"the subnet manager reports: {errors[0].text[:200]} (line {errors[0].line}{more})",
+                      found=errors[0].text[:200], expected="none", evidence=part.evidence,
+                      fix="`ibdiagnet`; look at the port that the line names.")  # fmt: skip
+    if log.lines and not log.events:
+        yield passed(f"no error in {log.lines} lines of a subnet manager", evidence=part.evidence)
+
+
+@limited
+def _neighbours(part: PastedValue) -> Iterator[Finding]:
+    rows: Sequence[NetworkNeighbour] = part.value
+    silent = [row for row in rows if row.state in ("FAILED", "INCOMPLETE")]
+    for row in silent:
+        on = f" on {row.interface}" if row.interface else ""
+        yield unknown(f"{row.address}{on} does not answer: {row.state} (line {row.line})", subject=row.address,
+                      found=row.state, expected="REACHABLE or STALE", evidence=part.evidence,
+                      fix=f"Is {row.address} a node in service? Then `ping {row.address}`; check link, VLAN and MTU."
+                      )  # fmt: skip
+    if rows and not silent:
+        yield passed(f"{len(rows)} neighbours answer or have answered", evidence=part.evidence)
+
+
+#: Boots that a list of last(1) may show without a remark.
+_FEW_BOOTS = 2
+
+
+def _boots(part: PastedValue) -> Iterator[Finding]:
+    history: BootHistory = part.value
+    if history.crashes:
+        line, time = history.crashes[0]
+        yield warned(f"a session of {time} ended with a crash (line {line}; {len(history.boots)} boots are listed)",
+                     found=f"{len(history.crashes)} crashes", expected="none", evidence=part.evidence,
+                     fix="`journalctl -b -1 -e`; `ipmitool sel list`.")  # fmt: skip
+    elif len(history.boots) - history.shutdowns > _FEW_BOOTS:
+        line, time = history.boots[0]
+        yield unknown(f"the host booted {len(history.boots)} times, the last time {time} (line {line}); "
+                      f"{history.shutdowns} orderly shutdowns are listed", found=f"{len(history.boots)} boots",
+                      expected="planned boots only", evidence=part.evidence,
+                      fix="`journalctl --list-boots`; `journalctl -b -1 -e` shows how the previous one ended."
+                      )  # fmt: skip
+    else:
+        yield passed(f"{len(history.boots)} boots are listed, and no crash", evidence=part.evidence)
+
+
+JUDGES: Judges = {
+    "opensm log": (("fabric.subnet-manager", _subnet),),
+    "ip neigh": (("rails.subnets", _neighbours),),
+    "last": (("kernel.events", _boots),),
+    "system load": (
+        ("host.processes", _tasks), ("host.zombies", _zombies), ("kernel.events", _memory),
+        ("host.file-systems", _storage),
+    ),
+    "storage status": (("host.file-systems", _states),),
+    "rocm-smi": (
+        ("gpu.ecc-uncorrected", _amd_memory), ("gpu.ecc-corrected", _amd_corrected),
+        ("gpu.temperature-margin", _amd_heat),
+    ),
+    "ray status": (("host.services", _ray),),
+}  # fmt: skip
