@@ -301,17 +301,20 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
                       evidence=[bench.campaign.RECORD])  # fmt: skip
     if len(missing) > _MOST_LISTED:
         yield unknown(f"{len(missing) - _MOST_LISTED} more nodes were not measured", evidence=[bench.campaign.RECORD])
-    if done.end != "complete":
+    complete = done.end == "complete" or (done.end == "script" and run.next_round is None)
+    if not complete:
         yield unknown(f"the campaign ended after {len(done.rounds)} rounds: {_ENDS[done.end]}", found=done.end or "cut",
                       expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
     for line in done.left_behind[:_MOST_LISTED]:
         yield warned(f"left behind: {line}", subject=line.partition(":")[0], found=line, expected="nothing",
                      evidence=[bench.campaign.RECORD], fix="Look at the processes and /tmp of that node.")  # fmt: skip
-    if not missing and done.end == "complete" and not done.left_behind:
+    if not missing and complete and not done.left_behind:
         text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {len(done.rounds)} rounds"
-        yield passed(f"{text}, {len(done.launches)} launches; nothing left behind", evidence=[bench.campaign.RECORD])
+        swept = "; nothing left behind" if done.end == "complete" else "; the nodes were not searched after its script"
+        yield passed(f"{text}, {len(done.launches)} launches{swept}", evidence=[bench.campaign.RECORD])
 
 
 #: Why a campaign ended before its last round.
 _ENDS = {"": "it was killed", "budget": "its time was used up", "interrupted": "it was interrupted",
-         "disk": "the disk took no more", "nodes": "too few of its nodes may be used"}  # fmt: skip
+         "disk": "the disk took no more", "nodes": "too few of its nodes may be used",
+         "script": "its script has ended; `preflight bench --resume DIR --print sh` prints what is left"}  # fmt: skip

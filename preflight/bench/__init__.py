@@ -19,6 +19,6 @@ from typing import TYPE_CHECKING
 from preflight._startup.lazy_package import submodules
 
 if TYPE_CHECKING:
-    from preflight.bench import campaign, comparison, document, observation, picture  # noqa: F401
+    from preflight.bench import campaign, comparison, document, observation, picture, planner  # noqa: F401
 else:
     __getattr__ = submodules(__name__)

@@ -44,6 +44,9 @@ _ACROSS_ALWAYS = 3
 #: Number of runs up to which idle good nodes run next to suspects: evidence against a node needs good runs to compare.
 _FEW_RUNS = 24
 
+#: Number of rounds with other partners that confirm a slow node.
+_CONFIRMING = 3
+
 #: Number of runs after which a suspect part remains unknown.
 _ENOUGH_RUNS = 6
 
@@ -125,6 +128,31 @@ def next_round(plan: BenchPlan, past: Past) -> Round | None:
         if runs and counts[purpose] < max(_MOST[purpose], math.ceil(_FEW_RUNS / len(runs)) if purpose == ACROSS else 0):
             return _made(number, purpose, runs)
     return None
+
+
+def fixed_rounds(plan: BenchPlan) -> list[Round]:
+    """Return rounds that need no results: each node with other partners.
+
+    Pairs are within leaves. With the goal ``links``, pairs over the quiet uplinks follow. The rounds give as many runs
+    as a node needs to be reported.
+    """
+    pairs = max(1, len(plan.nodes) // 2)
+    count = max(_CONFIRMING, math.ceil(_FEW_RUNS / pairs))
+    order = random.Random(f"{plan.seed}:fixed").sample(plan.nodes, len(plan.nodes))
+    leaves = _by_leaf(plan, order)
+    groups = list(leaves.values()) if any(len(members) > 1 for members in leaves.values()) else [order]
+    made: list[Round] = []
+    longest = max(len(members) for members in groups)
+    for turn in range(min(count, longest if longest % 2 else longest - 1)):
+        runs = [pair for members in groups for pair in circle(members, turn)]
+        made.append(_made(len(made) + 1, SCREEN, [(_end(plan, a, plan.rails), _end(plan, b, plan.rails))
+                                                  for a, b in runs]))  # fmt: skip
+    for turn in range(_ACROSS_ALWAYS if plan.goal == "links" and len(leaves) > 1 else 0):
+        across = [(leaves[a][turn % len(leaves[a])], leaves[b][turn % len(leaves[b])])
+                  for a, b in circle(sorted(leaves), turn)]  # fmt: skip
+        made.append(_made(len(made) + 1, ACROSS, [(_end(plan, a, plan.rails), _end(plan, b, plan.rails))
+                                                  for a, b in across]))  # fmt: skip
+    return [planned for planned in made if planned.runs]
 
 
 def _made(number: int, purpose: str, runs: Sequence[tuple[RunEnd, ...]]) -> Round:

@@ -107,7 +107,8 @@ def _srun(
 ) -> LaunchCommand:  # fmt: skip
     count = str(len(hosts))
     words = [
-        "srun", f"--jobid={plan.job}", "--overlap", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
+        "srun", *([f"--jobid={plan.job}"] if plan.job else []), "--overlap",
+        f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1",
         f"--nodelist={','.join(hosts)}", f"--mpi={plan.mpi}", "--kill-on-bad-exit=1", "--cpu-bind=none",
         "--input=none", "--chdir=/", f"--time={math.ceil((limit + WATCH_S) / 60) + 1}",
         f"--job-name={step_name(plan, number)}",

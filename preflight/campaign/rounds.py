@@ -85,9 +85,10 @@ class CampaignRun:
             if planned is None:
                 return COMPLETE if number > 1 else NO_NODES
             wanted = [end.node for run in planned.runs for end in run if end.node not in looked]
-            states = nodes.look(self._plan, wanted)
-            looked.update(states)
-            busy = {node: state.why for node, state in states.items() if state.why}
+            away = self._steps.away(wanted) if self._steps and wanted else {}
+            states = nodes.look(self._plan, [node for node in wanted if node not in away])
+            looked.update(wanted)
+            busy = away | {node: state.why for node, state in states.items() if state.why}
             if not busy:
                 _announce(planned)
                 return PlannedRound(number, planned.purpose, planned.load, planned.runs, fresh)

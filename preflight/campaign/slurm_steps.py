@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from preflight.bench.campaign import BenchLaunch, CampaignPlan
 from preflight.campaign.command_lines import step_name
 from preflight.nodeset import fold_for_slurm
@@ -20,6 +22,10 @@ class SlurmSteps:
             self._srun = Srun(plan.job, fold_for_slurm)
         except TransportError as error:
             raise UsageError(str(error)) from None
+
+    def away(self, nodes: Sequence[str]) -> dict[str, str]:
+        """Return the nodes that Slurm gives no new job, with the reason."""
+        return self._srun.away(nodes)
 
     def cancel(self, launch: BenchLaunch) -> None:
         """Cancel the step of a launch."""

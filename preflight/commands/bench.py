@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from preflight.run.request import Outputs
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?")
+#: The form of ``--print`` that shows the first round; other forms are scripts.
+COMMANDS = "commands"
+
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 
 
@@ -104,13 +107,23 @@ class _Size(click.ParamType[int]):
 @click.option("--env", "environment", multiple=True, metavar="K=V", help="Set a variable (NCCL_*, UCX_*, OMPI_*).")
 @click.option("--ssh-config", type=options.file_path, metavar="F", help="Use this file instead of ~/.ssh/config.")
 @click.option("--seed", type=click.IntRange(0, 1 << 31), default=1, metavar="N", help="Draw other pairs (1).")
-@click.option("--print", "dry", is_flag=True, help="Print what would run, and touch nothing.")
+@click.option(
+    "--print",
+    "form",
+    is_flag=False,
+    flag_value=COMMANDS,
+    type=click.Choice([COMMANDS, "sh", "sbatch"]),
+    metavar="[FORM]",
+    help="Print commands, or an sh or sbatch script; touch nothing.",
+)
 @click.option("--yes", is_flag=True, help="Begin without a question.")
 @click.option("--resume", type=options.file_path, metavar="DIR", help="Continue a campaign that was cut short.")
 @click.option("--allow-root", is_flag=True, help="Launch as root.")
 @options.cluster
 @options.outputs
-def bench(cluster: Path | None, dry: bool, yes: bool, resume: Path | None, allow_root: bool, **arguments: Any) -> int:
+def bench(
+    cluster: Path | None, form: str | None, yes: bool, resume: Path | None, allow_root: bool, **arguments: Any
+) -> int:
     """Find the slow node, rail or cable with nccl-tests.
 
     preflight launches nccl-tests, and ships no benchmark. Each round is disjoint pairs side by side; what is slow runs
@@ -136,18 +149,19 @@ def bench(cluster: Path | None, dry: bool, yes: bool, resume: Path | None, allow
     save = arguments.pop("save", None)
     path, origin = choose_cluster(cluster)
     outputs = Outputs(**arguments)
-    _require_no_output(dry, outputs, save)
+    _require_no_output(form, outputs, save)
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
-    if os.getuid() == 0 and not (allow_root or dry):
+    if os.getuid() == 0 and not (allow_root or form):
         raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")
     try:
         opened = folder.open_folder(resume) if resume else None
-        plan = opened.plan if opened else _plan(wanted, request.cluster, dry)
+        plan = opened.plan if opened else _plan(wanted, request.cluster, form)
         if resume:
             _require_own(resume / folder.PLAN_FILE)
-        if dry:
-            print_text(_printed(plan, opened))
+        if form:
+            print_text(_printed(plan, opened) if form == COMMANDS else _script(plan, form, opened))
             return 0
+        plan = _within_job(plan)
         _require_launcher(plan)
         if not yes:
             _confirm(plan)
@@ -174,14 +188,23 @@ _ENDS = {"budget": "the time is used up", "interrupted": "interrupted", "disk": 
          "nodes": "too few nodes may be used"}  # fmt: skip
 
 
-def _require_no_output(dry: bool, outputs: Outputs, save: Path | None) -> None:
+def _within_job(plan: CampaignPlan) -> CampaignPlan:
+    """Return a plan for srun with the job of this allocation; raises UsageError."""
+    if plan.via != "srun" or plan.job:
+        return plan
+    if not (job := os.environ.get("SLURM_JOB_ID")):
+        raise UsageError("it ran as a batch job: continue with --print sbatch, or within an allocation of these nodes")
+    return replace(plan, job=job)
+
+
+def _require_no_output(form: str | None, outputs: Outputs, save: Path | None) -> None:
     """Refuse files for a report that --print does not make; raises UsageError."""
     for option, target in {**outputs.files, "--save": save, "--history": outputs.history_file}.items():
-        if dry and target:
+        if form and target:
             raise UsageError(f"--print writes nothing: leave {option} {target} out")
 
 
-def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPlan:
+def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> CampaignPlan:
     """Return the plan of a command line; raises UsageError."""
     from preflight.bench.campaign import CampaignPlan
     from preflight.campaign.nodes import look
@@ -190,7 +213,9 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPla
 
     job = wanted["job"] or (None if wanted["via"] == "mpirun" else os.environ.get("SLURM_JOB_ID"))
     via = ("srun" if job else "mpirun") if wanted["via"] == "auto" else wanted["via"]
-    if via == "srun" and not job:
+    if form == "sbatch":
+        job, via = None, "srun"
+    elif via == "srun" and not job:
         raise UsageError("--via srun runs within a job of yours: salloc -N16 preflight bench, or --job ID")
     targets = Targets(wanted["hosts"], wanted["hostfile"])
     if not targets.named:
@@ -198,7 +223,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPla
             raise UsageError("between which nodes? Give --hosts, --hostfile or --job, or run it within salloc")
         targets = Targets(job=job)
     nodes = targets.nodes(CollectOptions(job=job))
-    if via == "srun" and targets.named and not dry:
+    if via == "srun" and targets.named and not form:
         within = frozenset(Targets(job=job).nodes(CollectOptions(job=job)))
         if outside := next((node for node in nodes if node not in within), ""):
             raise UsageError(f"{outside}: not a node of job {job}, in which srun launches")
@@ -227,7 +252,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, dry: bool) -> CampaignPla
     )  # fmt: skip
     if wanted["gpus"] is not None:
         return plan
-    if dry:
+    if form:
         raise UsageError("how many GPUs has a node? --print contacts no node: give --gpus N")
     counts = {state.gpus for state in look(plan, plan.nodes).values() if not state.why}
     count = counts.pop() if len(counts) == 1 else None
@@ -314,6 +339,32 @@ def _load(plan: CampaignPlan) -> str:
         f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
         f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"
     )
+
+
+def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str:
+    """Return the rounds that follow as a script; raises UsageError if there are none."""
+    from preflight.bench import campaign
+    from preflight.bench.planner import fixed_rounds, next_round
+    from preflight.campaign.scripts import ScriptRounds, script
+
+    if (plan.via == "srun") is not (form == "sbatch") and not plan.job:
+        raise UsageError(f"the campaign runs over {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
+    done = opened.done if opened else campaign.Campaign(plan)
+    reports = opened.reports() if opened else {}
+    bench_plan = campaign.bench_plan(done, reports, done.left_out)
+    recorded = len(done.rounds)
+    open_runs = done.open_runs(recorded) if recorded else []
+    rounds = [done.rounds[-1]] if open_runs else []
+    if not rounds:
+        planned = [next_round(bench_plan, campaign.past(done, reports))] if done.rounds else fixed_rounds(bench_plan)
+        rounds = [
+            campaign.PlannedRound(made.number, made.purpose, made.load, made.runs, {}) for made in planned if made
+        ]
+    if not rounds:
+        raise UsageError("nothing is left to run: preflight judge DIR")
+    first = max((launch.number for launch in done.launches), default=0) + 1
+    where = os.path.abspath(opened.path) if opened else ""
+    return script(plan, form, ScriptRounds(rounds, first, recorded, open_runs, where), campaign.rails(done, reports))
 
 
 def _printed(plan: CampaignPlan, opened: CampaignFolder | None) -> str:

@@ -123,6 +123,15 @@ class RunFacts:
         return {key: log.nccl_tests for key, log in self._job_logs.items() if log.nccl_tests}
 
     @cached_property
+    def next_round(self) -> bench.planner.Round | None:
+        """The round that a campaign's planner would run next; None if it is complete."""
+        if self.campaign is None:
+            return None
+        done, reports = self.campaign, {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
+        plan = bench.campaign.bench_plan(done, reports, done.left_out)
+        return bench.planner.next_round(plan, bench.campaign.past(done, reports))
+
+    @cached_property
     def pairwise(self) -> tuple[bench.comparison.Comparison, ...]:
         """Runs of one collective over several groups of nodes, compared with each other.
 

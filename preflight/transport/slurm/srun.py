@@ -196,24 +196,37 @@ class Srun:
 
         One of them would delay all other nodes.
         """
-        listing = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
         unusable: dict[str, NoAnswer] = {}
         listed = set()
-        for line in listing.splitlines():
-            node, _, rest = line.strip().partition("|")
-            state, _, reason = rest.partition("|")
+        for node, state, reason in self._states(hosts):
             listed.add(node)
-            if state.endswith("*") or state.startswith(_AWAY):
-                why = f" ({quoted(reason.encode())})" if reason.strip() not in ("", "none") else ""
-                unusable[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{why}")
+            if _is_away(state):
+                unusable[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{reason}")
             elif state.startswith(_BUSY):
                 fix = "collect within that job with --job ID, or use --via ssh"
                 unusable[node] = NoAnswer("queue", f"other jobs have the node to themselves ({state}): {fix}")
-        if listing:
+        if listed:
             unusable.update(
                 {one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in listed}
             )
         return {node: why for node, why in unusable.items() if node in set(hosts)}
+
+    def away(self, hosts: Sequence[str]) -> dict[str, str]:
+        """Return the nodes that take no new job, such as drained ones, with the reason.
+
+        Steps of a job that has them already would still start there.
+        """
+        wanted = set(hosts)
+        return {node: f"Slurm: it is {state}{reason}" for node, state, reason in self._states(hosts)
+                if node in wanted and _is_away(state)}  # fmt: skip
+
+    def _states(self, hosts: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+        """Yield node, state, and reason in parentheses, as sinfo lists them."""
+        listing = self._run("sinfo", "--noheader", "--Node", f"--nodes={self._fold(hosts)}", "--format=%N|%T|%E")
+        for line in listing.splitlines():
+            node, _, rest = line.strip().partition("|")
+            state, _, reason = rest.partition("|")
+            yield node, state, f" ({quoted(reason.encode())})" if reason.strip() not in ("", "none") else ""
 
     def _run(self, name: str, *arguments: str) -> str:
         """Return the output of a Slurm command; empty if it fails."""
@@ -225,6 +238,10 @@ class Srun:
         except (OSError, subprocess.TimeoutExpired):
             return ""
         return ran.stdout.decode("utf-8", "backslashreplace") if ran.returncode == 0 else ""
+
+
+def _is_away(state: str) -> bool:
+    return state.endswith("*") or state.startswith(_AWAY)
 
 
 class _Step:

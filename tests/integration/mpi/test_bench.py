@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from preflight.bench.planner import circle
 from tests.support.mpi import hosts as mpi_hosts
 from tests.support.mpi.hosts import HOST_MBIT, UPLINK_MBIT, MpiHosts
 
@@ -240,3 +241,74 @@ def test_a_full_disk(hosts: MpiHosts, folder: Path) -> None:
     assert "No space left on device; the campaign ends" in ran.stderr
     assert any("the disk took no more" in text for text in findings(report(ran), "bench.coverage", "unknown"))
     assert hosts.left_behind() == {}
+
+
+def test_a_script_runs_the_rounds_without_preflight(hosts: MpiHosts, folder: Path) -> None:
+    """It launches as bench does, and its folder is judged and continued like a campaign of bench."""
+    printed = hosts.preflight(*words(hosts, folder)[:-3], "--print", "sh")
+    assert printed.returncode == 0, printed.stderr
+    (script := hosts.folder / "rounds.sh").write_text(printed.stdout)
+    hosts.slow("n3", HOST_MBIT // 5)
+    try:
+        ran = subprocess.run([*hosts.on("head"), "sh", str(script), str(folder)], capture_output=True, text=True,
+                             env=hosts.environment, timeout=200, check=False)  # fmt: skip
+    finally:
+        hosts.slow("n3", HOST_MBIT)
+    assert ran.returncode == 0, ran.stderr
+    judged = hosts.preflight("judge", str(folder), "--json")
+    (named,) = findings(report(judged), "bench.factor", "fail")
+    assert named.startswith("node n3: ")
+    assert not findings(report(judged), "bench.factor", "unknown")
+    starts = [(line["round"], line["run"]) for line in launches(folder, "started")]
+    assert starts == sorted(set(starts), key=starts.index)
+    assert sorted(starts) == sorted((line["round"], line["run"]) for line in launches(folder, "ended"))
+    again = subprocess.run([*hosts.on("head"), "sh", str(script), str(folder)], capture_output=True, text=True,
+                           env=hosts.environment, timeout=60, check=False)  # fmt: skip
+    assert (again.returncode, again.stderr) == (2, f"{folder}: already contains a campaign\n")
+    assert hosts.left_behind() == {}
+
+
+def test_a_script_that_is_ended_leaves_nothing(hosts: MpiHosts, folder: Path) -> None:
+    printed = hosts.preflight(*words(hosts, folder)[:-3], "--print", "sh")
+    (script := hosts.folder / "ended.sh").write_text(printed.stdout)
+    hosts.fault("n1", "hang")
+    try:
+        running = subprocess.Popen([*hosts.on("head"), "sh", str(script), str(folder)], env=hosts.environment)
+        wait_for(lambda: len(launches(folder, "ended")) == 3)
+        os.kill(pid_of(hosts, "ended.sh"), signal.SIGTERM)
+        running.wait(timeout=30)
+    finally:
+        hosts.fault("n1", "hang", present=False)
+    assert [line["status"] for line in launches(folder, "ended")].count("cut") == 1
+    assert journal(folder)[-1]["why"] == "interrupted"
+    continued = hosts.preflight("bench", "--resume", str(folder), "--print", "sh")
+    assert continued.stdout.count("\nstart ") == 1
+    assert hosts.left_behind() == {}
+
+
+def test_a_split_launch_is_judged_pair_by_pair(hosts: MpiHosts, folder: Path) -> None:
+    """One launch of four pairs in each of six pairings; n3 is slow."""
+    folder.mkdir()
+    hosts.slow("n3", HOST_MBIT // 5)
+    names = [f"n{number}" for number in range(1, 9)]
+    try:
+        for turn in range(6):
+            order = [node for pair in circle(names, turn) for node in pair]
+            ran = subprocess.run(
+                [*hosts.on("head"), "mpirun", "--allow-run-as-root", "-H", ",".join(order), "-np", "8", "--mca",
+                 "plm_rsh_agent", f"ssh -F {hosts.ssh_config}", "--mca", "btl", "tcp,self", "-x", "NCCL_TESTS_SPLIT",
+                 str(hosts.binaries / "alltoall_perf"), "-b", "512K", "-e", "512K", "-n", "5", "-w", "2", "-I", "1",
+                 "-J", f"/tmp/turn{turn}.json"],
+                capture_output=True, text=True, timeout=100, check=False,
+                env={**hosts.environment, "NCCL_TESTS_SPLIT": "DIV 2"},
+            )  # fmt: skip
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+            text = subprocess.run([*hosts.on(order[0]), "cat", f"/tmp/turn{turn}.json"], capture_output=True, text=True,
+                                  check=True).stdout  # fmt: skip
+            subprocess.run([*hosts.on(order[0]), "rm", f"/tmp/turn{turn}.json"], check=True)
+            (folder / f"turn{turn}.json").write_text(text)
+    finally:
+        hosts.slow("n3", HOST_MBIT)
+    judged = report(hosts.preflight("judge", str(folder), "--json"))
+    (named,) = findings(judged, "bench.factor", "fail")
+    assert named.startswith("node n3: 6 of its 6 runs")

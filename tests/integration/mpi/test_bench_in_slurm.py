@@ -115,6 +115,65 @@ def test_ctrl_c_ends_the_steps(slurm: Slurm) -> None:
     assert not [entry for entry in Path("/proc").glob("[0-9]*") if str(slurm.folder / "bin").encode() in _words(entry)]
 
 
+def test_a_batch_script_runs_the_rounds_without_preflight(slurm: Slurm) -> None:
+    """It is printed on a login node; its folder is judged like a campaign of bench."""
+    wanted = bench(slurm, "batch", "--hosts", "n[1-4]", "--print", "sbatch", before=())
+    printed = slurm.run([word for word in wanted if word not in ("--yes", "--save", str(slurm.folder / "batch"))],
+                        env=environment())  # fmt: skip
+    assert printed.returncode == 0, printed.stderr
+    (script := slurm.folder / "rounds.sbatch").write_text(printed.stdout)
+    (slurm.folder / "bin/n3.wrong").touch()
+    folder = slurm.folder / "batch"
+    ran = slurm.run(["sbatch", "--parsable", "--wait", "--chdir=/", f"--output={folder}.out", str(script), str(folder)])
+    (slurm.folder / "bin/n3.wrong").unlink()
+    assert ran.returncode == 0, ran.stderr + Path(f"{folder}.out").read_text()
+    judged = slurm.run([sys.executable, "-m", "preflight", "judge", str(folder), "--json"], env=environment())
+    assert judged.returncode in (1, 3), judged.stderr
+    wrong = findings(judged.stdout, "bench.pairs", "fail")
+    assert wrong
+    assert all("n3" in text and "wrong values at 65,536 bytes" in text for text in wrong)
+    outputs = [path.read_text() for path in sorted((folder / "out").glob("*.txt"))]
+    assert len(outputs) == 6  # all pairs of four nodes, in three rounds
+    assert all("STUB" in text for text in outputs)
+    no_step_is_left(slurm)
+
+
+def test_a_node_drained_in_an_allocation_is_left_out(slurm: Slurm) -> None:
+    """Slurm would still start steps of this job there; who drained it suspects the node."""
+    update = 'scontrol update nodename=n4 state=drain reason=cable; exec "$@"'
+    before = ("salloc", "-Q", "-N4", "-w", "n[1-4]", "sh", "-c", update, "sh")
+    ran = slurm.run(bench(slurm, "drained", "--json", before=before), env=environment())
+    slurm.run(["scontrol", "update", "nodename=n4", "state=resume"], check=True)
+    assert any(text.startswith("n4 was not measured: it was left out: Slurm: it is draining (cable)")
+               for text in findings(ran.stdout, "bench.coverage", "unknown")), ran.stderr  # fmt: skip
+    outputs = [path.read_text() for path in sorted((slurm.folder / "drained/out").glob("*.txt"))]
+    assert outputs
+    assert not any(" n4 " in text for text in outputs)
+    no_step_is_left(slurm)
+
+
+def test_a_second_campaign_is_refused(slurm: Slurm) -> None:
+    """Two allocations of one user, on one host; the second begins while the first measures."""
+    (slurm.folder / "bin/n1.deaf").touch()
+    first = [*slurm._enter(), *bench(slurm, "first", before=("salloc", "-Q", "-N2", "-w", "n[1-2]"))]
+    running = subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+    try:
+        journal = slurm.folder / "first/journal.jsonl"
+        for _ in slurm.wait_for("a launch"):
+            if journal.exists() and '"started"' in journal.read_text():
+                break
+        second = bench(slurm, "second", before=("salloc", "-Q", "-N2", "-w", "n[3-4]"))
+        refused = slurm.run(second, env=environment())
+    finally:
+        (slurm.folder / "bin/n1.deaf").unlink()
+    assert refused.returncode == 2
+    assert "another campaign is running on this host: process" in refused.stderr
+    assert "of user root (0), yours" in refused.stderr
+    assert not (slurm.folder / "second").exists()
+    running.communicate(timeout=120)
+    no_step_is_left(slurm)
+
+
 def _words(entry: Path) -> bytes:
     try:
         return (entry / "cmdline").read_bytes()
