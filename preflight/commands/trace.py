@@ -35,7 +35,7 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
     \b
     Example: preflight trace traces/
              preflight trace rank0.json.gz rank1.json.gz
-    Exit:    as check
+    Exit:    1 a finding fails; else as check
     \f
 
     The findings are those of `preflight check --log`. The first line states how a step's time is spent, and which rank
@@ -52,7 +52,9 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
         assert run is not None
         facts = RunFacts(run)
         print_text(trace_text.render(facts.traces, facts.job_trace if facts.traces else None, report["findings"]))
-    return int(report["exit_status"])
+    # a past job's failure holds no new job back in `check`, but here it is the result
+    failed = any(finding["status"] == "fail" for finding in report["findings"])
+    return 1 if failed else int(report["exit_status"])
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
