@@ -184,13 +184,13 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         severe = tuple(event for event in events if event.severity == "error" and not window.booting(event))
         corrected = [event for event in events if event.severity == "corrected"]
         unseen = [event for event in corrected if event.detail == _SUPPRESSED]
-        corrected = [*_lines([event for event in corrected if event.detail != _SUPPRESSED]), *unseen]
+        corrected = [*counted([event for event in corrected if event.detail != _SUPPRESSED]), *unseen]
         if fatal:
             contained = any(event.detail == "containment event" for event in fatal)
             words = "fatal PCIe error" if not contained else "PCIe port contained a fatal error (DPC)"
             yield Problem(Status.FAIL, f"{words}{where}", device, "pcie-aer", fatal, _RESEAT)
         if severe and not fatal:
-            yield Problem(Status.WARN, f"{count(_lines(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,
+            yield Problem(Status.WARN, f"{count(counted(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,
                           "pcie-aer", severe, _RESEAT)  # fmt: skip
         stormy = any(not window.booting(event) for event in unseen)
         if stormy or most_within(corrected, HOUR_S) >= AER_PER_HOUR:
@@ -228,7 +228,7 @@ _TRANSLATED = (
 _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv -s` shows its error registers."
 
 
-def _lines(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
+def counted(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
     """Return the lines that count.
 
     An error is logged once by the root port that received it and once by the device.

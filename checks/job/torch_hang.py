@@ -227,6 +227,16 @@ def _where(one: Hang) -> str:
     return f"collective {one.seq}{group}{f' ({one.op})' if one.op else ''}"
 
 
+def _timed_out(one: Hang) -> str:
+    """Describe the ranks that timed out in a group that is not shown."""
+    by_call: dict[str, list[int]] = {}
+    for rank, call in one.ungrouped:
+        by_call.setdefault(call, []).append(rank)
+    listed = [f"rank {_ranks(ranks)} in {call}" for call, ranks in by_call.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"timed out as well: {', '.join(listed[:_NAMED])}{more}"
+
+
 def _finding(
     one: Hang, keys: Sequence[str], name: str, quote: str, elsewhere: Mapping[int, str] | None = None
 ) -> Iterator[Finding]:
@@ -267,6 +277,8 @@ def _finding(
         parts.append(f"all ranks together send {one.totals[0]} elements and receive {one.totals[1]}")
     if one.passed:
         parts.append(f"rank {_ranks(one.passed)} has completed it")
+    if one.ungrouped:
+        parts.append(f"{_timed_out(one)}, in a process group that the text does not show")
     if one.silent:
         parts.append(f"no dump or log of rank {_ranks(one.silent)}")
     if one.cut:

@@ -184,6 +184,13 @@ def _traffic_of_group(
     return f"the traffic of {group.named}{share}, but {ways} that of {named(others)}"
 
 
+#: Next step where the plug-in for libfabric (EFA) did not start.
+_OF_LIBFABRIC = (
+    "Run `fi_info -p efa` where the job runs, also in its container; pass the devices of /dev/infiniband to it, and "
+    "install libfabric with the EFA provider."
+)
+
+
 def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
     name, cause = log_name(key), group.cause
     message = f"{name}: TCP sockets carry {traffic}, expected RDMA"
@@ -195,6 +202,7 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
         message += f"; RDMA was found and not used: {names}"
+    of_plugin = cause is None and stated is not None and stated.message.startswith("NET/OFI ")
     quoted = [cited(cause.line if cause else stated, _decisive(log)), witness(group)]
     return failed(
         message,
@@ -202,7 +210,7 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
         found="NET/Socket",
         expected="NET/IB, or a plug-in's network",
         evidence=[key],
-        fix=fix(group),
+        fix=_OF_LIBFABRIC if of_plugin else fix(group),
         quote="\n".join(text for text in quoted if text)[:600],
     ).from_cause(blamed(group))
 

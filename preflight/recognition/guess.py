@@ -46,7 +46,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("file systems", r"^Filesystem +(?:Size|1K-blocks|Inodes)", _DISKS),
         ("memory of the host", r"^\s+total +used +free", _HOST),
         ("a web page", r"(?i)<html|<!doctype html", _GPU),
-        ("JSON", r"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d+)?\s*[,\]]))", _JOB),
+        ("JSON", r"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:\Z|[\]},]))))", _JOB),
         ("the log of a job", r"(?i)\b(?:epoch|rank|step|loss|torch|cuda|nccl|mpi)\b", _JOB),
     )
 )  # fmt: skip

@@ -135,11 +135,16 @@ def _mail(line: str, after: str, width: int) -> str | None:
     return f"{line} {after}" if len(line) + 1 + len(words[0]) > width else None
 
 
+#: The time of the kernel before a message, complete or cut: a screen breaks no line into one that begins like this.
+KERNEL_TIME = re.compile(r"(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{0,9}(?:\]|$)")
+
+
 def _put_together(lines: Lines, join: Callable[[str, str], str | None]) -> list[Line]:
     found: list[Line] = []
     tail = ""
     for line in lines:
-        one = join(tail, line.text) if found and tail and line.text and not left_out(line.text) else None
+        goes_on = found and tail and line.text and not left_out(line.text) and not KERNEL_TIME.match(line.text)
+        one = join(tail, line.text) if goes_on else None
         if one is None:
             found.append(line)
         else:

@@ -127,7 +127,7 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
         """
 [66120.771802] EDAC MC2: 1 CE memory read error on CPU_SrcID#0_MC#2_Chan#1_DIMM#0 (channel:1 slot:0 page:0x8f2a41 offset:0x740 grain:32 syndrome:0x0 -  err_code:0x0101:0x0090 ProcessorSocketId:0x0 MemoryControllerId:0x2)
 """,
-        ("unknown", "CPU_SrcID#0_MC#2_Chan#1_DIMM#0"), words=("1 lines of corrected hardware errors",),
+        ("unknown", "CPU_SrcID#0_MC#2_Chan#1_DIMM#0"), words=("1 corrected hardware error (",),
     ),
     "EDAC skx: a storm of corrected errors": _of(
         _many("EDAC skx MC0: HANDLING MCE MEMORY ERROR", 40, 66120, 20)
@@ -152,7 +152,7 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
 [ 9120.401217] {3}[Hardware Error]:   section_type: memory error
 [ 9120.401222] {3}[Hardware Error]:   node:0 card:3 module:0 rank:1 bank:5 row:2209 column:816
 """,
-        ("unknown", ""), words=("corrected hardware errors",),
+        ("unknown", ""), words=("1 corrected hardware error (memory-error 1",),
     ),
     "GHES on ARM: fatal PCIe": _of(
         """
@@ -183,7 +183,7 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
             f"[{90000 + 9000 * at}.000140] pcieport 0000:a0:01.0:    [12] Timeout\n"
             for at in range(6)
         ),
-        ("unknown", "0000:a0:01.0"), words=("12 lines of corrected hardware errors (pcie-aer 12",),
+        ("unknown", "0000:a0:01.0"), words=("6 corrected hardware errors (pcie-aer 6",),
     ),
     "memory: a job at the limit of its cgroup": _of(
         """

@@ -52,6 +52,8 @@ def _of_fallback(host: HostStatements, node: NodeFacts | None) -> Iterator[Suspe
         yield Suspect(causes.SWITCHED_OFF, off)
     if off:
         return
+    if node is None and host.line("ofi_protocol_failed"):  # the log has NET/IB's line for any node with EFA
+        return
     if not host.has_devices:
         if library := host.line("ibverbs_missing"):
             yield Suspect(causes.NO_VERBS, library)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.facts.nccl_environment import NcclEnvironment
+from preflight.facts.nccl_settings.catalogue import table
 from preflight.facts.nccl_settings.value_grammar import STRICT
 from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader, Violation
 
@@ -18,11 +19,12 @@ def contradictions(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
 
 
 def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violation]:
+    of_verbs = {name for name in table().variables if name.startswith("NCCL_IB_")}
     network, off = read.text("NCCL_NET").casefold(), bool(read.number("NCCL_IB_DISABLE"))
     if off and network == "ib":
         yield read.clash("the job fails at start, because its only network is disabled", "NCCL_IB_DISABLE unset",
                          "NCCL_IB_DISABLE", "NCCL_NET", fatal=True)  # fmt: skip
-    elif off and (useless := [one for one in read.env.settings if one.name.startswith("NCCL_IB_") and one.value]):
+    elif off and (useless := [one for one in read.env.settings if one.name in of_verbs and one.value]):
         names = [one.name for one in useless if one.name != "NCCL_IB_DISABLE"]
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""

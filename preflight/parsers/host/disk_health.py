@@ -49,6 +49,7 @@ class DiskHealth:
     attributes: tuple[DiskAttribute, ...]
     fields: dict[str, str]
     line: int
+    device: str | None = None  # its name, where the output shows that instead of a model
 
     @property
     def healthy(self) -> bool | None:
@@ -58,7 +59,7 @@ class DiskHealth:
     @property
     def name(self) -> str:
         """Model and serial number, as far as they are shown."""
-        return " ".join(filter(None, (self.model, self.serial))) or "the disk"
+        return " ".join(filter(None, (self.model, self.serial))) or self.device or "the disk"
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -104,7 +105,8 @@ def number(text: str | None) -> int | None:
 def facts(disk: DiskHealth) -> dict[str, Any]:
     """Return the disk as `preflight read --json` prints it."""
     return {
-        "model": disk.model, "serial": disk.serial, "health": disk.health, "critical_warning": disk.critical_warning,
+        "device": disk.device, "model": disk.model, "serial": disk.serial, "health": disk.health,
+        "critical_warning": disk.critical_warning,
         "available_spare_percent": disk.spare_percent, "available_spare_threshold": disk.spare_threshold_percent,
         "percentage_used": disk.used_percent, "media_errors": disk.media_errors,
         "temperature_c": number(disk.fields.get("Temperature")), "fields": disk.fields,
@@ -118,4 +120,5 @@ def facts(disk: DiskHealth) -> dict[str, Any]:
 
 def summary(disk: DiskHealth) -> str:
     """Return one line on the disk."""
-    return f"{disk.name}: {disk.health or 'its health is not shown'}"
+    warning = None if disk.critical_warning is None else f"critical warning 0x{disk.critical_warning:02x}"
+    return f"{disk.name}: {disk.health or warning or 'its health is not shown'}"

@@ -18,6 +18,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
+from preflight.textprep.wrapped_lines import KERNEL_TIME
 
 #: Line widths of mails and screens; pieces of one line, and minimum lines to recognise the width.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
@@ -206,7 +207,9 @@ def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
     text, end = lines[at].text, at + 1
     while width.most and end < min(len(lines), at + _MOST_PIECES):
         after = lines[end].text
-        if not after.strip() or _is_log(after) or is_prompt(after) or left_out(after):
+        if not after.strip() or _is_log(after) or KERNEL_TIME.match(after):
+            break
+        if is_prompt(after) or left_out(after):
             break
         if (more := width.joined(text, lines[end - 1].text, after)) is None:
             break

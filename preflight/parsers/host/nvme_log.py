@@ -18,6 +18,8 @@ HINTS = ("Smart Log for NVME",)
 
 _HEAD = re.compile(r"Smart Log for NVME device: ?(\S{1,60}) namespace-id: ?\S{1,20}")
 _FIELD = re.compile(r"[\w %()./-]{2,60}?\s{0,40}:.*")
+#: A bit of the critical warning, expanded below it: its values are those of the warning.
+_BIT = re.compile(r"\s{1,16}[A-Za-z][\w ./()-]{1,60}\[\d{1,2}\]\s{0,40}:.*")
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -25,17 +27,21 @@ def begins(lines: Lines, at: int) -> bool:
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
+def _is_field(text: str) -> bool:
+    return _FIELD.fullmatch(text) is not None or _BIT.fullmatch(text) is not None
+
+
 def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
     """Read the log that begins at a line."""
     head = _HEAD.fullmatch(lines[at].text)
-    end, fields = fields_from(lines, at, lambda text: _FIELD.fullmatch(text) is not None)
+    end, fields = fields_from(lines, at, lambda text: _is_field(text))
     fields = {" ".join(name.split()): value for name, value in fields.items() if not name.startswith("Smart Log")}
     shown = {name: number(fields.get(name)) for name in ("critical_warning", "available_spare", "media_errors")}
     lacking = [name for name, value in shown.items() if value is None]
     gaps = (ParseGap(lines[end - 1].number, f"{', '.join(lacking)}: not shown"),) if lacking else ()
     value = DiskHealth(
-        head[1] if head else None, None, None, shown["critical_warning"], shown["available_spare"],
+        None, None, None, shown["critical_warning"], shown["available_spare"],
         number(fields.get("available_spare_threshold")), number(fields.get("percentage_used")), shown["media_errors"],
-        (), fields, lines[at].number,
+        (), fields, lines[at].number, head[1] if head else None,
     )  # fmt: skip
     return Parsed(value, gaps, end)

@@ -56,9 +56,11 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the program in the container cannot load the driver's library (NVML)", "container.gpu-devices",
      _RUNTIME,
      "Set the NVIDIA runtime class for the pod, or make the NVIDIA runtime the default on that node."),
-    ("device-plugin", "device plugin|evice plugin|listAndWatch|ncompatible|Kubelet|llocate failed|nhealthy|unable to "
+    ("device-plugin", "unregistered device|"
+     "device plugin|evice plugin|listAndWatch|ncompatible|Kubelet|llocate failed|nhealthy|unable to "
      "create plugin manager",
-     r"listAndWatch ended unexpectedly for device plugin|(?:[Cc]ould not|[Ff]ailed to) (?:register|serve|start|dial"
+     r"can't allocate unregistered device (?P<what>[\w./-]{1,100})"
+     r"|listAndWatch ended unexpectedly for device plugin|(?:[Cc]ould not|[Ff]ailed to) (?:register|serve|start|dial"
      r"|create)\b.{0,60}"
      r"(?:device.?plugin|plugin manager|Kubelet)|[Ii]ncompatible (?:strategy|platform"
      r"|device discovery strategy) detected"

@@ -28,7 +28,7 @@ _CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
 _MOST_CONTINUED = 2  # of these lines for each that begins a message
 #: What journald and syslog write before a line of a program.
 _SYSLOG = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,64} (?!kernel)"
+    r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,64} (?!kernel)"
     r"[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
 )
 #: The level of a line; a time since the start is the kernel's or the X server's.
@@ -109,7 +109,8 @@ def begins(lines: Lines, at: int) -> bool:
         if (bare := _without_actor(text)) == text or (_LEVEL.match(bare) and not _SYSLOG.match(text))
     ]
     logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
-    logged += sum(_SYSLOG.match(text) is not None for text in begun)
+    stamped = [match["time"] for text in begun if (match := _SYSLOG.match(text))]
+    logged += len(stamped) if len(set(stamped)) > 1 else 0  # one time before all lines is a mark of any text
     enough = logged >= max(1, _SHARE * len(own), (len(texts) - len(begun)) / _MOST_CONTINUED)
     return len(texts) >= _FEWEST and enough
 

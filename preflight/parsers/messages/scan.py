@@ -56,6 +56,14 @@ _SLURMS = re.compile(
     r"(?:-\w{1,20})?(?:\[\d{1,10}\])?: )?(?:error|fatal): (?P<text>\S.*)"
 )
 
+#: A line of another service in a journal, or of a Kubernetes daemon (klog): its "error:" is not Slurm's, unless it
+#: names a program of Slurm's.
+_SERVICE = re.compile(
+    r"(?<![\w.-])(?P<unit>[a-z][\w.@-]{1,40})\[\d{1,10}\]: |(?:^|\s)[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,9} {1,9}\d{1,10} "
+    r"[\w.-]{1,60}\.go:\d{1,6}\]"
+)
+_NAMES_SLURM = re.compile(r"\b(?:slurm\w{0,12}|srun|sbatch|salloc|munged?|pyxis|enroot|spank|StepId|JobId)\b", re.I)
+
 #: Maximum characters of a line that are examined, that its finding quotes, and of these before the match.
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
 #: Maximum lines without an error within a part; maximum errors of a part.
@@ -137,7 +145,10 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
     text = text[:_LONGEST]
     if not any(hint in text for hint in _hints()) or _OTHERS.search(text) or _SOURCE.match(text):
         return None
+    elsewhere = _SERVICE.search(text) is not None and _NAMES_SLURM.search(text) is None
     for signature in SIGNATURES:
+        if elsewhere and signature.kind == SLURM:
+            continue
         if (kind is None or signature.kind == kind) and any(hint in text for hint in signature.hints):
             match = signature.pattern.search(text)
             if match and not _in_prose(text, match.start()):

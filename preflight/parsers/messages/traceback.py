@@ -111,16 +111,21 @@ def _one(lines: Lines, at: int) -> RaisedError | None:
     before = match["before"] + " " * max(0, len(match["indent"]) - 2) if match else ""
     shape = _shape(before)
     frame = own = ""
-    foreign, end = 0, begin
+    bare: RaisedError | None = None  # printed without the prefix of the frames
+    foreign, end, follows = 0, begin, False
     while end < min(len(lines), begin + _MOST_LINES):
         text = lines[end].text
         if _shape(text[: len(before)]) != shape and text.strip():
             foreign += 1
+            if follows and bare is None and _NAMED.match(text) and (raised := _EXCEPTION.fullmatch(text)):
+                message = (raised["message"] or "").strip()[:400]
+                bare = RaisedError(raised["type"], message, own or frame, "", end, end + 1, False)
+            follows = False
             if foreign > _MOST_FOREIGN:
                 break
             end += 1
             continue
-        text = text[len(before) :]
+        text, follows = text[len(before) :], True
         if result := _FRAME.fullmatch(text):
             frame = f"{result['file']}:{result['line']}" + (f" in {result['function']}" if result["function"] else "")
             own = own if _LIBRARY.search(result["file"]) else frame
@@ -138,6 +143,8 @@ def _one(lines: Lines, at: int) -> RaisedError | None:
             if foreign > _MOST_FOREIGN or _HEAD in text:
                 break
         end += 1
+    if bare is not None:
+        return bare
     return RaisedError("", "", own or frame, "", min(end, len(lines)) - 1, min(end, len(lines)), False, cut=True)
 
 

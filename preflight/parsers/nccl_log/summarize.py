@@ -154,7 +154,8 @@ def _environment(table: Tables) -> tuple[ReportedVariable, ...]:
 
 
 def _obstacles(table: Tables, tally: LogCounters) -> tuple[LogLine, ...]:
-    stated = ("ib_no_device_tcp_fallback", "ibverbs_missing", "net_plugin_not_found")
+    stated = ("ib_no_device_tcp_fallback", "ibverbs_missing", "net_plugin_not_found", "ofi_not_used",
+              "ofi_protocol_failed")  # fmt: skip
     firsts: dict[str, LogLine] = {}
     for kind in ("obstacle", "failure"):
         for key, seen in table.rows(kind):

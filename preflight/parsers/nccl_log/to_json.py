@@ -25,6 +25,7 @@ def document(log: NcclLog) -> dict[str, Any]:
     return {
         "nccl_version": log.nccl_version,
         "nccl_versions": [use.name for use in log.versions],
+        "cuda_build": log.built_for[0].name if log.built_for else None,
         "cuda_driver": log.cuda_driver,
         "nranks": log.nranks,
         "nnodes": log.nnodes,

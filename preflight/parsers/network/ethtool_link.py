@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.parsers.text_block import fields_from, switch
+from preflight.parsers.text_block import fields_from, queried_device, switch
 from preflight.textprep.lines import Lines
 
 HINTS = ("Settings for ", "Speed:")
@@ -99,10 +99,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
     speed = _SPEED.match(fields.get("Speed", ""))
     detected = fields.get("Link detected")
     cut = [] if detected is not None else [ParseGap(lines[end - 1].number, "Link detected is missing")]
-    if not head:
+    interface = head[1] if head else queried_device(lines, at, "ethtool")
+    if interface is None:
         cut.append(ParseGap(lines[at].number, "the head of the list is missing"))
     link = EthernetLink(
-        head[1] if head else None, lines[at].number, int(speed[1]) / 1000 if speed else None, fields.get("Duplex"),
+        interface, lines[at].number, int(speed[1]) / 1000 if speed else None, fields.get("Duplex"),
         None if detected is None else detected.startswith("yes"), detected, switch(fields.get("Auto-negotiation")),
         _fastest(lines, at, end), fields,
     )  # fmt: skip

@@ -31,7 +31,8 @@ SIGNATURES = (
     ("memlock", r"registering part of your physical memory|max locked memory|ulimit -l|registered memory"
      r"|(?:ibv_reg_mr|ibv_create_(?:cq|qp)|mlx5dv?_devx_umem_reg).{0,200}(?:Cannot allocate memory|failed)",
      "host.memlock", "max locked memory is too small to register memory"),
-    ("device-not-available", r"network device '([^']{1,64})' is not available", "rdma.device-count",
+    ("device-not-available", r"network device '([^']{1,64})' is not available"
+     r"|network devices ('[^']{1,64}'(?:,\s?'[^']{1,64}'){0,63}) are not available", "rdma.device-count",
      "the device that the job names is not here"),
     ("no-active-port", r"no active ports detected", "rdma.port-state", "no active ports detected"),
     ("device-open", r"error initializing an OpenFabrics device|ibv_open_device.{0,80}failed"
@@ -130,7 +131,7 @@ def _paragraph(lines: Lines, at: int) -> tuple[list[str], int]:
 def _signature(words: str, host: str | None, line: int) -> TransportMessage | None:
     for what, pattern, check, meaning in _COMPILED:
         if match := pattern.search(words):
-            named = match[1] if pattern.groups and match[1] else words
+            named = next(filter(None, match.groups()), words)
             device = _DEVICE.search(named + " ")
             return TransportMessage(what, line, words[:300], host, device[1] if device else None,
                                   int(device[2]) if device else None, None, check, meaning)  # fmt: skip

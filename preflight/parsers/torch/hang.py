@@ -29,6 +29,7 @@ class Hang:
     unstarted: tuple[int, ...] = ()  # have called it, but their GPUs have not started it as those of most ranks have
     usual: str = ""  # the call of most ranks, if others differ
     totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, if the two differ
+    ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), of a group that is not shown
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
 
 
@@ -218,7 +219,10 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
     for one in watchdog.progress:
         by_group[one.group][one.rank] = one
     calls = _calls(watchdog)
-    found = []
+    grouped = {progress.rank for progress in watchdog.progress}
+    ungrouped = tuple((rank, _numbered(seq, named)) for rank, (seq, named) in sorted(_firsts(watchdog).items())
+                      if rank not in grouped)  # fmt: skip
+    found: list[Hang] = []
     for group, ranks in sorted(by_group.items()):
         if messages := _messages(ranks, calls):
             found.append(Hang(group, messages[0][0], None, tuple(rank for _, rank, _ in messages), (), (), (), (),
@@ -234,10 +238,13 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
         passed = tuple(sorted(rank for rank, one in ranks.items() if one.completed >= seq))
         op, differ = _agreed({rank: calls.get((rank, seq), ()) for rank in waiting})
         of_all = _OF_ALL in group and nranks is not None and max(ranks) < nranks
-        silent = tuple(sorted(set(range(min(nranks or 0, _MOST_RANKS))) - set(ranks))) if of_all else ()
-        shown = tuple(sorted(ranks))
-        complete = of_all and not silent
-        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, complete))
+        timed_out = {rank for rank, _ in ungrouped}
+        rest = set(range(min(nranks or 0, _MOST_RANKS))) - set(ranks)
+        silent = tuple(sorted(rest - timed_out)) if of_all else ()
+        shown = tuple(sorted({*ranks, *timed_out}))
+        complete = of_all and not rest
+        found.append(Hang(group, seq, op, waiting, behind, silent, differ, passed, shown, complete,
+                          ungrouped=ungrouped))  # fmt: skip
     return tuple(found or _of_timeouts(watchdog, calls))
 
 
@@ -297,12 +304,24 @@ def _named(call: _Call) -> str:
         f" into {numel_out}" if numel_out not in (None, numel_in) else "")  # fmt: skip
 
 
+def _firsts(watchdog: Watchdog) -> dict[int, tuple[int, str]]:
+    """Return the first collective of each rank that timed out: number, name."""
+    first: dict[int, tuple[int, str]] = {}
+    for timeout in watchdog.timed_out:
+        if timeout.rank is not None and timeout.seq is not None:
+            first[timeout.rank] = min(
+                (timeout.seq, timeout.op or ""), first.get(timeout.rank, (timeout.seq, timeout.op or ""))
+            )
+    return first
+
+
+def _numbered(seq: int, name: str) -> str:
+    return f"collective {seq}{f' ({name})' if name else ''}"
+
+
 def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
     """Compare timeouts of older versions, which print neither progress nor group."""
-    first: dict[int, int] = {}
-    for one in watchdog.timed_out:
-        if one.rank is not None and one.seq is not None:
-            first[one.rank] = min(one.seq, first.get(one.rank, one.seq))
+    first = {rank: seq for rank, (seq, _) in _firsts(watchdog).items()}
     found = []
     for seq in sorted(set(first.values()))[:_MOST_NUMBERS]:
         waiting = tuple(sorted(rank for rank, at in first.items() if at == seq))

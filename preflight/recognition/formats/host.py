@@ -65,7 +65,8 @@ def _address(code: LoggedCode) -> str | None:
 def _limits(limits: ProcessLimits) -> tuple[dict[str, Any], str]:
     shown = (f"{name} {'unlimited' if value is None else value}" for name, value in limits.soft.items()
              if name in ("max locked memory", "open files"))  # fmt: skip
-    return {"limits": dict(limits.soft)}, f"{len(limits.soft)} limits; {', '.join(shown)}"
+    written = {name: "unlimited" if value is None else value for name, value in limits.soft.items()}
+    return {"limits": written}, f"{len(limits.soft)} limits; {', '.join(shown)}"
 
 
 KINDS = (

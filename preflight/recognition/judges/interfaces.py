@@ -155,6 +155,24 @@ def _ethernet_speed(part: PastedValue) -> Iterator[Finding]:
                      evidence=part.evidence)  # fmt: skip
 
 
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def _unequal_speeds(part: PastedValue) -> Iterator[Finding]:
+    """Compare the speed with interfaces above whose names differ in numbers only."""
+    links: list[EthernetLink] = [*part.earlier, part.value]
+    mine: EthernetLink = part.value
+    alike = {link.interface: link.speed_gbps for link in links if link.interface and link.speed_gbps and mine.interface
+             and link.interface.translate(_NO_DIGITS) == mine.interface.translate(_NO_DIGITS)}  # fmt: skip
+    if len(set(alike.values())) > 1:
+        fastest = max(alike.values())
+        slow = [name for name, speed in alike.items() if speed < fastest]
+        listed = ", ".join(f"{name} {speed:g}" for name, speed in list(alike.items())[:8])
+        yield unsure(f"{', '.join(slow[:8])} {'run' if len(slow) > 1 else 'runs'} slower than its neighbours: {listed} "
+                     "Gb/s", subject=slow[0], found=f"{alike[slow[0]]:g} Gb/s", expected=f"{fastest:g} Gb/s",
+                     evidence=part.evidence)  # fmt: skip
+
+
 def _driver(part: PastedValue) -> Iterator[Finding]:
     """Compare the firmware of an interface with its board's above."""
     drivers: list[DriverInfo] = [driver for driver in (*part.earlier, part.value) if driver.psid and driver.firmware]
@@ -296,7 +314,11 @@ JUDGES: Judges = {
     "ethtool -a": (("roce.chain", _pause),),
     "ethtool -i": (("rdma.firmware", _driver),),
     "ethtool -m": (("optics.module", _module), ("optics.module", _received)),
-    "ethtool": (("rdma.port-state", _ethernet_state), ("rdma.port-rate", _ethernet_speed)),
+    "ethtool": (
+        ("rdma.port-state", _ethernet_state),
+        ("rdma.port-rate", _ethernet_speed),
+        ("rdma.port-rate", _unequal_speeds),
+    ),
     "ip link": _INTERFACES,
     "ip addr": _INTERFACES,
     "ifconfig": _INTERFACES,

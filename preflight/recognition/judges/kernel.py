@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
 from preflight.checks.host.kernel_events import of_problem, words_of
-from preflight.checks.host.kernel_judgement import Judged, Xid, judged
+from preflight.checks.host.kernel_judgement import Judged, Xid, counted, judged
 from preflight.checks.host.kernel_links import FLAPS, repeated
 from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
@@ -155,12 +155,19 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
     covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
     few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
     if few:
-        counts = Counter(event.kind for event in few)
+        same: dict[tuple[str, str], list[KernelEvent]] = defaultdict(list)
+        for event in few:
+            same[event.kind, event.device].append(event)
+        counts: Counter[str] = Counter()
+        for (kind, _), own in same.items():
+            counts[kind] += len(counted(own) if kind == "pcie-aer" else own)
         listed = ", ".join(f"{kind} {number}" for kind, number in counts.items())
         devices = ", ".join(list(dict.fromkeys(event.device for event in few if event.device))[:6])
         of = f" of {devices}" if devices else ""
         span = Window().span(few) or "; the time span is unknown"
-        yield unknown(f"{len(few)} lines of corrected hardware errors ({listed}{of}; the first on line {few[0].line}): "
+        total = counts.total()
+        yield unknown(f"{total} corrected hardware error{'s' if total > 1 else ''} ({listed}{of}; the first on line "
+                      f"{few[0].line}): "
                       f"fewer than a fault has{span}", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
