@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight import facts
 from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts
-from preflight.model import Finding, check, failed, passed, unknown
+from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.network.lldp import LLDP
 
 _LLDP_FIX = "compare `show lldp neighbors` of the switch and `lldpcli show neighbors` of the host with the cabling plan"
@@ -117,7 +117,8 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     messages. Between switches the loss hits every job that crosses the cable.
 
     ## Verdicts
-    Any difference fails, with both ends. An end that does not show its priorities is unknown.
+    Any difference fails, with both ends; if the cluster file declares the priority of RoCE, both must have that one. An
+    end that does not show its priorities is unknown.
 
     ## False alarms
     A cable to a storage network without PFC, if its host port counts as a compute port.
@@ -131,7 +132,7 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             end, why = next((end, why) for end, (value, _, why) in zip(cable.ends, sides, strict=True) if value is None)
             yield unknown(f"{cable}: PFC of {end} is not known: {why}", subject=str(cable), evidence=keys,
                           fix="install `dcb` or `mlnx_qos` on the host, and pass CONFIG_DB of the switch")  # fmt: skip
-        elif values[0] == values[1]:
+        elif values[0] == values[1] or _agree_on(site.priority, values):
             same += 1
         else:
             shown = " and ".join(f"{end} has PFC on {_priorities(value)}"
@@ -139,8 +140,14 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             yield failed(f"{shown}{cable.note}", subject=str(cable), found=shown, expected="the same at both ends",
                          evidence=keys)  # fmt: skip
     if same:
-        yield passed(f"{same} cables have PFC on the same priorities at both ends",
+        only = f" (priority {site.priority} is declared)" if site.priority is not None else ""
+        yield passed(f"{same} cables have PFC on the same priorities at both ends{only}",
                      evidence=[net.switches[0].key("pfc")])  # fmt: skip
+
+
+def _agree_on(priority: int | None, values: Sequence[frozenset[int] | None]) -> bool:
+    """Return whether both ends have PFC on the declared priority of RoCE."""
+    return priority is not None and all(value is not None and priority in value for value in values)
 
 
 def _pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
@@ -183,12 +190,13 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A switch port with a smaller MTU than the host behind it fails, and so do two switch ports of different MTU on one
-    cable. The MTU of a SONiC port counts neither the Ethernet header nor a VLAN tag. An end without an MTU is unknown.
+    cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port counts neither the
+    Ethernet header nor a VLAN tag. An end without an MTU is unknown.
 
     ## False alarms
-    Two switch ports of different MTU, of which the smaller one is still larger than any host's.
+    Hosts without evidence that send larger frames than those with it.
     """
-    good = 0
+    good, largest = 0, _largest_of_hosts(net)
     for cable in net.cables:
         near, far = (_mtu(net, end) for end in cable.ends)
         keys = [
@@ -202,13 +210,21 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             continue
         shown = f"{cable.near} accepts {near} bytes, {cable.other} {far}{cable.note}"
         if near < far or (cable.other.is_switch and near != far):
-            yield failed(shown, subject=str(cable), found=f"{near} and {far}", expected="the same" if
+            enough = cable.other.is_switch and largest is not None and min(near, far) >= largest
+            report = warned if enough else failed  # no host sends a frame that either end drops
+            yield report(shown, subject=str(cable), found=f"{near} and {far}", expected="the same" if
                          cable.other.is_switch else f"at least {far} at {cable.near}", evidence=keys)  # fmt: skip
         else:
             good += 1
     if good:
         yield passed(f"both ends of {good} cables accept the largest frames of the other",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip
+
+
+def _largest_of_hosts(net: Ethernet) -> int | None:
+    """Return the largest MTU of the hosts' ports; None if one is not known."""
+    sizes = [_mtu(net, CableEnd(host.node.node, host.netdev, False)) for host in net.hosts]
+    return max(size for size in sizes if size is not None) if sizes and None not in sizes else None
 
 
 def _mtu(net: Ethernet, end: CableEnd) -> int | None:

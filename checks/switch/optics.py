@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.switch.common import listed, unread
 from preflight.checks.switch.traffic import unusable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
-from preflight.facts.switch.model import Optics, SwitchFacts, growth
+from preflight.facts.switch.model import Optics, SwitchFacts, SwitchPort, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Wrong symbols of a codeword from which few remain: RS(544,514) corrects 15 (IEEE 802.3 clause 91). A judgement.
-_FEW_REMAIN = 8
+#: Wrong symbols of a codeword that RS-FEC corrects: RS(528,514) of lanes up to 28 Gb/s, RS(544,514) of faster ones
+#: (IEEE 802.3 clauses 91 and 119). From a half on, few remain; a judgement.
+_OF_528, _OF_544, _SLOW_LANE_GBPS = 7, 15, 28.0
 
-#: Decibels by which a lane may receive less light than the best lane of its module. A judgement.
-_UNEVEN_DB = 3.0
+#: Decibels by which a lane may receive less light than the best lane of its module, unless it is further than the
+#: second number above its own warning: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause
+#: 88). A judgement.
+_UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
 
 
 @check(
     "optics.switch-end",
     title="Modules in switches raise no alarm",
-    fault="A module in a switch receives too little light or is too hot",
+    fault="A module in a switch has too little or too much light, or is too hot",
     impact="slows-job",
     owner="network",
     source="SFF-8636 and CMIS (thresholds in the module's memory); SONiC TRANSCEIVER_DOM_SENSOR",
@@ -38,9 +41,10 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     A lane with too little light damages packets; FEC corrects them until it cannot. The far end sees nothing.
 
     ## Verdicts
-    A value beyond an alarm of the module fails, beyond a warning warns, and so does a lane that receives 3 dB less than
-    the best one of its module. Ports that are down are not judged. A module without thresholds is unknown, one without
-    sensors, as in copper cables, is not judged.
+    Light received or sent, or a temperature, beyond an alarm of the module fails, beyond a warning warns. A lane that
+    receives 3 dB less than the best one warns too, unless it is 2 dB above its own warning. Of a breakout port, its own
+    lanes count; where they are not shown, a weak lane is unknown. Ports that are down are not judged. A module without
+    thresholds is unknown, one without sensors, as in copper cables, is not judged.
 
     ## False alarms
     Modules with wrong thresholds in their memory.
@@ -52,44 +56,82 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             continue
         for name, optics in switch.optics.items():
             port = switch.ports.get(name)
-            values = [value for value in optics.rx_dbm if value is not None]
-            if port is None or port.up is False or not values:
+            if port is None or port.up is False or not any(value is not None for value in optics.rx_dbm):
                 continue
-            finding = _module(net, switch, name, optics, values)
+            finding = _module(net, switch, port, optics)
             if finding is None:
                 good += 1
             else:
                 yield finding
     if good:
-        yield passed(f"{good} modules in switches are within their own thresholds",
+        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature",
                      evidence=[net.switches[0].key("optics")])  # fmt: skip
 
 
-def _module(net: Ethernet, switch: SwitchFacts, name: str, optics: Optics, values: list[float]) -> Finding | None:
-    limits, where = optics.thresholds, f"{switch.name} {name}"
-    keys = [switch.key("optics"), switch.key("thresholds")]
-    far = net.far_ends.get(CableEnd(switch.name, name, True))
+def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics) -> Finding | None:
+    where, keys = f"{switch.name} {port.name}", [switch.key("optics"), switch.key("thresholds")]
+    far = net.far_ends.get(CableEnd(switch.name, port.name, True))
     to = f", cable to {far}" if far else ""
-    if not limits:
+    if not optics.thresholds:
         return unknown(f"{where}: the module shows no thresholds", subject=where, evidence=keys,
                        fix="look at the module: `show interfaces transceiver eeprom --dom`")  # fmt: skip
+    own = _own_lanes(port, len(optics.rx_dbm))
+    wrong = _beyond(optics, own or range(len(optics.rx_dbm))) or _uneven(optics, own or range(len(optics.rx_dbm)))
+    if wrong is None:
+        return None
+    report, what, value, expected, of_lane = wrong
+    if own is None and of_lane:
+        return unknown(f"{where}: {what}; whether the lane belongs to this port is not shown", subject=where,
+                       found=value, expected=expected, evidence=keys,
+                       fix="compare `show interfaces breakout` with the lanes of the module")  # fmt: skip
+    return report(f"{where}: {what}{to}", subject=where, found=value, expected=expected, evidence=keys)
+
+
+def _own_lanes(port: SwitchPort, lanes: int) -> range | None:
+    """Return the module's lanes of a port; None if a part of them is its own, and not which."""
+    if port.lanes is None or port.lanes >= lanes:
+        return range(lanes)
+    if not port.subport:
+        return None
+    return range(min((port.subport - 1) * port.lanes, lanes), min(port.subport * port.lanes, lanes))
+
+
+Report = Callable[..., Finding]
+
+#: A report, what is wrong, the value, what is expected, and whether it is of one lane.
+_Wrong = tuple[Report, str, str, str, bool]
+
+
+def _beyond(optics: Optics, own: range) -> _Wrong | None:
+    """Return the gravest value beyond a threshold of the module; None if there is none."""
     for level, report in (("alarm", failed), ("warning", warned)):
-        low, hot = limits.get(f"rx low {level}"), limits.get(f"temp high {level}")
-        lane = optics.rx_dbm.index(min(values)) + 1
-        if low is not None and min(values) < low:
-            return report(f"{where} lane {lane} receives {min(values):g} dBm{to}", subject=where, evidence=keys,
-                          found=f"{min(values):g} dBm", expected=f"at least {low:g} dBm ({level})")  # fmt: skip
-        if hot is not None and optics.temperature_c is not None and optics.temperature_c > hot:
-            return report(f"{where}: the module is at {optics.temperature_c:g} degrees C{to}", subject=where,
-                          found=f"{optics.temperature_c:g} degrees C", expected=f"at most {hot:g} degrees C (the "
-                          f"module's {level})", evidence=keys)  # fmt: skip
-    if max(values) - min(values) > _UNEVEN_DB:
-        lane = optics.rx_dbm.index(min(values)) + 1
-        least = f"at least {max(values) - _UNEVEN_DB:g} dBm"
-        return warned(f"{where} lane {lane} receives {max(values) - min(values):.1f} dB less than the best lane{to}",
-                      subject=where, found=f"{min(values):g} dBm", expected=least,
-                      evidence=keys)  # fmt: skip
+        for way, verb, values in (("rx", "receives", optics.rx_dbm), ("tx", "sends", optics.tx_dbm)):
+            light = [(value, lane + 1) for lane in own if lane < len(values) and (value := values[lane]) is not None]
+            low, high = (optics.thresholds.get(f"{way} {side} {level}") for side in ("low", "high"))
+            if light and low is not None and (least := min(light))[0] < low:
+                return (report, f"lane {least[1]} {verb} {least[0]:g} dBm", f"{least[0]:g} dBm",
+                        f"at least {low:g} dBm ({level})", True)  # fmt: skip
+            if light and high is not None and (most := max(light))[0] > high:
+                return (report, f"lane {most[1]} {verb} {most[0]:g} dBm", f"{most[0]:g} dBm",
+                        f"at most {high:g} dBm ({level})", True)  # fmt: skip
+        hot, celsius = optics.thresholds.get(f"temp high {level}"), optics.temperature_c
+        if hot is not None and celsius is not None and celsius > hot:
+            return (report, f"the module is at {celsius:g} degrees C", f"{celsius:g} degrees C",
+                    f"at most {hot:g} degrees C (the module's {level})", False)  # fmt: skip
     return None
+
+
+def _uneven(optics: Optics, own: range) -> _Wrong | None:
+    """Return a lane that receives much less than the best one, near its own warning."""
+    light = [(value, lane + 1) for lane in own if (value := optics.rx_dbm[lane]) is not None]
+    if not light:
+        return None
+    (least, lane), (most, _) = min(light), max(light)
+    low = optics.thresholds.get("rx low warning")
+    if most - least <= _UNEVEN_DB or (low is not None and least >= low + _CLEAR_DB):
+        return None
+    return (warned, f"lane {lane} receives {most - least:.1f} dB less than the best lane", f"{least:g} dBm",
+            f"at least {most - _UNEVEN_DB:g} dBm", True)  # fmt: skip
 
 
 @check(
@@ -115,46 +157,57 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     time to replace a cable without an interruption.
 
     ## Verdicts
-    A codeword that was not corrected fails. Codewords with eight or more wrong symbols of the fifteen that can be
-    corrected warn. Corrected codewords alone are normal at 50 Gb/s and more per lane. Ports that count no uncorrectable
-    codewords are unknown.
+    A codeword that was not corrected fails. Codewords with eight or more wrong symbols of the fifteen that RS(544,514)
+    corrects warn, on lanes of 25 Gb/s with four or more of the seven of RS(528,514). Corrected codewords alone are
+    normal at 50 Gb/s and more per lane. Ports without such counters are unknown. Ports that are down are not judged.
 
     ## False alarms
     A link that came up within the window, which loses codewords while it trains.
     """
     good = 0
     for switch in net.switches:
-        results = [*unusable(switch, "port counters")] or [*_margins(net, switch)]
+        if results := [*unusable(switch, "port counters")]:
+            yield from results
+            continue
+        judged = [port for port in switch.ports.values() if port.up is not False and port.fec != "none"]
+        results = [*_margins(net, switch, judged)]
         yield from results
-        good += not results
+        good += len(judged) if not results else 0
     if good:
-        yield passed(f"FEC corrected all errors at the ports of {good} switches",
+        yield passed(f"FEC corrected all errors at {good} ports of switches",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
-def _margins(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
+def _margins(net: Ethernet, switch: SwitchFacts, judged: Sequence[SwitchPort]) -> Iterator[Finding]:
     assert switch.second
     blank: list[str] = []
-    for name, after in switch.second.ports.items():
-        port, before = switch.ports.get(name), switch.first.ports.get(name)
-        if port is None or before is None or port.up is not True or port.fec == "none":
-            continue
-        where, far = f"{switch.name} {name}", net.far_ends.get(CableEnd(switch.name, name, True))
+    for port in judged:
+        before, after = switch.first.ports.get(port.name), switch.second.ports.get(port.name)
+        where, far = f"{switch.name} {port.name}", net.far_ends.get(CableEnd(switch.name, port.name, True))
         to = f" on the cable to {far}" if far else ""
-        lost = growth(before.uncorrectable, after.uncorrectable)
+        lost = growth(before.uncorrectable, after.uncorrectable) if before and after else None
+        if before is None or after is None or lost is None:
+            blank += [port.name] if port.up is True else []
+            continue
         bins = [growth(*pair) or 0 for pair in zip(before.bins, after.bins, strict=False)]
         worst = max((symbols for symbols, number in enumerate(bins) if number), default=0)
-        if lost is None:
-            blank.append(name)
-        elif lost:
+        corrected = _corrected(port)
+        if lost:
             yield failed(f"{where}: FEC could not correct {lost} codewords{to}", subject=where, found=f"+{lost}",
                          expected="+0", evidence=[switch.key("port counters")])  # fmt: skip
-        elif worst >= _FEW_REMAIN:
+        elif worst > corrected // 2:
             yield warned(
-                f"{where}: codewords with {worst} wrong symbols, of 15 that can be corrected{to}", subject=where,
-                found=f"{worst} symbols", expected=f"fewer than {_FEW_REMAIN}", evidence=[switch.key("port counters")],
+                f"{where}: codewords with {worst} wrong symbols, of {corrected} that can be corrected{to}",
+                subject=where, found=f"{worst} symbols", expected=f"at most {corrected // 2}",
+                evidence=[switch.key("port counters")],
             )  # fmt: skip
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: uncorrectable codewords are not counted", subject=switch.name,
                       evidence=[switch.key("port counters")],
                       fix="read them on the switch: `show interfaces counters fec-stats`")  # fmt: skip
+
+
+def _corrected(port: SwitchPort) -> int:
+    """Return how many wrong symbols of a codeword the port's FEC corrects."""
+    slow = port.lanes and port.speed_gbps and port.speed_gbps / port.lanes <= _SLOW_LANE_GBPS
+    return _OF_528 if slow else _OF_544

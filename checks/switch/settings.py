@@ -111,9 +111,9 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A lossless queue without ECN fails if the hosts run DCQCN or the cluster file declares it (`dcqcn`), and is unknown
-    if neither is known. A lower threshold that is not below the upper one fails. Thresholds outside of all published
-    ones warn: they depend on rate and buffer, and vendors differ by a factor of 200. A fabric that is declared without
-    DCQCN (`dcqcn = false`) is not judged.
+    if neither is known. A lower threshold of 0 or above the upper one fails; equal ones mark in one step (RFC 8257).
+    Thresholds outside of all published ones warn: they depend on rate and buffer, and vendors differ by a factor of
+    200. A fabric that is declared without DCQCN (`dcqcn = false`) is not judged.
 
     ## False alarms
     A fabric that controls congestion by PFC alone; declare it.
@@ -174,10 +174,10 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
         yield unknown(f"{where} shows no thresholds", subject=switch.name, evidence=keys, fix=FILES)
         return
     span = f"from {low} to {high} bytes"
-    if not 0 < low < high:
+    if not 0 < low <= high:
         yield failed(
             f"{where} marks {span}", subject=switch.name, found=span,
-            expected="a lower threshold above 0 and below the upper one", evidence=keys,
+            expected="a lower threshold above 0 and not above the upper one", evidence=keys,
         )  # fmt: skip
     elif not (_KMIN[0] <= low <= _KMIN[1] and _KMAX[0] <= high <= _KMAX[1]):
         yield warned(

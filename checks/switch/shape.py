@@ -48,7 +48,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             ends.setdefault(end.device, {})[end.port] = far
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
     limit = site.settings.oversubscription
-    good: list[str] = []
+    good: list[tuple[float, str]] = []
     key = "oversubscription"
     for switch in net.switches:
         if switch.name not in leaves:
@@ -58,7 +58,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         ratio = f"{down / up:.2f}:1" if up else "no uplink"
         shown = f"{down:g} Gb/s to hosts, {up:g} Gb/s up"
         if len(net.switches) == 1 and not up and not strange:
-            good.append("one switch")
+            good.append((0.0, "one switch"))
         elif strange:
             yield unknown(f"{switch.name}: {strange} ports lead to neighbours without evidence; beside them {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
@@ -70,11 +70,10 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             yield failed(f"{switch.name} is oversubscribed: {shown}, {ratio}", subject=switch.name, found=ratio,
                          expected=f"at most {limit:g}:1 ({site.source(key)})", evidence=keys)  # fmt: skip
         else:
-            good.append(ratio)
+            good.append((down / up, ratio))
     if good:
-        yield passed(
-            f"{len(good)} leaves, at most {max(good)}", found=max(good), evidence=[net.switches[0].key("ports")]
-        )
+        most = max(good)[1]
+        yield passed(f"{len(good)} leaves, at most {most}", found=most, evidence=[net.switches[0].key("ports")])
     elif not leaves:
         yield unknown("no cable leads from these switches to a known host", fix="pass the hosts' evidence as well",
                       evidence=[net.switches[0].key("lldp")])  # fmt: skip

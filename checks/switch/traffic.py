@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import pause
-from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth, went_back
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
@@ -164,6 +164,10 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 
+#: Share of the window from which an upper bound of pauses warns. A judgement.
+_CLEAR_BOUND = 0.1
+
+
 @check(
     "fabric.pause-root",
     title="No device stops the senders of the fabric",
@@ -192,7 +196,8 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     less than it is sent. A NIC that pauses without load is reported by `fabric.host-storm`. A ring of switches that
     wait for each other fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that
     several flows share), and so does one without: its thresholds pause too early. A device without evidence is unknown.
-    A port counts from 0.1 % of the window; where only frames are counted, not their time, the share is an upper bound.
+    A port counts from 0.1 % of the window. Where only frames are counted, not their time, the share is an upper bound:
+    a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
@@ -202,9 +207,32 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     roots = [root for root in pause.roots(net, site.priority) if root.kind != pause.NIC_STORM]
     for root in roots:
         yield _root(net, root)
-    if not roots and len(results) < len(net.switches):
+    strange = [finding for switch in net.switches for finding in _of_other_priorities(net, switch)]
+    yield from strange
+    if not roots and not strange and len(results) < len(net.switches):
         yield passed("no port of the switches was paused for 0.1 % of the window",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _of_other_priorities(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
+    """Yield the ports that receive pauses of a priority that is not lossless there."""
+    for name, after in switch.second.ports.items() if switch.second else ():
+        port, before = switch.ports.get(name), switch.first.ports.get(name)
+        if port is None or before is None or port.pfc is None:
+            continue
+        frames = {n: growth(before.pfc_rx[n], after.pfc_rx[n]) or 0 for n in range(8) if n not in port.pfc}
+        if not any(frames.values()):
+            continue
+        priority = max(frames, key=lambda n: frames[n])
+        far = net.far_ends.get(CableEnd(switch.name, name, True))
+        lossless = listed([str(n) for n in sorted(port.pfc)]) or "none"
+        yield warned(
+            f"{switch.name} {name} receives pauses of priority {priority}{f' from {far}' if far else ''}; "
+            f"lossless there: {lossless}",
+            subject=f"{switch.name} {name}", found=f"+{frames[priority]}", expected="+0",
+            evidence=[switch.key("port counters"), switch.key("pfc")],
+            fix="set the same PFC priorities at both ends (`link.pfc`), or find the device that pauses another one",
+        )  # fmt: skip
 
 
 def _without_pauses(net: Ethernet) -> list[Finding]:
@@ -281,8 +309,15 @@ def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
         pause.UNKNOWN: ("{0} stops others, and nothing shows why: it is not among the evidence", unknown),
     }[root.kind]
+    fix = ""
+    if root.kind == pause.RECEIVER and root.bound:  # frames alone do not show for how long
+        words, report = "{0} pauses its port, for a time that is not counted", warned
+        report = unknown if root.share < _CLEAR_BOUND else report
+        fix = (
+            "measure the pause time: `show pfc counters` with PAUSE durations, `ethtool -S IF | grep pause` on the host"
+        )
     first = next((name for name in (*root.waiting, *net.by_name) if name in net.by_name), "")
     keys = [net.by_name[first].key("port counters")] if first else []
-    fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else ""
+    fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else fix
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
                   evidence=keys, fix=fix)  # fmt: skip

@@ -133,6 +133,10 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     ),
     "MTU at a spine port": (
         lambda clos: clos.set("spine2", "APPL_DB", "PORT_TABLE:Ethernet0", mtu="9000"),
+        ("warn", "link.mtu", "leaf1 Ethernet48 - spine2 Ethernet0"),
+    ),
+    "MTU at a spine port below the hosts'": (
+        lambda clos: clos.set("spine2", "APPL_DB", "PORT_TABLE:Ethernet0", mtu="8000"),
         ("fail", "link.mtu", "leaf1 Ethernet48 - spine2 Ethernet0"),
     ),
     "DSCP map of one spine": (
@@ -200,6 +204,38 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
         lambda clos: clos.set("spine2", "APPL_DB", "SWITCH_TABLE:switch", ecmp_hash_seed="0"),
         ("warn", "switch.hash", "leaf1, leaf2, leaf3, leaf4, spine2"),
     ),
+    "too much light": (
+        lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx2power="6.5"),
+        ("fail", "optics.switch-end", "leaf1 Ethernet8"),
+    ),
+    "a laser that fades": (
+        lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", tx1power="-12").set(
+            "leaf1", "STATE_DB", "TRANSCEIVER_DOM_THRESHOLD|Ethernet8", txpowerlowalarm="-8"),
+        ("fail", "optics.switch-end", "leaf1 Ethernet8"),
+    ),
+    "uneven lanes near the warning": (
+        lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx4power="-4.8"),
+        ("warn", "optics.switch-end", "leaf1 Ethernet8"),
+    ),
+    "a weak lane that may be another port's": (
+        lambda clos: clos.set("leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx5power="-40").set(
+            "leaf1", "CONFIG_DB", "PORT|Ethernet8", lanes="1,2,3,4"),
+        ("unknown", "optics.switch-end", "leaf1 Ethernet8"),
+    ),
+    "codewords at the limit of RS(528,514)": (
+        lambda clos: clos.set("leaf1", "CONFIG_DB", "PORT|Ethernet8", lanes=",".join(map(str, range(16)))).grow(
+            "leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S6=12),
+        ("warn", "optics.fec-margin", "leaf1 Ethernet8"),
+    ),
+    "a port without a state loses codewords": (
+        lambda clos: clos.set("leaf1", "APPL_DB", "PORT_TABLE:Ethernet8", oper_status=None).grow(
+            "leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_NOT_CORRECTABLE_FRAMES=3),
+        ("fail", "optics.fec-margin", "leaf1 Ethernet8"),
+    ),
+    "pauses of a priority that is not lossless": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_PFC_4_RX_PKTS=10**5),
+        ("warn", "fabric.pause-root", "leaf1 Ethernet8"),
+    ),
     "one lost packet": (
         lambda clos: clos.grow("leaf2", "Ethernet16:3", SAI_QUEUE_STAT_DROPPED_PACKETS=1),
         ("fail", "switch.lossless-drops", "leaf2 Ethernet16"),
@@ -248,6 +284,15 @@ HEALTHY: dict[str, Fault] = {
         "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
     "marks without pauses": lambda clos: clos.grow(
         "leaf1", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6),
+    "PFC on another priority beside the declared one": lambda clos: [
+        clos.set("leaf1", "CONFIG_DB", f"PORT_QOS_MAP|Ethernet{n}", pfc_enable="3,4") for n in (0, 8, 16, 24)],
+    "lanes of four wavelengths, far above their warning": lambda clos: clos.set(
+        "leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx1power="2.0", rx3power="-1.6"),
+    "a breakout port beside a dark one": lambda clos: clos.set(
+        "leaf1", "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet8", rx5power="-40", rx6power="-40").set(
+        "leaf1", "CONFIG_DB", "PORT|Ethernet8", lanes="1,2,3,4", subport="1"),
+    "marking in one step": lambda clos: clos.set(
+        "leaf2", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold="1048576", green_max_threshold="1048576"),
     "corrected codewords": lambda clos: clos.grow(
         "leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S2=10**6),
     "a full uplink without pauses": lambda clos: clos.load("leaf1", "Ethernet32", 0.98),

@@ -38,6 +38,8 @@ class SwitchPort:
     cable_m: float | None = None  # declared length
     pfc: frozenset[int] | None = None  # lossless priorities
     heard: Heard | None = None
+    lanes: int | None = None  # lanes of the switch chip
+    subport: int | None = None  # which part of its module, from 1; 0: the complete module
 
     @property
     def names(self) -> frozenset[str]:
@@ -142,9 +144,10 @@ class GroupCounters:
 class Optics:
     """Module of one port: its values, and the thresholds in its memory."""
 
-    rx_dbm: tuple[float | None, ...]  # by lane
+    rx_dbm: tuple[float | None, ...]  # by lane of the module
+    tx_dbm: tuple[float | None, ...]
     temperature_c: float | None
-    thresholds: Mapping[str, float]  # by rx or temp, then low or high, then alarm or warning: "rx low alarm"
+    thresholds: Mapping[str, float]  # by rx, tx or temp, then low or high, then alarm or warning: "rx low alarm"
 
 
 @dataclass(frozen=True)

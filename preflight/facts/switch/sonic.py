@@ -155,7 +155,8 @@ def _ports(tables: _Tables) -> dict[str, SwitchPort]:
                 _is_up(row.get("admin_status")), _is_up(row.get("oper_status")), _number(row.get("flap_count")),
                 float(length[1]) if length else None,
                 None if "pfc" in tables.gaps else _numbers(qos.get(name, {}).get("pfc_enable", "")),
-                _heard(heard.get(name)),
+                _heard(heard.get(name)), len(lanes.split(",")) if (lanes := row.get("lanes")) else None,
+                _number(row.get("subport")),
             )  # fmt: skip
     return ports
 
@@ -266,17 +267,22 @@ def _marks_counted(tables: _Tables) -> bool | None:
 def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
     limits = tables[KEYS["thresholds"]]
     for port, row in tables[KEYS["optics"]].items():
-        lanes = [_decimal(row.get(f"rx{lane}power")) for lane in range(1, 9)]
-        while lanes and lanes[-1] is None:
-            lanes.pop()
         thresholds = {}
-        for what, field in (("rx", "rxpower"), ("temp", "temp")):
+        for what, field in (("rx", "rxpower"), ("tx", "txpower"), ("temp", "temp")):
             for side in ("low", "high"):
                 for level in ("alarm", "warning"):
                     value = _decimal(limits.get(port, {}).get(f"{field}{side}{level}"))
                     if value is not None:
                         thresholds[f"{what} {side} {level}"] = value
-        yield port, Optics(tuple(lanes), _decimal(row.get("temperature")), thresholds)
+        yield port, Optics(_lanes(row, "rx"), _lanes(row, "tx"), _decimal(row.get("temperature")), thresholds)
+
+
+def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
+    """Return the light of each lane up to the last that shows any."""
+    values = [_decimal(row.get(f"{way}{lane}power")) for lane in range(1, 9)]
+    while values and values[-1] is None:
+        values.pop()
+    return tuple(values)
 
 
 # --- counters ---

@@ -17,7 +17,7 @@ SEPARATOR = {"CONFIG_DB": "|", "STATE_DB": "|", "APPL_DB": ":"}
 
 _LLDP = ("lldp_rem_sys_name", "lldp_rem_port_id", "lldp_rem_port_id_subtype", "lldp_rem_port_desc",
          "lldp_rem_chassis_id")  # fmt: skip
-_THRESHOLDS = tuple(f"{what}{side}{level}" for what in ("rxpower", "temp") for side in ("high", "low")
+_THRESHOLDS = tuple(f"{what}{side}{level}" for what in ("rxpower", "txpower", "temp") for side in ("high", "low")
                     for level in ("alarm", "warning"))  # fmt: skip
 
 #: Purpose and fields by database and table; no field: all of them.
@@ -27,7 +27,10 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "name, model and address of the switch",
             ("hostname", "hwsku", "platform", "type", "mac"),
         ),
-        "PORT": ("configured speed, MTU and FEC", ("alias", "speed", "mtu", "fec", "admin_status")),
+        "PORT": (
+            "configured speed, MTU, FEC and lanes",
+            ("alias", "speed", "mtu", "fec", "admin_status", "lanes", "subport"),
+        ),
         "PORT_QOS_MAP": (
             "priorities with PFC, and the maps of each port",
             ("dscp_to_tc_map", "tc_to_queue_map", "tc_to_pg_map", "pfc_to_queue_map", "pfc_enable", "pfcwd_sw_enable"),
@@ -67,7 +70,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "QUEUE_COUNTER_CAPABILITIES": ("whether ECN marks are counted", ("isSupported",)),
         "TRANSCEIVER_DOM_SENSOR": (
             "light and temperature of each module",
-            ("temperature", *(f"rx{lane}power" for lane in range(1, 9))),
+            ("temperature", *(f"{way}{lane}power" for way in ("rx", "tx") for lane in range(1, 9))),
         ),
         "TRANSCEIVER_DOM_THRESHOLD": ("thresholds in the memory of each module", _THRESHOLDS),
     },
