@@ -61,13 +61,15 @@ def _findings(plan: Mapping[str, Any]) -> Iterator[str]:
     findings = plan["findings"]
     open_checks = {finding["check"] for finding in findings if finding["status"] in _ORDER}
     for status in _ORDER:
+        alike: dict[tuple[str, str], list[str]] = {}
         for finding in findings:
             if finding["status"] == status:
-                yield f"{status.upper():<8}{finding['check']}: {one_line(finding['message'])}"
-                if finding.get("fix") and status != "unknown":
-                    yield f"{'':8}fix: {one_line(finding['fix'])}"
-                elif finding.get("fix"):
-                    yield f"{'':8}{one_line(finding['fix'])}"
+                alike.setdefault((finding["message"], finding.get("fix") or ""), []).append(finding["check"])
+        for (message, fix), names in alike.items():
+            more = f" and {len(names) - 1} more checks" if len(names) > 1 else ""
+            yield f"{status.upper():<8}{names[0]}{more}: {one_line(message)}"
+            if fix:
+                yield f"{'':8}{'' if status == 'unknown' else 'fix: '}{one_line(fix)}"
     passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"} - open_checks)
     if passed:
         yield f"{'PASS':<8}{', '.join(passed)}"

@@ -88,7 +88,7 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
 
 
 def _own_lanes(port: SwitchPort, lanes: int) -> range | None:
-    """Return the module's lanes of a port; None if a part of them is its own, and not which."""
+    """Return the module's lanes that belong to a port; None: not known which."""
     if port.lanes is None or port.lanes >= lanes:
         return range(lanes)
     if not port.subport:
@@ -103,7 +103,7 @@ _Wrong = tuple[Report, str, str, str, bool]
 
 
 def _beyond(optics: Optics, own: range) -> _Wrong | None:
-    """Return the gravest value beyond a threshold of the module; None if there is none."""
+    """Return the gravest value beyond a threshold of the module, if any."""
     for level, report in (("alarm", failed), ("warning", warned)):
         for way, verb, values in (("rx", "receives", optics.rx_dbm), ("tx", "sends", optics.tx_dbm)):
             light = [(value, lane + 1) for lane in own if lane < len(values) and (value := values[lane]) is not None]

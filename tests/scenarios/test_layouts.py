@@ -298,6 +298,22 @@ def test_a_distribution_that_srun_is_given(tmp_path: Path, kind: str) -> None:
     assert "the distribution 'arbitrary'" in document["unknown"][0]
 
 
+def test_arithmetic_in_an_array(tmp_path: Path) -> None:
+    text = script(LLAMA_70B, tp=8, pp=4, gbs="$((NNODES * 8))").replace("\n", " )\n")
+    text = "NNODES=${SLURM_NNODES:-64}\nARGS=( " + text
+    document = plan(tmp_path, text, INFINIBAND, 512)
+    assert document["settings"]["global_batch"]["value"] == 512
+    assert document["exit_status"] == 0
+
+
+def test_one_missing_setting_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(script(LLAMA_70B, tp=8, pp=4, gbs="$BATCH"))
+    done = CliRunner().invoke(main, ["plan", str(path), "--on", INFINIBAND, "--gpus", "512"], catch_exceptions=False)
+    assert done.stdout.count("UNKNOWN") == 1
+    assert "UNKNOWN layout.world-size and 10 more checks: the job does not state global_batch" in done.stdout
+
+
 def test_a_command_line_longer_than_a_file_name(tmp_path: Path) -> None:
     words = ["plan", script(LLAMA_70B, tp=8, pp=4, gbs=512), "--on", INFINIBAND, "--gpus", "512", "--json"]
     assert json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)["exit_status"] == 0

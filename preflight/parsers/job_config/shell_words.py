@@ -16,7 +16,7 @@ MOST_TEXT, MOST_WORDS = 2_000_000, 100_000
 #: How often a variable is replaced within a value, and characters of a result.
 _DEPTH, _MOST_VALUE = 8, 4096
 
-_WORD = re.compile(r"""(?:[^\s"'\\()]|\\.|\$\([^()]*\)|\$\(\([^()]*\)\)|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
+_WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
 _ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}()-]*)\)\)")
@@ -104,7 +104,7 @@ def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:
         if replaced == bare:
             break
         bare = replaced
-    bare = _ARITHMETIC.sub(_computed, bare)
+    bare = _ARITHMETIC.sub(lambda match: _computed(match, variables), bare)
     return bare.split() if "-" in bare and " " in bare else [bare]
 
 
@@ -115,9 +115,9 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
     return match[3] if match[3] is not None else match[0]
 
 
-def _computed(match: re.Match[str]) -> str:
+def _computed(match: re.Match[str], variables: Mapping[str, str]) -> str:
     """Return the result of integer arithmetic, or the text if it has more."""
-    expression = match[1].strip()
+    expression = re.sub(r"[A-Za-z_]\w*", lambda name: variables.get(name[0], name[0]), match[1].strip())
     if not _EXPRESSION.fullmatch(expression) or "**" in expression:
         return match[0]
     try:
