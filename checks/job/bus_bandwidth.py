@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from preflight import parsers
 from preflight._startup.lightclass import replace
 from preflight.checks.job.benchmark_scale import short
-from preflight.checks.job.nccl_tests import GIB, MIB, no_report, over, reports, size_of, so_far, text_of
+from preflight.checks.job.nccl_tests import (
+    GIB,
+    MIB,
+    no_measurement,
+    no_report,
+    over,
+    reports,
+    size_of,
+    so_far,
+    text_of,
+)
 from preflight.expectations import Site
 from preflight.expectations.catalogue import PARTS, GpuModel, Part
 from preflight.expectations.roofline.bound import RooflineVerdict, judge, proof
@@ -75,6 +85,10 @@ def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Fi
         message = f"{name}: {runs}: {moved}"
         fix = "under mpirun, build nccl-tests with MPI=1; else set -g to the number of GPUs"
         return unknown(message, found=runs, expected="one run of all ranks", fix=fix)
+    if row := report.unmeasured:
+        return unknown(
+            no_measurement(name, row), found="no rate", quote=text_of(run, key, row.line), fix="run it again"
+        )
     nranks = report.nranks if report.groups == 1 else None
     if wrong := parsers.nccl_tests.collective.contradictions(report.rows, report.collective, nranks):
         return unknown(f"{name}: the columns contradict each other: {wrong[0]}", fix="check the original output")

@@ -10,6 +10,7 @@ from preflight.facts.job import RunFacts, report_subjects
 from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:
+    from preflight.parsers.nccl_tests.model import Row
     from preflight.parsers.nccl_tests.text import Report
 
 PERFORMANCE = "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"
@@ -67,6 +68,11 @@ def so_far(report: Report) -> str:
     return f"{len(report.rows)} rows{best_so_far}" + (f", stopped at {size_of(where)}" if where is not None else "")
 
 
+def no_measurement(name: str, row: Row) -> str:
+    """Describe a row with a rate that cannot be one."""
+    return f"{name}: the row of {size_of(row.bytes)} does not count: a time or a rate is negative or not a number"
+
+
 @check(
     "nccl-tests.wrong-values",
     title="nccl-tests found no wrong value",
@@ -85,7 +91,8 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 also prints "0 OK"
-    although it validated nothing; it is unknown, as is a run that ended early.
+    although it validated nothing; it is unknown, as is a run that ended early, or with a rate that is
+    negative or not a number.
 
     ## False alarms
     None known; nccl-tests compares floats within a rounding tolerance.
@@ -126,4 +133,7 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     if not report.validated:
         message = f"{name}: the run did not validate its results, although it printed {report.out_of_bounds} OK"
         return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
+    if row := report.unmeasured:
+        return unknown(no_measurement(name, row), subject=name, evidence=[key], quote=text_of(run, key, row.line),
+                       fix="run it again")  # fmt: skip
     return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from statistics import median
 from typing import TYPE_CHECKING
 
 from preflight import bench
@@ -13,7 +15,7 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.bench.comparison import ComparedRun, Comparison, RateLevel
+    from preflight.bench.comparison import ComparedRun, Comparison, LowNode, RateLevel
     from preflight.bench.explanation import FactorEvidence
 
 #: Maximum number of pairs listed separately.
@@ -24,6 +26,9 @@ _QUIETER = "run more iterations of a larger message, without other jobs on these
 
 #: Slow nodes from which on half of all are two kinds of nodes, and not as many faults.
 _MANY = 3
+
+#: GPUs of one node that are listed as one rival from this number on.
+_ANY_GPU = 3
 
 #: Factors that describe how a fabric is built and are not parts.
 _WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
@@ -48,7 +53,6 @@ def no_pairs(run: RunFacts, site: Site) -> Finding | None:
     "node that stays slow.",
     action="fix-site",
     scope="run",
-    gating=False,
     answers=("FP-LAT-2",),
     unless=(no_report, no_pairs),
 )
@@ -63,8 +67,9 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     A run is slow below 0.95 of the median of similar pairs if leaves are known, else below 0.85, unless the noise
     estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
     without such a part warns, and so does a run that stopped, which is a different fault. Blocks of nodes between
-    which all runs are slow warn as one. Fewer than 8 similar runs are *unknown*, as are runs so scattered that half of
-    the rate would not be slow, and a few fast runs among 8 to 15. Nodes with other GPUs are compared with their like.
+    which all runs are slow warn as one. Wrong values fail. Fewer than 8 similar runs are *unknown*, as are runs so
+    scattered that half of the rate would not be slow, and a few fast runs among 8 to 15. Nodes with other GPUs are
+    compared with their like.
 
     ## False alarms
     A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
@@ -104,9 +109,11 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
                       fix=_QUIETER)  # fmt: skip
     elif not alone and not stopped and all(level.usual for level in comparison.levels):
         slow = sum(held.slow for held in comparison.held)
+        low = sum(map(comparison.is_low, comparison.judged))
         explained = f"; {slow} more are slow for a part that bench.factor names" if slow else ""
+        explained += f"; {low} more are low, all runs of a node that bench.factor names" if low else ""
         yield passed(f"{label}: {_summary(comparison)}{explained}", evidence=keys,
-                     found=f"{len(alone)} of {len(comparison.judged) - slow} slow")  # fmt: skip
+                     found=f"{len(alone)} of {len(comparison.judged) - slow - low} slow")  # fmt: skip
 
 
 def _blind(comparison: Comparison) -> float | None:
@@ -147,7 +154,7 @@ def _summary(comparison: Comparison) -> str:
     first = next(held for held in comparison.judged)
     assert first.reference is not None
     assert first.bytes is not None
-    sound = sum(not held.slow for held in comparison.judged)
+    sound = sum(not held.slow and not comparison.is_low(held) for held in comparison.judged)
     text = (f"{sound} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
             f"noise {first.reference.sigma:.1%}")  # fmt: skip
     for level in comparison.levels:
@@ -181,7 +188,9 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) and three slow runs
     fails. Parts that remain possible instead are listed with it, together with the runs that would separate them. Slow
     runs without such a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are
-    slow, they warn as one: the cluster has two kinds of nodes.
+    slow, they warn as one: the cluster has two kinds of nodes. So do nodes at the rate of NICs, if the rest are above
+    what NICs carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on
+    another leaf than the rest.
 
     ## False alarms
     A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it, by
@@ -194,14 +203,16 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
         named += [(cause, "without an end") for cause in comparison.stopped.named]
         nodes = [cause for cause, effect in named if cause.factor.kind == bench.factors.NODE and effect == "slow"]
         measured = {node for held in comparison.judged for node in held.run.nodes}
-        if len(nodes) >= _MANY and 2 * len(nodes) >= len(measured):
+        if outside := bench.comparison.without_nvlink(comparison, nodes):
+            yield _outside(label, outside, len(measured), comparison, keys)
+        elif len(nodes) >= _MANY and 2 * len(nodes) >= len(measured):
             yield _two_kinds(label, nodes, len(measured), keys)
-        else:
-            nodes = []
+            outside = tuple(nodes)
         for cause, effect in named:
-            if effect != "slow" or cause not in nodes:
+            if effect != "slow" or cause not in outside:
                 yield _named(label, cause, effect, comparison)
-        if named:
+        yield from _low(label, comparison.low, len(measured), keys)
+        if named or comparison.low:
             continue
         slow = sum(held.slow for held in comparison.held)
         if not comparison.judged:
@@ -216,8 +227,44 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
                 evidence=keys,
                 fix="run the nodes of the slow pairs with other nodes",
             )
-        else:
+        elif all(level.usual for level in comparison.levels):
             yield passed(f"{label}: no slow run among {len(comparison.judged)}", evidence=keys)
+        else:
+            text = f"no part explains the {len(comparison.judged)} runs; bench.pairs warns of the paths between them"
+            yield passed(f"{label}: {text}", evidence=keys)
+
+
+def _outside(
+    label: str, nodes: Sequence[FactorEvidence], measured: int, comparison: Comparison, keys: Sequence[str]
+) -> Finding:
+    names = sorted(cause.factor.of for cause in nodes)
+    rate = median(bench.comparison.rate_of(comparison, cause) for cause in nodes)
+    return warned(
+        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest above what NICs carry: "
+        f"these nodes are outside the NVLink domain of the rest, or do not reach it: {_listed(names)}",
+        found=f"{len(names)} nodes at the rate of NICs", expected="all nodes in one NVLink domain, or none",
+        evidence=list(keys),
+        fix="Compare ClusterUUID and CliqueId in `nvidia-smi -q`; if they are equal, check nvidia-imex on these nodes.",
+    )  # fmt: skip
+
+
+def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str]) -> Iterator[Finding]:
+    fix = "Give the leaves ([leaves] in the cluster file, or a sweep); check the rate of each port of these nodes."
+    if len(nodes) >= _MANY and 2 * len(nodes) >= measured:
+        share = median(item.share for item in nodes)
+        names = _listed([item.node for item in nodes])
+        yield unknown(
+            f"{len(nodes)} of {measured} nodes reach {share:.2g} of the other runs in all of theirs, in {label}: other "
+            f"hardware, or leaves of their own: {names}",
+            found=f"{len(nodes)} low nodes", evidence=keys, fix=fix,
+        )  # fmt: skip
+        return
+    for item in nodes:
+        yield unknown(
+            f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.2g} of the other runs: "
+            "it is slow (one rail of eight is an eighth), or on another leaf than the rest: leaves are not known",
+            subject=f"node {item.node}", found=f"{item.share:.2g} of the other runs", evidence=keys, fix=fix,
+        )  # fmt: skip
 
 
 def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys: Sequence[str]) -> Finding:
@@ -232,7 +279,7 @@ def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys:
 
 def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison) -> Finding:
     slow, others = cause.elsewhere
-    rivals = f"; not separated from: {', '.join(map(str, cause.alike))}" if cause.alike else ""
+    rivals = f"; not separated from: {', '.join(_rivals(cause))}" if cause.alike else ""
     falling = effect == "slow" and _all_fall(cause, comparison)
     sources = dict.fromkeys(f"log:{comparison.held[place].run.source}" for place in cause.places)
     return failed(
@@ -244,6 +291,16 @@ def _named(label: str, cause: FactorEvidence, effect: str, comparison: Compariso
         evidence=list(islice(sources, _MOST_LISTED)),
         fix=f"Next, run {bench.document.next_step(cause)}; then check the counters of its ports and switches.",
     )
+
+
+def _rivals(cause: FactorEvidence) -> list[str]:
+    """Return the rivals as text; the GPUs of a node that all its runs use are one."""
+    gpus = Counter(rival.node for rival in cause.alike if rival.kind == bench.factors.GPU)
+    return list(dict.fromkeys(
+        f"one of {gpus[rival.node]} GPUs of {rival.node}, or its port"
+        if rival.kind == bench.factors.GPU and gpus[rival.node] >= _ANY_GPU else str(rival)
+        for rival in cause.alike
+    ))  # fmt: skip
 
 
 def _all_fall(cause: FactorEvidence, comparison: Comparison) -> bool:

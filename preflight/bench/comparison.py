@@ -10,9 +10,9 @@ from statistics import median
 
 from preflight.bench import blocks, factors
 from preflight.bench.bits import ENOUGH, gain
-from preflight.bench.explanation import Explanation, explain
+from preflight.bench.explanation import Explanation, FactorEvidence, explain
 from preflight.bench.observation import Observation, RunKind
-from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, reference, spread
+from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, deviations, reference, spread
 
 #: Fraction of the runs that must include a message size for it to be compared.
 _MOST_RUNS = 0.8
@@ -22,6 +22,18 @@ _FEWEST_FAR = 3
 
 #: Number of times that runs are divided by distance: into blocks, then rails.
 _DIVISIONS = 2
+
+#: Widest gap between levels, and difference between a node and a distance, that noise explains: standard deviations.
+_NOISE_Z = 3.0
+
+#: Bandwidth of the fastest NIC, GB/s: 800 Gb/s.
+_NIC = 100.0
+
+#: Fewest runs of a node that show that all of them are low.
+_FEWEST_LOW = 3
+
+#: Ratio of the standard deviation of a median to that of a single value.
+_OF_MEDIAN = 1.26
 
 #: Ratio of the share at the smallest large message to that at the largest, below which a run gets slower with size.
 _FALLS = 0.5
@@ -63,6 +75,18 @@ class RateLevel:
 
 
 @dataclass(frozen=True)
+class LowNode:
+    """A node that is slow in all of its runs, but in none by the limit.
+
+    Without a topology it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
+    """
+
+    node: str
+    share: float  # median, as a fraction of the other runs
+    runs: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The runs of one kind, and the causes of slow or stopped ones."""
 
@@ -72,11 +96,16 @@ class Comparison:
     stopped: Explanation  # of runs that did not finish
     levels: tuple[RateLevel, ...] = ()
     models: tuple[str, ...] = ()  # of the GPUs; empty where all runs have the same
+    low: tuple[LowNode, ...] = ()  # where leaves are unknown
 
     @property
     def judged(self) -> tuple[ComparedRun, ...]:
         """The runs with a reference."""
         return tuple(held for held in self.held if held.reference is not None)
+
+    def is_low(self, held: ComparedRun) -> bool:
+        """Return whether a run that is not slow has a low node."""
+        return not held.slow and any(item.node in held.run.nodes for item in self.low)
 
 
 def compare(
@@ -208,11 +237,13 @@ def _compare(kind: RunKind, runs: Sequence[Observation], given: Mapping[tuple[Ru
             for place, item in zip(part, hold([held[place].run for place in part], given), strict=True):
                 held[place] = item
         explanation = _explained(held, relations=len(levels) < _DIVISIONS)
-    if not levels and (usual := _usual_level(held)):
+    low = _low_nodes(held, explanation) if not levels else ()
+    apart = {item.node for item in low}
+    if not levels and (usual := _usual_level([item for item in held if apart.isdisjoint(item.run.nodes)])):
         levels.append(usual)
     stopped = explain([item.run for item in held], [place for place, item in enumerate(held) if not item.run.complete],
                       relations=False)  # fmt: skip
-    return Comparison(kind, tuple(held), explanation, stopped, tuple(levels))
+    return Comparison(kind, tuple(held), explanation, stopped, tuple(levels), low=low)
 
 
 def _explained(held: Sequence[ComparedRun], relations: bool = True) -> Explanation:
@@ -228,10 +259,28 @@ def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[
     return {place for place, item in enumerate(held) if item.reference and factor in factors.of(item.run, rails, block)}
 
 
-def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
-    """Return the lower level caused by distance: pairs below the widest gap.
+@dataclass(frozen=True)
+class _Divided:
+    """Pairs on both sides of the widest gap, and the blocks of nodes that explain it."""
 
-    None unless the blocks explain it, by the same test as for a fault.
+    near: tuple[float, ...]  # shares of the reference
+    across: tuple[tuple[float, tuple[str, ...]], ...]  # share and nodes of the runs between blocks
+    blocks: tuple[tuple[str, ...], ...]
+    bits: float
+
+
+def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
+    """Return the lower level caused by distance: pairs below the widest gap."""
+    if (divided := _divided(held)) is None:
+        return None
+    share = median(share for share, _ in divided.across) / median(divided.near)
+    return RateLevel(factors.BLOCKS_DIFFER, share, len(divided.across), divided.bits, True, divided.blocks)
+
+
+def _divided(held: Sequence[ComparedRun]) -> _Divided | None:
+    """Divide pairs at the widest gap.
+
+    None unless blocks of nodes explain it, by the same test as for a fault.
     """
     pairs = [(item.share, item.run.nodes) for item in held if item.share is not None and len(item.run.ends) == 2]
     sound = sorted(((share, nodes) for share, nodes in pairs if share >= UNRESOLVED), reverse=True)
@@ -240,17 +289,104 @@ def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
     at = max(range(1, len(sound)), key=lambda place: sound[place - 1][0] / sound[place][0])
     near, far = sound[:at], sound[at:]
     gap = math.log(near[-1][0] / far[0][0])
-    if gap <= 3 * max(spread([share for share, _ in near]), spread([share for share, _ in far])):
+    if gap <= _NOISE_Z * max(spread([share for share, _ in near]), spread([share for share, _ in far])):
         return None
-    groups = blocks.components({node for _, nodes in sound for node in nodes}, [nodes for _, nodes in near])  # type: ignore[misc]
+    return _divided_at(sound, at)
+
+
+def _divided_at(sound: Sequence[tuple[float, tuple[str, ...]]], at: int) -> _Divided | None:
+    """Divide sorted pairs at an index; None unless blocks of nodes explain it."""
+    near, far = sound[:at], sound[at:]
+    groups = blocks.components(
+        {node for _, nodes in sound for node in nodes}, [(nodes[0], nodes[1]) for _, nodes in near]
+    )
     block = {node: number for number, group in enumerate(groups) for node in group}
-    across = [(share, nodes) for share, nodes in sound if block[nodes[0]] != block[nodes[1]]]
-    price = blocks.cost(len(group) for group in groups)
-    bits = gain(len(across), len(across), len(far), len(sound)) - price
-    if bits < ENOUGH:
-        return None
-    share = median(share for share, _ in across) / median(share for share, _ in near)
-    return RateLevel(factors.BLOCKS_DIFFER, share, len(across), bits, True, tuple(groups))
+    across = tuple((share, nodes) for share, nodes in sound if block[nodes[0]] != block[nodes[1]])
+    bits = gain(len(across), len(across), len(far), len(sound)) - blocks.cost(len(group) for group in groups)
+    return _Divided(tuple(share for share, _ in near), across, tuple(groups), bits) if bits >= ENOUGH else None
+
+
+def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[LowNode, ...]:
+    """Return the nodes whose runs are all lower than distance between blocks explains.
+
+    A block of one node does not show distance: two nodes that are fast between themselves are. Where blocks of
+    several nodes show what distance costs, a single node at that rate is on a leaf of its own.
+    """
+    if any(end.leaf is not None for item in held for end in item.run.ends):
+        return ()
+    sound = [item for item in held if not item.slow and item.share is not None and len(item.run.ends) == 2]
+    if len(sound) < FEWEST:
+        return ()
+    divided = _divided(sound)
+    usual = divided.near if divided else [item.share for item in sound if item.share is not None]
+    middle, noise = median(usual), spread(usual)
+    shares: dict[str, list[float]] = {}
+    for item in sound:
+        for node in item.run.nodes:
+            shares.setdefault(node, []).append((item.share or 0.0) / middle)
+    blamed = {cause.factor.node or cause.factor.of for cause in explanation.named}
+    low = []
+    for node, own in sorted(shares.items()):
+        if node in blamed or len(own) < _FEWEST_LOW or max(own) >= RESOLVED:
+            continue
+        share = median(own)
+        if -math.log(share) <= deviations(len(shares)) * noise * _OF_MEDIAN / math.sqrt(len(own)):
+            continue
+        low.append(LowNode(node, share, len(own)))
+    if not low:
+        return ()
+    if divided is None:  # noise hides the gap; halfway to the low nodes, few runs are on the wrong side
+        limit = middle * math.sqrt(median(item.share for item in low))
+        pairs = sorted(((item.share or 0.0, item.run.nodes) for item in sound), reverse=True)
+        divided = _divided_at(pairs, sum(share >= limit for share, _ in pairs))
+    if not (far := _cost_of_distance(divided) if divided else []):
+        return tuple(low)
+    usual_far, tolerance = median(far) / middle, _NOISE_Z * max(noise, spread(far))
+    return tuple(item for item in low if math.log(usual_far / item.share) > tolerance)
+
+
+def _cost_of_distance(divided: _Divided) -> list[float]:
+    """Return the shares of runs between blocks of several nodes."""
+    several = {node for block in divided.blocks if len(block) > 1 for node in block}
+    return [share for share, nodes in divided.across if several.issuperset(nodes)]
+
+
+def rate_of(comparison: Comparison, cause: FactorEvidence) -> float:
+    """Return the median bandwidth of the slow runs of a cause, GB/s."""
+    runs = (comparison.held[place] for place in cause.places)
+    return median(held.run.busbw[held.bytes] for held in runs if held.bytes is not None)
+
+
+def without_nvlink(comparison: Comparison, nodes: Sequence[FactorEvidence]) -> tuple[FactorEvidence, ...]:
+    """Return the slow nodes at the rate of NICs beside nodes that exceed it.
+
+    Two transports are not a fault: a node outside an NVLink domain is as fast as its NICs. One that is slow among those
+    nodes is left out.
+    """
+    most = _nic_limit(comparison.kind)
+    rates = {cause: rate_of(comparison, cause) for cause in nodes
+             if all(_reference_of(comparison, place) > most for place in cause.places)}  # fmt: skip
+    over_nics = {cause: rate for cause, rate in rates.items() if rate <= most}
+    usual = median(over_nics.values()) if over_nics else 0.0
+    return tuple(cause for cause, rate in over_nics.items() if rate >= UNRESOLVED * usual)
+
+
+def _reference_of(comparison: Comparison, place: int) -> float:
+    limit = comparison.held[place].reference
+    return limit.busbw if limit is not None else 0.0
+
+
+def _nic_limit(kind: RunKind) -> float:
+    """Return a collective's bandwidth with the fastest NIC at each GPU, GB/s.
+
+    The bus bandwidth of a ring is that of all NICs of a node. In alltoall, each GPU sends (n-1)/n of its data to other
+    nodes over its own NIC.
+    """
+    if kind.collective == "sendrecv":
+        return _NIC
+    if kind.collective == "alltoall":
+        return _NIC * kind.nodes / max(kind.nodes - 1, 1)
+    return _NIC * kind.ranks / kind.nodes
 
 
 def falls_with_size(held: ComparedRun, runs: Sequence[ComparedRun]) -> bool:

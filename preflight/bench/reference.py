@@ -94,10 +94,10 @@ def spread(values: Sequence[float]) -> float:
 
 
 def _limit(middle: float, sigma: float, floor: float, count: int) -> float:
-    return middle * min(floor, math.exp(-_z(max(count, 1)) * sigma))
+    return middle * min(floor, math.exp(-deviations(max(count, 1)) * sigma))
 
 
 @cache
-def _z(count: int) -> float:
+def deviations(count: int) -> float:
     """Return the distance from the reference in standard deviations due to chance."""
     return max(_LEAST_Z, NormalDist().inv_cdf(1 - _ALPHA / count))

@@ -136,6 +136,9 @@ def test_no_metadata_service_is_queried() -> None:
         if path.name == "kubernetes_api.py":
             assert "169.254" not in path.read_text()
             continue
+        if path.name == "redis_databases.py":  # a socket of the switch itself, never a host
+            assert path.read_text().count("socket.socket(") == path.read_text().count("socket.AF_UNIX") == 1
+            continue
         wrong = words & {"connect", "create_connection", "getaddrinfo", "http", "http.client", "urllib.request", "ssl"}
         assert not wrong, (path.name, wrong)
 

@@ -133,6 +133,16 @@ def _halves(node: str, a: str, other: str, b: str) -> float:
     return 40.0 if (node > "gpu004") is (other > "gpu004") else 10.0
 
 
+def _lost_rail(node: str, a: str, other: str, b: str) -> float:
+    """Return the rates of a node that lost one of eight rails."""
+    return 35.0 if "gpu003" in (node, other) else 40.0
+
+
+def _outside_nvlink(node: str, a: str, other: str, b: str) -> float:
+    """Return the rates of six nodes in one NVLink domain, and two outside it."""
+    return 42.0 if max(node, other) > "gpu006" else 700.0
+
+
 _ORIGIN = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (tests/support/pair_runs.py)"
 
 #: Check -> case -> (records, findings).
@@ -154,6 +164,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
             records(_scattered, repeats=4),
             [{"status": "unknown", "message": "a part at half its rate would not be seen"}],
         ),
+        "lost-rail": (records(_lost_rail), [{"status": "pass", "message": "21 runs, none is slow"}]),
         "four-pairs": (dict(list(records(_healthy).items())[:4]), [{"status": "unknown", "message": "too few"}]),
         "one-run": (dict(list(records(_healthy).items())[:1]), [{"status": "skip"}]),
     },
@@ -174,6 +185,15 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "other-hardware": (
             records(_older_half, repeats=2), [{"status": "warn", "message": "4 of 8 nodes are slow", "subject": ""}],
+        ),
+        "lost-rail": (
+            records(_lost_rail),
+            [{"status": "unknown", "message": "all of its 7 runs of alltoall over 2 GPUs on 2 nodes are low, 0.8",
+              "subject": "node gpu003"}],
+        ),
+        "outside-nvlink": (
+            records(_outside_nvlink),
+            [{"status": "warn", "message": "2 of 8 nodes run at 42", "subject": ""}],
         ),
     },
 }  # fmt: skip

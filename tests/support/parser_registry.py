@@ -289,7 +289,6 @@ _text(
     NEMO_JOB,
     call=lambda text: reader.parse(text, "job"),
 )
-_text("parsers.training.iteration_log.ranks_in", "using world size: 64, data-parallel size: 8\n")
 _text("parsers.job_config.hostfile.parse", "gpu001 slots=8\ngpu002:8\n# comment\ngpu003\n",
       call=lambda text: hostfile.parse(text, "hosts", 8))  # fmt: skip
 _text("parsers.job_config.nemo.decoded", NEMO_JOB, call=lambda text: nemo.decoded(text, "job.yaml"))

@@ -50,6 +50,11 @@ class Measurement:
     max_error: float | None = None  # largest difference, printed instead of wrong up to 2.12; nonzero is normal there
     iterations: IterationTimes | None = None
 
+    @property
+    def measured(self) -> bool:
+        """Whether its time and rates are finite and not negative."""
+        return all(0 <= value < math.inf for value in (self.time_us, self.algbw_gbytes_s, self.busbw_gbytes_s))
+
 
 @dataclass(frozen=True)
 class Row:
@@ -166,6 +171,12 @@ class Report:
     def wrong_rows(self) -> tuple[Row, ...]:
         """Rows with wrong elements in either half."""
         return tuple(row for row in self.rows if any(half.wrong for half in row.halves))
+
+    @property
+    def unmeasured(self) -> Row | None:
+        """The first row whose time or rate is negative or not a number, if any."""
+        rows = (row for row in self.rows if row.bytes > 0)
+        return next((row for row in rows if not all(half.measured for half in row.halves)), None)
 
     def best(self, min_bytes: int = 0) -> Best | None:
         """Return the best busbw of the rows of at least ``min_bytes``, of both halves."""

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.bench import blocks
 from preflight.bench.bits import ENOUGH, gain
-from preflight.bench.comparison import Comparison, compare
+from preflight.bench.comparison import Comparison, compare, without_nvlink
 from preflight.bench.factors import Factor
 from preflight.bench.observation import FAILED, Observation, RunEnd, RunKind
 from preflight.bench.reference import RESOLVED, UNRESOLVED, levels, reference
@@ -276,3 +276,87 @@ def test_a_slow_node_among_nodes_with_other_gpus_is_named() -> None:
 def test_a_run_without_a_list_of_devices_is_among_the_others() -> None:
     made = [replace(run, models=("H100",) if place else ()) for place, run in enumerate(runs(lambda *ends: 40.0))]
     assert len(compare(made)) == 1
+
+
+# --- nodes that are low by less than the limit of one run ---------------------------------------------
+
+
+def low(comparison: Comparison) -> list[str]:
+    return [item.node for item in comparison.low]
+
+
+@pytest.mark.parametrize("sigma", [0.005, 0.01, 0.02])
+@pytest.mark.parametrize("bad", [("n10",), ("n02", "n10")])
+def test_a_node_that_lost_one_of_eight_rails_is_not_distance(bad: tuple[str, ...], sigma: float) -> None:
+    """A block of one node does not show distance."""
+    comparison = only(runs(lambda *ends: 35.0 if any(_touches(node, *ends) for node in bad) else 40.0, sigma=sigma))
+    assert low(comparison) == list(bad)
+    assert not comparison.levels
+    assert not comparison.slow.causes
+
+
+def test_a_node_that_lost_a_rail_beside_a_slow_one() -> None:
+    comparison = only(runs(lambda *ends: 20.0 if _touches("n01", *ends) else 35.0 if _touches("n10", *ends) else 40.0))
+    assert (named(comparison), low(comparison)) == (["node n01"], ["n10"])
+
+
+def test_a_node_that_lost_a_rail_in_one_of_two_leaves() -> None:
+    """Distance costs less than the rail: the level remains, and the node is not part of it."""
+
+    def rate(a: RunEnd, b: RunEnd) -> float:
+        return 35.0 if _touches("n10", a, b) else 40.0 if (a.node < "n08") is (b.node < "n08") else 37.0
+
+    comparison = only(runs(rate, sigma=0.004))
+    assert low(comparison) == ["n10"]
+    assert [len(block) for block in comparison.levels[0].blocks] == [8, 7]
+
+
+_LEAVES: dict[str, Callable[[int], int]] = {
+    "one": lambda place: 0,
+    "two": lambda place: place // 8,
+    "three": lambda place: 0 if place < 6 else 1 if place < 11 else 2,
+    "eight": lambda place: place // 2,
+    "two and a single node": lambda place: 0 if place < 13 else 1 if place < 15 else 2,
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("sigma", [0.005, 0.01])
+@pytest.mark.parametrize("leaves", _LEAVES)
+def test_no_node_is_low_by_distance(leaves: str, sigma: float, seed: int) -> None:
+    leaf = {node: _LEAVES[leaves](place) for place, node in enumerate(NODES)}
+    comparison = only(runs(lambda a, b: 40.0 if leaf[a.node] == leaf[b.node] else 36.5, seed, sigma))
+    assert not comparison.low
+    assert not comparison.slow.causes
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1])
+def test_no_node_is_low_by_noise(sigma: float, seed: int) -> None:
+    assert not only(runs(lambda *ends: 40.0, seed, sigma)).low
+
+
+# --- two transports ------------------------------------------------------------------------------------
+
+
+def outside(comparison: Comparison) -> list[str]:
+    return sorted(cause.factor.of for cause in without_nvlink(comparison, comparison.slow.named))
+
+
+def test_nodes_outside_an_nvlink_domain_are_no_faults() -> None:
+    comparison = only(runs(lambda a, b: 700.0 if b.node < "n12" else 42.0))
+    assert outside(comparison) == ["n12", "n13", "n14", "n15"]
+
+
+def test_a_slow_node_outside_an_nvlink_domain_is_a_fault() -> None:
+    comparison = only(runs(lambda a, b: 20.0 if _touches("n15", a, b) else 700.0 if b.node < "n12" else 42.0))
+    assert outside(comparison) == ["n12", "n13", "n14"]
+    assert "node n15" in named(comparison)
+
+
+@pytest.mark.parametrize(("usual", "bad"), [(700.0, 350.0), (90.0, 1.2), (190.0, 42.0)])
+def test_slow_nodes_on_one_transport_are_faults(usual: float, bad: float) -> None:
+    """Half of an NVLink domain's rate; TCP instead of RDMA; what two NICs of 800 Gb/s carry."""
+    comparison = only(runs(lambda a, b: bad if b.node >= "n13" else usual))
+    assert not outside(comparison)
+    assert named(comparison) == ["node n13", "node n14", "node n15"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from preflight.reports.html_page import render as render_page
 from preflight.schemas import conform
 from tests.support.in_process import run
-from tests.support.pair_runs import CASES
+from tests.support.pair_runs import CASES, GIB, NODES, RAILS, log
 
 
 def folder(tmp_path: Path, check: str, case: str) -> Path:
@@ -95,3 +96,31 @@ def test_a_name_of_a_node_is_no_markup(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     run("judge", str(pairs), "--only", "bench.*", "--json", str(report), expect=(0,))
     assert "<b>x</b>" not in render_page(json.loads(report.read_text()))
+
+
+@pytest.mark.parametrize("rate", ["nan", "inf", "1e400", "-42.00"])
+def test_a_rate_that_is_none_is_unknown(tmp_path: Path, rate: str) -> None:
+    text = log("alltoall", {"gpu001": RAILS[:1], "gpu002": RAILS[:1]}, {GIB: 42.0}).replace("42.00", rate)
+    (path := tmp_path / "run.out").write_text(text)
+    assert f" {rate} " in text
+    shown = " ".join(run("read", str(path), expect=(3,)).split())
+    assert "the row of 1 GiB does not count: a time or a rate is negative or not a number" in shown
+    report = json.loads(run("judge", str(tmp_path), "--only", "nccl-tests.wrong-values", "--json", expect=(3,)))
+    assert [item["status"] for item in report["findings"]] == ["unknown"]
+
+
+def test_wrong_values_of_one_pair_are_exit_status_1(tmp_path: Path) -> None:
+    pairs = folder(tmp_path, "bench.factor", "healthy")
+    path = min(pairs.iterdir())
+    path.write_text(path.read_text().replace("       0", "      17", 1).replace("values : 0 OK", "values : 1 FAILED"))
+    report = json.loads(run("judge", str(pairs), "--only", "bench.*", "--json", expect=(1,)))
+    (failed,) = [item for item in report["findings"] if item["status"] == "fail"]
+    assert (failed["check"], failed["subject"]) == ("bench.pairs", "gpu001 - gpu002")
+
+
+def test_the_gpus_of_a_slow_node_are_one_rival(tmp_path: Path) -> None:
+    for a, b in combinations(NODES, 2):
+        rate = 20.0 if "gpu003" in (a, b) else 40.0
+        (tmp_path / f"{a}-{b}.out").write_text(log("alltoall", {a: RAILS, b: RAILS}, {GIB: rate}))
+    report = json.loads(run("judge", str(tmp_path), "--only", "bench.factor", "--json", expect=(1,)))
+    assert report["findings"][0]["message"].endswith("not separated from: one of 8 GPUs of gpu003, or its port")
