@@ -1,4 +1,4 @@
-"""How fast `preflight trace` reads a profile, beside ``json.load`` of the same file.
+"""Speed of `preflight trace` on a profile, compared with ``json.load``.
 
 ``python -m benchmarks.trace_reader --events 1000000 TRACE...`` from the top of the repository. It makes a long trace
 anew in a temporary folder (``tests/support/training_job.py``), plain and packed, and measures these and the given ones.
@@ -43,7 +43,7 @@ def measure(code: str, path: Path) -> tuple[float, int]:
 
 
 def measure_ranks(path: Path, folder: Path, ranks: int) -> str:
-    """Return the time and the memory of ``preflight trace`` on the traces of many ranks, and of its processes."""
+    """Return time and memory of ``preflight trace`` and its processes on many traces."""
     for rank in range(ranks):
         (folder / f"rank{rank}.json.gz").hardlink_to(path)
     cpu: dict[int, float] = {}

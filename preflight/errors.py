@@ -16,7 +16,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── ResumeError             an interrupted run cannot be continued
     ├── CampaignError           a campaign of `preflight bench` cannot be read or begun
     ├── LearnError              the evidence holds no node to learn a cluster file from
-    ├── JobConfigError          a file describes no job that `preflight plan` reads (also a ValueError)
+    ├── JobConfigError          a file does not describe a job that `preflight plan` can read (also a ValueError)
     ├── LayoutError             a job or cluster cannot be planned
     ├── ConversionError         the configuration of another tool cannot be read
     ├── ShellSyntax             a line of it is more than one plain command (also a ValueError)

@@ -1,4 +1,4 @@
-"""The plan of a job as text: step, memory, axes, violations, next command."""
+"""Plan of a job as text: step, memory, axes, violations, next command."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the tokens of a GPU at which each level hides gradients."""
+    """Yield the tokens per GPU at which each level's gradients are hidden."""
     if not plan["batches"]:
         return
     yield ""
@@ -131,7 +131,7 @@ def _costs(plan: Mapping[str, Any], *, explain: bool) -> Iterator[str]:
 
 
 def _timeline(plan: Mapping[str, Any]) -> list[str]:
-    """Return the stages at work in each step of a short pipeline."""
+    """Return the busy stages in each step of a short pipeline."""
     own = plan["pipeline"]
     if own is None or not 0 < len(own["active"]) <= 40:
         return []

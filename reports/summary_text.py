@@ -115,7 +115,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
 def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list[Part]:
     rows = []
     if incidents:
-        rows.append(("next", one_line(f"1: {incidents[0]['next']}"), ""))  # never cut: it has commands to copy
+        rows.append(("next", one_line(f"1: {incidents[0]['next']}"), ""))  # never truncated: a command to copy
     rows.append(("more", more if more and incidents else "-v lists every finding and check", "dim"))
     return [Listing(tuple(rows))]
 

@@ -18,7 +18,7 @@ _NARROWEST = 40
 
 # Characters one column wide on any terminal; rich measures all others, and tabs.
 _PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
-# A command in backticks is one word: wrapped, it could not be copied.
+# A command in backticks is one word; a wrapped command could not be copied.
 _WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
 
 
@@ -66,7 +66,7 @@ def _lines(part: Part, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap lines before words that do not fit; too long words are cut."""
+    """Wrap lines at words; words that are too long are cut."""
     for line in text.split("\n"):
         pieces, room = [""], width
         for word in _WORD.findall(line):

@@ -48,7 +48,7 @@ _RULES = (
 
 
 def problems(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem]:
-    """Yield the problem of each device for which a rule knows the kind."""
+    """Yield the problem of each device whose kind has a rule."""
     for kind, status, words, otherwise, fix in _RULES:
         for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
             printed = "; ".join(_different(event.text.strip()[:_QUOTED] for event in events))

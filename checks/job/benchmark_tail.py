@@ -14,7 +14,7 @@ from preflight.parsers.nccl_tests.model import fewest_iterations
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Measurement, Report
 
-#: Multiples of the median from which the slowest iterations are a tail: 1 in 100, and 1 in 1,000. Judgements.
+#: Multiples of the median above which the slowest iterations are a tail: 1 in 100, and 1 in 1,000. Judgements.
 _P99, _P999 = 2.0, 5.0
 
 
@@ -26,11 +26,11 @@ class _Tail(NamedTuple):
     middle_us: float
     middle: str  # "median", or "mean" if the median is not printed
     p99_us: float
-    p999_us: float | None  # None: too few iterations
+    p999_us: float | None  # None with too few iterations
 
     @property
     def excess(self) -> float:
-        """Its larger multiple of the middle, relative to the limit."""
+        """The larger ratio to the middle, relative to its limit."""
         return max(self.p99_us / self.middle_us / _P99, (self.p999_us or 0.0) / self.middle_us / _P999)
 
     def __str__(self) -> str:
@@ -64,8 +64,8 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the 99th and 99.9th percentile of the iterations with their median.
 
     ## Why it matters
-    A synchronous job waits for the slowest of all collectives at each step. Retransmissions, pauses and interrupts
-    delay single iterations, and hardly change the mean that a benchmark prints.
+    A synchronous job waits for the slowest of all collectives at each step. Retransmissions, pauses and
+    interrupts delay single iterations, but hardly change the mean that a benchmark prints.
 
     ## Verdicts
     A 99th percentile above twice the median, or a 99.9th above five times, warns. The table has no median; without the
@@ -73,7 +73,7 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
     99.9th needs 2,995 and the file of `-J`.
 
     ## False alarms
-    Messages of some bytes on nodes whose CPUs are busy, and the first iterations of a run without warm-up.
+    Messages of a few bytes on nodes with busy CPUs, and the first iterations of a run without warm-up.
     """
     for key, name, report in reports(run):
         halves = [(row, half) for row in report.rows for half in row.halves if half.iterations is not None]
@@ -96,7 +96,7 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _tail(report: Report, size: int, line: int, half: Measurement) -> _Tail | None:
-    """Return the tail of one half of a row; None if too few iterations show it."""
+    """Return the tail of one half of a row; None with too few iterations."""
     times, count = half.iterations, _count(report, half)
     if times is None or count is None or count < fewest_iterations(0.99):
         return None

@@ -110,13 +110,13 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
     ).from_cause(blamed(group))
 
 
-#: Failures of connections between ranks, and interfaces that lead nowhere outside their node.
+#: Failures of connections between ranks, and interfaces that only exist inside a node.
 _CONNECTIONS = ("connect_", "bootstrap_", "socket_")
 _WITHIN_NODE = ("docker", "virbr", "cni", "podman", "lxcbr", "lxdbr", "nerdctl", "veth", "kube-bridge")
 
 
 def _inside_node(log: NcclLog) -> str:
-    """Return an interface of NCCL's sockets that ends inside its node, or empty."""
+    """Return a socket interface of NCCL that only exists inside its node, or empty."""
     return next((name for name in log.bootstrap_interfaces if name.startswith(_WITHIN_NODE)), "")
 
 

@@ -1,4 +1,4 @@
-"""Check of a log: each host uses the same number of HCAs, and enough."""
+"""Check of a log: all hosts use the same number of HCAs, and enough of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: Ranks of a node that share one HCA although the job's own list could name more.
+#: Ranks of a node that share one HCA, although NCCL_IB_HCA could list more.
 _SHARED_BY = 4
 
-#: Hosts and HCAs that a message names.
+#: Maximum number of hosts and of HCAs in a message.
 _MOST_HOSTS, _MOST_NAMES = 8, 16
 
 
@@ -40,14 +40,15 @@ def hca_count(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the lists of HCAs that the hosts of a log print at their start.
 
     ## Why it matters
-    NCCL omits a port that is down without a warning. The ranks next to it share the ports that remain, and each ring
-    through that host waits for them. The devices behind the gap also get other indexes, so connections cross rails.
+    NCCL omits a port that is down without a warning. The ranks next to it share the remaining ports, and each
+    ring through that host waits for them. The devices after the gap also get different indexes, so connections cross
+    rails.
 
     ## Verdicts
     Hosts whose lists differ in length warn, with the devices that only the longer lists contain. With `ports.compute`
     in the cluster file, a list without one of them warns instead. Without it, four or more local ranks on the only
-    device that NCCL_IB_HCA leaves are unknown: the log does not show whether the node has more. Lists that are cut, and
-    hosts whose processes each list something else, are not compared.
+    device that NCCL_IB_HCA leaves are unknown: the log does not show whether the node has more. Truncated
+    lists, and hosts whose processes list different devices, are not compared.
 
     ## False alarms
     Nodes of two kinds in one job, with a different number of NICs each.
@@ -80,7 +81,7 @@ def _of_log(key: str, log: NcclLog, site: Site) -> Iterator[Finding]:
 
 
 def _fewer(name: str, lists: tuple[HostHcas, ...], at: dict[str, Any]) -> Iterator[Finding]:
-    """Warn of hosts with fewer HCAs, grouped by what they lack."""
+    """Warn about hosts with fewer HCAs, grouped by the missing ones."""
     longest = max(lists, key=lambda entry: len(entry.names))
     groups: dict[tuple[str, ...], list[HostHcas]] = {}
     for entry in lists:
@@ -100,7 +101,7 @@ def _fewer(name: str, lists: tuple[HostHcas, ...], at: dict[str, Any]) -> Iterat
 
 
 def _unused(name: str, lists: tuple[HostHcas, ...], compute: tuple[str, ...], at: dict[str, Any]) -> Iterator[Finding]:
-    """Warn of hosts that do not use a declared compute port, grouped by these ports."""
+    """Warn about hosts that lack declared compute ports, grouped by these ports."""
     groups: dict[tuple[str, ...], list[HostHcas]] = {}
     for entry in lists:
         used = {port.partition(":")[0] for port in entry.names}
@@ -122,7 +123,7 @@ def _hosts(hosts: list[HostHcas]) -> str:
 
 
 def _one_for_many(name: str, log: NcclLog, site: Site, at: dict[str, Any]) -> Finding | None:
-    """Return what is unknown about the only HCA that a list of the job names."""
+    """Report as unknown whether the only HCA in NCCL_IB_HCA is the node's only one."""
     setting = log.variable("NCCL_IB_HCA")
     shared = [entry for entry in log.hcas_by_host if len(entry.names) == 1 and (entry.local_ranks or 0) >= _SHARED_BY]
     if setting is None or not shared or site.members.ports.compute is not None:

@@ -1,4 +1,4 @@
-"""Checks of a described job: its numbers fit each other, its memory fits the GPU."""
+"""Checks of a described job: consistent numbers, and memory that fits the GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
 _KNOWLEDGE = "Megatron-LM theoretical_memory_usage.py; V. Korthikanti et al., arXiv 2205.05198"
 
-#: Share of a step from which a pipeline bubble warns (judgement).
+#: Share of a step above which a pipeline bubble warns (judgement).
 BUBBLE = 0.20
 
 
@@ -29,18 +29,18 @@ def plan_of(run: RunFacts, site: Site) -> Plan:
 
 
 def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:
-    """Report a setting that is stated without a readable value."""
+    """Report a setting that is stated but unreadable."""
     return undescribed(run, site) if plan_of(run, site).described.unread else None
 
 
 def undescribed(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job with a missing setting or contradicting numbers."""
+    """Report a job with a missing setting or inconsistent numbers."""
     plan = plan_of(run, site)
     return None if plan.job else unknown(f"{plan.why_no_job}, so this cannot be judged", fix=plan.fix_no_job)
 
 
 def job_of(run: RunFacts, site: Site) -> TrainingJob:
-    """Return the job of a run, which is known by `unless`."""
+    """Return the job of a run; `unless` guarantees that it is known."""
     job = plan_of(run, site).job
     assert job is not None
     return job
@@ -53,7 +53,7 @@ def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
 
 
 def no_cluster(plan: Plan) -> Finding:
-    """Return the finding where the cluster, or the place of the ranks, is not known."""
+    """Report a cluster, or a placement of the ranks, that is not known."""
     fix = NAME_CLUSTER if plan.hardware is None else "state the order of the ranks: --hostfile FILE"
     return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=fix)
 
@@ -76,13 +76,13 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that tensor, pipeline, context and data parallelism use all GPUs.
 
     ## Why it matters
-    A launcher that starts another number of ranks than the layout needs stops at once, after the queue and the start
-    of every node.
+    A job whose number of ranks does not match the layout stops at its start, after it waited in the queue and
+    started on every node.
 
     ## Verdicts
     It fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x pipeline
-    does not, if another data-parallel size is stated than follows, or if the job has more GPUs than the cluster. The
-    message states the data-parallel size that follows.
+    does not, if the stated data-parallel size differs from the resulting one, or if the job has more GPUs than the
+    cluster. The message states the resulting data-parallel size.
 
     ## False alarms
     A framework that leaves GPUs idle on purpose.
@@ -142,15 +142,15 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the arithmetic of the batch.
 
     ## Why it matters
-    Megatron-LM refuses a batch that does not divide; other frameworks round it without a message, and the run then
-    trains with another batch than its learning rate was chosen for.
+    Megatron-LM refuses a batch that does not divide; other frameworks round it silently, and the run then
+    trains with a batch that its learning rate was not chosen for.
 
     ## Verdicts
     It fails if the global batch is not a multiple of micro-batch x data-parallel size, or if a stated accumulation
     contradicts it.
 
     ## False alarms
-    A schedule that raises the batch during training, of which only the last value is stated.
+    A schedule that raises the batch during training, if only its last value is stated.
     """
     plan = plan_of(run, site)
     values = plan.described.values
@@ -194,16 +194,16 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(unreadable_setting,),
 )
 def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check that each group divides what it shares.
+    """Check that each group size divides what the group shares.
 
     ## Why it matters
-    A framework that checks it stops when the job starts; one that does not pads, and some ranks compute for nothing.
+    Some frameworks check this and stop when the job starts; others pad, and some ranks compute padding.
 
     ## Verdicts
     It fails if heads or the feed-forward width do not divide by tensor, if neither of key-value heads and tensor is a
     multiple of the other, layers do not divide by pipeline x virtual stages, experts by expert, the sequence by 2 x
-    context, or with all-to-all context parallelism heads by tensor x context. Layers that are stated for each stage by
-    name are not known here.
+    context, or with all-to-all context parallelism heads by tensor x context. Layers listed by name for each
+    stage are not evaluated.
 
     ## False alarms
     Stages of different depth (--decoder-first-pipeline-num-layers, a pipeline layout).
@@ -261,7 +261,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(undescribed, no_pipeline),
 )
 def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure the share of a step in which a pipeline stage has no work.
+    """Measure the share of a step in which a pipeline stage is idle.
 
     ## Why it matters
     Each stage waits for (p-1)/v microbatches in every step, on any hardware.
@@ -312,18 +312,18 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the memory that the job needs with that of a GPU.
 
     ## Why it matters
-    A job that does not fit stops in its first step; one that just fits stops later, at the first longer sequence.
+    A job that does not fit stops in its first step; one that barely fits stops later, at the first longer sequence.
 
     ## Verdicts
     The need is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and logits on
     the most loaded GPU, the first or last pipeline stage. It fails if the least that any framework needs for the stated
     settings is more than the GPU has. It passes only if the need fits with 4 GiB (driver, context, NCCL, workspace) and
     15 % (fragmentation, in Megatron-LM of what is not allocated once) on top, and for another framework with what
-    kernels keep that are not fused. Everything between warns, and names the settings that decide. An experts' router is
-    taken as balanced.
+    kernels keep that are not fused. Everything between warns, and names the settings that decide. The router of
+    experts is assumed to be balanced.
 
     ## False alarms
-    A framework that spills to the host by itself.
+    A framework that offloads to host memory by itself.
     """
     plan = plan_of(run, site)
     assert plan.memory is not None  # by `unless`

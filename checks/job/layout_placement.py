@@ -21,7 +21,7 @@ _MEGATRON = (
 
 
 def _ranks(group: Sequence[int]) -> str:
-    """Return a group as people write it."""
+    """Format a group of ranks."""
     if len(group) > 1 and group[-1] - group[0] == len(group) - 1:
         return f"ranks {group[0]}-{group[-1]}"
     shown = ", ".join(str(rank) for rank in group[:4])
@@ -90,7 +90,7 @@ def unplaced(run: RunFacts, site: Site) -> Finding | None:
 
 
 class Placed(NamedTuple):
-    """A job, the numbers of its ranks, dense and for experts, and their places."""
+    """A job with its rank numbering, dense and for experts, and placement."""
 
     job: TrainingJob
     dense: RankMap
@@ -99,7 +99,7 @@ class Placed(NamedTuple):
 
 
 def placed(run: RunFacts, site: Site) -> Placed:
-    """Return the job on its cluster, both of which are known by `unless`."""
+    """Return the job on its cluster; `unless` guarantees that both are known."""
     plan = plan_of(run, site)
     assert plan.job is not None
     assert plan.dense is not None
@@ -127,12 +127,12 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that tensor parallelism stays on NVLink.
 
     ## Why it matters
-    Each layer exchanges its activations four times or more in a tensor-parallel group. Over NICs that takes about ten
-    times as long as over NVLink, and nothing hides it.
+    Each layer exchanges its activations four times or more in a tensor-parallel group. Over NICs that takes
+    about ten times as long as over NVLink, and nothing overlaps with it.
 
     ## Verdicts
-    It fails if a group has GPUs of two NVLink domains: because it is larger than a domain, does not divide it, or
-    because ranks are distributed over the nodes cyclically.
+    It fails if a group has GPUs in two NVLink domains: it is larger than a domain, does not divide it, or ranks
+    are distributed cyclically over the nodes.
 
     ## False alarms
     Inference of a model that does not fit one domain.
@@ -160,7 +160,7 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(undescribed, no_experts, unplaced),
 )
 def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check where the all-to-all of experts runs.
+    """Check which links the all-to-all of experts uses.
 
     ## Why it matters
     Each layer with experts sends every token to other ranks and back, four times a step. A group that leaves its NVLink
@@ -169,10 +169,10 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     It fails if a group that fits a domain crosses one, and if a group crosses the spine of an oversubscribed fabric.
     A group that is larger than a domain warns, unless the routing limits the nodes of a token. The message states the
-    share of tokens that leave the domain. Over a spine of which nothing is known the result is *unknown*.
+    share of tokens that leave the domain. If the oversubscription of the spine is not known, the result is *unknown*.
 
     ## False alarms
-    Dispatchers that hide the exchange behind other work.
+    Dispatchers that overlap the exchange with other work.
     """
     job, _, experts, placement = placed(run, site)
     size, machine = job.parallel.expert * job.parallel.expert_tensor, placement.hardware.machine
@@ -207,7 +207,7 @@ def _crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
 
 
 def _spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
-    """Report that nothing is known of a spine that groups cross; None if it is."""
+    """Report a spine of unknown oversubscription that groups cross; None if known."""
     fabric = placement.hardware.fabric
     if fabric.oversubscription is not None and (fabric.oversubscription <= 1 or _units_known(placement)):
         return None
@@ -230,7 +230,7 @@ def _units_known(placement: RankPlacement) -> bool:
     impact="slows-job",
     owner="job",
     source=f"{_MEGATRON}; NVIDIA DGX SuperPOD reference architecture (rail-optimised leaves)",
-    fix="Choose sizes of which tensor x context x data is a multiple of the GPUs of a node, and start ranks node by "
+    fix="Choose sizes such that tensor x context x data is a multiple of the GPUs of a node, and start ranks node by "
     "node (`srun --distribution=block`).",
     action="fix-job",
     answers=("PA-08",),
@@ -247,11 +247,11 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
-    oversubscribed spine. For stages on different rails it must be known whether the fabric is rail-optimised, for
-    stages below different leaves how far the spine is oversubscribed; else the result is *unknown*.
+    oversubscribed spine. If it is not known whether the fabric is rail-optimised, stages on different rails are
+    *unknown*; if the oversubscription of the spine is not known, so are stages below different leaves.
 
     ## False alarms
-    Fabrics with all NICs of a node under one leaf; the message of a stage is small.
+    Fabrics with all NICs of a node under one leaf, and stages with small messages.
     """
     _, dense, _, place = placed(run, site)
     pairs = [pair for group in dense.groups("pp") for pair in pairwise(group)]
@@ -300,18 +300,18 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(undescribed, unplaced),
 )
 def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check that data- and context-parallel groups visit each node once.
+    """Check that the rings of data- and context-parallel groups visit each node once.
 
     ## Why it matters
-    A ring in the order of ranks that comes back to a node crosses the network more often than it must: with ranks
-    dealt out cyclically, at every step.
+    A ring in rank order that returns to a node crosses the network more often than necessary: with cyclically
+    distributed ranks, at every hop.
 
     ## Verdicts
     A data-parallel group that visits a node again warns, since NCCL sorts its own rings by node. A context-parallel
     group with a ring of messages fails, since its ring is that of the ranks.
 
     ## False alarms
-    Groups of which NCCL chooses every path.
+    Groups for which NCCL chooses every path.
     """
     job, dense, _, placement = placed(run, site)
     returning = False
@@ -358,8 +358,8 @@ def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that context parallelism between nodes overlaps with attention.
 
     ## Why it matters
-    All-gather and all-to-all of a sequence finish before attention begins, so that over NICs every layer waits for
-    them. A ring exchanges one part while attention works on the other.
+    All-gather and all-to-all of a sequence must finish before attention starts, so over NICs every layer waits
+    for them. A ring exchanges one part while attention works on another.
 
     ## Verdicts
     A group that crosses an NVLink domain warns if its exchange is an all-gather or all-to-all.
@@ -395,15 +395,16 @@ def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(undescribed, unplaced),
 )
 def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check the policy by which data parallelism shards the model.
+    """Check the sharding policy of data parallelism.
 
     ## Why it matters
-    Full sharding gathers every layer's parameters for each microbatch. With a pipeline this repeats for each of its
-    microbatches, and across an oversubscribed spine it bounds the step.
+    Full sharding gathers every layer's parameters for each microbatch. With a pipeline this is repeated for
+    each of its microbatches, and across an oversubscribed spine it limits the step.
 
     ## Verdicts
     Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
-    more than one leaf group of an oversubscribed fabric warns, and is *unknown* if nothing is known of the spine.
+    more than one leaf group of an oversubscribed fabric warns, and is *unknown* if the oversubscription of the spine is
+    not known.
 
     ## False alarms
     FSDP with a pipeline that keeps gathered parameters between microbatches.

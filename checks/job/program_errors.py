@@ -28,7 +28,7 @@ _MOST_QUOTED = 3
     fault="An error ended a program of the job",
     impact="blocks-job",
     source="signatures in preflight/parsers/messages; PyTorch, CUDA, Hugging Face, Ray, JAX, vLLM, Open MPI and Slurm",
-    fix="Fix the first error, from which the ends of other ranks follow: `preflight read LOG` shows all of them.",
+    fix="Fix the first error, which ended the other ranks too: `preflight read LOG` shows all of them.",
     action="fix-job",
     scope="run",
     needs=("errors",),
@@ -40,16 +40,16 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     A job ends by an exception, a signal or a refusal of its launcher, and NCCL's log shows only that ranks went away.
 
     ## Verdicts
-    An exception without a handler, and a message that a signature knows to end a program, fail; those that a program
-    can live with warn; one that it survived, or that is cut, is unknown: as words near it show, or at least three
-    training steps follow an error that does not come from the hardware. With `--log` the last lines of the log are
-    read, and the check is planned only where they show an error; `preflight read` reads all of a pasted text, and
-    reports a line that a program itself calls an error and that no signature knows as unknown. What reports only the
-    end of another process follows the first error.
+    An unhandled exception, and a message whose signature is fatal, fail; one that a program can survive warns.
+    An error that the program survived, or that is truncated, is unknown: words near it show this, or at least three
+    training steps follow and the error is not one of hardware. With `--log`, the last lines of the log are read, and
+    the check is planned only if they show an error. `preflight read` reads all of a pasted text, and reports a line
+    that is marked as an error but matches no signature as unknown. Reports of another process's end are attributed to
+    the first error.
 
     ## False alarms
-    An exception that the program printed and survived, without a word about it in the lines round it, and without
-    training steps after it.
+    An exception that the program printed and survived, with no hint in the lines around it and no training
+    steps after it.
     """
     for key, logged in run.program_errors.items():
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]

@@ -22,10 +22,10 @@ _ENOUGH, _SCRAPES = 20, 3
 _QUEUED, _PREFILL = 0.5, 0.5
 _FULL, _PREEMPTED = 0.9, 0.01
 _TRANSFER_SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
-#: Steps of an engine that every request waits for: the one that runs, and the next one, which takes it. A queue that
-#: takes less of the time to the first token than this is none.
+#: Engine steps that every request waits for: the running one, and the next one, which takes it. A queue that
+#: takes a smaller share of the time to the first token than this does not count.
 _STEPS, _BRIEF = 2.0, 0.1
-#: Engines of one text that are reported one by one.
+#: Maximum engines of one text that are reported individually.
 _LISTED = 8
 _MORE = "Save two scrapes some minutes apart, under load: `curl -s http://HOST:PORT/metrics >> metrics.txt`."
 
@@ -52,11 +52,11 @@ def first_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Warns if requests spend more than half of the time in the queue, or if queue and prefill together explain less than
-    half of it (tokeniser, frontend, transfer of the KV cache). Passes if prefill takes at least half, and if the queue
-    takes no longer than two steps of the engine and the transfer of a KV cache: every request waits for these. Unknown
-    below 20 requests, and for engines that report no queue or prefill time. Means are of the requests between the first
-    and the last scrape, or since the start of the engine if there is one scrape. Several engines, models or replicas in
-    one text are judged one by one.
+    half of it (tokeniser, frontend, transfer of the KV cache). Passes if prefill takes at least half, or if the
+    queue takes no longer than two steps of the engine and the transfer of a KV cache, which every request waits for.
+    Unknown below 20 requests, and for engines that report no queue or prefill time. Means cover the requests between
+    the first and the last scrape, or since the start of the engine if there is one scrape. Several engines,
+    models or replicas in one text are judged individually.
 
     ## False alarms
     A benchmark that sends all requests at once fills the queue on purpose.
@@ -129,10 +129,10 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
     A request that waits gets no token. Its time to the first token grows with the queue, even on fast GPUs.
 
     ## Verdicts
-    From three scrapes on, warns if requests wait in more than half of them, unless fewer wait than run, and only for
-    two steps of the engine or a tenth of the time to the first token. With fewer scrapes, warns if as many wait as run,
-    passes if none waits, and is unknown in between: one moment does not show how often. Dynamo's frontend counts
-    requests as queued until their first token, which shows no queue: unknown.
+    With three scrapes or more, warns if requests wait in more than half of them, unless fewer wait than run,
+    and only for two steps of the engine or a tenth of the time to the first token. With fewer scrapes, warns if as many
+    wait as run, passes if none waits, and is unknown otherwise: one moment does not show how often requests wait.
+    Dynamo's frontend counts requests as queued until their first token, so its count is unknown.
 
     ## False alarms
     A burst of requests just before the only scrape.
@@ -176,7 +176,7 @@ def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
 
 
 def _brief(metrics: ServingMetrics) -> bool:
-    """Return whether requests wait, but each only for a moment, as under load."""
+    """Return whether requests wait only briefly, as under normal load."""
     queue, first, step = metrics.mean("queue"), metrics.mean("first_token"), metrics.mean("next_token")
     if queue is None or len(metrics.scrapes) < _SCRAPES:
         return False
@@ -202,13 +202,13 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the use of the KV cache with preemptions and waiting requests.
 
     ## Why it matters
-    An engine without free blocks preempts a request and computes its cache again later: work that is done twice.
+    An engine without free blocks preempts a request and computes its cache again later, so work is done twice.
 
     ## Verdicts
     Warns if more than 1 % of the requests that ended or run were preempted (vLLM) or retracted (SGLang): between the
-    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache are used while
-    requests wait, as serving.queue judges it. A full cache without either passes. Unknown if the engine reports neither
-    use nor preemptions, or preemptions and no number of requests.
+    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache is used
+    while requests wait, as serving.queue judges it. A full cache without either passes. Unknown if the engine reports
+    neither use nor preemptions, or preemptions and no number of requests.
 
     ## False alarms
     With one scrape, preemptions of a past overload count.
@@ -279,11 +279,11 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
     Warns if more than one transfer in 1000 failed or expired, if their mean exceeds a fifth of the mean time to the
     first token, or if their p99 exceeds ten times their mean and the sizes of the caches do not explain it: the lower
     bound of its bucket counts. Passes otherwise, and shows the rate. Unknown below 20 transfers: most engines do not
-    separate prefill and decode. The first token of a decode worker, whose prefill takes no longer than two of its
-    steps, is mostly transfer by design: there only the rate is shown, and the result is unknown.
+    separate prefill and decode. For a decode worker, whose prefill takes no longer than two of its steps, the
+    first token is mostly transfer by design: only the rate is shown, and the result is unknown.
 
     ## False alarms
-    Very short first tokens, of small models: then a fifth is some milliseconds.
+    Small models with very short times to the first token: a fifth is then a few milliseconds.
     """
     for key, metrics in run.serving.items():
         yield from judge_transfer(metrics, [key])
@@ -344,7 +344,7 @@ def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
 
 
 def _decodes_only(metrics: ServingMetrics) -> bool:
-    """Return whether an engine computes no prefill: they take no longer than steps."""
+    """Return whether an engine computes no prefill: prefill is as short as its steps."""
     prefill, step = metrics.mean("prefill"), metrics.mean("next_token")
     return prefill is not None and step is not None and prefill <= _STEPS * step
 
@@ -364,8 +364,8 @@ def _each_engine(
 ) -> Iterator[Finding]:
     """Judge each engine of a text by itself.
 
-    A mean over all of them hides one that is overloaded. If none of them is at fault, or none shows enough, yield the
-    findings of all together.
+    A mean over all engines hides an overloaded one. If no engine is at fault, or none has enough data, yield
+    findings for all together.
     """
     if metrics.cut:
         yield unknown(f"{metrics.program}: only a part of the metrics was read", evidence=evidence,

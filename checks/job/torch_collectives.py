@@ -77,18 +77,18 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Collectives are matched by process group, kind and number; the clocks of the ranks are aligned by the ends of
-    collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
-    another group is not blamed; its delay is attributed to the rank it waited for. A rank warns if it causes more than
-    half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation of the steps,
-    or if it costs single steps more than 15 %, or three steps far more than is usual. Several ranks, at most half of a
-    group, warn together; if they are most ranks of a host, the host is named. Ranks that are late because the
-    transfers of their other group take 1.5 times as long as in its sibling groups are not blamed: that group warns.
+    collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it
+    waited in another group is not reported; its delay is attributed to the rank it waited for. A rank warns if it
+    causes more than half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation
+    of the steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most
+    half of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
+    transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead.
     In a pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without
     such a rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three
     quarters of the waiting, but not beyond chance; unless communication takes less than 1 % of each GPU's time.
 
     ## False alarms
-    Stages or experts that have more work on purpose.
+    Stages or experts that have more work by design.
     """
     traces = list(each(run))
     keys = [key for key, _, _ in traces]
@@ -120,7 +120,7 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
         share, lost = job.suspects[0].share, job.suspects[0].lost_share
         kind = group_kind(job.suspects[0].group)
         yield unknown(f"{_ranks(ranks)} {_verb(ranks, 'cause')} {share:.0%} of the waiting of a {kind}, "
-                      f"{lost:.1%} of a step, in too few steps to exclude chance", evidence=keys,
+                      f"{lost:.1%} of a step, in too few steps to rule out chance", evidence=keys,
                       fix="profile more steps on all ranks")  # fmt: skip
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"

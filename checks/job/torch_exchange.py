@@ -47,11 +47,11 @@ _FIX_TRACES = "give the traces of all ranks, of the same steps"
     needs=("trace",),
 )
 def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure which share of the GPU's time each kind of collective takes.
+    """Measure the share of GPU time that each kind of collective takes.
 
     ## Why it matters
-    A job that is cut over more GPUs computes less on each, and exchanges as much. The share of its collectives shows
-    how far it can grow; that of the all-to-all what its experts cost.
+    A job that is split over more GPUs computes less on each, but exchanges as much data. The share of
+    collectives shows how far it can scale; that of the all-to-all shows the cost of experts.
 
     ## Verdicts
     It warns if kernels that communicate take more than half of a GPU's time, without the wait for other ranks. In a
@@ -144,7 +144,7 @@ def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
 def _waited_ms(run: RunFacts, key: str) -> float | None:
     """Return the waiting of a trace's rank, hidden or not, ms; None if unknown.
 
-    It is unknown if a rank of one of its groups has no trace: waiting for that one is not seen.
+    It is unknown if a rank of one of its groups has no trace: waiting for that rank cannot be measured.
     """
     job = run.job_trace
     rank = next((rank for rank in job.compared if job.ranks[rank].key == key), None)

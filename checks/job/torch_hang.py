@@ -119,13 +119,14 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     collectives, sizes or types with the same number. If all ranks with dumps wait and some ranks have no dump, the
     result is unknown and lists those ranks: a missing rank is often the one that died. A dump that ends before the
     collective is unknown as well, and so are different dumps of one rank. Complete dumps of all ranks without
-    unfinished operations pass. From watchdog lines, no rank is blamed unless the log shows the job's size and all
-    ranks.
+    unfinished operations pass. From watchdog lines, a rank is reported only if the log shows the job's size and
+    all ranks.
 
     Sizes are compared in elements: inputs and outputs of a collective must agree across ranks, except where they may
-    differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared if all
-    dumps are given. If the GPUs of a few ranks have not started what most have, they warn. The finding quotes the
-    stacks of ranks that are behind, and of one that waits. Dumps without a collective in common are unknown.
+    differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared
+    if all dumps are available. If the GPUs of a few ranks have not started an operation that most have, those ranks
+    warn. The finding quotes the stacks of ranks that are behind, and of one that waits. Dumps without a collective in
+    common are unknown.
 
     For sends and receives, both ends are compared. The check fails if a rank waits for a peer that has not called the
     other end, if ranks wait for each other in a cycle, or if the ends differ in size or type. It is unknown if the wait

@@ -50,14 +50,14 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     slowest rank delays all others.
 
     ## Verdicts
-    It warns if the waits cost at least 1 % of the steps' time: so much the CPU waits, and so much the GPU is idle
-    while or after it does, or because nothing was launched. A wait for a GPU that stays busy costs nothing, as at the
-    end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done count, in threads that launch
-    kernels: synchronisation of a stream, device or event, and blocking copies such as those of pageable memory.
-    .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
+    It warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle
+    for this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs
+    nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done count, in
+    threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
+    pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
 
     ## False alarms
-    A job whose CPU is slow for another reason, and which also waits for the GPU.
+    A job with a CPU that is slow for another reason, if it also waits for the GPU.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -105,10 +105,10 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     A rank that waits for data is late in every collective; on all other ranks it looks as if NCCL were slow.
 
     ## Verdicts
-    Waits in threads that launch kernels count, as far as the GPU is idle: a wait that work in its queue hides costs
-    nothing. More than 10 % of the steps' time warns. Where the trace names no DataLoader, it warns if the GPU is idle
-    for so long before the first copy of a step to it is launched, passes if the GPU is never idle for so long, and else
-    is unknown.
+    Waits in threads that launch kernels count while the GPU is idle: a wait that queued work hides costs
+    nothing. More than 10 % of the steps' time warns. If the trace has no DataLoader, it warns if the GPU is
+    idle for this long before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long,
+    and is unknown otherwise.
 
     ## False alarms
     The first step, while the workers start; profile later steps.
@@ -164,8 +164,8 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     the long steps come at equal distances, the finding names the distance. Fewer than 5 steps are unknown.
 
     ## False alarms
-    Sequences of different lengths, a step that saves a checkpoint, or parts of one step of the optimizer that are
-    profiled as steps.
+    Sequences of different lengths, a step that saves a checkpoint, or micro-steps between optimizer steps that
+    are profiled as steps.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}

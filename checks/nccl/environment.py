@@ -89,7 +89,7 @@ LEFTOVERS = (
     Leftover("NCCL_DMABUF_ENABLE", _only_dma_buf, "a peer-memory module is loaded, or there is no RDMA device",
              Status.WARN, facts.kernel.MODULES),
     Leftover("NCCL_PXN_DISABLE", _rails, "one RDMA device at most, or no NVLink", Status.WARN, RDMA_CLASS),
-    Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "the NVLink fabric, if any, ends in this node", Status.FAIL,
+    Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "any NVLink fabric is limited to this node", Status.FAIL,
              facts.nvidia.query.NVML),
     Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP is recognised", Status.WARN, PCI_BUS),
 )  # fmt: skip

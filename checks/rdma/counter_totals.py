@@ -234,7 +234,7 @@ _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_
                    r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
 
 
-#: Pauses of one priority that a NIC received or sent; their number on a sound port of a lossless fabric: a judgement.
+#: Pauses of one priority that a NIC received or sent; maximum on a healthy port of a lossless fabric: a judgement.
 _PRIORITY_PAUSE = re.compile(r"([rt])x_prio([0-7])_pause")
 _USUAL_PAUSES = 10_000
 
@@ -242,7 +242,7 @@ _USUAL_PAUSES = 10_000
 def judge_priority_pauses(
     places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
 ) -> Iterator[Finding]:
-    """Report priorities on which switch and NIC often stopped each other."""
+    """Report priorities on which the switch or the NIC often paused the other."""
     looked_at, calm = 0, True
     for place, counters in places.items():
         for name, value in counters.items():

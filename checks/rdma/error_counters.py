@@ -42,7 +42,7 @@ _IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-moni
 
 
 def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
-    """Return the growth of a kind, without events rare among received packets."""
+    """Return the growth of a kind, except events that are rare per received packet."""
     grown = list(port.grown(kind))
     shared = [one for one in grown if one.counter.rare]
     number = sum(one.grown for one in shared)

@@ -11,7 +11,7 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import PriorityGroup, SwitchFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Times that the lossless ports may exceed the headroom that they share. A judgement; SONiC's default is 2.
+#: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement; SONiC's default is 2.
 _SHARED_BY = 4.0
 
 
@@ -31,20 +31,20 @@ _SHARED_BY = 4.0
     unless=(without_dcqcn,),
 )
 def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare each queue's lower ECN threshold with the level of its pauses.
+    """Compare each queue's lower ECN threshold with the level at which it pauses.
 
     ## Why it matters
     Marks slow down the senders that cause a queue; pauses stop all of them. If the buffer pauses first, congestion
     control never acts.
 
     ## Verdicts
-    A queue that is marked only from a level at which its buffer already pauses warns. The level is the static threshold
-    of the priority group, or its share of the pool if nothing else is in the pool: the highest level that is possible.
+    A queue that is marked only from a level at which its buffer already pauses warns. The level is the static
+    threshold of the priority group, or its share of an otherwise empty pool: the highest possible level.
     The headroom (`xoff`) is not compared: it is used after the pause. A queue without ECN is reported by `switch.ecn`.
     A pool without a size is unknown.
 
     ## False alarms
-    Queues that several ports fill, each below its level.
+    Queues that are filled by several ports, each below its own level.
     """
     good = 0
     for switch in net.switches:
@@ -83,7 +83,7 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
 
 
 def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
-    """Return the most bytes that a priority group can hold before it pauses."""
+    """Return the maximum bytes in a priority group before it pauses."""
     if group.static_th is not None:
         return group.static_th
     size = switch.pools.get(group.pool, {}).get("size")
@@ -108,18 +108,18 @@ def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
     reads=("redis:CONFIG_DB BUFFER_PG", "redis:CONFIG_DB BUFFER_PROFILE", "redis:CONFIG_DB BUFFER_POOL"),
 )
 def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Look up the buffer of each lossless priority, and the headroom that ports share.
+    """Check the buffer of each lossless priority, and the headroom that ports share.
 
     ## Why it matters
-    PFC on a port whose buffer is lossy pauses too late: packets are dropped although every port shows PFC.
+    PFC on a port with a lossy buffer pauses too late: packets are dropped although every port shows PFC.
 
     ## Verdicts
-    A lossless priority whose group has a profile without headroom fails. Where ports share a headroom pool, ports in
-    use whose headroom together exceeds it more than fourfold warn: rarely do all of them pause at once. A group without
-    a profile is reported by `switch.headroom`.
+    A lossless priority whose group has a profile without headroom fails. If ports share a headroom pool, a
+    total headroom of the ports in use above four times the pool warns; a smaller excess passes, because ports rarely
+    all pause at once. A group without a profile is reported by `switch.headroom`.
 
     ## False alarms
-    Switches on which few ports carry RoCE, although PFC is on at all of them.
+    Switches on which few ports carry RoCE, although PFC is enabled on all of them.
     """
     good = 0
     for switch in net.switches:
@@ -143,7 +143,7 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
         if group.xoff is None:
             wrong.setdefault((priority, group.profile), []).append(port.name)
         elif port.up is not False and (group.size or 0) < (group.xon or 0) + group.xoff:
-            shared[group.pool] = shared.get(group.pool, 0) + group.xoff  # not reserved for the port alone
+            shared[group.pool] = shared.get(group.pool, 0) + group.xoff  # not reserved for this port
     for (priority, profile), names in wrong.items():
         yield failed(
             f"{switch.name} {listed(names)}: the lossless priority {priority} has the buffer {profile}, which has no "

@@ -15,19 +15,19 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Share of packets that are marked in a complete window from which congestion is permanent. A judgement.
+#: Share of packets marked in a complete window above which congestion is permanent. A judgement.
 _MARKED = 0.1
 
-#: Load below which uplinks count as idle; imbalance that even very many flows leave; share of the mean below which an
+#: Load below which uplinks count as idle; imbalance that remains with very many flows; share of the mean below which an
 #: uplink carries nothing. Judgements.
 _IDLE, _EVEN, _NOTHING = 0.01, 1.1, 0.01
 
-#: Probability with which hashing alone stays below the imbalance that fails.
+#: Probability that hashing alone stays below the imbalance that fails.
 _RARE = 0.99
 
 
 def no_leaf(net: Ethernet, site: EthernetSite) -> Finding | None:
-    """Report switches of which none has a cable to a known host."""
+    """Report switches without a cable to any known host."""
     if any(not cable.other.is_switch for cable in net.cables):
         return None
     return unknown("no cable leads from these switches to a known host, so no leaf is known",
@@ -54,8 +54,8 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the packets that each switch marked with the pauses that it sent.
 
     ## Why it matters
-    Marks without pauses are congestion control at work. Pauses without marks mean that it does not act: every flow
-    through the switch stops, also those that are not congested.
+    Marks without pauses are congestion control at work. Pauses without marks mean that it does not act: every
+    flow through the switch stops, even uncongested ones.
 
     ## Verdicts
     A switch that sent pauses for at least 0.1 % of the window from ports with ECN, and marked no packet, warns; if its
@@ -63,7 +63,7 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     judgement, without a standard. Marks without pauses pass.
 
     ## False alarms
-    A pause that a peer's own storm caused, in a switch without a queue of its own.
+    A pause storm of a peer, at a switch without a queue of its own.
     """
     good, marked_by = 0, 0
     for switch in net.switches:
@@ -135,16 +135,16 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the fullest uplink of each leaf with what hashing alone gives.
+    """Compare the most loaded uplink of each leaf with the imbalance of hashing alone.
 
     ## Why it matters
-    Hashing puts each flow on one uplink. With few flows one uplink is twice as full as the mean, without any fault;
-    with many flows the same number means polarised hashes or a route that skips uplinks.
+    Hashing puts each flow on one uplink. With few flows, one uplink may carry twice the mean without any fault;
+    with many flows, the same ratio means polarised hashes or a route that skips uplinks.
 
     ## Verdicts
-    With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds once in a
-    hundred cases fails, and so does an uplink without traffic that should have some. Without it, at most 1.1 times the
-    mean passes, and more is unknown, with the number. Uplinks of one speed are compared; idle leaves pass.
+    With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds in only
+    one of a hundred cases fails, and so does an uplink that should have traffic but has none. Without it, at most 1.1
+    times the mean passes, and more is unknown, with the number. Uplinks of one speed are compared; idle leaves pass.
 
     ## False alarms
     Flows of very different size, such as storage beside collectives.
@@ -176,7 +176,7 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 
 def _loads(switch: SwitchFacts, uplinks: Sequence[str]) -> Mapping[float, Mapping[str, float]]:
-    """Return the load of uplinks in use, by speed; only of several together."""
+    """Return the load of uplinks in use by speed, for speeds with several uplinks."""
     by_speed: dict[float, dict[str, float]] = {}
     for name in uplinks:
         port, load = switch.ports[name], pause.load(switch, name)
@@ -186,7 +186,7 @@ def _loads(switch: SwitchFacts, uplinks: Sequence[str]) -> Mapping[float, Mappin
 
 
 def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float], mean: float) -> Finding | None:
-    """Judge the uplinks of one speed; None if they are even enough."""
+    """Judge the uplinks of one speed; None if they are balanced."""
     flows, number, keys = site.settings.flows, len(loads), [switch.key("port counters"), switch.key("lldp")]
     fullest = max(loads, key=lambda port: loads[port])
     ratio = loads[fullest] / mean
@@ -230,16 +230,16 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the hash seeds of switches that spread the same flows.
 
     ## Why it matters
-    A switch that hashes as the one before it sees only flows that chose the same way there, so it puts all of them on
-    the same link. Half of the links stay empty.
+    A switch that uses the same hash as the one before it only sees flows that chose the same path there, so it
+    puts all of them on the same link. Half of the links stay empty.
 
     ## Verdicts
-    A switch above the leaves with several links to one device or to a tier above, and the same seed as a switch next to
-    it that spreads flows as well, warns. A spine with one link to each leaf has no choice, so its seed does not matter.
-    A switch that shows no seed is unknown where it matters.
+    A switch above the leaves warns if it has several links to one device or to a tier above, and the same seed
+    as an adjacent switch that also spreads flows. A spine with one link to each leaf has no choice, so its seed
+    does not count. A switch that does not show its seed is unknown if the seed counts.
 
     ## False alarms
-    Switches of different chips, whose hashes differ in spite of equal seeds.
+    Switches with different chips, whose hashes differ despite equal seeds.
     """
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
     links: dict[str, Counter[str]] = {switch.name: Counter() for switch in net.switches}

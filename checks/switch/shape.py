@@ -31,13 +31,13 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the bandwidth to hosts with that of the uplinks at each leaf.
 
     ## Why it matters
-    Jobs that span leaves share the uplinks if hosts can send more than these carry: at 2:1 an all-to-all across
+    If hosts can send more than the uplinks carry, jobs that span leaves share them: at 2:1 an all-to-all across
     leaves runs at half of each NIC's rate.
 
     ## Verdicts
-    More than the cluster file's `oversubscription` fails. Without that key the ratio is unknown, with its number: a
-    fabric may be oversubscribed by design. Ports that are down do not count, so a lost uplink shows. A leaf whose
-    uplinks lead to switches without evidence is unknown.
+    More than the cluster file's `oversubscription` fails. Without that key the result is unknown and states the
+    ratio: a fabric may be oversubscribed by design. Ports that are down do not count, so a lost uplink shows. A leaf
+    whose uplinks lead to switches without evidence is unknown.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.

@@ -20,7 +20,7 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     key, why = [switch.key(part)], ""
     group = "port" if part == "port counters" else "queue"
     poll = switch.poll_ms.get(group, 1000 if group == "port" else 10_000)
-    least = max((poll or 0) * 2 / 1000, 2.0)  # readings within two polls may be the same
+    least = max((poll or 0) * 2 / 1000, 2.0)  # readings within two polling intervals may be equal
     if switch.second is None:
         why = "its counters were read once"
     elif went_back(switch.first, switch.second):
@@ -189,15 +189,16 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Why it matters
     A pause stops every flow of its priority on the cable, so one slow device stops senders two switches away. The
-    ports that count most pauses are mostly its victims.
+    ports with the most pauses are usually its victims.
 
     ## Verdicts
-    The pauses are followed from each paused port to a device that is not paused itself. A host there fails: it takes
-    less than it is sent. A NIC that pauses without load is reported by `fabric.host-storm`. A ring of switches that
-    wait for each other fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that
-    several flows share), and so does one without: its thresholds pause too early. A device without evidence is unknown.
-    A port counts from 0.1 % of the window. Where only frames are counted, not their time, the share is an upper bound:
-    a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the port warn.
+    The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
+    fails: it receives more slowly than it is sent data. A NIC that pauses without load is reported by
+    `fabric.host-storm`. A ring of switches that wait for each other fails. A switch with a port that sends at 90 % of
+    its rate warns (incast, or an uplink that several flows share), and so does one without: its thresholds pause too
+    early. A device without evidence is unknown. A port counts from 0.1 % of the window. Where only frames are counted,
+    not their time, the share is an upper bound: a host is then unknown below 10 %, and warns above. Pauses of a
+    priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
@@ -236,7 +237,7 @@ def _of_other_priorities(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding
 
 
 def _without_pauses(net: Ethernet) -> list[Finding]:
-    """Return *unknown* for each switch whose pauses are not known."""
+    """Report switches with unknown pauses as *unknown*."""
     results: list[Finding] = []
     for switch in net.switches:
         results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
@@ -260,15 +261,15 @@ def _without_pauses(net: Ethernet) -> list[Finding]:
     explains=(("switch.marks", "names"), ("fabric.pause-root", "names")),
 )
 def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Find hosts whose NIC pauses the switch while it is sent almost nothing.
+    """Find hosts whose NIC pauses the switch although it receives almost no traffic.
 
     ## Why it matters
     A NIC that pauses without end is broken. It stops every flow towards it, then the switches behind, until jobs on
     other nodes hang.
 
     ## Verdicts
-    A host that pauses its port for half of the window, while the port sends less than 5 % of its rate, fails: two signs
-    together, measured by the switch. A port of which only pause frames are counted, not their time, is judged by
+    A host that pauses its port for half of the window, while the port sends less than 5 % of its rate, fails: the
+    switch measures both. A port that counts only pause frames, not their time, is judged by
     `fabric.pause-root`.
 
     ## False alarms

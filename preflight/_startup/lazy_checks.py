@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 
-#: The fields of a row of the table; the last is the name of the check in its module.
+#: Fields of a row of the table; the last is the name of the check in its module.
 FIELDS = ("id", "title", "scope", "source", "fix", "answers", "gating", "sweep", "window", "pair", "reads",
           "needs", "history", "unless", "action", "impact", "owner", "explains", "fault", "separate",
           "switches", "name")  # fmt: skip
 
 
 def table() -> Mapping[str, tuple[int, int, tuple[Row, ...]]]:
-    """Return module -> size, checksum of declarations, rows.
+    """Return the table: module -> source size, checksum of declarations, rows.
 
-    It is empty without a build, and if an older version wrote it with other fields.
+    Empty if the package was not built, or if an older version wrote other fields.
     """
     global _table
     if _table is None:

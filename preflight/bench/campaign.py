@@ -65,7 +65,7 @@ class PlannedRound:
 
     @property
     def round(self) -> Round:
-        """The round in the form that the planner uses."""
+        """The round, as used by the planner."""
         return Round(self.number, self.purpose, self.runs, self.load)
 
 

@@ -24,7 +24,7 @@ _MOST = 96
 #: Maximum number of factors for which narrower ones are tried.
 _MOST_REFINED = 24
 
-#: Slow runs of a factor before it is reported: one by chance, and two that confirm it.
+#: Slow runs required before a factor is reported: one may be chance, two more confirm it.
 _CONFIRMED = 3
 
 #: Maximum number of factors listed as not separated from another.
@@ -81,13 +81,13 @@ class _Members:
     strata: tuple[RunKind, ...]  # of each run: the chance of a slow run differs between kinds
 
     def price(self, factor: Factor) -> float:
-        """Return the bits needed to pick a factor alone."""
+        """Return the bits needed to select a single factor."""
         return self.cost[factor.kind]
 
     def price_beside(self, factor: Factor, others: Sequence[Factor]) -> float:
-        """Return the bits needed to pick a factor after others.
+        """Return the bits needed to select a factor after others.
 
-        If twenty nodes of 512 are slow, one more is a lesser surprise than the first.
+        If 20 of 512 nodes are already slow, another one costs fewer bits than the first.
         """
         return self.price_together([*others, factor]) - self.price_together(others)
 
@@ -171,7 +171,7 @@ def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
 
 
 def _refine(members: _Members, chosen: list[Factor]) -> tuple[list[Factor], dict[Factor, tuple[Factor, ...]]]:
-    """Replace a factor by narrower ones that explain more, as a leaf by two nodes.
+    """Replace a factor by narrower ones that explain more: a leaf by two nodes.
 
     Also return the rivals of each factor: if a leaf and six of its nodes explain the same runs and neither is ruled out
     100 to 1, each is a rival of the other.

@@ -94,14 +94,14 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
 
 
 def group_runs(report: Report) -> list[Observation]:
-    """Return the runs of the communicators of a report whose times are known."""
+    """Return the run of each communicator in a report, where its times are known."""
     return list(_groups("", report, report.devices, {}))
 
 
 def _groups(
     source: str, report: Report, devices: Sequence[RankDevice], leaves: Mapping[str, str]
 ) -> Iterator[Observation]:
-    """Yield a run, or each communicator of a split run whose times are known."""
+    """Yield the run, or each communicator of a split run, where its times are known."""
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
@@ -121,7 +121,7 @@ def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dic
     """Return the bandwidth of each communicator of a split run by size, GB/s.
 
     A row of the table combines all communicators. The JSON of ``-I`` also has the times of each process, and the
-    slowest process of a communicator sets its rate. Empty if the report has none, or not one for each process.
+    slowest process of a communicator sets its rate. Empty unless the report has the times of every process.
     """
     groups = {device.group for device in devices}
     places = {group: [place for place, device in enumerate(devices) if device.group == group] for group in groups}
@@ -194,10 +194,10 @@ def _precise(size: int, half: Measurement, share: float | None) -> float:
 def ends_of(
     name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str], gpus_per_device: int = 1
 ) -> tuple[RunEnd, ...]:
-    """Return the nodes of a run by rank, each with the GPUs that send beyond it.
+    """Return the nodes of a run by rank, each with the GPUs that send to another node.
 
-    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node send beyond it. None
-    are returned if only the first of several GPUs is listed.
+    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node exchange data with
+    other nodes. No GPUs are returned if only the first of several is listed.
     """
     hosts: dict[str, list[str]] = {}
     for device in sorted(devices, key=lambda device: device.rank):

@@ -76,7 +76,7 @@ def question(text: str, *checks: str, where: str = "", needs: str = "") -> Quest
 
 
 def lack(text: str, missing: str, *, where: str = "") -> Question:
-    """Return an open question, with the missing evidence."""
+    """Return an open question with its missing evidence."""
     return Question(text, (), missing, where)
 
 

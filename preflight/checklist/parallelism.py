@@ -6,7 +6,7 @@ from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAN
 
 _LIST = Checklist("parallelism")
 
-#: Where the layout of a job is judged.
+#: Input of the checks that judge the layout of a job.
 _PLAN = "the job that `preflight plan` is given"
 
 ITEMS = (
@@ -42,7 +42,7 @@ ITEMS = (
         "PA-05", "GPU memory headroom", "node declared",
         question("No process of a previous job uses memory", "gpu.left-over-processes"),
         question("At least as much memory is free as the cluster file requires", "gpu.memory-headroom"),
-        question("What this job needs fits: parameters, gradients, optimizer, activations, fragmentation",
+        question("The job's parameters, gradients, optimizer, activations and fragmentation fit",
                  "layout.memory", needs=_PLAN),
     ),
     _LIST.item(

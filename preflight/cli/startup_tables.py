@@ -53,7 +53,7 @@ def checks_table() -> str:
         _HEAD.format(title="Declarations of all checks."),
         "#: The fields of a row.\n",
         f"FIELDS = {_literal(lazy_checks.FIELDS)}\n\n",
-        "#: Module -> bytes of its source, checksum of its declarations, and its checks as ``FIELDS`` has them.\n",
+        "#: Module -> bytes of its source, checksum of its declarations, and its checks in the order of ``FIELDS``.\n",
         "TABLE: dict[str, tuple[int, int, tuple[tuple[Any, ...], ...]]] = {\n",
         *(line for name in MODULES for line in _module(name)),
         "}\n",

@@ -70,8 +70,8 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
-    ``nodes`` are names of nodes or pods, or the name of this node; ``switches`` are those of them that are Ethernet
-    switches. ``cluster_file`` is the path of ``cluster``.
+    ``nodes`` are names of nodes or pods, or the name of this node; ``switches`` are the Ethernet switches among
+    them. ``cluster_file`` is the path of ``cluster``.
     With ``save`` each document is written to that directory as it arrives; ``resume`` continues such a run.
     """
 

@@ -1,4 +1,4 @@
-"""The Ethernet switches of a run: names, probes and documents."""
+"""Ethernet switches of a run: names, probes and documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SONIC, _OS_RELEASE = "/etc/sonic/sonic_version.yml", "/etc/os-release"
 
-#: ``ID`` of os-release -> platform, for switches that cannot be read yet.
+#: ``ID`` in os-release -> platform, for switches that are not supported yet.
 _PLATFORMS = {"cumulus-linux": "cumulus", "nexus": "nxos"}
 _ID = re.compile(r"^ID=[\"']?([\w.-]{1,40})[\"']?\s*$", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def switch_names(cluster: Cluster) -> tuple[str, ...]:
 
 
 def switch_probes() -> tuple[Probe, ...]:
-    """Return everything that is read on a switch; all of it only reads."""
+    """Return the probes of a switch; all of them are read-only."""
     return (
         Probe("file", _SONIC, "release of SONiC"),
         Probe("file", _OS_RELEASE, "operating system of the switch"),
@@ -51,7 +51,7 @@ def switch_probes() -> tuple[Probe, ...]:
 
 
 def switch_plan(node: str, deadline_s: float, options: CollectOptions) -> Mapping[str, Any]:
-    """Return the plan of one switch: no command, never sudo."""
+    """Return the plan of one switch: it runs no command and never uses sudo."""
     return plan(switch_probes(), node=node, deadline_s=deadline_s, parallel=1, window_s=options.window_s)
 
 

@@ -67,7 +67,7 @@ def _unfolded(text: str, where: str) -> tuple[str, ...]:
 def checked_names(names: tuple[str, ...], where: str) -> tuple[str, ...]:
     """Return names that can be host names; raises TargetError.
 
-    ``where`` is what lists them.
+    ``where`` is the list that they come from.
     """
     for name in names:
         if "@" in name:

@@ -1,4 +1,4 @@
-"""Tables of the Redis databases of SONiC, over a connection that can only read.
+"""Tables of SONiC's Redis databases, over a read-only connection.
 
 Sources: the Redis protocol (RESP2); sonic-swss-common (``database_config.json``).
 """
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
     Put = Callable[[str, Record], None]
 
-#: Commands that can be sent. They only read, and none blocks the server for long.
+#: Commands that may be sent. All are read-only, and none blocks the server for long.
 COMMANDS = frozenset(("HGETALL", "HMGET", "PING", "SCAN", "SELECT", "TYPE"))
 
-#: Where SONiC names its databases; the second file exists on every switch, but lists several only if each ASIC has
+#: Files that list SONiC's databases. The second exists on every switch, but has several entries only if each ASIC has
 #: databases of its own.
 CONFIG = "/var/run/redis/sonic-db/database_config.json"
 GLOBAL = "/var/run/redis/sonic-db/database_global.json"
 
-#: Without the file: the socket and the numbers of SONiC's default.
+#: Default socket and database numbers, used if the file is missing.
 _SOCKET = "/var/run/redis/redis.sock"
 _NUMBERS = {"APPL_DB": 0, "COUNTERS_DB": 2, "CONFIG_DB": 4, "STATE_DB": 6}
 _SEPARATORS = {"APPL_DB": ":"}
 
-#: Maximum bytes of a configuration file, of one text of an answer, of all answers, and elements of one list.
+#: Maximum bytes of a configuration file, of one string in a reply and of all replies; maximum elements of a list.
 _MOST_CONFIG, _MOST_TEXT, _MOST_BYTES, _MOST_ELEMENTS = 100000, 1000000, 64000000, 1000000
 
-#: Keys of one step of a scan, and commands sent before their answers are read.
+#: Keys requested per SCAN, and commands sent before their replies are read.
 _STEP, _AT_ONCE = "1000", 200
 
 #: One connection to the databases of a switch at a time.
@@ -41,7 +41,7 @@ _one = threading.Lock()
 
 
 class RedisError(Exception):
-    """A server answered with an error, or not in its protocol."""
+    """A server replied with an error, or violated the protocol."""
 
 
 class ReadOnlyRedis:
@@ -65,14 +65,14 @@ class ReadOnlyRedis:
         self._socket.close()
 
     def answers(self, commands: "Sequence[Sequence[str]]") -> "List[Any]":
-        """Send commands together; return their answers, RedisError as one of them.
+        """Send commands together; return the replies, each a value or a RedisError.
 
         Raises ValueError for a command that is not allowed, RedisError and OSError if the connection is unusable.
         """
         wanted = []
         for command in commands:
             if command[0] not in COMMANDS:
-                raise ValueError("{} is not among the commands that only read".format(command[0]))
+                raise ValueError("{} is not one of the read-only commands".format(command[0]))
             words = [word.encode("utf-8") for word in command]
             wanted.append(b"*%d\r\n" % len(words))
             wanted += [b"$%d\r\n%s\r\n" % (len(word), word) for word in words]
@@ -80,7 +80,7 @@ class ReadOnlyRedis:
         return [self._answer() for _ in commands]
 
     def answer(self, *command: str) -> "Any":
-        """Send one command; return its answer. Raises RedisError if that is an error."""
+        """Send one command; return its reply. Raises RedisError for an error reply."""
         answer = self.answers([command])[0]
         if isinstance(answer, RedisError):
             raise answer
@@ -90,13 +90,13 @@ class ReadOnlyRedis:
         line = self._stream.readline(1000)
         sign, rest = line[:1], line[1:-2]
         if not line.endswith(b"\r\n"):
-            raise RedisError("the answer breaks off" if len(line) < 1000 else "the answer is not Redis's")
+            raise RedisError("the reply is truncated" if len(line) < 1000 else "the reply is not valid RESP")
         if sign == b"+":
             return rest.decode("utf-8", "replace")
         if sign == b"-":
             return RedisError(rest.decode("utf-8", "replace")[:200])
         if sign not in (b":", b"$", b"*") or not rest.lstrip(b"-").isdigit():
-            raise RedisError("the answer is not Redis's")
+            raise RedisError("the reply is not valid RESP")
         number = int(rest)
         if sign == b":":
             return number
@@ -111,15 +111,15 @@ class ReadOnlyRedis:
     def _text(self, length: int) -> str:
         self._bytes_left -= length
         if length > _MOST_TEXT or self._bytes_left < 0:
-            raise RedisError("the answers are larger than {} bytes".format(_MOST_BYTES))
+            raise RedisError("the replies exceed {} bytes".format(_MOST_BYTES))
         raw: bytes = self._stream.read(length + 2)
         if len(raw) != length + 2:
-            raise RedisError("the answer breaks off")
+            raise RedisError("the reply is truncated")
         return raw[:-2].decode("utf-8", "replace")
 
 
 def collect(probes: "Sequence[Mapping[str, Any]]", timeout_s: float, deadline: Deadline, cap: int, put: "Put") -> None:
-    """Read the tables and counters of probes; put a record for each."""
+    """Read the tables and counters of probes; store a record for each."""
     with _one:
         databases: Dict[str, List[Mapping[str, Any]]] = {}
         for probe in probes:
@@ -150,7 +150,7 @@ def _record(value: "Any", cap: int) -> Record:
 
 
 def _database(name: str, probes: "Sequence[Mapping[str, Any]]", until: float) -> "Dict[str, Any]":
-    """Return the values of probes of one database, by key."""
+    """Return the values of one database's probes, by key."""
     path, number, separator = _place(name)
     redis = ReadOnlyRedis(path, max(0.1, until - time.monotonic()))
     try:
@@ -186,7 +186,7 @@ def _place(name: str) -> "Tuple[str, int, str]":
 
 
 def _object(path: str) -> "Dict[str, Any]":
-    """Return the object in a file of JSON; empty if there is none."""
+    """Return the object in a JSON file; empty if there is none."""
     try:
         with open(path, "rb") as stream:
             value = json.loads(stream.read(_MOST_CONFIG).decode("utf-8"))
@@ -196,25 +196,25 @@ def _object(path: str) -> "Dict[str, Any]":
 
 
 def _keys(redis: ReadOnlyRedis, tables: "Iterable[str]", separator: str, until: float) -> "Dict[str, List[str]]":
-    """Return the keys of each table, by one scan of the database."""
+    """Return the keys of each table, from one scan of the database."""
     keys_of: Dict[str, Dict[str, None]] = {table: {} for table in tables}
     cursor = "0"
     while True:
         _require_time(until)
         step = redis.answer("SCAN", cursor, "COUNT", _STEP)
         if not _is_step(step):
-            raise RedisError("the answer is not what SCAN answers")
+            raise RedisError("the reply to SCAN is malformed")
         cursor, keys = step
         for key in keys:
             table = key.partition(separator)[0]
             if table in keys_of:
-                keys_of[table][key] = None  # a scan may name a key twice
+                keys_of[table][key] = None  # SCAN may return a key twice
         if cursor == "0":
             return {table: list(keys) for table, keys in keys_of.items()}
 
 
 def _is_step(answer: "Any") -> bool:
-    """Return whether an answer is a cursor and a list of keys."""
+    """Return whether a reply is a cursor and a list of keys."""
     if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], list):
         return False
     return isinstance(answer[0], str) and all(isinstance(key, str) for key in answer[1])
@@ -227,7 +227,7 @@ def _is_row(answer: "Any") -> bool:
 def _hashes(
     redis: ReadOnlyRedis, keys: "Sequence[str]", fields: "Sequence[str]", until: float
 ) -> "Iterator[Tuple[str, Dict[str, str]]]":
-    """Yield the fields of each key; a key of another type is left out."""
+    """Yield the fields of each key; keys of another type are skipped."""
     for at in range(0, len(keys), _AT_ONCE):
         _require_time(until)
         some = keys[at : at + _AT_ONCE]
@@ -245,7 +245,7 @@ def _hash(key: str, fields: "Sequence[str]") -> "Sequence[str]":
 def _counters(redis: ReadOnlyRedis, names: str, fields: "List[str]", until: float) -> "Dict[str, Any]":
     listed = redis.answer("HGETALL", names)
     if not _is_row(listed) or None in listed:
-        raise RedisError("the answer is not what HGETALL answers")
+        raise RedisError("the reply to HGETALL is malformed")
     objects = {name: oid for name, oid in redis_rows.pairs(listed).items() if redis_rows.is_read(name)}
     rows: Dict[str, List[Any]] = {}
     read = list(objects)

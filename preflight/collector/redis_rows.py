@@ -1,10 +1,10 @@
-"""Rows of a switch's database, as a record holds them."""
+"""Rows of a switch's database in the form of a record."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-#: Queues and priority groups of a port that are read: those of unicast traffic.
+#: Queues and priority groups that are read for each port: those of unicast traffic.
 _MOST_QUEUES = 8
 
 
@@ -17,10 +17,10 @@ def is_read(name: str) -> bool:
 
 
 def counters(fields: "Sequence[str]", rows: "Mapping[str, Sequence[Optional[str]]]") -> "Dict[str, Any]":
-    """Return counters by name: the fields that any of them has, and a row for each.
+    """Return counters by name: all fields that occur, and a row for each counter.
 
-    ``rows`` has the texts in the order of the fields, None for an absent one. Numbers become integers, and what is not
-    shown (absent, or ``N/A``) None.
+    ``rows`` has the values in the order of the fields, None for an absent one. Numbers become integers; absent
+    values and ``N/A`` become None.
     """
     places = [place for place in range(len(fields)) if any(row[place] is not None for row in rows.values())]
     return {
@@ -30,7 +30,7 @@ def counters(fields: "Sequence[str]", rows: "Mapping[str, Sequence[Optional[str]
 
 
 def table(rows: "Mapping[str, Mapping[str, str]]") -> "Dict[str, Dict[str, str]]":
-    """Return the rows of a table by name, in the order of the names."""
+    """Return the rows of a table by name, sorted."""
     return {name: dict(rows[name]) for name in sorted(rows)}
 
 
@@ -47,10 +47,10 @@ def _number(text: "Optional[str]") -> "Any":
 
 
 def pairs(reply: "List[str]") -> "Dict[str, str]":
-    """Return the fields of a hash as a server lists them: name, value, name, ..."""
+    """Return the fields of a hash from a reply: name, value, name, ..."""
     return {reply[place]: reply[place + 1] for place in range(0, len(reply) - 1, 2)}
 
 
 def present(fields: "Sequence[str]", reply: "Sequence[Optional[str]]") -> "Dict[str, str]":
-    """Return the fields of a hash; the reply has None for an absent one."""
+    """Return the fields of a hash; an absent one is None in the reply."""
     return {fields[place]: text for place, text in enumerate(reply) if text is not None}

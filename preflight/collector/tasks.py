@@ -42,7 +42,7 @@ class ProbeJob:
     """One or several probes that are answered together; ``key`` is that of the first."""
 
     def __init__(self, probes: "List[Dict[str, Any]]") -> None:
-        """Take probes of one kind; several only for a library or Redis."""
+        """Store probes of one kind; more than one only for a library or Redis."""
         self.probes = probes
         self.kind: str = probes[0]["kind"]
         self.key: str = probes[0]["key"]
@@ -278,7 +278,7 @@ def _digest(text: str) -> str:
 
 
 def jobs_of(probes: "Iterable[Dict[str, Any]]") -> "List[ProbeJob]":
-    """Return the jobs of a plan, longest first; calls of a library as one."""
+    """Return the jobs of a plan, longest first; the calls of a library are one job."""
     jobs: List[ProbeJob] = []
     together: Dict[str, ProbeJob] = {}
     for probe in probes:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@click.option("--switches", is_flag=True, help="List what is read on an Ethernet switch instead.")
+@click.option("--switches", is_flag=True, help="List what is read on an Ethernet switch.")
 def probes(as_json: bool, switches: bool) -> None:
     """List everything that may be read or run on a node.
 

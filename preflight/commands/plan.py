@@ -35,7 +35,7 @@ from preflight.run.request import RunRequest, new_request
 from preflight.run.saved_evidence import load_evidence, read_logs
 from preflight.terminal import UsageError, print_text, progress
 
-#: Files that describe one job, and bytes of one.
+#: Maximum number of files that describe one job, and bytes of each.
 _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 
 
@@ -43,7 +43,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.argument("job", nargs=-1, metavar="[JOB]...")
 @click.option("--on", metavar="CLUSTER", help='Plan for this cluster: "64 x HGX H100, rail-optimised, 1:1".')
 @click.option("--evidence", type=options.file_path, metavar="DIR", help="Plan for the nodes of saved evidence.")
-@click.option("--nodes", "chosen", metavar="NODESET", help="Use these of the nodes, such as gpu[001-064].")
+@click.option("--nodes", "chosen", metavar="NODESET", help="Use only these nodes, such as gpu[001-064].")
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
@@ -59,7 +59,7 @@ def plan(
     cluster: Path | None, logs: tuple[Path, ...], gpus: int | None, stated: tuple[str, ...], changes: str | None,
     searched: bool, explain: bool, as_json: bool,
 ) -> int:  # fmt: skip
-    """Compute what a training job costs on a cluster, before it runs.
+    """Compute the cost of a training job on a cluster, before it runs.
 
     JOB is a script or command line with Megatron's arguments, a DeepSpeed configuration, a job of NeMo or torchtitan,
     or a model's config.json; several files together describe one job. Nothing is executed.
@@ -84,7 +84,7 @@ def plan(
     if on and evidence is not None:
         raise UsageError("--on and --evidence both name the cluster; use one of them")
     if chosen is not None and evidence is None:
-        raise UsageError("--nodes chooses among the nodes of --evidence DIR")
+        raise UsageError("--nodes requires --evidence DIR")
     request = new_request("plan", cluster, only=("layout.*",))
     nodes, ratio = _collected(request, evidence, chosen) if evidence is not None else ((), None)
     slots = _slots(hostfile) if hostfile is not None else None
@@ -150,7 +150,7 @@ def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tup
 def _sources(job: tuple[str, ...]) -> dict[str, str]:
     """Return the text of each file, or of a command line; raises UsageError."""
     if len(job) > _MOST_FILES:
-        raise UsageError(f"{len(job)} files; at most {_MOST_FILES} describe a job")
+        raise UsageError(f"{len(job)} files given; at most {_MOST_FILES} describe a job")
     sources: dict[str, str] = {}
     for word in job:
         if " --" in word and not _is_file(word):
@@ -178,7 +178,7 @@ def _slots(path: Path) -> tuple[str, str]:
 def _is_file(word: str) -> bool:
     try:
         return Path(word).exists()
-    except OSError:  # too long for a name
+    except OSError:  # too long for a file name
         return False
 
 
@@ -202,18 +202,18 @@ def _settings(words: list[str]) -> dict[str, Any]:
             settings[name] = value.replace("+", ",")
         elif name in CHOICES:
             if value not in CHOICES[name]:
-                raise UsageError(f"{name} is one of {', '.join(CHOICES[name])}, not {value!r}")
+                raise UsageError(f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
             settings[name] = value
         elif name in SWITCHES:
             if value not in ("yes", "no", "true", "false"):
-                raise UsageError(f"{name} is yes or no, not {value!r}")
+                raise UsageError(f"{name} must be yes or no, not {value!r}")
             settings[name] = value in ("yes", "true")
         elif name in costs.INPUTS:
             settings[name] = costs.number(value)
             if settings[name] is None:
-                raise UsageError(f"{name} is a number above 0 ({costs.INPUTS[name]}), not {value!r}")
+                raise UsageError(f"{name} must be a number above 0 ({costs.INPUTS[name]}), not {value!r}")
         elif not value.isascii() or not value.isdigit() or len(value) > 12:
-            raise UsageError(f"{name} is a number, not {value!r}")
+            raise UsageError(f"{name} must be a number, not {value!r}")
         else:
             settings[name] = int(value)
     return settings

@@ -129,7 +129,7 @@ class _Held:
             raise json_limits.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
 
     def entry(self, value: Any) -> Any:
-        """Return a value that equals this one, an entry of a list of the report.
+        """Return an equal value that is already held, for an entry of a report's list.
 
         The objects in an entry, such as the results of a node, mostly equal those of another entry; their digests are
         compared first, which takes a third of the time.

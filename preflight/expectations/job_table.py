@@ -1,4 +1,4 @@
-"""The job for ``preflight plan``: the table ``[job]`` of the cluster file."""
+"""Table ``[job]`` of the cluster file: the job for ``preflight plan``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from preflight.expectations import schema
 
-#: Settings of a job with a number. The package ``layout`` computes with them.
+#: Settings whose value is a number; the package ``layout`` uses them.
 NUMBERS = (
     "gpus", "nodes", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "context", "expert", "expert_tensor",
     "data", "accumulation", "micro_batch", "global_batch", "sequence", "layers", "hidden", "feed_forward", "heads",
@@ -15,7 +15,7 @@ NUMBERS = (
     "accumulated_bytes", "master_bytes", "moment_bytes", "host_states", "offload_layers",
 )  # fmt: skip
 
-#: Settings with a word, and its values.
+#: Settings whose value is one of a few words.
 CHOICES = {
     "order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
     "sharding": ("none", "optimizer", "gradients", "full"),
@@ -32,10 +32,10 @@ SWITCHES = (
     "fused_attention", "dropout",
 )  # fmt: skip
 
-#: Settings with any word.
+#: Settings whose value is any word.
 TEXTS = ("distribution", "recompute_modules")
 
-#: Inputs of what a lost run and a checkpoint cost.
+#: Inputs for the cost of a lost run and of checkpoints.
 COSTS = ("watts", "hours", "price", "checkpoint_seconds", "mtbf_hours")
 
 _KINDS: dict[str, schema.Kind] = {

@@ -16,7 +16,7 @@ class SwitchesTable:
     """The table of the switches; without it, what it declares is unknown."""
 
     hosts: tuple[str, ...] | None = schema.key(
-        schema.nodes, "the switches that `check --switches` reads over SSH; no other switch is contacted"
+        schema.nodes, "switches that `check --switches` reads over SSH; no other switch is contacted"
     )
     roce_priority: int | None = schema.key(
         schema.integer(0, 7), "the lossless priority of RoCE; default: qos.pfc_priority of the classes"

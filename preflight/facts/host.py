@@ -23,7 +23,7 @@ _UNITS = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def size_text(size: float) -> str:
-    """Format a number of bytes in the largest unit of which it is at least one."""
+    """Format bytes in the largest unit that keeps the number at or above one."""
     for unit, name in _UNITS:
         if size >= unit:
             return f"{size / unit:.4g} {name}"

@@ -193,7 +193,7 @@ class RunFacts:
 
     @cached_property
     def damaged_traces(self) -> dict[str, str]:
-        """The traces that were read in part, by record key, with the reason."""
+        """Incompletely read traces, by record key, with the reason."""
         return {
             key: f"line {output.cut[0][0]}: {output.cut[0][1]}"
             for key, output in self._pytorch.items()
@@ -232,9 +232,9 @@ class RunFacts:
 
     @cached_property
     def description(self) -> JobDescription | None:
-        """The description of the job given to ``preflight plan``; None without one.
+        """Description of the job given to ``preflight plan``; None without one.
 
-        Raises EvidenceError where it cannot be read.
+        Raises EvidenceError if it cannot be read.
         """
         module = importlib.import_module("preflight.facts.job_description")
         description: JobDescription | None = module.described_job(self.evidence)

@@ -1,4 +1,4 @@
-"""The description of a training job given to ``preflight plan``."""
+"""Description of a training job given to ``preflight plan``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from preflight.facts.job_nodes import JobNode
 from preflight.parsers.job_config import reader
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings, merged
 
-#: The record of a run that holds it.
+#: Key of its record in a run.
 RECORD = "job:description"
 
 
 @dataclass(frozen=True)
 class JobDescription:
-    """JobSettings of a job, and the cluster that the command line names."""
+    """Settings of a job, and the cluster named on the command line."""
 
     settings: JobSettings
     on: str = ""  # such as "512 x HGX H100, rail-optimised"
-    nodes: tuple[JobNode, ...] = ()  # as their evidence shows them
+    nodes: tuple[JobNode, ...] = ()  # as found in their evidence
     oversubscription: float | None = None  # of the leaves above these nodes, as a sweep shows it
     hostfile: tuple[str, str] | None = None  # name and text
 
@@ -32,7 +32,7 @@ def record(
     oversubscription: float | None = None, hostfile: tuple[str, str] | None = None,
     declared: tuple[str, Mapping[str, Any]] = ("", {}),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the record of a description: texts by name, and stated settings.
+    """Return a description as a record: texts by name, and stated settings.
 
     ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``declared`` is a cluster file and the
     settings of its job.

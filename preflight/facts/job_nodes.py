@@ -1,4 +1,4 @@
-"""The nodes that a job runs on, as their evidence shows them."""
+"""Nodes that a job runs on, as found in their evidence."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class JobNode:
     """A node with its GPUs and the network of each."""
 
     name: str
-    part: str  # of the catalogue; empty: not recognised
+    part: str  # name in the catalogue; empty if not recognised
     gpus: int
-    memory_gib: float | None  # of a GPU; None: not known
+    memory_gib: float | None  # of each GPU; None if unknown
     nics: int  # of the compute fabric
-    nic_gbps: float | None  # rate of one; None: not known, or they differ
-    domain: str  # NVLink domain that spans nodes; empty: none is reported
-    switches: tuple[str, ...] = ()  # of each GPU's nearest NIC, by the number of the GPU; empty: not known
-    group: str = ""  # group of leaf switches that the NICs are on; empty: not known
+    nic_gbps: float | None  # rate of each; None if unknown or different
+    domain: str  # NVLink domain that spans nodes; empty if none is reported
+    switches: tuple[str, ...] = ()  # of each GPU's nearest NIC, by GPU number; empty if unknown
+    group: str = ""  # group of leaf switches above the NICs; empty if unknown
 
 
 def to_record(nodes: Sequence[JobNode]) -> list[dict[str, Any]]:
-    """Return nodes as a record holds them."""
+    """Return nodes in the form of a record."""
     return [{own.name: getattr(node, own.name) for own in fields(JobNode)} for node in nodes]
 
 

@@ -19,10 +19,10 @@ from preflight.textprep.line_source import CHUNK, opened, peeked
 
 #: Maximum bytes read from a pickle.
 PICKLE = 64 << 20
-#: Maximum bytes of a dump in which a passage is searched.
+#: Maximum bytes of a dump that are searched for a passage to quote.
 _EXCERPTED = 16 << 20
-#: Maximum bytes of the start of a trace, and of a long log, in which a passage is searched; the events of a trace have
-#: no passage to quote, and of a long log only selected lines are available.
+#: Maximum bytes searched at the start of a trace, or of a long log, for a passage to quote; the events of a trace have
+#: none, and of a long log only selected lines are stored.
 _BEGINNING = 4096
 
 

@@ -14,7 +14,7 @@ from preflight.model import IMPACTS
 #: Days over which occurrences of a finding are counted.
 WEEK_DAYS = 7
 
-#: Days by which a node's clock may be ahead of the run: evidence is collected before it is judged.
+#: Days by which a node's clock may be ahead of the run; evidence is always collected before it is judged.
 _AHEAD_DAYS = 1
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -44,7 +44,7 @@ class FindingHistory:
 def at(report: Mapping[str, Any]) -> str:
     """Return the time at which a report's evidence was collected.
 
-    A node whose clock is ahead of the run itself does not date the run: later runs would not be compared with it.
+    Nodes whose clocks are ahead of the run are ignored; otherwise later runs would not be compared with it.
     """
     judged = str(report["run"]["at"])
     latest = (_time(judged) + timedelta(days=_AHEAD_DAYS)).strftime(_FORM)

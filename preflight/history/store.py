@@ -19,7 +19,7 @@ from preflight.evidence import json_limits
 from preflight.incidents.changes import recorded
 from preflight.schemas.conform import find_error
 
-#: Version of the tables; files of a later one are refused. Version 1 allowed one run of a command per second.
+#: Version of the tables; files of a later version are refused. Version 1 allowed one run of a command per second.
 VERSION = 2
 
 #: Days for which runs are stored, and maximum size of the file in MiB: the oldest runs are deleted first.
@@ -117,9 +117,9 @@ class HistoryStore:
         if version == VERSION:
             return
         tables = files("preflight.history").joinpath("schema.sql").read_text("utf-8").split(";")
-        self._db.execute("PRAGMA foreign_keys = OFF")  # a table is replaced, not its runs deleted
+        self._db.execute("PRAGMA foreign_keys = OFF")  # without this, replacing the table would delete the runs' rows
         with self._writing():
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]  # another process may have done it already
             if version == 0:
                 for statement in tables:
                     self._db.execute(statement)
@@ -164,7 +164,7 @@ class HistoryStore:
     ) -> None:
         """Record a run: failures with nodes, and (node, metric, subject, value).
 
-        Evidence that is judged again replaces its run; a ``check`` is a run of its own.
+        Judging the same evidence again replaces its run; each ``check`` is a new run.
         """
         run = report["run"]
         checks = sorted({check for node in report["nodes"] for check in node["checks"]})
@@ -195,7 +195,7 @@ class HistoryStore:
         self._forget(at)
 
     def _same_evidence(self, at: str, report: Mapping[str, Any]) -> list[tuple[int]]:
-        """Return the runs in which the same evidence was judged by the same command."""
+        """Return the runs in which the same command judged the same evidence."""
         names = {node["name"]: not node.get("no_answer") for node in report["nodes"]}
         runs = self._db.execute("SELECT id FROM run WHERE at = ? AND command = ?", (at, report["run"]["command"]))
         equal = []

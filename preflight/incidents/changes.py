@@ -9,7 +9,7 @@ from preflight.model import IMPACTS
 
 Incident = Mapping[str, Any]
 
-#: Node, or another subject such as the run's logs -> the checks that were judged there.
+#: Node (or another subject, such as the run's logs) -> checks that were judged on it.
 Judged = Mapping[str, Collection[str]]
 
 #: In display order. ``first judged``: its check did not run before, so the fault may be old. ``unclear``: not judged
@@ -28,7 +28,7 @@ def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged) -> list[dict[str, Any]]:
-    """Return the incidents that changed, and those that are gone.
+    """Return the incidents that changed or are gone.
 
     ``before`` are ``recorded`` incidents. A node that was judged in only one run does not make an incident better or
     worse, and a check that ran only in the second run does not make it new.
@@ -69,9 +69,9 @@ def _within(small: Incident, large: Incident) -> bool:
 def _renamed(
     incident: Incident, before: Iterable[Incident], new: Mapping[str, Incident], then: Judged, now: Judged
 ) -> list[Incident]:
-    """Return earlier incidents that a check of only one of the runs explains.
+    """Return earlier incidents explained by a check that ran in only one run.
 
-    The check that names the cause may be new; without it, the effect is an incident.
+    The check that finds the cause may be new; without it, the effect itself is an incident.
     """
     renamed = []
     for earlier in before:
@@ -84,12 +84,12 @@ def _renamed(
 
 
 def _start(renamed: Sequence[Incident], incident: Incident, then: Judged) -> tuple[str, str]:
-    """Return how an incident without an earlier one came, and what was known of it."""
+    """Return the change of an incident without an earlier one, and what was known."""
     nodes = [node for node in incident["nodes"] if node in then]
     judged = any(_any_judged(check, nodes, then) for check in incident["checks"])
     if renamed:
         judged, title = _any_judged(incident["check"], nodes, then), min(part["title"] for part in renamed)
-        return ("changed", f"was: {title}") if judged else ("first judged", f"was known as: {title}")
+        return ("changed", f"was: {title}") if judged else ("first judged", f"previously reported as: {title}")
     return ("first judged", f"{incident['check']} did not run before") if nodes and not judged else ("new", "")
 
 

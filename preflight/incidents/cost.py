@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"x?(\d+)\b")
 #: Checks that state a rate of the network and the expected one.
 _OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link")
 
-#: Checks of missing HCAs: the GPU of such an HCA uses that of another.
+#: Checks for missing HCAs: the GPU next to one uses another GPU's HCA.
 _OF_DEVICES = ("rdma.device-count", "rdma.registered")
 
 #: Check -> pattern of its figures, and the operation slowed by their ratio.

@@ -226,7 +226,7 @@ class _Joined:
         return self._cabling.leaf(node, subject)
 
     def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
-        """Return the start of a title that names the place of its faults."""
+        """Return the prefix of a title that names the location of the faults."""
         sure = kind != "leaf" or all(self._parts_of(fault.node).leaf(self._subject(fault)) for fault in faults)
         return (_WHERE.get(kind, "") if sure else _LIKELY).format(name)
 

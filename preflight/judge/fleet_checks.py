@@ -198,12 +198,12 @@ def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Clus
 
 
 def _doubted(finding: Finding, damaged: Mapping[str, str]) -> Finding:
-    """Return a finding; *unknown* if a trace behind it is incomplete."""
+    """Return a finding; *unknown* if it is based on an incomplete trace."""
     keys = [key for key in finding.evidence if key in damaged]
     if not keys or finding.status not in (Status.PASS, Status.WARN):
         return finding
     why = f"{keys[0].removeprefix('log:')} is incomplete: {damaged[keys[0]]}"
     return unknown(
         f"{finding.message}; but {why}", subject=finding.subject, found=finding.found, expected=finding.expected,
-        evidence=finding.evidence, fix="pass the complete trace: copy it again, after the job has written it",
+        evidence=finding.evidence, fix="pass the complete trace: copy it again after the job has finished writing",
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Judgement of nodes, and reading of traces, in several processes.
 
-Documents are read, judged and dropped in the workers, traces read and summarised; only results come back. Workers are
+Workers read, judge and drop documents, and read and summarise traces; they return only results. Workers are
 spawned, because the parent may have threads, and end with the parent.
 """
 
@@ -37,7 +37,7 @@ BATCH = 32
 #: Size in bytes beyond which documents are judged one at a time; a complete node takes 2 to 5 MB.
 LARGE = 32 << 20
 
-#: Bytes of traces from which several processes read them faster than one, and how many times as long gzip unpacks one.
+#: Bytes of traces from which several processes are faster than one, and the size ratio assumed for gzip.
 WORTH_SHARING, UNPACKED = 64 << 20, 10
 
 
@@ -71,16 +71,16 @@ def surveys(
 
 
 def read_traces(run: Evidence, processes: int) -> None:
-    """Read the profiler traces among a run's logs, if they are large enough to share.
+    """Read the profiler traces among a run's logs in workers, if large enough.
 
-    A log that no worker could read is left unread: its reader reports why.
+    A log that no worker could read stays unread; reading it later reports the reason.
     """
     unread = [raw for raw in run.records.values() if isinstance(raw, LogFile) and "pytorch" not in vars(raw)]
     sizes = {log.path: size for log in unread if (size := _trace_size(log.path))}
     if len(sizes) < 2 or processes < 2 or sum(sizes.values()) < WORTH_SHARING:
         return
     logs = [log for log in unread if log.path in sizes]
-    logs.sort(key=lambda log: sizes[log.path], reverse=True)  # the longest first, so that none ends alone
+    logs.sort(key=lambda log: sizes[log.path], reverse=True)  # longest first, so that the workers finish together
     context = get_context("forkserver")
     context.set_forkserver_preload(["preflight.judge.process_pool"])
     with ProcessPoolExecutor(min(processes, len(logs)), context, _end_with_parent) as pool:
@@ -133,7 +133,7 @@ def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[A
 
 
 def _end_with_parent() -> None:
-    """Set up a worker: it ignores Ctrl-C and ends with its parent."""
+    """Set up a worker that ignores Ctrl-C and exits with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch_parent, daemon=True).start()
 
@@ -158,7 +158,7 @@ def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
 
 
 def _read_trace(path: Path) -> TorchOutput | None:
-    """Read a log as a trace or dump; None if that fails."""
+    """Read a log as a trace or dump; return None if that fails."""
     try:
         return seen_on_disk(path)
     except (OSError, ValueError):

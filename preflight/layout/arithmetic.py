@@ -21,9 +21,9 @@ class ParameterCount:
     expert: int  # one expert
     shared: int  # shared experts and router of one layer
     embedding: int
-    output: int  # of an output layer with weights of its own
+    output: int  # output layer, unless it shares weights with the embedding
     total: int
-    active: int  # of them, those that a token uses
+    active: int  # those that a token uses
 
 
 def parameters(model: Transformer) -> ParameterCount:
@@ -62,13 +62,13 @@ class Operations:
     """Floating-point operations of a forward pass for one token."""
 
     attention: float  # projections of one layer
-    scores: float  # products with keys and values of one layer, causal
+    scores: float  # attention scores of one layer, causal
     dense: float  # feed-forward of a dense layer
     sparse: float  # feed-forward, shared and active experts, of a layer with experts
     output: float  # logits
 
     def layers(self, model: Transformer) -> float:
-        """Return the operations of all layers without the scores."""
+        """Return the operations of all layers, without attention scores."""
         return (
             model.layers * self.attention
             + (model.layers - model.expert_layers) * self.dense
@@ -93,7 +93,7 @@ def operations(model: Transformer, sequence: int) -> Operations:
 
 
 def model_flops(model: Transformer, sequence: int, causal: bool = True) -> float:
-    """Return the operations of forward and backward pass for one token.
+    """Return the operations of a forward and backward pass for one token.
 
     Recomputation is not counted. Without ``causal`` the scores above the diagonal count too, as in Narayanan's
     equation.

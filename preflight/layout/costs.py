@@ -1,4 +1,4 @@
-"""What a run costs beside its time: if it is lost, checkpoints, the batch.
+"""Other costs of a run: loss of the run, checkpoints, smallest batch.
 
 Sources: J. Young, A first order approximation to the optimum checkpoint interval, 1974, and J. Daly, 2006 (checkpoint
 interval); J. Austin et al., How to Scale Your Model, chapter on GPUs (smallest batch).
@@ -15,10 +15,10 @@ from preflight.expectations.roofline import batch
 from preflight.layout.hardware import Hardware
 from preflight.layout.job import TrainingJob
 
-#: What each input of a cost is; none has a default.
+#: Inputs of the costs, with descriptions; none has a default.
 INPUTS = {
     "watts": "power of a GPU under load, in W",
-    "hours": "hours of the run that would be lost",
+    "hours": "hours of the run that are lost",
     "price": "price of a kWh",
     "checkpoint_seconds": "time to write a checkpoint, in s",
     "mtbf_hours": "hours between failures that stop the job",
@@ -27,7 +27,7 @@ INPUTS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """One result, or the names of the inputs that are missing."""
+    """One result, or the names of its missing inputs."""
 
     name: str
     value: float | None
@@ -37,7 +37,7 @@ class Cost:
 
 
 def number(word: str) -> float | None:
-    """Return the positive number that a word states, or None."""
+    """Parse a positive number; return None for anything else."""
     try:
         value = float(word) if len(word) <= 24 else 0.0
     except ValueError:
@@ -46,14 +46,14 @@ def number(word: str) -> float | None:
 
 
 def lost_run(watts: float, gpus: int, hours: float, price: float) -> float:
-    """Return the price of the energy of a run: W x GPUs x h / 1000 x price of a kWh."""
+    """Return the energy cost of a run: W x GPUs x h / 1000 x price of a kWh."""
     return watts * gpus * hours / 1000 * price
 
 
 def checkpoint_interval(write: float, between_failures: float) -> float:
-    """Return the seconds between checkpoints that lose the least time.
+    """Return the seconds between checkpoints that minimise lost time.
 
-    The square root of 2 x write x MTBF, both in seconds.
+    This is the square root of 2 x write time x MTBF, both in seconds.
     """
     return sqrt(2 * write * between_failures)
 
@@ -78,24 +78,24 @@ def _cost(name: str, unit: str, values: Mapping[str, Any], inputs: tuple[str, ..
 
 @dataclass(frozen=True)
 class LevelBatch:
-    """Tokens of a GPU at which a level carries the gradients behind arithmetic."""
+    """Tokens per GPU at which arithmetic hides the gradients on one level of links."""
 
     level: str
     bandwidth: float  # of an all-reduce, GB/s
     least: float
-    tokens: float  # that the job has
+    tokens: float  # tokens per GPU in the job
 
     @property
     def busy(self) -> bool:
-        """Whether the job has enough."""
+        """Whether the job has enough tokens."""
         return self.tokens >= self.least
 
 
 def level_batches(job: TrainingJob, hardware: Hardware) -> tuple[LevelBatch, ...]:
-    """Return the smallest batch of each level that the gradients of a job cross.
+    """Return the smallest batch for each level of links that the gradients cross.
 
-    Switches are taken not to reduce, but for NVLink's from Hopper on. The tokens are those of a GPU between two
-    exchanges: of a microbatch with full sharding, else of a step.
+    In-network reduction is assumed for NVLink from Hopper on, and nowhere else. Tokens are counted per GPU
+    between two exchanges: one microbatch with full sharding, else one step.
     """
     flops, machine = hardware.flops(job.schedule.precision), hardware.machine
     if flops is None or job.data * job.parallel.context == 1:
@@ -105,7 +105,7 @@ def level_batches(job: TrainingJob, hardware: Hardware) -> tuple[LevelBatch, ...
     tokens /= job.parallel.tensor * job.parallel.context
     rates = [("NVLink", machine.nvlink, machine.gpu.generation not in ("Volta", "Ampere"))]
     if job.gpus > machine.domain and machine.node_nics is not None:
-        # the GPUs of a domain send their parts at once, each over its NIC
+        # the GPUs of a domain send their parts at the same time, each over its own NIC
         nics = machine.node_nics * machine.domain / machine.gpus
         unit = hardware.fabric.unit_nodes
         rates.append(("leaf", nics, machine.sharp is True))

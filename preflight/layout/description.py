@@ -1,4 +1,4 @@
-"""A training job from its settings: stated ones, defaults, missing ones."""
+"""A training job from its settings: stated, derived, default or missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT = {
     "mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence", "dp": "data",
 }  # fmt: skip
 
-#: What each setting without which nothing can be computed is, for the request of a missing setting.
+#: Required settings, with descriptions for the message about a missing one.
 REQUIRED = {
     "gpus": "number of GPUs (--gpus)",
     "layers": "number of layers",
@@ -31,13 +31,13 @@ REQUIRED = {
 
 @dataclass(frozen=True)
 class Described:
-    """The settings of a job with what follows from them."""
+    """The settings of a job, with derived values."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
-    missing: tuple[str, ...]  # names of settings without which no job is known
-    unread: frozenset[str]  # of them, those that are stated without a readable value
-    job: TrainingJob | None  # None if a setting is missing or the numbers contradict each other
+    missing: tuple[str, ...]  # names of required settings without a value
+    unread: frozenset[str]  # those among them that are stated but unreadable
+    job: TrainingJob | None  # None if a setting is missing or the numbers are inconsistent
 
 
 def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int | None = None) -> Described:
@@ -47,7 +47,7 @@ def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int 
     """
     stated = dict(settings.values)
     _complete(stated, gpus, gpus_per_node)
-    # a stated value that cannot be read is not the default; nodes only give the number of GPUs, which is requested
+    # an unreadable value does not fall back to the default; nodes only imply the number of GPUs, which is required
     unread = settings.unread - {"nodes", "gpus_per_node"}
     values = {name: setting.value for name, setting in stated.items() if name not in unread}
     origins = {name: setting.origin for name, setting in stated.items() if name not in unread}
@@ -59,7 +59,7 @@ def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int 
 
 
 def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: int | None) -> None:
-    """Add what follows from stated values, and Megatron-LM's defaults."""
+    """Add derived values and Megatron-LM's defaults."""
 
     def number(name: str) -> int:
         return int(stated[name].value)
@@ -87,7 +87,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         groups = stated.get("query_groups")
         if groups is not None:
             add("kv_heads", groups.value, groups.origin)
-        add("kv_heads", number("heads"), "as many as heads: no grouped queries are stated")
+        add("kv_heads", number("heads"), "as many as heads: grouped queries are not stated")
     if "hidden" in stated:
         if stated["gated"].value:
             # Megatron-LM, arguments.py: the same number of parameters as without a gate, in multiples of 64
@@ -121,7 +121,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
 
 
 def _dense(pattern: str, layers: int) -> int | None:
-    """Return how many layers have no experts; None if the pattern is not understood.
+    """Return the number of layers without experts; None for an unknown pattern.
 
     Megatron's ``--moe-layer-freq`` is a number N (every N-th layer has experts) or a sum of lists such as
     ``([0]*3+[1]*58)``.
@@ -142,7 +142,7 @@ def _dense(pattern: str, layers: int) -> int | None:
 
 
 def _job(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainingJob | None:
-    """Return the job of complete settings; None if its ranks or batch do not divide."""
+    """Return the job for complete settings; None if ranks or batch do not divide."""
     model, parallel, schedule = (
         kind(**{setting.name: values[setting.name] for setting in fields(kind) if values.get(setting.name) is not None})
         for kind in (Transformer, Parallelism, Schedule)

@@ -16,10 +16,10 @@ from preflight.layout.traffic import exchanges
 
 SCHEMA = "preflight.layout/1"
 
-#: Stages times microbatches up to which the timeline of a pipeline is computed.
+#: Maximum stages times microbatches for which the timeline of a pipeline is computed.
 _MOST_CELLS = 4096
 
-#: Names of the sizes of a layout.
+#: Names of the group sizes of a layout.
 _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
 
 
@@ -107,7 +107,7 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
 
 
 def _pipeline(job: TrainingJob) -> dict[str, Any] | None:
-    """Return the filling of a pipeline; its timeline only if it is short."""
+    """Return the bubble of a pipeline, with a timeline if it is short."""
     stages, microbatches = job.parallel.pipeline, job.microbatches
     if stages == 1:
         return None

@@ -29,16 +29,16 @@ MEMORY_BANDWIDTH = {
 #: Memory in GiB of models whose PCI ids the catalogue does not map to a size (NVIDIA's datasheets).
 _MEMORY = {"B300 SXM": 270.0, "GB300": 279.0}
 
-#: Names that people use for parts of the catalogue, and the nodes in one of them.
+#: Common names of parts in the catalogue, and the number of nodes in each.
 _ALIASES = {"GB200 NVL72": ("GB200 tray", 18), "GB300 NVL72": ("GB300 tray", 18)}
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network above the nodes; None where nothing is known."""
+    """The network above the nodes; fields are None if unknown."""
 
-    unit_nodes: int | None = None  # nodes under one group of leaves (a scalable unit)
-    rail_optimised: bool | None = None  # a leaf joins the NICs of one rail
+    unit_nodes: int | None = None  # nodes below one group of leaves (a scalable unit)
+    rail_optimised: bool | None = None  # each leaf connects the NICs of one rail
     oversubscription: float | None = None  # of the leaves' uplinks; 1 is non-blocking
     leaves: Mapping[tuple[str, int], str] = field(default_factory=dict)  # leaf of a node's rail, by name
     units: Mapping[str, str] = field(default_factory=dict)  # group of leaves of a node, by name
@@ -52,13 +52,13 @@ class Hardware:
     machine: RooflineMachine
     part: str
     nodes: int | None
-    names: tuple[str, ...] = ()  # of the nodes, in the order of the job; empty: numbered
+    names: tuple[str, ...] = ()  # of the nodes, in the order of the job; empty if they are numbered
     memory_gib: float | None = None
     fabric: Fabric = Fabric()
-    distribution: str = "block"  # of ranks over nodes, as srun names it: block, cyclic, plane=SIZE
-    order: tuple[int, ...] = ()  # number of each rank's node, if a hostfile states it
+    distribution: str = "block"  # of ranks over nodes, in srun's terms: block, cyclic, plane=SIZE
+    order: tuple[int, ...] = ()  # node number of each rank, if a hostfile states it
     source: str = ""
-    #: Measured over customary busbw, by collective and level of links ("all_reduce/NVLink").
+    #: Ratio of measured to typical busbw, by collective and level of links ("all_reduce/NVLink").
     measured: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -72,25 +72,25 @@ class Hardware:
         return self.nodes * self.machine.gpus if self.nodes is not None else None
 
     def flops(self, precision: str) -> float | None:
-        """Return the FLOP/s of a GPU in a precision; None: not in the catalogue."""
+        """Return the FLOP/s of a GPU in a precision; None if not in the catalogue."""
         return (FP8_FLOPS if precision == "fp8" else BF16_FLOPS).get(self.gpu.name)  # fp16 as bf16
 
     @property
     def memory_bandwidth(self) -> float | None:
-        """Bytes/s of a GPU's memory; None: not in the catalogue."""
+        """Bytes/s of a GPU's memory; None if not in the catalogue."""
         if self.gpu.name == "A100 SXM" and self.memory_gib is not None and self.memory_gib < 60:
             return 1.555e12
         return MEMORY_BANDWIDTH.get(self.gpu.name)
 
 
 def memory_of(gpu: GpuModel) -> float | None:
-    """Return a model's memory in GiB; None if it is sold with several sizes."""
+    """Return the memory of a GPU model in GiB; None if several sizes exist."""
     sizes = {size for _, size in gpu.sizes_gib}
     return float(sizes.pop()) if len(sizes) == 1 else _MEMORY.get(gpu.name)
 
 
 def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardware:
-    """Return nodes of a part as it is customarily built: one NIC for each GPU.
+    """Return nodes of a part in their usual configuration: one NIC for each GPU.
 
     ``stated`` may give gpus, nics, nic_gbps and memory_gib. Raises LayoutError for a part without NVLink.
     """
@@ -98,13 +98,13 @@ def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardwa
     rate = stated.get("nic_gbps") or part.compute_rate_gbps
     machine = machine_of(part, gpus or None, int(stated.get("nics") or gpus) or None, rate)
     if machine is None:
-        raise LayoutError(f"{part.name}: NVLink does not connect its GPUs, so no layout can be planned for it")
+        raise LayoutError(f"{part.name}: its GPUs are not connected by NVLink, so no layout can be planned for it")
     return Hardware(machine, part.name, nodes, memory_gib=stated.get("memory_gib") or memory_of(part.gpu),
                     source=f"{part.name}: {part.source}")  # fmt: skip
 
 
 def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) -> Hardware:
-    """Return the cluster that nodes of one kind form; raises LayoutError."""
+    """Return the cluster of identical nodes; raises LayoutError."""
     first = nodes[0]
     for name in ("part", "gpus", "nics", "nic_gbps", "memory_gib"):
         kinds: dict[Any, list[str]] = {}
@@ -115,7 +115,7 @@ def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) ->
                 f"{_KINDS[name]} {value if value not in (None, '') else 'unknown'}: {fold(own)}"
                 for value, own in sorted(kinds.items(), key=lambda item: len(item[1]))
             )
-            raise LayoutError(f"the nodes are not of one kind ({shown}); choose some with --nodes")
+            raise LayoutError(f"the nodes differ ({shown}); choose some with --nodes")
     part = part_by_name(first.part)
     if part is None:
         raise LayoutError("the GPUs of the nodes are not in the part catalogue; name the cluster with --on")
@@ -136,12 +136,12 @@ def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) ->
     return replace(made, names=tuple(node.name for node in nodes), fabric=fabric)
 
 
-#: What the fields of a node are called.
+#: Display names of a node's fields.
 _KINDS = {"part": "part", "gpus": "GPUs", "nics": "compute NICs", "nic_gbps": "Gb/s of a NIC", "memory_gib": "GiB"}
 
 
 def _rails(nodes: Sequence[JobNode]) -> bool | None:
-    """Return whether each leaf has the NICs of one rail only; None: not known."""
+    """Return whether each leaf has the NICs of one rail only; None if unknown."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for gpu, leaf in enumerate(node.switches):
@@ -162,7 +162,7 @@ _EXAMPLE = '"512 x HGX H100, rail-optimised, 2:1"'
 
 
 def described(phrase: str) -> Hardware:
-    """Return the cluster that a phrase names; raises LayoutError.
+    """Parse the description of a cluster; raises LayoutError.
 
     After the part may follow, in any order: ``rail-optimised``, ``2:1`` (oversubscription), ``units of 32 nodes``,
     ``8 x 400G`` (NICs of a node), ``80 GB`` (memory of a GPU), ``cyclic``. Raises LayoutError.
@@ -170,7 +170,7 @@ def described(phrase: str) -> Hardware:
     first, *rest = phrase.split(",")
     nodes = _PHRASE.fullmatch(first)
     if nodes is None:
-        raise LayoutError(f"{phrase!r} does not name a cluster; write one such as {_EXAMPLE}")
+        raise LayoutError(f"{phrase!r} does not describe a cluster; for example: {_EXAMPLE}")
     name, each = _ALIASES.get(nodes[2], (re.sub(r"^DGX\b", "HGX", nodes[2]), 1))
     part = part_by_name(name)
     if part is None:
@@ -193,7 +193,7 @@ def described(phrase: str) -> Hardware:
             distribution = item.lower()
         else:
             raise LayoutError(
-                f"{item!r} is not understood; after the part may follow: rail-optimised, 2:1, units of 32 nodes, "
+                f"{item!r} is not recognised; the part may be followed by rail-optimised, 2:1, units of 32 nodes, "
                 "8 x 400G, 80 GB, cyclic"
             )
     made = hardware_of(part, int(nodes[1]) * each, **stated)

@@ -1,4 +1,4 @@
-"""A training job: model, parallel layout, batch, each with its origin."""
+"""A training job: model, parallel layout and batch, each with its origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.errors import PreflightError
 
 
 class LayoutError(PreflightError):
-    """The description of a job cannot be used; the text names the value and the fix."""
+    """The description of a job cannot be used; the message has the value and the fix."""
 
 
 @dataclass(frozen=True)
@@ -24,16 +24,16 @@ class Transformer:
     kv_heads: int
     vocabulary: int
     head_size: int
-    gated: bool = False  # the feed-forward layer has a gate: SwiGLU, GeGLU
-    tied: bool = True  # embedding and output layer share their weights
+    gated: bool = False  # gated feed-forward layer: SwiGLU, GeGLU
+    tied: bool = True  # embedding and output layer share weights
     experts: int = 0  # of a mixture-of-experts layer
-    active_experts: int = 0  # of them, those that a token uses
+    active_experts: int = 0  # experts that each token uses
     expert_feed_forward: int = 0
-    shared_feed_forward: int = 0  # of the experts that every token uses, together
+    shared_feed_forward: int = 0  # total width of the shared experts, which every token uses
     dense_layers: int = 0  # layers of a mixture-of-experts model that have no experts
     query_rank: int = 0  # multi-head latent attention: ranks of the compressed query and of keys and values
     kv_rank: int = 0
-    position_size: int = 0  # the part of a head that carries the position
+    position_size: int = 0  # part of a head that encodes the position
     value_size: int = 0
 
     @property
@@ -44,7 +44,7 @@ class Transformer:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How a model and its batch are divided over ranks."""
+    """Division of a model and its batch among ranks."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -52,7 +52,7 @@ class Parallelism:
     context: int = 1
     expert: int = 1
     expert_tensor: int = 1
-    order: str = "tp-cp-ep-dp-pp"  # of the axes in a rank's number, the fastest first
+    order: str = "tp-cp-ep-dp-pp"  # of the axes in a rank's number, fastest first
     sequence_parallel: bool = False
     sharding: str = "none"  # of data parallelism: none, optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP)
     context_exchange: str = "p2p"  # p2p (ring), all_gather, a2a (Ulysses)
@@ -72,32 +72,32 @@ class Schedule:
     global_batch: int
     precision: str = "bf16"  # of matrix products: bf16, fp8
     recompute: str = "none"  # none, selective, full
-    recompute_layers: int | None = None  # full recomputation of this many layers of a stage; None: of all
-    recompute_method: str = "block"  # block: of that many layers; uniform: of all, that many together
+    recompute_layers: int | None = None  # number of fully recomputed layers of a stage; None for all
+    recompute_method: str = "block"  # block: this number of layers; uniform: all layers, in groups of this number
     recompute_modules: str = "core_attn"  # selective recomputation of these parts of a layer, Megatron's names
-    offload_layers: int = 0  # of a stage, whose activations wait in the host's memory
+    offload_layers: int = 0  # of a stage, whose activations are offloaded to host memory
     gradient_bytes: int = 4  # of a gradient in a reduction
-    accumulated_bytes: int = 0  # of a second copy of each gradient, in which microbatches accumulate
+    accumulated_bytes: int = 0  # of a second copy of each gradient, for accumulation over microbatches
     master_bytes: int = 4  # of the optimizer's copy of a parameter
     moment_bytes: int = 8  # of both moments of Adam
-    host_states: int = 0  # per cent of the optimizer's states that stay in the host's memory
+    host_states: int = 0  # per cent of the optimizer's states in host memory
     dropout: bool = True  # of the residual stream: its masks are stored
-    framework: str = ""  # whose kernels run: megatron, torchtitan; empty: not known
+    framework: str = ""  # framework that provides the kernels: megatron, torchtitan; empty if unknown
     overlap_gradients: bool = False
     overlap_parameters: bool = False
-    overlap_tensor: bool = False  # tensor-parallel communication runs beside matrix products
+    overlap_tensor: bool = False  # tensor-parallel communication overlaps with matrix products
     fused_attention: bool = True  # the matrix of attention scores is never stored
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A job whose values are all known."""
+    """A job with all values known."""
 
     model: Transformer
     parallel: Parallelism
     schedule: Schedule
     gpus: int
-    origins: Mapping[str, str] = field(default_factory=dict)  # of each value, by its name
+    origins: Mapping[str, str] = field(default_factory=dict)  # of each value, by name
 
     @property
     def data(self) -> int:

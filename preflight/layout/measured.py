@@ -1,4 +1,4 @@
-"""Bandwidths of a cluster measured by nccl-tests, as shares of the customary ones."""
+"""Bandwidths measured by nccl-tests, as ratios to the typical ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.layout.placement import Spread
 from preflight.layout.step import bandwidth
 from preflight.parsers.nccl_tests.model import Report
 
-#: Bytes from which a run shows bandwidth, not latency.
+#: Minimum message size, in bytes, at which a run measures bandwidth and not latency.
 LARGE = 64 << 20
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"})
@@ -21,10 +21,10 @@ _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoal
 def with_measurements(
     hardware: Hardware, reports: Mapping[str, Sequence[Report]]
 ) -> tuple[Hardware, dict[str, str], list[str]]:
-    """Return the hardware with measured shares, their origins, and what was not used.
+    """Return the hardware with measured ratios, their origins, and the unused runs.
 
-    A share is the measured bus bandwidth over the customary one of the same collective, ranks and links. It applies to
-    the same collective over the same level of links; of several runs the best counts.
+    A ratio is the measured bus bandwidth over the typical one for the same collective, ranks and links. It
+    applies to the same collective over the same level of links; the best of several runs is used.
     """
     shares: dict[str, float] = {}
     origins: dict[str, str] = {}
@@ -55,16 +55,16 @@ def with_measurements(
 
 
 def _unusable(hardware: Hardware, report: Report) -> str:
-    """Return why a run does not measure this cluster; empty if it does."""
+    """Return why a run does not apply to this cluster; empty if it does."""
     models = {model.name if (model := gpu_named(name)) is not None else name for name in report.device_names}
     if report.collective not in _COLLECTIVES:
-        return f"{report.collective or 'an unknown collective'} is not planned with"
+        return f"{report.collective or 'an unknown collective'} is not part of the plan"
     if report.nranks is None or report.nnodes is None or report.groups > 1 or report.copies > 1:
         return "its ranks and hosts are not known, or it ran in several groups"
     if report.status != "ok":
-        return "it did not end well"
+        return "it did not complete successfully"
     if report.best(LARGE) is None:
-        return f"it has no size from {LARGE >> 20} MiB"
+        return f"it has no size of at least {LARGE >> 20} MiB"
     if models and models != {hardware.gpu.name}:
         return f"it ran on {', '.join(sorted(models))}, the plan is for {hardware.gpu.name}"
     if report.nranks < 2 or report.nranks % report.nnodes or report.nranks // report.nnodes > hardware.machine.gpus:

@@ -1,4 +1,4 @@
-"""Memory of a GPU: states of the optimizer, activations, logits.
+"""Memory of a GPU: optimizer states, activations, logits.
 
 Sources: Megatron-LM, ``theoretical_memory_usage.py`` (bytes per parameter, the most loaded stage) and
 ``transformer_config.py`` (parts that are recomputed); V. Korthikanti et al., Reducing Activation Recomputation in Large
@@ -18,23 +18,23 @@ from preflight.parsers.job_config.settings import DEFAULT
 #: Bytes of a parameter's weight on a GPU.
 WEIGHT = 2.0
 
-#: Bytes of a logit: itself in 16 bit, its copy in float32, its gradient; and where the loss is not fused, with the
-#: softmax and both gradients in float32.
+#: Bytes of a logit: 16-bit value, float32 copy and gradient; and for a loss that is not fused, also the
+#: softmax, with both gradients in float32.
 LOGIT, LOGIT_UNFUSED = 8.0, 14.0
 
 #: GiB of a GPU that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation
 #: takes (judgement, from logs that print both the tensors' bytes and the device's).
 OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
 
-#: Frameworks whose kernels keep no more than is counted here.
+#: Frameworks whose kernels keep no more memory than is counted here.
 FUSED = ("megatron", "nemo")
 
-#: Share of the computed need below which no published run with known settings stayed.
+#: Smallest ratio of measured to computed memory among published runs with known settings.
 ACCURACY = 0.95
 
 GIB = 2**30
 
-#: Parts of the memory, as documents name them.
+#: Parts of the memory, by their names in documents.
 PARTS = ("weights", "gradients", "states", "buffers", "activations", "logits")
 
 
@@ -42,7 +42,7 @@ PARTS = ("weights", "gradients", "states", "buffers", "activations", "logits")
 class Memory:
     """Bytes on the most loaded GPU."""
 
-    parameters: float  # parameters that the GPU holds a shard of, before data parallelism divides them
+    parameters: float  # parameters that the GPU's shard is taken from, before data-parallel division
     weights: float
     gradients: float
     states: float
@@ -52,12 +52,12 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """All of them, without buffers of NCCL, workspace and fragmentation."""
+        """Sum of all parts, without NCCL buffers, workspace and fragmentation."""
         return float(sum(getattr(self, name) for name in PARTS))
 
 
 def memory(job: TrainingJob) -> Memory:
-    """Return the memory of the most loaded GPU: of the first or last pipeline stage."""
+    """Return the memory of the most loaded GPU, in the first or last pipeline stage."""
     dense, sparse = _stage_parameters(job)
     schedule = job.schedule
     weights = gradients = states = 0.0
@@ -76,16 +76,16 @@ def memory(job: TrainingJob) -> Memory:
 
 
 def _state_bytes(job: TrainingJob) -> float:
-    """Return the bytes of the optimizer's states of a parameter on its GPU."""
+    """Return the bytes of optimizer states per parameter on a GPU."""
     schedule = job.schedule
     return (schedule.master_bytes + schedule.moment_bytes) * (1 - min(100, schedule.host_states) / 100)
 
 
 def least(job: TrainingJob) -> float:
-    """Return the bytes below which no run of the job stays.
+    """Return a lower bound of the bytes that any run of the job needs.
 
-    A setting that the job does not state is taken as the framework that needs the least has it: gradients and moments
-    in 16 bit, complete recomputation, one gathered layer.
+    Settings that the job does not state take the values of the least demanding framework: gradients and moments
+    in 16 bit, full recomputation, one gathered layer.
     """
     smallest = open_settings(job)
     if "recompute" in smallest:
@@ -95,9 +95,9 @@ def least(job: TrainingJob) -> float:
 
 
 def open_settings(job: TrainingJob) -> dict[str, object]:
-    """Return settings that a job leaves to its framework, with the least values."""
+    """Return the settings left to the framework, with the least demanding values."""
     schedule = job.schedule
-    if schedule.framework == "megatron":  # its arguments state everything
+    if schedule.framework == "megatron":  # its arguments or defaults determine every setting
         return {}
     smallest: dict[str, object] = {}
     if not _stated(job, "recompute") or (schedule.recompute == "selective" and not schedule.framework):
@@ -110,14 +110,14 @@ def open_settings(job: TrainingJob) -> dict[str, object]:
 
 
 def most(job: TrainingJob) -> float:
-    """Return the bytes that a run of the job may need, with what is beside tensors."""
+    """Return the bytes that a run of the job may need, including overhead."""
     own, layers = memory(job), job.model.layers / job.parallel.pipeline
     deepest = ceil(layers) / layers
-    static = own.weights + own.gradients + own.states  # Megatron-LM allocates them in one piece, once
+    static = own.weights + own.gradients + own.states  # Megatron-LM allocates them once, in one piece
     moving = own.total - static
     if job.schedule.framework in FUSED:
         if job.schedule.precision == "fp8" and job.parallel.sharding != "full":
-            static += own.weights  # in 8 bit, by rows and by columns, beside 16 bit
+            static += own.weights  # 8-bit copies by row and by column, in addition to 16 bit
         need = static + moving * (1 + FRAGMENTATION)
     else:
         moving += _unfused(job) + own.logits * (LOGIT_UNFUSED / _logit(job) - 1)
@@ -126,12 +126,12 @@ def most(job: TrainingJob) -> float:
 
 
 def _stated(job: TrainingJob, name: str) -> bool:
-    """Return whether the description of a job states a setting itself."""
+    """Return whether the description of a job states a setting explicitly."""
     return name in job.origins and not job.origins[name].startswith(DEFAULT)
 
 
 def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
-    """Return the parameters of a first-stage GPU outside experts, and in experts."""
+    """Return a first-stage GPU's parameters outside experts, and in experts."""
     model, parallel = job.model, job.parallel
     count = parameters(model)
     stages = parallel.pipeline
@@ -147,8 +147,8 @@ def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
 def _buffers(job: TrainingJob, held: float) -> float:
     """Return the bytes of parameters and gradients that full sharding gathers.
 
-    Without a pipeline: the weights of one layer and of the next, and the gradients of one, or those of the embedding.
-    With one, they stay gathered from the first microbatch to the last.
+    Without a pipeline, these are the weights of one layer and the next, and the gradients of one, or those of
+    the embedding. With a pipeline, they stay gathered from the first microbatch to the last.
     """
     if job.parallel.sharding != "full":
         return 0.0
@@ -169,9 +169,9 @@ def _gathered(job: TrainingJob) -> float:
 
 
 def in_flight(job: TrainingJob) -> float:
-    """Return how many microbatches of its layers the first stage keeps at most.
+    """Return the maximum number of microbatches that the first stage keeps.
 
-    1F1B keeps as many as there are stages; the interleaved schedule keeps more, by (p-1)/(p v).
+    1F1B keeps as many as there are stages; the interleaved schedule keeps more, by a share of (p-1)/(p v).
     """
     parallel = job.parallel
     stages, virtual = parallel.pipeline, parallel.virtual_stages
@@ -180,18 +180,18 @@ def in_flight(job: TrainingJob) -> float:
 
 
 def in_flight_last(job: TrainingJob) -> float:
-    """Return the same of the last stage, which begins its backward passes at once.
+    """Return the same for the last stage, which starts its backward passes at once.
 
-    The interleaved schedule first runs all but its last part of as many microbatches as there are stages.
+    The interleaved schedule first runs all but the last virtual stage, for as many microbatches as there are stages.
     """
     stages, virtual = job.parallel.pipeline, job.parallel.virtual_stages
     return min(((virtual - 1) * stages + 1) / virtual, float(job.microbatches))
 
 
 def _activations(job: TrainingJob, live: float, logits: float) -> tuple[float, float]:
-    """Return the bytes of the activations of a stage, and of its logits.
+    """Return the bytes of a stage's activations, and of its logits.
 
-    ``live`` microbatches are in flight. A layer that is recomputed comes after the logits were freed.
+    ``live`` microbatches are in flight. Layers are recomputed after the logits are freed.
     """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
@@ -219,7 +219,7 @@ def _layer(job: TrainingJob) -> float:
     if schedule.recompute == "selective" and schedule.framework == "torchtitan":
         return _every_second_product(job)
     again = schedule.recompute_modules.split(",") if schedule.recompute == "selective" else []
-    product = 1 if schedule.precision == "fp8" else 2  # bytes of what only a product keeps: its input
+    product = 1 if schedule.precision == "fp8" else 2  # bytes stored only for a matrix product: its input
     # inputs of both norms, their outputs, and the masks of dropout: on every GPU of a tensor group unless the sequence
     # is divided
     shared = (4 + (0 if "layernorm" in again else 2 * product) + (2 if schedule.dropout else 0)) * hidden / divided
@@ -232,7 +232,7 @@ def _layer(job: TrainingJob) -> float:
     dense = 0.0 if "mlp" in again else (inner + product) * model.feed_forward / tensor
     if not model.experts:
         return shared + attention + dense
-    # the rows that a GPU's experts get, for each token: a tensor group shares its tokens
+    # rows received by a GPU's experts, for each token: a tensor group shares its tokens
     rows = model.active_experts * parallel.expert_tensor / tensor
     width = inner + (0 if "moe_act" in again else product)
     routed = 0.0 if "moe" in again else rows * (
@@ -263,7 +263,7 @@ def _attention(job: TrainingJob, projected_again: bool) -> float:
 
 
 def _every_second_product(job: TrainingJob) -> float:
-    """Return the same where attention and every second product are stored."""
+    """Return the same for stored attention and every second matrix product."""
     model, tensor = job.model, job.parallel.tensor
     divided = tensor if job.parallel.sequence_parallel else 1
     inner = model.feed_forward
@@ -274,10 +274,10 @@ def _every_second_product(job: TrainingJob) -> float:
 
 
 def _unfused(job: TrainingJob) -> float:
-    """Return the bytes that kernels which are not fused keep in addition.
+    """Return the additional bytes that unfused kernels keep.
 
-    The norms in float32, their inputs and results; gathered inputs of products; of experts, their results; scores and
-    their gradients in float32; of a pipeline, the outputs of a stage and their gradients.
+    These are inputs and results of norms in float32, gathered inputs of matrix products, results of experts,
+    attention scores and their gradients in float32, and the outputs of a pipeline stage with their gradients.
     """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context

@@ -1,4 +1,4 @@
-"""Where each rank runs: node, GPU, rail, leaf and NVLink domain."""
+"""Location of each rank: node, GPU, rail, leaf and NVLink domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.layout.job import LayoutError
 
 
 class RankPlacement:
-    """The places of the ranks of a job on its nodes.
+    """Placement of a job's ranks on nodes.
 
     Raises LayoutError if the distribution of ranks is not understood.
     """
@@ -23,23 +23,23 @@ class RankPlacement:
         self.nodes = -(-ranks // hardware.machine.gpus)
         fabric = hardware.fabric
         self._order = self._stated_order()
-        #: Whether places follow from a rank's number alone.
+        #: Whether a rank's location follows from its number alone.
         self._regular = not (self._order or fabric.units or fabric.domains)
 
     def _stated_order(self) -> Sequence[int]:
-        """Return the number of each rank's node; empty: node by node."""
+        """Return the node number of each rank; empty if ranks fill node by node."""
         hardware, each = self.hardware, self.hardware.machine.gpus
         if hardware.order:
             if len(hardware.order) < self.ranks:
                 raise LayoutError(f"the hostfile has {len(hardware.order)} slots for {self.ranks} ranks")
             return hardware.order
         kind, _, size = hardware.distribution.partition("=")
-        kind = kind.partition(":")[0]  # of srun's node:socket:core, the first is over nodes
+        kind = kind.partition(":")[0]  # the first part of srun's node:socket:core is the distribution over nodes
         if kind in ("block", "*", "nopack", "pack"):
             return ()
         if kind not in ("cyclic", "plane") or (kind == "plane" and not (size.isdigit() and int(size))):
-            raise LayoutError(f"the distribution {hardware.distribution!r} of ranks over nodes is not understood; name "
-                              "it with --set distribution=block or cyclic, or give --hostfile")  # fmt: skip
+            raise LayoutError(f"the distribution {hardware.distribution!r} of ranks over nodes is not supported; "
+                              "use --set distribution=block or cyclic, or --hostfile")  # fmt: skip
         plane = int(size) if kind == "plane" else 1
         free, node = [each] * self.nodes, 0
         order: list[int] = []
@@ -52,16 +52,16 @@ class RankPlacement:
 
     @property
     def scattered(self) -> bool:
-        """Whether a node's ranks do not follow each other."""
+        """Whether the ranks of a node are not consecutive."""
         return bool(self._order)
 
     def node(self, rank: int) -> int:
-        """Return the number of a rank's node, in the order of the job."""
+        """Return the node number of a rank, in the order of the job."""
         return self._order[rank] if self._order else rank // self.hardware.machine.gpus
 
     @cached_property
     def _gpus(self) -> list[int]:
-        """The GPU of each rank: a node's ranks use its GPUs in their order."""
+        """The GPU of each rank: the ranks of a node use its GPUs in order."""
         used: dict[int, int] = {}
         gpus = []
         for node in self._order:
@@ -74,21 +74,21 @@ class RankPlacement:
         return self._gpus[rank] if self._order else rank % self.hardware.machine.gpus
 
     def domain(self, rank: int) -> int | str:
-        """Return a rank's NVLink domain: its name, or its number."""
+        """Return the name or number of a rank's NVLink domain."""
         if domains := self.hardware.fabric.domains:
             return domains[self.name(rank)]
         machine = self.hardware.machine
         return self.node(rank) // max(1, machine.domain // machine.gpus)
 
     def unit(self, rank: int) -> int | str | None:
-        """Return the group of leaves above a rank's node; None: not known."""
+        """Return the group of leaves above a rank's node; None if unknown."""
         fabric = self.hardware.fabric
         if fabric.units:
             return fabric.units[self.name(rank)]
         return self.node(rank) // fabric.unit_nodes if fabric.unit_nodes else None
 
     def leaf(self, rank: int) -> str | None:
-        """Return the name of the leaf above a rank's NIC; None: not known."""
+        """Return the name of the leaf above a rank's NIC; None if unknown."""
         fabric, unit = self.hardware.fabric, self.unit(rank)
         if fabric.leaves:
             return fabric.leaves.get((self.name(rank), self.rail(rank)))
@@ -102,7 +102,7 @@ class RankPlacement:
         return names[node] if node < len(names) else f"node {node}"
 
     def spread(self, group: Sequence[int]) -> Spread:
-        """Return how a group lies on nodes, domains and units."""
+        """Return how a group is spread over nodes, domains and units."""
         machine, fabric = self.hardware.machine, self.hardware.fabric
         if isinstance(group, range) and self._regular:
             units = fabric.unit_nodes
@@ -116,9 +116,9 @@ class RankPlacement:
         return Spread(len(group), len(nodes), len(domains), None if None in of_units else len(of_units))
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
-        """Yield of congruent groups those that can differ in their spread.
+        """Yield one of each set of congruent groups that have the same spread.
 
-        With ranks in blocks, groups that begin equally far into a unit have the same spread.
+        With ranks in blocks, groups that start at the same offset in a unit have the same spread.
         """
         machine = self.hardware.machine
         period = max(machine.gpus, machine.domain) * (self.hardware.fabric.unit_nodes or 1)
@@ -131,7 +131,7 @@ class RankPlacement:
 
 
 def _touched(ranks: range, size: int) -> int:
-    """Return how many blocks of ``size`` ranks a range of ranks touches."""
+    """Return the number of blocks of ``size`` ranks that a range overlaps."""
     if ranks.step >= size:
         return len(ranks)
     return ranks[-1] // size - ranks[0] // size + 1
@@ -139,16 +139,16 @@ def _touched(ranks: range, size: int) -> int:
 
 @dataclass(frozen=True)
 class Spread:
-    """How many nodes, NVLink domains and units a group of ranks touches."""
+    """Number of nodes, NVLink domains and units that a group of ranks spans."""
 
     ranks: int
     nodes: int
     domains: int
-    units: int | None  # None: not known
+    units: int | None  # None if unknown
 
     @property
     def extent(self) -> tuple[int, int, int, int]:
-        """What is compared to find the group that crosses the most."""
+        """Sort key to find the most spread group."""
         return (self.domains, self.units or 0, self.nodes, self.ranks)
 
     @property

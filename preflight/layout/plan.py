@@ -23,12 +23,12 @@ from preflight.parsers.job_config import hostfile
 from preflight.parsers.job_config.settings import JobConfigError
 from preflight.parsers.nccl_tests.model import Report
 
-#: What names a cluster that is not known.
+#: How to specify a cluster that is not known.
 NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or --cluster FILE with `part` and `nodes`'
 
 
 class Plan:
-    """A job on a cluster, computed as far as both are known."""
+    """The plan of a job on a cluster, as far as both are known."""
 
     def __init__(
         self, description: JobDescription, site: Site, reports: Mapping[str, Sequence[Report]] | None = None
@@ -52,11 +52,11 @@ class Plan:
 
     @property
     def job(self) -> TrainingJob | None:
-        """The job; None if a setting is missing or its numbers contradict each other."""
+        """The job; None if a setting is missing or the numbers are inconsistent."""
         return self.described.job
 
     def _placed(self) -> tuple[RankPlacement | None, str]:
-        """Return where the ranks run, or why that is not known."""
+        """Return the placement of the ranks, or why it is unknown."""
         if self.job is None:
             return None, self.why_no_job
         if self.hardware is None:
@@ -68,12 +68,12 @@ class Plan:
 
     @cached_property
     def dense(self) -> RankMap | None:
-        """The numbers of the ranks for dense layers."""
+        """Rank numbering for dense layers."""
         return dense_map(self.job) if self.job is not None else None
 
     @cached_property
     def experts(self) -> RankMap | None:
-        """The numbers of the ranks for experts."""
+        """Rank numbering for experts."""
         return expert_map(self.job) if self.job is not None else None
 
     @cached_property
@@ -83,7 +83,7 @@ class Plan:
 
     @cached_property
     def step(self) -> Step | str:
-        """The time of a step, or what is missing to compute it."""
+        """The time of a step, or why it cannot be computed."""
         if self.job is None:
             return self.why_no_job
         if self.hardware is None:
@@ -95,22 +95,22 @@ class Plan:
 
     @property
     def why_no_job(self) -> str:
-        """What is missing of the job, by name."""
+        """Names of missing settings, as a message."""
         if self.described.missing:
             wanted = ", ".join(f"{name} ({REQUIRED.get(name, name)})" for name in self.described.missing)
             return f"the job does not state {wanted}"
-        return "the numbers of the job contradict each other"
+        return "the numbers of the job are inconsistent"
 
     @property
     def fix_no_job(self) -> str:
-        """How to state what is missing."""
+        """How to supply the missing settings."""
         if self.described.missing:
             return "state it: " + " ".join(f"--set {name}=..." for name in self.described.missing)
         return "correct the sizes of the groups, the batch or the number of GPUs"
 
 
 def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str]:
-    """Return the cluster of a plan, or why it is not known."""
+    """Return the cluster of a plan, or why it is unknown."""
     try:
         made = _cluster(description, site)
         return (_in_order(made, *description.hostfile), "") if description.hostfile else (made, "")
@@ -119,7 +119,7 @@ def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None,
 
 
 def _cluster(description: JobDescription, site: Site) -> Hardware:
-    """Return the cluster: named, else as collected, else declared; raises LayoutError."""
+    """Return the cluster: named, collected or declared; raises LayoutError."""
     if description.on:
         return hardware_module.described(description.on)
     members = site.members

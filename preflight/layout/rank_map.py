@@ -1,8 +1,8 @@
-"""Numbers of ranks: the group of each rank along each axis of parallelism.
+"""Rank numbering: the group of each rank along each axis of parallelism.
 
-Megatron-Core numbers ranks by an order of axes, the fastest first, once for dense layers and once for experts, which
-divide the same ranks by expert_tensor, expert and their own data parallelism (``megatron/core/parallel_state.py``,
-``RankGenerator``).
+Megatron-Core numbers ranks by an order of axes, fastest first: once for dense layers and once for experts,
+which divide the same ranks into expert_tensor, expert and their own data-parallel groups
+(``megatron/core/parallel_state.py``, ``RankGenerator``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import product
 from preflight._startup.lightclass import dataclass
 from preflight.layout.job import LayoutError, TrainingJob
 
-#: Names of the axes in an order, and what people call their groups.
+#: Names of the axes in an order, and of their groups.
 AXES = {
     "tp": "tensor-parallel", "cp": "context-parallel", "dp": "data-parallel", "pp": "pipeline-parallel",
     "ep": "expert-parallel",
@@ -22,7 +22,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class RankMap:
-    """Sizes of a layout's axes in the order of a rank's number, the fastest first."""
+    """Sizes of a layout's axes in rank order, fastest first."""
 
     sizes: Mapping[str, int]
 
@@ -41,12 +41,12 @@ class RankMap:
         return strides
 
     def groups(self, *axes: str) -> Iterator[Sequence[int]]:
-        """Yield the groups along one axis, or along several together, each in its order."""
+        """Yield the groups along one or several axes, each in its order."""
         strides = self._strides()
         inside = [axis for axis in self.sizes if axis in axes and self.sizes[axis] > 1]
         outside = [axis for axis in self.sizes if axis not in inside]
         step, size = strides[inside[0]] if inside else 1, 1
-        chained = True  # each axis continues where the one before ends: the group is a range
+        chained = True  # each axis continues where the previous one ends: the group is a range
         for axis in inside:
             chained = chained and strides[axis] == step * size
             size *= self.sizes[axis]
@@ -55,7 +55,7 @@ class RankMap:
             yield range(first, first + size * step, step) if chained else [first + offset for offset in offsets]
 
     def _offsets(self, axes: Sequence[str], strides: Mapping[str, int]) -> Sequence[int]:
-        """Return the sums of all steps along some axes, in the order of ranks."""
+        """Return the rank offsets along some axes, in the order of ranks."""
         slowest_first = axes[::-1]
         return [
             sum(step * strides[axis] for axis, step in zip(slowest_first, steps, strict=True))
@@ -64,14 +64,14 @@ class RankMap:
 
 
 def dense_map(job: TrainingJob) -> RankMap:
-    """Return the numbers of the ranks for attention and dense layers."""
+    """Return the rank numbering for attention and dense layers."""
     parallel = job.parallel
     sizes = {"tp": parallel.tensor, "cp": parallel.context, "dp": job.data, "pp": parallel.pipeline}
     return RankMap({axis: sizes[axis] for axis in _order(parallel.order) if axis in sizes})
 
 
 def expert_map(job: TrainingJob) -> RankMap:
-    """Return the numbers of the ranks for experts."""
+    """Return the rank numbering for experts."""
     parallel = job.parallel
     sizes = {"tp": parallel.expert_tensor, "ep": parallel.expert, "dp": job.expert_data, "pp": parallel.pipeline}
     return RankMap({axis: sizes[axis] for axis in _order(parallel.order) if axis in sizes})

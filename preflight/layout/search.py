@@ -1,4 +1,4 @@
-"""Layouts of a job that fit the cluster, the fastest first."""
+"""Layouts of a job that fit the cluster, fastest first."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.memory import GIB, memory, most
 from preflight.layout.step import Step, step
 
-#: Sizes of a group and of a micro-batch that are tried.
+#: Group sizes and micro-batch sizes to try.
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 32, 36, 40, 48, 64, 72, 96, 126, 128)
 _MICRO_BATCHES = (1, 2, 4, 8)
 _VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 
-#: Layouts tried at most.
+#: Maximum number of layouts to try.
 MOST = 20_000
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layout that fits, and its step."""
+    """A layout that fits, and its step time."""
 
     job: TrainingJob
     step: Step
     memory_gib: float
 
     def difference(self, given: TrainingJob) -> str:
-        """Return in one line how the layout differs from a given one."""
+        """Return the differences from a given layout in one line."""
         old, new = _shown(given), _shown(self.job)
         changed = [f"{name} {value} (was {old[name]})" for name, value in new.items() if value != old[name]]
         return ", ".join(changed) or "as given"
@@ -46,8 +46,8 @@ def _shown(job: TrainingJob) -> dict[str, str]:
 def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidate]:
     """Return the fastest layouts of a job that fit its GPUs; raises LayoutError.
 
-    The number of GPUs, the global batch, the sharding and the overlaps stay as given. Tensor parallelism stays in an
-    NVLink domain, and experts too if they fit.
+    The number of GPUs, the global batch, the sharding and the overlaps stay as given. Tensor parallelism stays
+    inside an NVLink domain, and so do experts if they fit.
     """
     if hardware.memory_gib is None:
         raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
@@ -96,7 +96,7 @@ def _expert_sizes(job: TrainingJob, ranks: int) -> Iterator[int]:
 
 
 def _schedules(job: TrainingJob, pipeline: int, replicas: int, micro: int) -> Iterator[tuple[int, str]]:
-    """Yield virtual stages and recomputation."""
+    """Yield the variants with virtual stages and recomputation."""
     microbatches = job.schedule.global_batch // (micro * replicas)
     for virtual in _VIRTUAL:
         if virtual > 1 and (pipeline == 1 or microbatches % pipeline or job.model.layers % (pipeline * virtual)):

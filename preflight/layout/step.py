@@ -1,7 +1,7 @@
 """Time of a step: arithmetic, memory, exposed communication, bubble, optimizer.
 
-One constant is fitted for each generation and precision: the share of the datasheet's FLOP/s that large matrix products
-reach in training. Everything else follows from the job and the cluster.
+One constant is fitted for each GPU generation and precision: the share of the datasheet's FLOP/s that large matrix
+products reach in training. Everything else follows from the job and the cluster.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from preflight.layout.traffic import Exchange, exchanges, factor
 #: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
 EFFICIENCY = {("Ampere", "bf16"): 0.71, ("Hopper", "bf16"): 0.59, ("Hopper", "fp8"): 0.48}
 
-#: The same of generations without runs of their own in the fit.
+#: The same for generations without runs in the fit.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
 
 #: Ranges of the published runs, as shares of the computed time: of dense models on generations that were fitted, on
 #: others, and of models with experts, of which small products and the exchange vary most (docs/plan.md).
 FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.75, 4.0)
 
-#: Share of a GPU's memory from which PyTorch's allocator frees and requests it again in each step, and how much longer
-#: a step then may take (llm-foundry's largest sequence: 1.4).
+#: Share of a GPU's memory above which PyTorch's allocator frees and allocates it again in each step, and how much
+#: longer a step then may take (llm-foundry's largest sequence: 1.4).
 FULL, SLOWED = 0.92, 1.5
 
 #: Power limit of a GPU over that of the model with the same chip and the same FLOP/s on its datasheet (NVIDIA's
-#: datasheets: 1400 and 1200 W, 1100 and 1000 W): large products run at the clock that it allows.
+#: datasheets: 1400 and 1200 W, 1100 and 1000 W): it bounds the clock of large matrix products.
 POWER = {"GB300": 1400 / 1200, "B300 SXM": 1100 / 1000}
 
-#: GPUs of a rack's NVLink domain that a job with experts uses: 16 of 18 trays (Slurm, topology/block:
-#: ``--segment=16``), so that groups of a power of two stay inside.
+#: GPUs of a rack's NVLink domain that a job with experts is assumed to use: 16 of 18 trays (Slurm, topology/block:
+#: ``--segment=16``), so that groups with power-of-two sizes stay inside.
 SEGMENT = {72: 64}
 
-#: Columns of a product's inner dimension that its tiles take to fill and drain: three stages of 64 and the epilogue.
+#: Columns of a product's inner dimension lost while its tiles fill and drain: three stages of 64 and the epilogue.
 FILL = 448
 
-#: Share of a memory's bandwidth that element-wise kernels reach.
+#: Share of the memory bandwidth that element-wise kernels reach.
 MEMORY_SHARE = 0.80
 
-#: Seconds that a collective of any size takes: on NVLink, and more for each doubling of the nodes.
+#: Latency of a collective in seconds: on NVLink, and added for each doubling of the nodes.
 START, HOP = 15e-6, 8e-6
 
-#: Share of the backward pass of one microbatch behind which gradients can be reduced.
+#: Share of one microbatch's backward pass that can hide the reduction of gradients.
 BEHIND = 0.8
 
 #: Share of overlapped tensor-parallel communication that stays exposed: the first and last part of each product.
@@ -61,7 +61,7 @@ class StepPart:
 
     name: str
     seconds: float  # exposed: they add to the step
-    hidden: float = 0.0  # run beside arithmetic
+    hidden: float = 0.0  # overlapped with arithmetic
     busbw: float | None = None  # assumed, GB/s
     basis: str = ""  # measured or customary
     level: str = ""
@@ -105,9 +105,9 @@ def bubble_share(pipeline: int, virtual_stages: int, microbatches: int) -> float
 
 
 def active_stages(pipeline: int, microbatches: int) -> list[int]:
-    """Return how many stages of a pipeline work in each step, until it is empty.
+    """Return the number of busy pipeline stages in each step, until it is empty.
 
-    A stage may run the forward pass of one microbatch beside the backward pass of another; each takes one step.
+    Each pass takes one step; a stage may run a forward and a backward pass in the same step.
     """
     steps = microbatches + 2 * pipeline - 2
     active = [0] * steps
@@ -120,7 +120,7 @@ def active_stages(pipeline: int, microbatches: int) -> list[int]:
 
 
 def efficiency(hardware: Hardware, precision: str) -> float | None:
-    """Return the share of FLOP/s that matrix products reach; None: not known."""
+    """Return the share of FLOP/s that matrix products reach; None if unknown."""
     generation = hardware.gpu.generation
     return EFFICIENCY.get((_LIKE.get(generation, generation), "fp8" if precision == "fp8" else "bf16"))
 
@@ -144,7 +144,7 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
     parts = [StepPart("compute", steady), StepPart("bubble", waiting)]
     moved = exchanges(job, RankPlacement(hardware, job.gpus))
     parts += [part for exchange in moved if (part := _exposed(job, hardware, exchange, forward, backward)) is not None]
-    # the pipeline waits for tensor and expert communication of other stages too
+    # the pipeline also waits for tensor and expert communication of other stages
     inside = sum(part.seconds for part in parts if part.name in ("tensor", "expert", "context"))
     parts[1] = StepPart("bubble", waiting + inside / microbatches * (stages - 1) / job.parallel.virtual_stages)
     parts.append(StepPart("optimizer", _optimizer(job, rates.memory)))
@@ -157,9 +157,9 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
 
 
 def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
-    """Return hardware whose NVLink domains have as many GPUs as a job uses.
+    """Return hardware whose NVLink domains have only the GPUs that a job uses.
 
-    Only where no nodes are named, and no other size of the job speaks against segments.
+    This applies only if no nodes are named and the job's other sizes allow segments.
     """
     machine = hardware.machine
     size = SEGMENT.get(machine.domain)
@@ -170,7 +170,7 @@ def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
 
 
 def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
-    """Return the range of nine of ten published runs, as shares of the time."""
+    """Return the range of nine in ten published runs, as ratios to the computed time."""
     if job.model.experts:
         return EXPERTS
     low, high = FITTED if hardware.gpu.generation not in _LIKE else NOT_FITTED
@@ -185,7 +185,7 @@ def _bf16(hardware: Hardware) -> float:
 
 @dataclass(frozen=True)
 class _Rates:
-    """What a GPU reaches: products, products that stay in bfloat16, memory."""
+    """Rates that a GPU reaches: matrix products, bfloat16 products, memory."""
 
     products: float
     bf16: float
@@ -193,7 +193,7 @@ class _Rates:
 
 
 def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
-    """Return the seconds of a stage's layers, forward and backward, and of logits."""
+    """Return the seconds for a stage's layers, forward and backward, and for logits."""
     model, parallel, schedule = job.model, job.parallel, job.schedule
     own = operations(model, schedule.sequence)
     tokens = schedule.micro_batch * schedule.sequence / parallel.context
@@ -220,9 +220,10 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
 
 
 def _fill(model: Transformer) -> float:
-    """Return the time of an expert's products over that of long ones.
+    """Return the time of an expert's matrix products relative to large ones.
 
-    Their inner dimensions, the hidden size and the width of an expert, are short against what a tile needs to fill.
+    Their inner dimensions, the hidden size and the width of an expert, are small compared with the pipeline depth of a
+    tile.
     """
     if not model.experts:
         return 1.0
@@ -231,7 +232,7 @@ def _fill(model: Transformer) -> float:
 
 
 def _element_bytes(job: TrainingJob) -> float:
-    """Return the bytes of a token that one layer's element-wise kernels move."""
+    """Return the bytes per token that one layer's element-wise kernels move."""
     model, tensor = job.model, job.parallel.tensor
     hidden = 22 * model.hidden / (tensor if job.parallel.sequence_parallel else 1)
     inner = model.feed_forward
@@ -279,7 +280,7 @@ def _customary(hardware: Hardware, collective: str, spread: Spread) -> float:
 
 
 def seconds(hardware: Hardware, exchange: Exchange) -> tuple[float, float, str]:
-    """Return the seconds of an axis in a step, the busbw assumed, and its basis."""
+    """Return an axis's seconds in a step, the assumed busbw, and its basis."""
     busbw, basis = bandwidth(hardware, exchange.collective, exchange.spread)
     each = exchange.size * factor(exchange.collective, exchange.spread.ranks) / (busbw * 1e9)
     nodes = exchange.spread.domains
@@ -297,7 +298,7 @@ def _exposed(
     if name == "tensor" and schedule.overlap_tensor:
         hidden = (1 - UNHIDDEN) * time
     elif name == "context":
-        # the exchange runs beside the attention of the part that is there
+        # the exchange overlaps with attention on the part that has arrived
         hidden = min(time, 0.8 * job.microbatches * (forward + backward) * 0.5)
     elif name == "pipeline" and parallel.virtual_stages > 1:
         hidden = 0.8 * time
@@ -311,7 +312,7 @@ def _exposed(
 
 
 def joined(parts: Sequence[StepPart]) -> list[StepPart]:
-    """Return one part for each name, in their order."""
+    """Return one part for each name, in order."""
     by_name: dict[str, StepPart] = {}
     for part in parts:
         if (old := by_name.get(part.name)) is None:

@@ -1,4 +1,4 @@
-"""The nodes of a job, read from their evidence."""
+"""Nodes of a job, from their evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from preflight.facts.rdma_ports import Port
 
 
 class Survey:
-    """Collects the nodes of a job one by one, without keeping their evidence."""
+    """Accumulates the nodes of a job without keeping their evidence."""
 
     def __init__(self, site_of: Callable[[NodeFacts], Site]) -> None:
         self._site_of = site_of
@@ -40,7 +40,7 @@ class Survey:
 
     @property
     def oversubscription(self) -> float | None:
-        """The largest ratio of host links to uplinks of a leaf above the nodes.
+        """Largest ratio of host links to uplinks among the leaves above the nodes.
 
         None without a complete sweep.
         """
@@ -95,7 +95,7 @@ def _read(node: NodeFacts, site: Site) -> tuple[JobNode, tuple[str, ...]]:
 
 
 def _memory(node: NodeFacts, site: Site) -> float | None:
-    """Return the memory that the GPUs are sold with, GiB; None if they differ."""
+    """Return the nominal memory of the GPUs in GiB; None if they differ."""
     if site.part is None:
         return None
     sizes = {site.part.gpu.memory_gib(gpu.device) for gpu in node.gpus_on_bus}
@@ -103,7 +103,7 @@ def _memory(node: NodeFacts, site: Site) -> float | None:
 
 
 def _domain(node: NodeFacts) -> str:
-    """Return the NVLink domain of several nodes that all GPUs report; else empty."""
+    """Return the multi-node NVLink domain that all GPUs report; else empty."""
     try:
         fabrics = {gpu.fabric for gpu in node.gpu_health.gpus}
     except EvidenceError:

@@ -1,4 +1,4 @@
-"""Bytes that each axis of parallelism moves in a step, and their links.
+"""Bytes that each axis of parallelism moves in a step, by level of links.
 
 Sources: M. Shoeybi et al., Megatron-LM, 2019, and V. Korthikanti et al., 2022 (tensor); D. Narayanan et al., 2021
 (pipeline); S. Rajbhandari et al., ZeRO, 2020 (data); H. Liu et al., Ring Attention, 2023 (context); DeepSeek-V3
@@ -19,13 +19,13 @@ from preflight.layout.rank_map import RankMap, dense_map, expert_map
 
 @dataclass(frozen=True)
 class Exchange:
-    """One collective of an axis, as often as a step has it."""
+    """One kind of collective of an axis, with its number per step."""
 
     axis: str  # tensor, context, expert, pipeline, data
     collective: str  # all_reduce, all_gather, reduce_scatter, alltoall, sendrecv
     spread: Spread
     size: float  # bytes of the array (nccl-tests' size), of one operation
-    count: float  # operations of a step and GPU
+    count: float  # operations per step and GPU
     note: str = ""
 
     @property
@@ -35,7 +35,7 @@ class Exchange:
 
 
 def factor(collective: str, ranks: int) -> float:
-    """Return bus bytes over size: what each rank sends of an array (nccl-tests)."""
+    """Return the ratio of bus bytes to size, as in nccl-tests."""
     if collective == "sendrecv":
         return 1.0
     share = (ranks - 1) / ranks
@@ -43,7 +43,7 @@ def factor(collective: str, ranks: int) -> float:
 
 
 def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
-    """Return the spread of the group that crosses the most."""
+    """Return the spread of the most spread group."""
     widest = None
     for group in placement.distinct(groups):
         spread = placement.spread(group)
@@ -53,7 +53,7 @@ def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
 
 
 def exchanges(job: TrainingJob, placement: RankPlacement) -> list[Exchange]:
-    """Return what the ranks of a job exchange in a step."""
+    """Return the data that the ranks of a job exchange in a step."""
     dense, experts = dense_map(job), expert_map(job)
     return [
         *_tensor(job, placement, dense),
@@ -78,7 +78,7 @@ def _tensor(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Itera
     layers = job.model.layers / parallel.pipeline
     sparse = job.model.expert_layers / parallel.pipeline
     passes = 6.0 if schedule.recompute == "full" else 4.0
-    # a layer with experts exchanges tokens instead, for the half that is its feed-forward
+    # in the feed-forward half, a layer with experts exchanges tokens instead
     count = job.microbatches * passes * (layers - sparse / 2)
     if not parallel.sequence_parallel:
         yield Exchange("tensor", "all_reduce", spread, size, count)

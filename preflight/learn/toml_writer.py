@@ -112,7 +112,7 @@ def _nodes(names: Sequence[str]) -> str:
 
 
 def _words(message: str) -> str:
-    """Return one line of printable characters: texts of nodes end up in comments."""
+    """Return text as one line of printable characters: node text goes into comments."""
     line = "".join(sign if sign.isprintable() else " " for sign in message)
     return " ".join(line.split())[:400]
 

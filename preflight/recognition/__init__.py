@@ -130,7 +130,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
 def _is_of_job(text: str) -> bool:
     """Return whether `log_parts` alone reads a line.
 
-    The exception of a traceback belongs to a program's error as well.
+    The exception of a traceback also belongs to a program's error.
     """
     return any(mark in text[:_MARKED_BY] for mark in _OF_A_JOB) and not names_exception(text)
 

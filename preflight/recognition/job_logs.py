@@ -41,7 +41,7 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 #: Findings that are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
 _FAILURES = "nccl.failures"
-#: Findings that are shown if they have a figure, even if what to expect of it is unknown.
+#: Findings that are shown if they have a figure, even without a known expectation.
 _MEASURED = ("nccl-tests.busbw", "nccl.hca-count")
 
 

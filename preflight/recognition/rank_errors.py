@@ -49,7 +49,7 @@ def merge_ranks(parts: Sequence[TextPart]) -> list[TextPart]:
 
 
 def mark_survived(parts: Sequence[TextPart]) -> None:
-    """Mark the errors that training steps in the same source follow."""
+    """Mark the errors that are followed by training steps in the same source."""
     logs = [part.taken.value for part in parts if isinstance(part.taken, TypedPart)]
     steps = sorted(step.line for log in logs if isinstance(log, TrainingLog) for step in log.steps)
     for part in parts:

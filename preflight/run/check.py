@@ -65,7 +65,7 @@ def _of_many(request: RunRequest) -> CollectRequest | None:
 
 
 def _with_switches(request: RunRequest) -> CollectRequest:
-    """Return the request for the switches, and for the nodes if any are named."""
+    """Return the request for the switches, and for any named nodes."""
     targets, options = request.targets, request.options
     if options.via in ("srun", "kubectl"):
         raise UsageError(f"--switches: switches are read over SSH, not with --via {options.via}")

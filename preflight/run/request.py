@@ -49,7 +49,7 @@ class Outputs:
 
     @property
     def replaces_text(self) -> bool:
-        """Whether standard output is reserved for a page or a list."""
+        """Whether standard output is used for a page or a list."""
         return any(target == "-" and option != "--json" for option, target in self.files.items())
 
 

@@ -131,7 +131,7 @@ def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
 
 
 class _OneOfWords:
-    """The check of an enumeration of texts."""
+    """Check of an enumeration of strings."""
 
     def __init__(self, words: frozenset[str], wrong: str) -> None:
         self._words, self._wrong = words, wrong
@@ -140,10 +140,10 @@ class _OneOfWords:
         return "" if isinstance(value, str) and value in self._words else self._wrong
 
     def passes(self, values: Iterable[Any]) -> bool:
-        """Return whether all values are of the enumeration, much faster than one by one."""
+        """Return whether all values are in the enumeration; faster than one by one."""
         try:
             return self._words.issuperset(values)
-        except TypeError:  # a list or an object among them
+        except TypeError:  # one of them is a list or an object
             return False
 
 

@@ -1,4 +1,4 @@
-"""Quoted-printable mails: ``=20`` is a blank, a final ``=`` continues the line."""
+"""Quoted-printable mail: ``=20`` is a space, a trailing ``=`` continues the line."""
 
 from __future__ import annotations
 

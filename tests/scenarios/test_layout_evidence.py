@@ -216,7 +216,7 @@ def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
     ("text", "why"),
     [
         (_all_reduce("NVIDIA A100-SXM4-80GB", 230.0), "it ran on A100 SXM, the plan is for H100 SXM"),
-        (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, footer=False), "it did not end well"),
+        (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, footer=False), "it did not complete successfully"),
         (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, ranks=9), "9 ranks on 2 hosts do not fit HGX H100"),
     ],
 )

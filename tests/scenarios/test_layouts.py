@@ -325,9 +325,9 @@ def test_a_command_line_longer_than_a_file_name(tmp_path: Path) -> None:
         (["missing.sh"], "cannot be read"),
         (["train.py --num-layers 2 --hidden-size 8", "--on", "4 x TPU"], "not in the part catalogue"),
         (["train.py --num-layers 2 --hidden-size 8", "--set", "tp"], "is not a setting"),
-        (["train.py --num-layers 2 --hidden-size 8", "--set", "tp=eight"], "tensor is a number"),
-        (["train.py --num-layers 2 --hidden-size 8", "--set", "precision=fp64"], "precision is one of"),
-        (["sleep --time 3"], "describes no job that preflight reads"),
+        (["train.py --num-layers 2 --hidden-size 8", "--set", "tp=eight"], "tensor must be a number"),
+        (["train.py --num-layers 2 --hidden-size 8", "--set", "precision=fp64"], "precision must be one of"),
+        (["sleep --time 3"], "does not describe a job in a supported format"),
     ],
 )
 def test_wrong_arguments(words: list[str], message: str) -> None:

@@ -34,7 +34,7 @@ def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> fl
 def least(
     flops: float, all_reduce: float, *, sharded: bool = False, experts: int = 0, active: int = 0, speedup: float = 1.0
 ) -> float:
-    """Return tokens per GPU that hide the exchange of gradients.
+    """Return the tokens per GPU needed to hide the exchange of gradients.
 
     Data parallel, or FSDP if ``sharded``; with experts, times all over active ones. Expert parallelism divides it by
     ``speedup``, by which less crosses the level whose bytes/s of an all-reduce are given.

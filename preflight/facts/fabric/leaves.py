@@ -27,7 +27,7 @@ _MOST_NAMED = 2
 
 @dataclass(frozen=True)
 class HeardSwitch:
-    """The switch and port that LLDP names to an HCA."""
+    """The switch and port that an HCA sees by LLDP."""
 
     device: str
     switch: str
@@ -43,7 +43,7 @@ def from_evidence(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, str
 
 
 def of_ports(nodes: Sequence[NodeFacts], compute: Compute) -> dict[tuple[str, str], str]:
-    """Return (node, HCA) -> switch, as far as a sweep or LLDP shows it."""
+    """Return (node, HCA) -> switch, where a sweep or LLDP shows it."""
     switch_of: dict[tuple[str, str], str] = {}
     for swept in sweeps(nodes, compute):
         try:
@@ -112,7 +112,7 @@ def name_groups(connected: Mapping[str, Iterable[str]]) -> dict[str, str]:
 
 
 def announced(heard_of: Mapping[str, Sequence[HeardSwitch]]) -> dict[tuple[str, str], str]:
-    """Return (node, HCA) -> switch, from what each node's compute ports hear.
+    """Return (node, HCA) -> switch, from the LLDP neighbours of the compute ports.
 
     Empty if two nodes seem to be on the same port: the switches share a name, such as the vendor's default.
     """
@@ -127,7 +127,7 @@ def announced(heard_of: Mapping[str, Sequence[HeardSwitch]]) -> dict[tuple[str, 
 
 
 def heard(node: NodeFacts, compute: Compute) -> tuple[HeardSwitch, ...]:
-    """Return the switches that LLDP names to a node's compute ports."""
+    """Return the switches that a node's compute ports see by LLDP."""
     if lldp.LLDP not in node.evidence:
         return ()
     try:

@@ -260,7 +260,7 @@ class FabricFacts:
 
 
 def active_guids(node: NodeFacts, compute: Compute) -> dict[str, str]:
-    """Return the GUIDs of a node's active InfiniBand HCAs, by device, as far as read."""
+    """Return the known GUIDs of a node's active InfiniBand HCAs, by device."""
     guids: dict[str, str] = {}
     try:
         for port in compute(node):

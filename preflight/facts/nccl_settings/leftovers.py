@@ -126,7 +126,7 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     pairs = read.number("NCCL_IB_QPS_PER_CONNECTION")
     if pairs is not None and pairs > 1 and here.infiniband:
         (setting,) = read.set("NCCL_IB_QPS_PER_CONNECTION")
-        what = f"{setting.text} in {setting.where}: more queue pairs help ECMP, and InfiniBand routes without"
+        what = f"{setting.text} in {setting.where}: more queue pairs only help with ECMP, which InfiniBand does not use"
         yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")
     if read.number("NCCL_IB_SPLIT_DATA_ON_QPS") == 1:
         (setting,) = read.set("NCCL_IB_SPLIT_DATA_ON_QPS")

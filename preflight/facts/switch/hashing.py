@@ -1,6 +1,6 @@
-"""How unevenly hashing alone loads parallel links.
+"""Load imbalance of parallel links that hashing alone causes.
 
-Flows of equal size are put on the links at random, independently of each other, as an ideal hash does.
+The model is an ideal hash: flows of equal size are placed on links at random and independently.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from functools import cache
 
-#: Flows up to which the distribution is computed exactly; above, the sum is close to a normal distribution.
+#: Flows up to which the distribution is exact; above, a normal distribution approximates the sum.
 _EXACT = 256
 
 
 @cache
 def most_loaded(flows: int, links: int, share: float) -> float:
-    """Return the load of the fullest link, as a multiple of the mean.
+    """Return the load of the most loaded link, as a multiple of the mean.
 
-    ``share`` of all draws are at or below it: 0.5 is the median.
+    ``share`` is the quantile: 0.5 is the median.
     """
     mean = flows / links
     low, high = math.ceil(mean) - 1, flows
@@ -37,7 +37,7 @@ def idle_share(flows: int, links: int) -> float:
 def _at_most(flows: int, links: int, most: int) -> float:
     """Return the probability that no link has more flows than ``most``.
 
-    The loads are independent Poisson variables under the condition that their sum is ``flows``.
+    The loads are independent Poisson variables, conditioned on their sum being ``flows``.
     """
     mean = flows / links
     below = [math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(most + 1)]
@@ -46,7 +46,7 @@ def _at_most(flows: int, links: int, most: int) -> float:
 
 
 def _exact(below: list[float], flows: int, links: int) -> float:
-    """Return the probability that the loads add up, each at most as given."""
+    """Return the probability that loads, each at most as given, have this sum."""
     sums = [1.0]
     for _ in range(links):
         longer = [0.0] * min(flows + 1, len(sums) + len(below) - 1)

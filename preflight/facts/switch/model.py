@@ -67,8 +67,8 @@ class PriorityGroup:
     xoff: int | None  # bytes between the pause and the end of the buffer
     xon: int | None
     size: int | None  # bytes that are reserved
-    dynamic_th: int | None  # it may take 2 to this power of the free bytes of its pool
-    static_th: int | None  # or this many bytes
+    dynamic_th: int | None  # threshold: 2 to this power, times the free bytes of its pool
+    static_th: int | None  # or a fixed number of bytes
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class SwitchFacts:
     """
 
     name: str
-    system_name: str  # that the switch gives itself
+    system_name: str  # as configured on the switch
     platform: str
     model: str
     chassis: str
@@ -181,7 +181,7 @@ class SwitchFacts:
     poll_ms: Mapping[str, int | None]  # by group of counters; None: they are not counted
     marks_counted: bool | None  # whether the hardware counts ECN marks
     optics: Mapping[str, Optics]
-    hash_seed: str | None  # of the hash that spreads flows over equal paths
+    hash_seed: str | None  # of the ECMP hash
     first: Counters
     second: Counters | None  # at the end of a window
     window_s: float | None  # None: one reading, or readings without a time

@@ -220,7 +220,7 @@ def _ecn(tables: _Tables) -> Iterator[tuple[tuple[str, int], QueueMarking]]:
 
 
 def _groups(tables: _Tables) -> Iterator[tuple[tuple[str, int], PriorityGroup]]:
-    """Yield the priority groups; an applied profile counts before a configured one."""
+    """Yield the priority groups; an applied profile overrides a configured one."""
     profiles = {**tables[KEYS["profiles"]], **tables["redis:APPL_DB BUFFER_PROFILE_TABLE"]}
     for table in (tables[KEYS["groups"]], tables["redis:APPL_DB BUFFER_PG_TABLE"]):
         for port, group, row in _spread(table):

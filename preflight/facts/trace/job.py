@@ -28,7 +28,7 @@ class JobTrace:
     clocks: Mapping[int, RankClock]  # ranks that share enough collectives with others
     waits: Waits
     stragglers: tuple[Straggler, ...]
-    suspects: tuple[Straggler, ...]  # if there is no straggler: ranks that may be some
+    suspects: tuple[Straggler, ...]  # without a straggler: ranks that may be stragglers
     slow_transfers: tuple[SlowTransfers, ...]
     step_us: float | None  # median step
     experts: tuple[ExpertLoad, ...]

@@ -32,8 +32,8 @@ class Bubble:
 def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
     """Return the bubble of each pipeline with marked steps and all of its stages.
 
-    Before PyTorch 2.6 the kernels of messages name no peer, so that they cannot be matched: then the exposed time of
-    receives counts, which includes their transfer.
+    Before PyTorch 2.6, message kernels do not record their peer and cannot be matched; the exposed time of
+    receives is used instead, which includes their transfer.
     """
     matched = {rank for group in waits.groups if "sendrecv" in group.kinds for rank in group.ranks}
     bubbles_of_all = []
@@ -57,7 +57,7 @@ def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
 
 
 def _complete(ranks: Mapping[int, RankTrace], stages: Sequence[int]) -> bool:
-    """Return whether the messages of these ranks stay among them, and name no peer."""
+    """Return whether these ranks only message each other, with no peers recorded."""
     calls = [key for rank in stages for key, _ in ranks[rank].calls if key.kind in ("send", "recv")]
     return all(key.peer is None and key.group.ranks and set(key.group.ranks) <= set(stages) for key in calls)
 

@@ -1,8 +1,9 @@
 """Ranks that delay their process group, and process groups with slow transfers.
 
-In any group some rank is last. Ranks are named if they, at most half of their group, cause more than half of its
-waiting, exceed their peers by more than one hundredth of a step, and do so in too many steps for chance. A pipeline's
-stages wait for each other by design, so there the rank is named that computes longer than the other stages.
+In any group some rank is last. Ranks are reported if they are at most half of their group, cause more than half
+of its waiting, exceed their peers by more than 1 % of a step, and do so in more steps than chance explains. The
+stages of a pipeline wait for each other by design; there, the rank that computes longer than the other stages is
+reported.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
-#: Share of a group's waiting, and of a step, that stragglers cause at least.
+#: Minimum share of a group's waiting, and of a step, that stragglers cause.
 MOST_OF_IT, OF_A_STEP = 0.5, 0.01
-#: The same from which ranks are suspected that are not beyond chance.
+#: Minimum shares for suspected ranks, whose excess may be chance.
 SUSPECT, SUSPECT_STEP = 0.75, 0.02
-#: A step is late if its charge lies so many deviations of all ranks and steps above their median.
+#: A step is late if its charge is this many deviations above the median of all ranks and steps.
 _DEVIATIONS = 10.0
-#: Times as long as in a sibling group that transfers take, to be the cause of delays.
+#: Transfers cause delays if they take this many times as long as in a sibling group.
 LONGER = 1.5
 #: Probability of a chance difference in any group of a job, below which a rank is named.
 BY_CHANCE = 0.0005
@@ -42,7 +43,7 @@ class Straggler:
     lost_us: float  # additional cost per step compared with its peers
     lost_share: float  # of a step
     steps: tuple[int, ...]  # steps in which it was late; empty: all
-    together: tuple[int, ...] = ()  # with it, the ranks that cause this share and cost; empty: it alone
+    together: tuple[int, ...] = ()  # all ranks that together cause this share and cost; empty if it is the only one
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class SlowTransfers:
     kind: str
     bytes: int
     length_us: float  # median of the transfers of this size
-    usual_us: float  # median of those of the fastest group of the same purpose
+    usual_us: float  # median in the fastest group of the same purpose
     lost_share: float  # of a step
 
 
@@ -83,7 +84,7 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
 
 
 def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
-    """Return ranks that cause most of their group's waiting, but not beyond chance."""
+    """Return ranks that cause most of their group's waiting, possibly by chance."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -102,7 +103,7 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
 
 
 def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTransfers]:
-    """Return the groups whose transfers delay others, and take longer than elsewhere."""
+    """Return groups with slower transfers than their siblings that delay other groups."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -124,7 +125,7 @@ def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTra
 
 
 def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
-    """Return kind, bytes and medians of transfers that take longer than in siblings."""
+    """Return kind, bytes and medians of transfers slower than in sibling groups."""
     this = waits.groups[group]
     longer = []
     for (number, kind, size), sample in waits.transfers.items():
@@ -142,7 +143,7 @@ def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
 
 
 def _steps(ranks: Mapping[int, RankTrace]) -> list[int]:
-    """Return the steps of all traces, or of the parts that replace them."""
+    """Return the steps of all traces, or of their replacements."""
     return sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
 
 
@@ -167,7 +168,7 @@ def _of_group(
         if not (share > MOST_OF_IT and lost > OF_A_STEP * length):
             break
         together = [sum(of_step) for of_step in zip(*excess, strict=True)]
-        if len(late) > 1:  # chosen because they cause the most: a sum of k chosen normal deviates is so much larger
+        if len(late) > 1:  # they were chosen for causing the most, so a sum of k normal deviates is larger by this much
             chosen = 0.8 * math.sqrt(len(late) / len(together)) * stdev(together)
             together = [amount - chosen for amount in together]
         if not _beyond_chance(together, beyond) or min(map(fmean, excess)) < lost / len(late) / 2:
@@ -179,9 +180,9 @@ def _of_group(
 def _standing_out(
     ranks: Sequence[int], named: Sequence[int], caused: Mapping[int, Mapping[int, float]]
 ) -> tuple[tuple[int, ...], float, list[list[float]]]:
-    """Return the ranks, at most half, that differ most in what they cause.
+    """Return the ranks, at most half, that cause the most waiting.
 
-    Also return their share in all that is not caused by the ``named``, and how much more than the rest each causes in
+    Also return their share of the waiting not caused by the ``named``, and each rank's excess over the rest in
     each step.
     """
     total = {rank: sum(of_step.get(rank, 0.0) for of_step in caused.values()) for rank in ranks}
@@ -195,7 +196,7 @@ def _standing_out(
 
 
 def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]], length: float) -> list[Straggler]:
-    """Return ranks that cost some steps much, or several ones far more than is usual."""
+    """Return ranks that delay a few steps by much, or several steps unusually."""
     peers = len(group.ranks) - 1
     sums = {step: sum(of_step.get(rank, 0.0) for rank in group.ranks) for step, of_step in caused.items()}
     excess = {
@@ -206,7 +207,7 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
         for rank in group.ranks
     }
     everything = [amount for of_rank in excess.values() for amount in of_rank.values()]
-    if peers > 1:  # of two, one is later in each step
+    if peers > 1:  # of two ranks, one is later in each step
         everything = [of_step.get(rank, 0.0) for of_step in caused.values() for rank in group.ranks]
     usual = median(everything)
     limit = usual + _DEVIATIONS * 1.4826 * median(abs(amount - usual) for amount in everything)

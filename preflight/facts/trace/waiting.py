@@ -1,7 +1,7 @@
-"""Waiting in collectives, and the ranks that cause it.
+"""Waiting in collectives, by the ranks that cause it.
 
-In each collective the late ranks delay their peers: the time between two arrivals is charged in equal parts to all
-ranks that come after it, so that several slow ranks share it (S. C. Littlechild and G. Owen, Management Science 20,
+In each collective, late ranks delay their peers. The time between two arrivals is divided equally among the
+ranks that have not yet arrived, so several slow ranks share it (S. C. Littlechild and G. Owen, Management Science 20,
 1973). A rank may be late because it waited elsewhere, or because a transfer took longer elsewhere: a rank of a slow
 tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: a late rank's
 waiting for a cause in this step or the last, beyond that of its peers, is charged to that cause, and only the rest to
@@ -28,7 +28,7 @@ BLOCKS = 10
 #: Errors of a clock within which two arrivals are simultaneous.
 _ERRORS = 3.0
 
-Charges = dict[int, float]  # by rank; -1 - group: by the transfers of a process group
+Charges = dict[int, float]  # by rank; index -1 - group: by the transfers of a process group
 
 
 class WaitKey(NamedTuple):
@@ -158,13 +158,13 @@ def _arrivals(matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) 
 
 
 class _Delays:
-    """Waiting of a rank in the current step by cause, and its exposed transfers."""
+    """A rank's waiting in the current step by cause, and its exposed transfers."""
 
     def __init__(self) -> None:
         self.charges: Charges = {}
         self._step: int | None = None
         self._transfers: Charges = defaultdict(float)
-        self._before: dict[int, Charges] = {}  # the transfers up to the last collective of each group
+        self._before: dict[int, Charges] = {}  # transfers up to the last collective of each group
 
     def enter(self, step: int) -> None:
         """Begin a step, unless it is the current one."""
@@ -172,7 +172,7 @@ class _Delays:
             self.charges, self._step = {}, step
 
     def add(self, cause: int, amount: float) -> None:
-        """Record waiting; of many causes, smaller ones are dropped."""
+        """Record waiting; if there are many causes, the smallest are dropped."""
         charges = self.charges
         charges[cause] = charges.get(cause, 0.0) + amount
         if len(charges) > 2 * _MOST_DELAYS:
@@ -187,7 +187,7 @@ class _Delays:
         }
 
     def transfer(self, group: int, amount: float) -> None:
-        """Record a transfer that nothing hid."""
+        """Record an exposed transfer."""
         self._transfers[group] += amount
         self._before[group] = dict(self._transfers)
 
@@ -195,7 +195,7 @@ class _Delays:
 def _responsible(
     ranks: Sequence[int], begins: Sequence[float], delays: Sequence[Charges], transfers: Sequence[Charges]
 ) -> Charges:
-    """Return what is responsible for the waiting in a collective, as fractions of one."""
+    """Return the causes of the waiting in a collective, as fractions of one."""
     peers, arrivals = len(ranks) - 1, sum(begins)
     waits: Charges = defaultdict(float)
     for delay in delays:
@@ -223,10 +223,10 @@ def _responsible(
 
 
 def _lateness(begins: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Yield the late members and their shares in the waiting; the sum is one."""
+    """Yield the late members and their shares of the waiting; the sum is one."""
     order = sorted(range(len(begins)), key=begins.__getitem__, reverse=True)
     charges = [0.0] * len(order)
-    for late in range(len(order) - 1, 0, -1):  # so many come after this stretch of time
+    for late in range(len(order) - 1, 0, -1):  # members that arrive after this interval
         waiting = (begins[order[late - 1]] - begins[order[late]]) * (len(order) - late)
         charges[late - 1] = charges[late] + waiting / late
     total = sum(charges)

@@ -41,7 +41,7 @@ class Draft:
     text: str = ""
 
     def at(self, line: int, text: str) -> None:
-        """Name the line that the next calls are about."""
+        """Set the source line of the following calls."""
         self.line, self.text = line, text
 
     def lose(self, reason: str, covered: bool = False) -> None:

@@ -66,7 +66,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[KubernetesEvent, ...]]:
 
     end, taken = block(lines, at, belongs, blanks=1)
     events = [event for line in taken if (event := event_in(line.text, line.number))]
-    while events and (more := _continued(lines, end)):  # a message of several lines
+    while events and (more := _continued(lines, end)):  # a multi-line message
         text = " ".join((events[-1].message, *(line.text.strip() for line in lines[end : end + more])))
         events[-1] = replace(events[-1], message=text)
         end += more
@@ -77,7 +77,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[KubernetesEvent, ...]]:
     return Parsed(tuple(events), (), end)
 
 
-#: Lines of a message that follow its first, as they begin in errors of mounts and runtimes; and their number.
+#: Continuation lines of a message, by their start in errors of mounts and runtimes; and their maximum number.
 _CONTINUED = re.compile(r"\s{0,40}(?:Mounting (?:command|arguments)|Output|stderr|stdout|exit status)\b:?.*", re.I)
 _MOST_CONTINUED = 8
 

@@ -118,7 +118,7 @@ class LineParts(NamedTuple):
 
 
 def without_writer(raw: str) -> str:
-    """Return a line without the node's name that a launcher put before it."""
+    """Return a line without the node name that a launcher prefixed."""
     launched = _LAUNCHED.match(raw)
     return raw[launched.end() :] if launched else raw
 

@@ -20,7 +20,7 @@ _NUMBERS = {
 
 
 def begins(data: object) -> bool:
-    """Return whether decoded JSON is a configuration of DeepSpeed."""
+    """Return whether decoded JSON is a DeepSpeed configuration."""
     return isinstance(data, Mapping) and ("zero_optimization" in data or "train_micro_batch_size_per_gpu" in data)
 
 
@@ -30,13 +30,13 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a configuration of DeepSpeed")
+        raise ValueError(f"{source}: is not a DeepSpeed configuration")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     for name, key in _NUMBERS.items():
         value = data.get(key)
         if value == "auto":
-            gaps.append(f'{source}: {key} is "auto"; name it with --set {name}=...')
+            gaps.append(f'{source}: {key} is "auto"; state it with --set {name}=...')
         elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
             values[name] = JobSetting(value, f"{source}: {key}")
     zero = data.get("zero_optimization")

@@ -1,4 +1,4 @@
-"""Hostfiles of Open MPI, MPICH, DeepSpeed and PBS: a host, and its slots.
+"""Hostfiles of Open MPI, MPICH, DeepSpeed and PBS: hosts and their slots.
 
 Forms: ``gpu001 slots=8`` (Open MPI and DeepSpeed), ``gpu001:8`` (MPICH, Intel MPI), a bare name, one line for each rank
 (PBS nodefile). Sources: mpirun(1); the DeepSpeed documentation; the Hydra process manager's guide.
@@ -15,14 +15,14 @@ _LINE = re.compile(
 )
 _SLOTS = re.compile(r"\bslots=(\d{1,6})\b")
 
-#: Lines and ranks of one file at most.
+#: Maximum lines of a file, and maximum ranks.
 MOST_LINES, MOST_RANKS = 1_000_000, 1_000_000
 
 
 def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Return the hosts, and the number of each rank's host; raises JobConfigError.
 
-    A host without slots has ``each``; if names repeat, one for each line.
+    A host without slots has ``each`` slots, or one per line if names repeat.
     """
     entries: list[tuple[str, int | None]] = []
     for number, raw in enumerate(text.splitlines(), start=1):
@@ -32,18 +32,18 @@ def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int
         host = _LINE.fullmatch(line)
         if host is None or number > MOST_LINES:
             raise JobConfigError(
-                f"{source}:{number}: {line[:60]!r} is not a host; write one in each line, such as: gpu001 slots=8"
+                f"{source}:{number}: {line[:60]!r} is not a host; write one per line, such as: gpu001 slots=8"
             )
         slots = _SLOTS.search(host["options"])
         count = slots[1] if slots else host["count"]
         entries.append((host["name"], int(count) if count else None))
     if not entries:
-        raise JobConfigError(f"{source}: names no host; write one in each line, such as: gpu001 slots=8")
+        raise JobConfigError(f"{source}: contains no host; write one per line, such as: gpu001 slots=8")
     numbers: dict[str, int] = {}
     for name, _ in entries:
         numbers.setdefault(name, len(numbers))
     alone = each if len(numbers) == len(entries) else 1
     if sum(count if count is not None else alone for _, count in entries) > MOST_RANKS:
-        raise JobConfigError(f"{source}: has slots for more than {MOST_RANKS:,} ranks")
+        raise JobConfigError(f"{source}: has more than {MOST_RANKS:,} ranks")
     order = [numbers[name] for name, count in entries for _ in range(count if count is not None else alone)]
     return tuple(numbers), tuple(order)

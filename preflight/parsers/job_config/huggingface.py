@@ -31,7 +31,7 @@ _NAMES = {
     "group_topk": ("topk_group",),
 }
 
-#: Activation functions with a gate, in the models that name them.
+#: Gated activation functions, by their names in configurations.
 _GATED = frozenset({"silu", "swish", "swiglu", "gelu_pytorch_tanh_gated", "geglu"})
 
 
@@ -55,7 +55,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
             if value is None:
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 10**9:
-                gaps.append(f"{source}: {key}: {str(value)[:40]!r} is not a number; name it with --set {name}=...")
+                gaps.append(f"{source}: {key}: {str(value)[:40]!r} is not a number; state it with --set {name}=...")
                 continue
             values.setdefault(name, JobSetting(value, f"{source}: {key}"))
     if isinstance(tied := data.get("tie_word_embeddings"), bool):

@@ -13,7 +13,7 @@ from typing import Any
 from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
 from preflight.parsers.job_config.shell_words import Word, words
 
-#: Options with a number, and the setting each states.
+#: Options whose value is a number, and the setting of each.
 _NUMBERS = {
     "--tensor-model-parallel-size": "tensor", "--pipeline-model-parallel-size": "pipeline",
     "--context-parallel-size": "context", "--expert-model-parallel-size": "expert",
@@ -34,7 +34,7 @@ _NUMBERS = {
     "--cpu-offloading-num-layers": "offload_layers",
 }  # fmt: skip
 
-#: Options without a value, and what each states.
+#: Options without a value, and the settings of each.
 _FLAGS: dict[str, tuple[str, Any]] = {
     "--sequence-parallel": ("sequence_parallel", True),
     "--use-distributed-optimizer": ("sharding", "optimizer"),
@@ -62,12 +62,12 @@ _FLAGS: dict[str, tuple[str, Any]] = {
 #: Bytes of a type, by Megatron's names.
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
-#: Options that take several words, at most so many.
+#: Options with several values, and their maximum number.
 _LISTS, _MOST = frozenset({"--recompute-modules"}), 16
 
 
 def _number(word: str) -> float:
-    """Return a fraction between 0 and 1; 1 for other text."""
+    """Parse a fraction between 0 and 1; return 1 for other text."""
     try:
         share = float(word)
     except ValueError:
@@ -75,11 +75,11 @@ def _number(word: str) -> float:
     return share if 0 <= share <= 1 else 1.0
 
 
-#: How srun distributes ranks over nodes, and the variables that state it.
+#: srun's option for the distribution of ranks over nodes, and its environment variables.
 _DISTRIBUTION = re.compile(r"(?:block|cyclic|plane=\d|arbitrary|\*)")
 _EXPORTED = re.compile(r"\s*(?:export\s+)?(S(?:LURM|BATCH)_DISTRIBUTION)=[\"']?([^\s\"';]+)")
 
-#: Options with a word, and how it is understood.
+#: Options whose value is a word, and how it is parsed.
 _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--recompute-granularity": ("recompute", str),
     "--recompute-method": ("recompute_method", str),
@@ -102,14 +102,14 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "-m": ("distribution", lambda word: word if _DISTRIBUTION.match(word) else None),  # python has -m as well
 }  # fmt: skip
 
-#: Values of a job that states nothing else.
+#: Values of a job that states no others.
 DEFAULTS = {
     "tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": False, "sharding": "none",
     "recompute": "none", "gated": False, "tied": True, "overlap_gradients": False, "overlap_parameters": False,
     "overlap_tensor": False, "order": "tp-cp-ep-dp-pp", "vocabulary_multiple": 128, "context_exchange": "p2p",
 }  # fmt: skip
 
-#: Options of which one shows that a text is Megatron's.
+#: Options that identify a text as Megatron's arguments; one is enough.
 MARKS = frozenset({"--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size"})
 
 
@@ -136,7 +136,7 @@ def parse(text: str, source: str) -> JobSettings:
         elif option in _NUMBERS:
             name = _NUMBERS[option]
             if not value.isascii() or not value.isdigit() or len(value) > 12:
-                gaps.append(f"{where}: {value or 'nothing'!r} is not a number; name it with --set {name}=...")
+                gaps.append(f"{where}: {value or 'nothing'!r} is not a number; state it with --set {name}=...")
                 unread.add(name)
                 continue
             if name in values and values[name].value != int(value):

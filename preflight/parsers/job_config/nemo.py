@@ -1,8 +1,8 @@
 """Job configurations of NeMo and Megatron-Bridge (YAML).
 
 Names: NeMo, ``examples/nlp/language_modeling/conf/megatron_gpt_config.yaml``; Megatron-Bridge, ``ConfigContainer``.
-Both name a model's settings as Megatron-Core does. References (``${trainer.devices}``) are followed; other expressions
-of OmegaConf are not evaluated.
+Both use Megatron-Core's names for the settings of a model. References (``${trainer.devices}``) are followed; other
+expressions of OmegaConf are not evaluated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings
 
-#: Sections, and the settings that a key in any of them states.
+#: Sections, and the setting of each key in them.
 _SECTIONS = (
     ("model",),
     ("model", "optim"),
@@ -59,14 +59,14 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "activation": ("gated", lambda word: word in ("swiglu", "fast-swiglu", "geglu", "reglu", "fast-geglu")),
     "name": ("sharding", _sharded),
 }
-#: Switches that state how data parallelism is sharded.
+#: Switches that set the sharding of data parallelism.
 _SHARDING = {"use_distributed_optimizer": "optimizer", "use_megatron_fsdp": "full", "fsdp": "full"}
 
 _REFERENCE = re.compile(r"\$\{\s*(\.?[A-Za-z_][\w.]{0,200})\s*\}")
 _MERGE = re.compile(r"(?:^|[\s{,\"'])<<[\"']?\s*:", re.MULTILINE)
 _MARKS = ("tensor_model_parallel_size", "num_layers", "micro_batch_size")
 
-#: Characters of a file that is read.
+#: Maximum characters of a file.
 MOST_TEXT = 200_000
 
 
@@ -76,9 +76,9 @@ def decoded(text: str, source: str) -> Any:
     import yaml
 
     if len(text) > MOST_TEXT:
-        raise JobConfigError(f"{source}: has more than {MOST_TEXT:,} characters; give the job's configuration only")
-    if _MERGE.search(text):  # a few lines of merge keys can stand for millions of entries
-        raise JobConfigError(f"{source}: merge keys (<<) are not read; write the values out, or name them with --set")
+        raise JobConfigError(f"{source}: has more than {MOST_TEXT:,} characters; pass only the job's configuration")
+    if _MERGE.search(text):  # a few lines of merge keys can expand to millions of entries
+        raise JobConfigError(f"{source}: merge keys (<<) are not supported; write out the values, or use --set")
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -86,13 +86,11 @@ def decoded(text: str, source: str) -> Any:
         line = mark.line + 1 if mark is not None else 1
         raise JobConfigError(f"{source}:{line}: is not YAML: {getattr(error, 'problem', '') or 'unreadable'}") from None
     except (RecursionError, ValueError, TypeError):
-        raise JobConfigError(
-            f"{source}: is not YAML that can be read: nested too deeply, or an invalid value"
-        ) from None
+        raise JobConfigError(f"{source}: is not YAML: nested too deeply, or an invalid value") from None
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text may be such a file, before it is decoded."""
+    """Return whether a text may be such a file, without decoding it."""
     return re.search(r"^model:\s*(?:#.*)?$", text, re.MULTILINE) is not None and any(mark in text for mark in _MARKS)
 
 
@@ -109,7 +107,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a job of NeMo")
+        raise ValueError(f"{source}: is not a NeMo job")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()
@@ -121,7 +119,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
             name = _NUMBERS[key]
             shown = repr(value)[:60] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
             why = "is not evaluated" if "${" in shown else "is not a number"
-            gaps.append(f"{where}: {shown} {why}; name it with --set {name}=...")
+            gaps.append(f"{where}: {shown} {why}; state it with --set {name}=...")
             unread.add(name)
     if _section(data, ("model",)).get("fp8") and values.get("precision") is None:
         values["precision"] = JobSetting("fp8", f"{source}: model.fp8")
@@ -145,7 +143,7 @@ def _stated(key: str, value: Any) -> tuple[str, Any] | None:
 
 
 def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the place, key and value of each entry of the known sections."""
+    """Yield the location, key and value of each entry in the known sections."""
     for section in _SECTIONS:
         yield from ((".".join(section), str(key), value) for key, value in _section(data, section).items())
 
@@ -158,7 +156,7 @@ def _section(data: Mapping[str, Any], names: Sequence[str]) -> Mapping[Any, Any]
 
 
 def _followed(data: Mapping[str, Any], place: str, value: Any) -> Any:
-    """Return what a reference names; any other value as it is."""
+    """Resolve a reference; return any other value unchanged."""
     for _ in range(8):
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None:

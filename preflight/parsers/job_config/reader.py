@@ -1,4 +1,4 @@
-"""The format of a job's description, and its settings."""
+"""Detection of a job description's format, and its settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse(text: str, source: str) -> JobSettings:
             return deepspeed.parse(data, source)
         if huggingface.begins(data):
             return huggingface.parse(data, source)
-        raise JobConfigError(f"{source}: JSON that is neither a model's config.json nor a DeepSpeed configuration")
+        raise JobConfigError(f"{source}: this JSON is neither a model's config.json nor a DeepSpeed configuration")
     if megatron.begins(text):
         return megatron.parse(text, source)
     try:
@@ -44,7 +44,7 @@ def parse(text: str, source: str) -> JobSettings:
         return torchtitan.parse(data, source)
     if nemo.looks_like(text) and nemo.begins(job := nemo.decoded(text, source)):
         return nemo.parse(job, source)
-    raise JobConfigError(f"{source}: describes no job that preflight reads: {_KNOWN}")
+    raise JobConfigError(f"{source}: does not describe a job in a supported format: {_KNOWN}")
 
 
 def _decoded(text: str, source: str) -> Any:

@@ -1,4 +1,4 @@
-"""Values of a job's description, each with the place it was read from."""
+"""Values of a job's description, each with its origin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.errors import PreflightError
 
 
 class JobConfigError(PreflightError, ValueError):
-    """A file describes no job that is understood; the text names the file and the fix."""
+    """A file does not describe a supported job; the message has the file and the fix."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class JobSetting:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """What a description states of a job."""
+    """The settings of a job that a description states."""
 
     values: Mapping[str, JobSetting] = field(default_factory=dict)
-    gaps: tuple[str, ...] = ()  # what was found and could not be read, each with its place and the fix
-    unread: frozenset[str] = frozenset()  # names of settings that are stated without a readable value
+    gaps: tuple[str, ...] = ()  # values that could not be read, each with its location and the fix
+    unread: frozenset[str] = frozenset()  # names of settings that are stated but unreadable
 
     def get(self, name: str) -> Any:
         """Return a value; None if it is not stated."""
@@ -36,12 +36,12 @@ class JobSettings:
 
 
 def merged(parts: Iterable[JobSettings]) -> JobSettings:
-    """Return the settings of several descriptions; the last value counts."""
+    """Merge the settings of several descriptions; the last value takes precedence."""
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()
     for part in parts:
-        # a written value replaces the default of a framework
+        # a stated value replaces a framework's default
         values |= {
             name: setting
             for name, setting in part.values.items()
@@ -52,5 +52,5 @@ def merged(parts: Iterable[JobSettings]) -> JobSettings:
     return JobSettings(values, tuple(gaps), frozenset(unread))
 
 
-#: How the origin of a framework's default begins.
+#: Prefix of the origin of a framework's default.
 DEFAULT = "default of "

@@ -1,6 +1,6 @@
-"""Words of a shell script, with the variables that it assigns replaced.
+"""Words of a shell script, with its own variables expanded.
 
-Nothing is executed: command substitutions, globs and conditions remain as written.
+Nothing is executed: command substitutions, globs and conditions are left as written.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: Bytes of a script and words of it that are read.
+#: Maximum bytes and words of a script.
 MOST_TEXT, MOST_WORDS = 2_000_000, 100_000
 
-#: How often a variable is replaced within a value, and characters of a result.
+#: Maximum depth of variable expansion, and maximum characters of a result.
 _DEPTH, _MOST_VALUE = 8, 4096
 
 _WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
@@ -32,7 +32,7 @@ class Word:
 
 
 def words(text: str) -> list[Word]:
-    """Return the words of a script in order, without assignments and comments.
+    """Return the words of a script, in order, without assignments and comments.
 
     Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well.
     """
@@ -77,7 +77,7 @@ def _raw_words(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def _without_comment(row: str) -> str:
-    """Return a line without its comment; lines for a scheduler (#SBATCH) remain."""
+    """Return a line without its comment; scheduler directives (#SBATCH) remain."""
     if row.lstrip().startswith("#SBATCH"):
         return row.lstrip()[1:]
     quote = ""
@@ -92,9 +92,9 @@ def _without_comment(row: str) -> str:
 
 
 def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the words that a raw word becomes.
+    """Expand a raw word into words.
 
-    A quoted one stays one word unless it is a list of options.
+    A quoted word stays one word unless it is a list of options.
     """
     if raw.startswith("'"):
         return [raw.strip("'")]
@@ -116,7 +116,7 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _computed(match: re.Match[str], variables: Mapping[str, str]) -> str:
-    """Return the result of integer arithmetic, or the text if it has more."""
+    """Return the result of integer arithmetic, or the text if it is anything else."""
     expression = re.sub(r"[A-Za-z_]\w*", lambda name: variables.get(name[0], name[0]), match[1].strip())
     if not _EXPRESSION.fullmatch(expression) or "**" in expression:
         return match[0]
@@ -155,6 +155,6 @@ def _atom(tokens: list[str]) -> tuple[int, list[str]]:
     if tokens[0] == "(":
         value, rest = _sum(tokens[1:])
         if not rest or rest[0] != ")":
-            raise ValueError("a parenthesis is not closed")
+            raise ValueError("unclosed parenthesis")
         return value, rest[1:]
     return int(tokens[0]), tokens[1:]

@@ -36,7 +36,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a job of torchtitan")
+        raise ValueError(f"{source}: is not a torchtitan job")
     values: dict[str, JobSetting] = {}
     for name, places in _NUMBERS.items():
         for table, key in places:
@@ -61,7 +61,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     model = _table(data, "model")
     if "flavor" in model:
         gaps.append(
-            f"{source}: model.flavor: {str(model['flavor'])[:40]!r} does not state the model's shape; give its "
+            f"{source}: model.flavor: {str(model['flavor'])[:40]!r} does not define the model's shape; pass its "
             "config.json as well"
         )
     return JobSettings(values, tuple(gaps))

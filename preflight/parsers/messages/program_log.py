@@ -25,8 +25,8 @@ _ACTOR = re.compile(
 )
 #: A line that continues a message: indented, or a bracket of a value that is printed over several lines.
 _CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
-_MOST_CONTINUED = 2  # of these lines for each that begins a message
-#: What journald and syslog write before a line of a program.
+_MOST_CONTINUED = 2  # maximum number of these lines per message
+#: Prefix that journald and syslog write before a program's line.
 _SYSLOG = re.compile(
     r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,64} (?!kernel)"
     r"[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
@@ -62,7 +62,7 @@ _TROUBLE = re.compile(
 _USUAL = re.compile(
     r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
     r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
-    r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # the scale is still being looked for
+    r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # the loss scaler is still adapting
     r"|Please specify the CUTLASS repo|\]\s*\**$|errno: 9[79]\b"
 )
 #: Words among which such a word reports nothing.
@@ -167,7 +167,7 @@ def _level(match: re.Match[str]) -> str:
     return _LEVELS.get(word.upper()[:1], word.lower())
 
 
-#: Words of a wait that ended well, if the log ends with a word of success.
+#: Words of a wait that succeeded, if the log ends with a word of success.
 _WAITED = re.compile(
     r"(?i)\b(?:re-?try(?:ing)?|retries|waiting|pending|not (?:yet )?(?:ready|available|discovered|found yet))\b"
 )
@@ -180,7 +180,7 @@ _RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RE
 
 
 def _lasting(troubles: list[tuple[int, str]], texts: list[str]) -> list[tuple[int, str]]:
-    """Return the lines whose trouble did not end within the log."""
+    """Return the lines with problems that were not resolved within the log."""
     well = _SUCCESS.search(texts[-1]) is not None and not _in_trouble(texts[-1])
     resumed = {match["node"] for text in texts if (match := _RESUMED.search(text))}
     lasting = []

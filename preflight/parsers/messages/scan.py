@@ -68,8 +68,8 @@ _NAMES_SLURM = re.compile(r"\b(?:slurm\w{0,12}|srun|sbatch|salloc|munged?|pyxis|
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
 #: Maximum lines without an error within a part; maximum errors of a part.
 _GAP, MAX_ERRORS = 12, 1000
-#: Training steps behind an error that show that the job went on; checks of errors that a job can survive, or be started
-#: again after: no fault of the hardware is among them.
+#: Training steps after an error that show that the job continued; checks of errors that a job can survive, or restart
+#: after: none of them is a hardware fault.
 _WENT_ON, _SURVIVED = 3, frozenset({"job.errors", "gpu.memory-headroom", "kernel.events"})
 #: Maximum distance in lines at which an error without a signature belongs to one with a signature.
 _SAME = 1
@@ -78,7 +78,7 @@ _SAME = 1
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
-#: The name of a Python exception: the text behind it is not prose.
+#: The name of a Python exception; the text after it is not prose.
 _RAISED = re.compile(r"(?<![\w.])[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
 #: The node name that a launcher or a search put before a line.
 _NODE = re.compile(
@@ -157,7 +157,7 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
 
 
 def _in_prose(text: str, at: int) -> bool:
-    """Return whether a person's sentence quotes the text from a position on."""
+    """Return whether prose quotes the text that starts at a position."""
     raised = _RAISED.search(text, 0, at)
     end = raised.start() if raised else at
     return _PROSE.search(text[max(0, end - 200) : end]) is not None
@@ -235,7 +235,7 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
 
 
 def with_steps(errors: Sequence[LoggedError], steps: Sequence[int]) -> tuple[LoggedError, ...]:
-    """Return errors of which those that the job survived are unknown.
+    """Return the errors, with those that the job survived as unknown.
 
     ``steps`` are the numbers of the lines with training steps, ascending.
     """
@@ -360,7 +360,7 @@ def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignatu
         by_text = (
             re.sub(r"\b(?:0x)?[0-9a-f]*\d[0-9a-f]*\b", "0", error.what)[:120] if error.signature.id in _BY_TEXT else ""
         )
-        # one that the job survived does not hide the one that ended it
+        # an error that the job survived does not hide the one that ended it
         grouped.setdefault(f"{error.signature.id} {error.signature.status} {by_text}", []).append(error)
     for same in grouped.values():
         yield same[0].signature, same

@@ -62,7 +62,7 @@ def begins(text: str) -> bool:
     return _HEAD in text or text.startswith("panic: ") or "terminate called after throwing" in text
 
 
-#: The line of an exception, with the rank before it.
+#: The line of an exception, with an optional rank before it.
 _NAMED = re.compile(r"(?:\[\w{1,20}\]:? ?)?[A-Za-z_][\w.]{0,80}(?:Error|Exception): ")
 
 

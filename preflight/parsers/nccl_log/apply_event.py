@@ -61,7 +61,7 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
         devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", event.values)
         for device in devices:
             tally.add("ib", (origin.host, *device), line, count)
-        if interface is not None:  # it follows the list, which is therefore complete
+        if interface is not None:  # this line follows the list, so the list is complete
             tally.add("oob", (interface,), line, count)
             tally.add("ib list", (origin.host, tuple(f"{device[1]}:{device[2]}" for device in devices)), line, count)
     elif event.kind == "bootstrap":

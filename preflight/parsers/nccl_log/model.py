@@ -79,7 +79,7 @@ class Hca:
 
 @dataclass(frozen=True)
 class HostHcas:
-    """The HCAs of one host, if all its processes listed the same."""
+    """The HCAs of one host, if all its processes listed the same ones."""
 
     host: str
     names: tuple[str, ...]  # "mlx5_0:1", in the order of the list

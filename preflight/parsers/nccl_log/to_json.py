@@ -120,7 +120,7 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 def _gpudirect(log: NcclLog) -> bool | None:
     """Return True if a channel uses GPUDirect RDMA, False if none does.
 
-    None for TCP, which has none, and if channel lines are truncated before the word that shows it.
+    None for TCP, and for channel lines that are truncated before the word that shows it.
     """
     if log.channels and all(is_tcp(channel.network) for channel in log.channels):
         return None

@@ -89,7 +89,7 @@ def hcas(table: Tables) -> tuple[Hca, ...]:
 
 
 def hcas_by_host(table: Tables) -> tuple[HostHcas, ...]:
-    """Return the HCAs of each host whose processes all listed the same ones."""
+    """Return the HCAs of each host on which all processes listed the same ones."""
     lists: dict[str, list[tuple[tuple[str, ...], Occurrence]]] = {}
     for (host, names), listed in table.rows("ib list"):
         if host is not None and names:

@@ -178,7 +178,7 @@ def _half(result: Mapping[str, Any], name: str) -> Measurement | None:
 
 
 def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
-    """Return the times of single iterations; the lists hold the skipped ones too."""
+    """Return the times of single iterations; the lists include the skipped ones."""
     if not entry:
         return None
     skipped = max(0, _integer(entry.get("skipped_iterations")) or 0)
@@ -192,7 +192,7 @@ def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
 
 
 def _times(values: object) -> tuple[float, ...]:
-    """Return a list of times in µs; empty if any of them is not one."""
+    """Return a list of times in µs; empty if any element is not a time."""
     if not isinstance(values, list):
         return ()
     times = tuple(time for value in values if (time := _finite(value)) is not None and time > 0)

@@ -40,7 +40,7 @@ NCCL_VERSION = re.compile(
     r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.]{0,20}\+(?:cuda|CUDA)|\s*$)"
 )
 
-#: Within the line of RUN: the number of measured iterations.
+#: Number of measured iterations, in a line of RUN.
 ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b")
 
 COMMAND = re.compile(

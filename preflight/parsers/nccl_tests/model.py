@@ -12,12 +12,13 @@ from preflight._startup.lightclass import dataclass
 class IterationTimes:
     """Times of single iterations in µs (``-I``, since 2.19).
 
-    The slowest process counts. The text has minimum, maximum, 99th percentile and variation, the JSON every iteration.
+    The slowest process is used. The text has minimum, maximum, 99th percentile and variation; the JSON has every
+    iteration.
     """
 
     min_us: float | None
     max_us: float | None
-    p99_us: float | None  # as printed, by the nearest rank: of few iterations it is their maximum
+    p99_us: float | None  # as printed, by the nearest rank: for few iterations, the maximum
     cv_percent: float | None  # standard deviation over mean
     p50_us: float | None = None
     p95_us: float | None = None
@@ -25,9 +26,9 @@ class IterationTimes:
     processes: tuple[tuple[float, ...], ...] = ()  # of each process, in the order of the devices; without the skipped
 
     def quantile(self, share: float) -> float | None:
-        """Return a percentile by the nearest rank; None if too few iterations show it.
+        """Return a percentile by the nearest rank; None for too few iterations.
 
-        With 95 % confidence, at least one iteration is above it: 299 for 0.99, 2,995 for 0.999.
+        With 95 % confidence, at least one iteration is above it: this needs 299 for 0.99 and 2,995 for 0.999.
         """
         if not self.times_us or len(self.times_us) < fewest_iterations(share):
             return None
@@ -35,7 +36,7 @@ class IterationTimes:
 
 
 def fewest_iterations(share: float) -> int:
-    """Return the number of iterations that show a percentile with 95 % confidence."""
+    """Return the iterations needed to show a percentile with 95 % confidence."""
     return math.ceil(math.log(0.05) / math.log(share))
 
 

@@ -70,7 +70,7 @@ class Columns:
     more: bool = False  # columns after the two halves: timestamp, #iters
     counts_wrong: bool = True  # False: the check column has the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
-    added: tuple[str, ...] = ()  # names of a half's columns after the fourth: i_min …
+    added: tuple[str, ...] = ()  # names of the columns after the fourth of a half: i_min …
 
 
 def header(line: str) -> Columns | None:
@@ -181,7 +181,7 @@ class RowBuilder:
 
 
 def _iterations(columns: dict[str, str]) -> IterationTimes | None:
-    """Return the columns that ``-I`` adds; None if there are none."""
+    """Return the columns added by ``-I``; None without them."""
     times = IterationTimes(_time(columns.get("i_min", "")), _time(columns.get("i_max", "")),
                            _time(columns.get("i_p99", "")), _time(columns.get("i_cv%", "")))  # fmt: skip
     return times if times != IterationTimes(None, None, None, None) else None

@@ -93,7 +93,7 @@ class _Xml:
         self._parser.EntityDeclHandler = self._refuse
 
     def feed(self, text: str) -> bool:
-        """Read more text; return whether that was possible."""
+        """Read more text; return whether there was any."""
         try:
             self._parser.Parse(text.encode("utf-8", "replace"), False)
         except expat.ExpatError as error:

@@ -199,7 +199,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
 
 
 def _asymmetries(rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    """Yield the pairs of cells that contradict each other: row, column, both codes."""
+    """Yield pairs of contradicting cells: row, column and both codes."""
     for row_name, row in rows.items():
         for column, code in row.items():
             if column in rows and (other := rows[column].get(row_name, "nothing")) != code:

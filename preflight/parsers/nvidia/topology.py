@@ -99,7 +99,7 @@ class Matrix:
     complete_rows: tuple[str, ...]
     cut_rows: tuple[str, ...]
     damage: tuple[str, ...]  # contradictions within the text
-    nvlinks_agree: bool = False  # cells contradict each other, but none of them names an NVLink
+    nvlinks_agree: bool = False  # contradicting cells, none of which is an NVLink
 
     def nearest_nics(self) -> dict[str, list[str]]:
         """Return the nearest NICs of each GPU with a complete row."""

@@ -20,7 +20,7 @@ _LLDP = ("lldp_rem_sys_name", "lldp_rem_port_id", "lldp_rem_port_id_subtype", "l
 _THRESHOLDS = tuple(f"{what}{side}{level}" for what in ("rxpower", "txpower", "temp") for side in ("high", "low")
                     for level in ("alarm", "warning"))  # fmt: skip
 
-#: Purpose and fields by database and table; no field: all of them.
+#: Purpose and fields by database and table; no fields means all of them.
 TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "CONFIG_DB": {
         "DEVICE_METADATA": (
@@ -57,13 +57,13 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
             ("alias", "speed", "mtu", "fec", "oper_status", "admin_status", "flap_count"),
         ),
         "LLDP_ENTRY_TABLE": ("neighbour of each port", _LLDP),
-        "BUFFER_POOL_TABLE": ("sizes of the buffer pools that are applied", ("type", "mode", "size", "xoff")),
+        "BUFFER_POOL_TABLE": ("applied sizes of the buffer pools", ("type", "mode", "size", "xoff")),
         "SWITCH_TABLE": ("seed of the hash that spreads flows", ("ecmp_hash_seed",)),
         "BUFFER_PROFILE_TABLE": (
-            "sizes of the buffers that are applied",
+            "applied sizes of the buffers",
             ("pool", "xon", "xoff", "size", "dynamic_th", "static_th"),
         ),
-        "BUFFER_PG_TABLE": ("buffer of each priority group that is applied", ("profile",)),
+        "BUFFER_PG_TABLE": ("applied buffer of each priority group", ("profile",)),
     },
     "STATE_DB": {
         "PORT_TABLE": ("speed and FEC of each link", ("speed", "fec")),
@@ -95,7 +95,7 @@ _QUEUE_FIELDS = (
 _PG = "SAI_INGRESS_PRIORITY_GROUP_STAT_"
 _PG_FIELDS = (f"{_PG}DROPPED_PACKETS", f"{_PG}XOFF_ROOM_WATERMARK_BYTES")
 
-#: Record of counters -> purpose, the hash that maps names to objects, and the fields of an object.
+#: Record of counters -> purpose, hash that maps names to objects, and fields of an object.
 COUNTERS = {
     "ports": ("bytes, errors, pauses and FEC of each port", "COUNTERS_PORT_NAME_MAP", _PORT_FIELDS),
     "queues": ("packets, drops, ECN marks and PFC watchdog of each queue", "COUNTERS_QUEUE_NAME_MAP", _QUEUE_FIELDS),

@@ -1,6 +1,6 @@
 """Collective calls in the kernels of one rank.
 
-Each has a process group, kind, number, bytes, start and end. The metadata is attached to NCCL's kernels by PyTorch
+Each has a process group, kind, number, bytes, start and end. PyTorch attaches the metadata to NCCL's kernels
 (``record_param_comms``, PyTorch 2.2 and later; ``Seq`` and the peers of sends since 2.6). Times are in microseconds of
 the rank's own clock.
 """

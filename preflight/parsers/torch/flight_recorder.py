@@ -241,7 +241,7 @@ def _items(value: object, most: int = 64) -> Iterator[Any]:
         yield from value[:most]
 
 
-#: No tensor has as many elements.
+#: Larger than the number of elements of any tensor.
 _MOST_ELEMENTS = 1 << 63
 
 

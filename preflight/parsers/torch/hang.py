@@ -26,8 +26,8 @@ class Hang:
     complete: bool = True  # whether all members of the group are known to be among them
     messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits); the rest is then empty
     cut: tuple[int, ...] = ()  # their dumps are truncated before it: they may have reached it
-    unstarted: tuple[int, ...] = ()  # have called it, but their GPUs have not started it as those of most ranks have
-    usual: str = ""  # the call of most ranks, if others differ
+    unstarted: tuple[int, ...] = ()  # called it, but their GPUs have not started it, unlike those of most ranks
+    usual: str = ""  # the call of most ranks, if others called something else
     totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, if the two differ
     ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), of a group that is not shown
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
@@ -80,16 +80,16 @@ def _hang(
 
 
 def _unstarted(here: Mapping[int, RecordedCall]) -> tuple[int, ...]:
-    """Return the minority whose GPUs have not started a call that others have."""
+    """Return the minority of ranks whose GPUs have not started a call."""
     scheduled = tuple(rank for rank, entry in here.items() if not entry.done and entry.state == "scheduled")
     started = sum(entry.done or entry.state == "started" for entry in here.values())
     return scheduled if len(scheduled) < started else ()
 
 
 def apart(recordings: Mapping[int, Recording]) -> tuple[int, int] | None:
-    """Return two ranks whose numbers in a process group do not overlap, or None.
+    """Return two ranks whose sequence numbers in a group do not overlap, or None.
 
-    Their dumps are not of one attempt of the job.
+    Their dumps are from different attempts of the job.
     """
     members = memberships(recordings)
     spans: dict[tuple[str, tuple[int, ...]], dict[int, tuple[int, int]]] = defaultdict(dict)

@@ -133,7 +133,7 @@ class Launches:
             self._pageable.add(number)
 
     def launching(self, thread: Any) -> bool:
-        """Return whether a thread launches kernels; any may, if the trace has no launch."""
+        """Return whether a thread launches kernels; True if the trace has no launches."""
         return thread in self._started or not self._started
 
     def waits(self) -> Spans:

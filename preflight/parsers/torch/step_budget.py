@@ -1,10 +1,10 @@
 """Breakdown of step time: each instant of a GPU belongs to one part.
 
-Computation has priority, then exposed communication, then copies; the rest is idle. Idle time that starts while or just
-after the CPU waits for the GPU is caused by that wait; idle time during the data loader, or before the first copy of a
-step to the GPU, by the data. Otherwise it is caused by the CPU up to the launch of the next activity, and by the time
-that this launch takes, which only shows if the CPU is not ahead; the remaining time is the start of a kernel that was
-launched before. Times are in microseconds.
+Computation has priority, then exposed communication, then copies; the rest is idle. Idle time that starts
+during or just after a wait of the CPU for the GPU is attributed to that wait; idle time during the data loader, or
+before the first copy of a step to the GPU, to the data. Other idle time is attributed to the CPU until the next
+activity is launched, and to the launch itself, which is exposed only if the CPU does not run ahead. The rest is the
+start of a kernel that was launched earlier. Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped,
 
 #: Time after the end of a CPU wait within which it explains an idle GPU.
 _JUST_AFTER_US = 20.0
-#: Time from the call that launches a kernel to its begin on an idle GPU: 5 to 10 µs, more under a profiler.
+#: Time from a launch call to the start of the kernel on an idle GPU: 5 to 10 µs, more under a profiler.
 _LAUNCH_US = 20.0
 _UNKNOWN = float("nan")
 

@@ -108,7 +108,7 @@ def _document(
 
 
 def _every(lengths: Sequence[float]) -> int | None:
-    """Return the distance of long steps that recur regularly; else None."""
+    """Return the period of long steps that recur regularly; else None."""
     long = [at for at, length in enumerate(lengths) if length > 1.1 * median(lengths)]
     apart = {later - earlier for earlier, later in pairwise(long)}
     if len(long) < 3 or len(apart) != 1:

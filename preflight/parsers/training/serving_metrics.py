@@ -24,24 +24,24 @@ _NAME = r"[A-Za-z_:][\w:]{0,199}"
 _SAMPLE = re.compile(
     rf"({_NAME})(\{{(?:[^{{}}\"\\]|\"(?:[^\"\\]|\\.){{0,2000}}\"){{0,400}}\}})?\s{{1,8}}"
     r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?|Inf|NaN))(?:\s{1,8}-?\d{1,17})?"
-    r"(?:\s# \{.{0,400})?\s*"  # an exemplar of OpenMetrics
+    r"(?:\s# \{.{0,400})?\s*"  # an OpenMetrics exemplar
 )
 _BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
 _COMMENT = re.compile(r"# (?:HELP|TYPE|UNIT|EOF)\b")
 _LABEL = re.compile(r"([A-Za-z_]\w{0,99})\s?=\s?\"((?:[^\"\\]|\\.){0,2000})\"")
 #: Other lines between two samples, and samples of one text.
 _GAP, _MOST = 4, 200_000
-#: Largest use of a cache: a share, which may count a block twice.
+#: Maximum use of a cache: a share, which may count a block twice.
 _FULLEST = 1.05
-#: Longest examined line; largest believable value.
+#: Maximum length of a line; maximum plausible value.
 _LONGEST, _LARGEST = 20_000, 1e15
-#: Labels that name one engine of a text, with the word before their value; most engines that are judged one by one.
+#: Labels that identify an engine, with the word printed before the value; maximum engines judged individually.
 _ENGINE_LABELS = {"instance": "", "pod": "", "model_name": "model ", "model": "model ", "engine": "engine ",
                   "dp_rank": "DP rank ", "worker_id": "worker "}  # fmt: skip
 _MOST_ENGINES = 1000
-#: Ranks of one engine that report the same requests: the first counts (SGLang with metrics of all schedulers).
+#: Labels of ranks of one engine that report the same requests; the first is used (SGLang, metrics of all schedulers).
 _RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
-#: When the process of a scrape started; it differs between replicas, and after a restart.
+#: Start time of the scraped process; it differs between replicas, and after a restart.
 _STARTED = "process_start_time_seconds"
 
 #: Value -> names of its metric, without the engine's prefix; the first that a scrape has counts.
@@ -135,7 +135,7 @@ class Scrape:
 class ServingMetrics:
     """The scrapes of one text, in order, and their engine.
 
-    ``engines`` has those of each engine, replica or process, if there are several; ``place`` names such a one.
+    ``engines`` has the scrapes of each engine, replica or process, if there are several; ``place`` identifies one.
     """
 
     program: str
@@ -143,17 +143,17 @@ class ServingMetrics:
     models: tuple[str, ...] = ()
     engines: tuple[ServingMetrics, ...] = ()
     place: str = ""
-    cut: bool = False  # only a part of the text was read
+    cut: bool = False  # the text was only read in part
 
     @property
     def name(self) -> str:
-        """The program, and the engine among several."""
+        """The program, and which engine if there are several."""
         return f"{self.program}, {self.place}" if self.place else self.program
 
     def grown(self, name: str) -> float | None:
-        """Return how much a counter grew between the scrapes; of one, its value.
+        """Return the growth of a counter between scrapes; its value for one scrape.
 
-        A counter that became smaller started anew.
+        A counter that decreased was reset.
         """
         values = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
         if len(values) < 2:
@@ -161,7 +161,7 @@ class ServingMetrics:
         return float(sum(_growth(before, after) for before, after in pairwise(values)))
 
     def between(self, name: str) -> Distribution | None:
-        """Return the observations between the first and the last scrape; of one, all."""
+        """Return the observations between first and last scrape; all for one scrape."""
         samples: list[Distribution] = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
         if len(samples) < 2:
             return samples[0] if samples else None
@@ -246,7 +246,7 @@ def _scrapes(parts: Iterable[Sequence[MetricSample]]) -> tuple[Scrape, ...]:
 def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[ServingMetrics]:
     """Yield the metrics of each engine and process, if there are several.
 
-    The time of its start identifies a process, so that scrapes of replicas in one text are not taken for one engine.
+    The start time identifies a process, so that scrapes of several replicas are not merged into one engine.
     """
     prefixes = tuple(prefix for _, prefix in _ENGINES)
     processes: dict[float, None] = {}
@@ -277,7 +277,7 @@ def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[
 
 
 def _engine_of(labels: str) -> tuple[tuple[str, str], ...]:
-    """Return the labels that name an engine, in one order."""
+    """Return the labels that identify an engine, in a fixed order."""
     own = {name: value[:60] for name, value in _LABEL.findall(labels[:_LONGEST]) if name in _ENGINE_LABELS}
     return tuple((name, own[name]) for name in _ENGINE_LABELS if name in own)
 

@@ -103,7 +103,7 @@ def _half(half: Measurement | None) -> dict[str, Any] | None:
 
 
 def _iterations(times: IterationTimes | None) -> dict[str, Any] | None:
-    """Return the percentiles; None for those that need more iterations."""
+    """Return the percentiles; None for each that needs more iterations."""
     if times is None:
         return None
     return {

@@ -37,7 +37,7 @@ class PastedValue:
     complete: bool  # complete, as far as the text shows
     earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
     others: tuple[Any, ...] = ()  # values of the same kind, of other writers
-    in_full: bool = True  # complete, or an excerpt whose lines were all read
+    in_full: bool = True  # complete, or an excerpt in which every line was read
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -58,7 +58,7 @@ class PastedRun:
         self._real, self._key, self._judge, self._values = real, key, judge, values
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
-        """Yield the findings of the part."""
+        """Yield the findings of a part."""
         complete = node.evidence.record(self._key).ok
         value, *more = self._values
         yield from self._judge(PastedValue(value, (self._key,), complete, *more))
@@ -71,9 +71,9 @@ class PastedRun:
 def checks_of(
     kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = (), in_full: bool = True
 ) -> tuple[Check, ...]:
-    """Return the checks that judge a part of a kind with this value.
+    """Return the checks that judge a part of this kind and value.
 
-    Empty if no module has a judge for it. ``in_full``: whether all its lines were read.
+    Empty if no judge handles it. ``in_full``: whether all its lines were read.
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges(kind)

@@ -56,7 +56,7 @@ def _module(part: PastedValue) -> Iterator[Finding]:
     rest = tuple(flag for flag in module.flags if flag not in dark)
     key = part.evidence[0]
     lanes = len({flag.channel for flag in dark})
-    if dark and lanes * 2 < len(_lanes(module)):  # a breakout cable leaves half of the lanes dark, or more
+    if dark and lanes * 2 < len(_lanes(module)):  # with a breakout cable, half of the lanes or more are dark
         yield warned(
             f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: {lanes} of its "
             f"{len(_lanes(module))} lanes receives too little light", evidence=[key],

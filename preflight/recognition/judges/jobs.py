@@ -52,8 +52,8 @@ def _files(part: PastedValue) -> Iterator[Finding]:
 
 # --- training -----------------------------------------------------------------------------------------
 
-#: A step of this multiple of the median is a stall; minimum number of steps to find one, and of steps that pass because
-#: they differ by less: judgements.
+#: A step this many times as long as the median is a stall; minimum steps to find one, and to pass because
+#: they differ by less. Judgements.
 _STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
 
 
@@ -82,9 +82,9 @@ def _jump(
 
 
 def _alike(steps: Sequence[TrainingStep]) -> bool:
-    """Return whether a few steps are sound: losses above zero, about equal times.
+    """Return whether a few steps look healthy: losses above zero, similar times.
 
-    The first one may be slower. Steps without a time are judged by their losses, and the reverse.
+    The first one may be slower. Steps without times are judged by losses only, and vice versa.
     """
     times = [time for time, _ in _timed(steps[1:] if len(steps) > _ALIKE else steps)]
     losses = [step.loss for step in steps if step.loss is not None]
@@ -93,15 +93,15 @@ def _alike(steps: Sequence[TrainingStep]) -> bool:
     return all(losses) and (not times or max(times) <= _STALL * min(times))
 
 
-#: Share of the arithmetic below which even a small model leaves its GPUs idle: a judgement.
+#: MFU below which even a small model leaves its GPUs idle, in per cent: a judgement.
 _LOW_MFU_PCT = 15
 
-#: Growth of the loss, and its least value, from which it diverges: judgements. A policy's loss is smaller.
+#: Growth of a diverging loss, and its minimum value: judgements. The loss of a policy is smaller.
 _GROWTH, _LEAST_LOSS = 2.0, 1.0
 
 
 def _rise(steps: Sequence[TrainingStep]) -> tuple[TrainingStep, TrainingStep] | None:
-    """Return the first and the last step of a loss that rises to its end."""
+    """Return the first and last step of a loss that rises until the end."""
     with_loss = [(step.loss, step) for step in steps if step.loss is not None]
     losses = [loss for loss, _ in with_loss]
     if len(with_loss) < _ALIKE or min(losses) <= 0 or losses[-1] < _LEAST_LOSS:

@@ -41,7 +41,7 @@ def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
 
 
 def _stops(event: KubernetesEvent) -> bool:
-    """Return whether an event of type Normal ends or holds back a pod."""
+    """Return whether an event of type Normal terminates or blocks a pod."""
     return NOT_NORMAL.fullmatch(event.reason) is not None or STOPPED.search(event.message) is not None
 
 
@@ -126,7 +126,7 @@ def _unclear_judge(item: ContainerState) -> Judge:
 
 
 def _ended_somehow(item: ContainerState) -> bool:
-    """Return whether a container ended without a reason or code that can be read."""
+    """Return whether a container ended without a readable reason or exit code."""
     now = item.state == "Terminated" and item.exit_code is None and not item.reason
     return now or (item.last_state == "Terminated" and item.last_exit_code is None and not item.last_reason)
 

@@ -48,7 +48,7 @@ def cause(text: str) -> tuple[str, str]:
 
 #: Reasons of a warning that prove a fault.
 FATAL = re.compile(r"OOM|Evicted|NodeNotReady|UnexpectedAdmissionError|Rebooted|Xid|GPU|DeviceUnhealthy", re.I)
-#: Events of type Normal that end or hold back a pod: reasons, and messages of ordinary reasons.
+#: Events of type Normal that terminate or block a pod: by reason, or by message for common reasons.
 NOT_NORMAL = re.compile(
     r"\w*Preempt(?:ed|ing|ion)|\w*Evict(?:ed|ion)?|NodeNot(?:Schedulable|Ready)|(?:Removing|Deleting)Node|\w+(?:Failed|Failure)"
     r"|\w*Unhealthy|\w*Restarting|BackOff"

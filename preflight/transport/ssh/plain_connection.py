@@ -140,7 +140,7 @@ _able: dict[str, tuple[str, ...]] = {}
 
 
 def _accepts(options: paramiko.transport.SecurityOptions, attribute: str, name: str) -> bool:
-    """Return whether paramiko has an algorithm; it refuses to be set to another."""
+    """Return whether paramiko supports an algorithm; it rejects unknown ones."""
     try:
         setattr(options, attribute, (name,))
     except ValueError:

@@ -54,7 +54,7 @@ def test_a_command_that_could_change_something_is_never_sent(word: str) -> None:
     with SonicRedis() as server:
         server.load({"CONFIG_DB": {"PORT|Ethernet0": {"speed": "400000"}}})
         redis = redis_databases.ReadOnlyRedis(str(server.socket), 5)
-        with pytest.raises(ValueError, match="not among the commands that only read"):
+        with pytest.raises(ValueError, match="not one of the read-only commands"):
             redis.answers([["SELECT", "4"], [word, "PORT|Ethernet0"]])
         redis.answer("SELECT", "4")
         assert redis.answer("HGETALL", "PORT|Ethernet0") == ["speed", "400000"]
@@ -113,14 +113,14 @@ def test_without_redis_the_tables_are_missing(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("reply", "status", "why"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "error", "not Redis's"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "error", "not valid RESP"),
         (b"-NOAUTH Authentication required.\r\n", "error", "NOAUTH"),
         (b"*2000000000\r\n", "error", "too large"),
-        (b"$2000000000\r\n", "error", "larger than"),
+        (b"$2000000000\r\n", "error", "replies exceed"),
         (b"*1\r\n" * 50, "error", "too large"),
-        (b"+" + b"x" * 100_000, "error", "not Redis's"),
-        (b"+OK\r\n+OK\r\n", "error", "not what SCAN answers"),
-        (b"+OK\r\n*2\r\n$1\r\n1\r\n*1\r\n:7\r\n", "error", "not what SCAN answers"),
+        (b"+" + b"x" * 100_000, "error", "not valid RESP"),
+        (b"+OK\r\n+OK\r\n", "error", "reply to SCAN is malformed"),
+        (b"+OK\r\n*2\r\n$1\r\n1\r\n*1\r\n:7\r\n", "error", "reply to SCAN is malformed"),
         (b"", "timeout", "has not answered"),
     ],
 )

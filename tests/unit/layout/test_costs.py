@@ -97,4 +97,4 @@ def test_the_plan_shows_costs_and_their_origin(tmp_path: Path) -> None:
     assert [own["level"] for own in document["batches"]] == ["NVLink", "leaf", "spine"]
     refused = CliRunner().invoke(main, [*words, "--set", "mtbf_hours=-1"])
     assert refused.exit_code == 2
-    assert "mtbf_hours is a number above 0" in refused.output
+    assert "mtbf_hours must be a number above 0" in refused.output

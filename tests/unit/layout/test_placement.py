@@ -78,11 +78,11 @@ def test_a_domain_of_72() -> None:
 @pytest.mark.parametrize(
     ("phrase", "message"),
     [
-        ("HGX H100", "does not name a cluster"),
+        ("HGX H100", "does not describe a cluster"),
         ("4 x HGX H999", "not in the part catalogue"),
-        ("4 x L40S PCIe", "NVLink does not connect"),
-        ("4 x HGX H100, three rails", "is not understood"),
-        ("9999999 x HGX H100", "does not name a cluster"),
+        ("4 x L40S PCIe", "not connected by NVLink"),
+        ("4 x HGX H100, three rails", "is not recognised"),
+        ("9999999 x HGX H100", "does not describe a cluster"),
     ],
 )
 def test_a_phrase_that_is_not_understood(phrase: str, message: str) -> None:
