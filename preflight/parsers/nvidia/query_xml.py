@@ -93,7 +93,7 @@ class _Xml:
         self._parser.EntityDeclHandler = self._refuse
 
     def feed(self, text: str) -> bool:
-        """Read more text; return whether there was any."""
+        """Parse more text; return False after an error before the end."""
         try:
             self._parser.Parse(text.encode("utf-8", "replace"), False)
         except expat.ExpatError as error:
