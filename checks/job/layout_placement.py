@@ -280,6 +280,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
             f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
             f"{fabric.oversubscription:g}:1",
             found=f"{len(crossing)} pairs", expected="stages below one leaf group",
+            fix="place neighbouring stages below one group of leaves: fewer nodes for a stage, or nodes of one unit",
         )  # fmt: skip
         return
     yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or over a full spine")
