@@ -123,8 +123,6 @@ MODULES = (
     "job.torch_hang",
     "job.roofline",
     "job.layout",
-    "job.layout_costs",
-    "job.layout_measured",
     "job.layout_placement",
     "pair.bandwidth",
 )

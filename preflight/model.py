@@ -62,7 +62,7 @@ IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
 OWNERS = ("node", "network", "site", "job")
 
 #: Required relations between the subjects of two findings for one to explain the other.
-RELATIONS = ("part", "node", "missing", "names", "unknown", "log")
+RELATIONS = ("part", "node", "missing", "names", "cable", "unknown", "log")
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class Finding:
     ``answers`` restricts the check's checklist items to those of this finding (None: all). ``excused`` is the cluster
     file's reason why it does not hold back a job. ``reported_by`` names node checks: if one of them fails or warns, the
     same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
-    ``ACTIONS`` and ``impact`` one of ``IMPACTS`` if they differ from the check's. In a log's finding, ``cause`` is the
-    check that reports its cause, followed by its nodes.
+    ``ACTIONS``, ``impact`` one of ``IMPACTS`` and ``owner`` one of ``OWNERS``, if they differ from the check's. In a
+    log's finding, ``cause`` is the check that reports its cause, followed by its nodes.
     """
 
     status: Status
@@ -119,6 +119,7 @@ class Finding:
     undecided: bool = False
     action: str = ""
     impact: str = ""
+    owner: str = ""
     cause: tuple[str, ...] = ()
 
     def on(self, nodes: Iterable[str]) -> Finding:
@@ -341,10 +342,11 @@ def failed(
     quote: str = "",
     action: str = "",
     impact: str = "",
+    owner: str = "",
 ) -> Finding:
     """Return the finding for a wrong value."""
     return Finding(Status.FAIL, message, subject, _text(found), _text(expected), tuple(evidence), why, fix,
-                   quote=quote, action=action, impact=impact)  # fmt: skip
+                   quote=quote, action=action, impact=impact, owner=owner)  # fmt: skip
 
 
 def warned(message: str, **details: Any) -> Finding:

@@ -230,6 +230,10 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
     "of at least 3 nodes and 60 %",
     fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide "
     "which is right (for a rate, `ports.rate_gbps` of the cluster file), and correct the other.",
+    explains=(
+        ("link.speed-fec", "cable", "rate of each rail*"),
+        ("fleet.rates", "node", "rate of each rail*"),
+    ),
     action="fix-site",
     answers=("NT-FAB-3", "NT-FAB-4", "PA-16"),
     scope="fleet",

@@ -9,6 +9,7 @@ from preflight.checks.applicability import no_mount_declared, own_file_systems
 from preflight.evidence.document import EvidenceError, Record
 from preflight.expectations import Site
 from preflight.expectations.values import DeclaredMount as Declared
+from preflight.facts.host import size_text
 from preflight.facts.inventory import DISK_SPACE
 from preflight.facts.kernel_log import DMESG
 from preflight.facts.node import NodeFacts
@@ -177,9 +178,11 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
                 ("min_free_gib", gib, wanted.min_free_gib, "GiB"),
             ):
                 if least is not None and has < least:
-                    yield failed(f"{place} has {has:.3g} {unit} free, less than {least:g} {unit}", subject=place,
-                                 found=f"{has:.3g} {unit} of {room.size_bytes / _GIB:.4g} GiB" if unit == "GiB"
-                                 else f"{has:.3g} % ({gib:.4g} GiB)",
+                    free = size_text(room.free_bytes)
+                    share = f"{has:.3g} %" if unit == "%" else free
+                    yield failed(f"{place} has {share} free, less than {least:g} {unit}", subject=place,
+                                 found=f"{free} of {size_text(room.size_bytes)}" if unit == "GiB"
+                                 else f"{share} ({free})",
                                  expected=f"at least {least:g} {unit} ({source}.{name})", evidence=[key])  # fmt: skip
     least_inodes = wanted.min_free_inodes
     if least_inodes is not None and room.inodes != 0:
@@ -236,7 +239,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         if row.free_bytes is not None and row.free_bytes < _NO_ROOM:
             wrong += 1
-            yield warned(f"{row.place} ({row.kind}, {row.size_bytes / _GIB:.4g} GiB) is full", subject=row.place,
+            yield warned(f"{row.place} ({row.kind}, {size_text(row.size_bytes)}) is full", subject=row.place,
                          found=f"{row.free_bytes} bytes free", expected="space for users",
                          evidence=[DISK_SPACE])  # fmt: skip
         elif row.inodes and row.free_inodes == 0:

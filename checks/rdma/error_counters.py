@@ -311,6 +311,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     source=f"{MLX5}; one packet in a million: as for loss",
     fix="Compare `pcie.nic-link`, `pcie.max-read-request`, `kernel.cpu-governor` and `numa.affinity`: the usual "
     "cause is a slow PCIe link or a busy CPU; otherwise the application posts too few receives.",
+    explains=(("fabric.pause-root", "cable"),),
     action="fix-site",
     separate=True,
     answers=("PA-19", "FP-CON-1"),

@@ -70,7 +70,13 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
     fault="A module or cable raises an alarm",
     impact="drifts",
     owner="network",
-    explains=(("optics.ber", "part"), ("counters.link-quality", "part"), ("counters.flaps", "part")),
+    explains=(
+        ("optics.ber", "part"),
+        ("counters.link-quality", "part"),
+        ("counters.flaps", "part"),
+        ("optics.switch-end", "cable"),
+        ("optics.fec-margin", "cable"),
+    ),
     source=f"SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); {MLXLINK}",
     fix="Clean the connectors and reseat the module. If it is hot, check the fans and its neighbours; if it "
     "receives too little light, clean or replace the fibre. `ethtool -m IF` shows value and threshold.",

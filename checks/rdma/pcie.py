@@ -29,6 +29,7 @@ SMALL_READ_BYTES = 512
     fault="The PCIe link of a compute NIC is slower than its port",
     impact="slows-job",
     explains=(
+        ("fabric.pause-root", "cable"),
         ("rdma.bandwidth-per-gpu", "node"),
         ("counters.receiver", "part"),
         ("pair.write-bw", "part"),

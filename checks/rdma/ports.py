@@ -20,6 +20,7 @@ from preflight.model import Finding, check, compare, passed, unknown
     impact="slows-job",
     owner="network",
     explains=(
+        ("fleet.rates", "node"),
         ("rdma.bandwidth-per-gpu", "node"),
         ("optics.*", "part"),
         ("counters.*", "part"),
@@ -97,7 +98,13 @@ def _meaning(port: Port) -> str:
     fault="An RDMA port runs below the expected rate",
     impact="slows-job",
     owner="network",
-    explains=(("rdma.bandwidth-per-gpu", "node"), ("pair.write-bw", "part"), ("pair.read-bw", "part")),
+    explains=(
+        ("rdma.bandwidth-per-gpu", "node"),
+        ("pair.write-bw", "part"),
+        ("pair.read-bw", "part"),
+        ("link.speed-fec", "cable"),
+        ("fleet.rates", "node"),
+    ),
     source=f"{SYSFS}; customary rates: part catalogue",
     fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
     answers=("FP-BW-1", "NT-FAB-3", "PA-12"),

@@ -49,7 +49,14 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
     title="Every link of the RoCE chain is sound on each port",
     fault="The RoCE chain of a port is broken",
     impact="slows-job",
-    explains=(("switch.pfc", "part", "*PFC is *"), ("pair.path-mtu", "part", "*interface has MTU*")),
+    explains=(
+        ("switch.pfc", "part", "*PFC is *"),
+        ("pair.path-mtu", "part", "*interface has MTU*"),
+        ("nccl.gid-index", "part", "*no IP address*", "*is empty"),
+        ("link.pfc", "cable", "*PFC is *"),
+        ("link.mtu", "cable", "*interface has MTU*"),
+        ("link.dscp", "cable", "*DSCP*"),
+    ),
     source="Linux kernel: iboe_get_mtu; IEEE 802.1Qbb; RFC 2474, RFC 3168; dcb(8), mlnx_qos, ethtool(8); MLNX_OFED "
     "RoCE ECN (roce_np, roce_rp)",
     fix="Repair the first broken link, then judge again: `preflight check`; later links depend on it.",

@@ -99,6 +99,10 @@ PORTS = (
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
     "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
+    explains=(
+        ("link.pfc", "cable", "priorities with PFC*"),
+        ("roce.chain", "node", "priorities with PFC*", "*the lossless priority is*"),
+    ),
     action="fix-site",
     answers=("PA-14",),
     scope="fleet",

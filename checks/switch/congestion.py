@@ -44,10 +44,11 @@ def no_leaf(net: Ethernet, site: EthernetSite) -> Finding | None:
     source="DCQCN (SIGCOMM 2015); SONiC COUNTERS_DB (SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS, PFC_n_TX_PKTS)",
     fix="Compare thresholds and buffers: `preflight explain switch.ecn-before-pfc`, `ecnconfig -l`.",
     action="fix-site",
+    separate=True,
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB ports", "eos:show qos interfaces ecn counters queue"),
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB ports"),
     unless=(without_dcqcn,),
 )
 def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -127,11 +128,12 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     fix="More queue pairs (NCCL_IB_QPS_PER_CONNECTION), the UDP source port in the hash, or adaptive routing; look for "
     "an uplink that routes do not use: `show ip route`, `show interfaces counters`.",
     action="fix-site",
+    separate=True,
     answers=("AN-7", "FP-CON-5"),
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces"),
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
     unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

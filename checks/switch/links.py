@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight import facts
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -37,10 +37,11 @@ def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
     source="IEEE 802.1AB (LLDP); SONiC lldpmgrd (local port id: the port's alias)",
     fix="Compare `lldpcli show neighbors` of both ends with the cabling plan.",
     action="fix-site",
+    separate=True,
     answers=("AN-4",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail"),
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE",),
     unless=(no_cable,),
 )
 def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -102,11 +103,12 @@ def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
     owner="network",
     source="IEEE 802.1Qbb (PFC); SONiC PORT_QOS_MAP (pfc_enable); dcb(8), mlnx_qos",
     fix="Set the same priorities: `config interface pfc priority PORT 3 on` in SONiC, `mlnx_qos -i IF --pfc …`.",
+    explains=(("switch.pfc", "cable"),),
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB PORT_QOS_MAP", "eos:show priority-flow-control"),
+    reads=("redis:CONFIG_DB PORT_QOS_MAP",),
     unless=(no_cable,),
 )
 def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -176,10 +178,11 @@ def _priorities(value: frozenset[int] | None) -> str:
     owner="network",
     source="IEEE 802.3 (frame size); SONiC PORT mtu: bytes without Ethernet header",
     fix="Set the larger MTU at both ends: `config interface mtu PORT 9216`, `ip link set IF mtu 9000`.",
+    explains=(("switch.mtu", "cable"),),
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT", "eos:show interfaces"),
+    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT"),
     unless=(no_cable,),
 )
 def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -250,7 +253,7 @@ def _mtu(net: Ethernet, end: CableEnd) -> int | None:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE", "eos:show interfaces"),
+    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE"),
     unless=(no_cable,),
 )
 def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -282,7 +285,7 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         elif near != far:
             shown = f"{cable.near} runs at {near:g} Gb/s, {cable.other} at {far:g}{cable.note}"
             yield failed(shown, subject=str(cable), found=f"{near:g} and {far:g} Gb/s", expected="the same",
-                         evidence=keys)  # fmt: skip
+                         evidence=keys, action="monitor")  # fmt: skip
         elif len(codes) > 1:
             shown = " and ".join(
                 f"{end} has FEC {port.fec}" for end, port in zip(cable.ends, ports, strict=True) if port
@@ -310,16 +313,12 @@ def _speed(net: Ethernet, end: CableEnd) -> float | None:
     owner="network",
     source="RFC 2474; SONiC DSCP_TO_TC_MAP and TC_TO_QUEUE_MAP; Cumulus Linux RoCE (DSCP 26 to priority 3)",
     fix="Bind the same maps to every port: `config qos reload` in SONiC, `mlnx_qos -i IF --dscp2prio` on the host.",
+    explains=(("switch.dscp", "cable"),),
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
     switches=True,
-    reads=(
-        "redis:CONFIG_DB DSCP_TO_TC_MAP",
-        "redis:CONFIG_DB TC_TO_QUEUE_MAP",
-        "redis:CONFIG_DB PORT_QOS_MAP",
-        "eos:show qos maps",
-    ),
+    reads=("redis:CONFIG_DB DSCP_TO_TC_MAP", "redis:CONFIG_DB TC_TO_QUEUE_MAP", "redis:CONFIG_DB PORT_QOS_MAP"),
 )
 def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the queue of the RoCE packets' DSCP at each hop with the lossless one.
@@ -388,4 +387,4 @@ def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int
     if blank:
         blank = list(dict.fromkeys(blank))
         yield unknown(f"{switch.name} {listed(blank)}: no map shows the traffic class of DSCP {wanted}",
-                      subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
+                      subject=switch.name, evidence=keys, fix=FILES)  # fmt: skip

@@ -29,14 +29,17 @@ _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
     owner="network",
     source="SFF-8636 and CMIS (thresholds in the module's memory); SONiC TRANSCEIVER_DOM_SENSOR",
     fix="Clean both ends of the fibre and reseat it; then compare `show interfaces transceiver eeprom --dom`.",
+    explains=(
+        ("optics.fec-margin", "cable"),
+        ("optics.ber", "cable"),
+        ("counters.link-quality", "cable"),
+        ("counters.flaps", "cable"),
+    ),
     action="fix-site",
+    separate=True,
     scope="fleet",
     switches=True,
-    reads=(
-        "redis:STATE_DB TRANSCEIVER_DOM_SENSOR",
-        "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
-        "eos:show interfaces transceiver dom thresholds",
-    ),
+    reads=("redis:STATE_DB TRANSCEIVER_DOM_SENSOR", "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD"),
 )
 def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare light and temperature of each module with the thresholds in its memory.
@@ -53,7 +56,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     Modules with wrong thresholds in their memory.
     """
-    good = dim = 0
+    good = 0
     for switch in net.switches:
         if results := [*unread(switch, "optics", "thresholds")]:
             yield from results
@@ -65,12 +68,10 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             finding = _module(net, switch, port, optics)
             if finding is None:
                 good += 1
-                dim += optics.temperature_c is None and not optics.tx_dbm
             else:
                 yield finding
     if good:
-        only = f"; of {dim}, only the light received is shown" if dim else ""
-        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature{only}",
+        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature",
                      evidence=[net.switches[0].key("optics")])  # fmt: skip
 
 
@@ -148,12 +149,18 @@ def _uneven(optics: Optics, own: range) -> _Wrong | None:
     owner="network",
     source="IEEE 802.3 clause 91 and 119 (RS(544,514) corrects 15 symbols); SONiC COUNTERS_DB (FEC counters)",
     fix="Clean or replace the cable named; then read the counters twice again: `show interfaces counters fec-stats`.",
+    explains=(
+        ("optics.ber", "cable"),
+        ("counters.link-quality", "cable"),
+        ("counters.flaps", "cable"),
+    ),
     action="fix-site",
+    separate=True,
     answers=("AN-9",),
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "eos:show interfaces phy detail"),
+    reads=("redis:COUNTERS_DB ports",),
 )
 def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the FEC codewords of each switch port in a window.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import pause
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -48,10 +48,11 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     fix="Compare headroom, MTU and DSCP maps of the port: `show priority-group drop counters`, `preflight explain "
     "switch.headroom`.",
     action="fix-site",
+    separate=True,
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs", "eos:show priority-flow-control counters detail"),
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs"),
 )
 def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the drop counters of each lossless queue and priority group in a window.
@@ -100,7 +101,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
             blank.append(port.name)
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: no drops of the lossless queue are counted", subject=switch.name,
-                      evidence=[switch.key("queue counters")], fix=switch.remedy)  # fmt: skip
+                      evidence=[switch.key("queue counters")], fix=FILES)  # fmt: skip
 
 
 @check(
@@ -112,6 +113,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     source="SONiC pfcwd (PFC_WD_STATUS, PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED); SIGCOMM 2016, section 4.3",
     fix="Look for the device that pauses: `show pfc counters`, `pfcwd show stats`; drain the host at the port.",
     action="fix-site",
+    separate=True,
     answers=("FP-CON-4",),
     scope="fleet",
     switches=True,
@@ -177,15 +179,12 @@ _CLEAR_BOUND = 0.1
     source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4); IEEE 802.1Qbb; IEEE 802.3 annex 31B",
     fix="Look at the device named: `preflight check` on a host (PCIe width, receive buffers), `show pfc counters`.",
     action="fix-site",
+    separate=True,
     answers=("FP-CON-1", "FP-CON-4"),
     scope="fleet",
     switches=True,
     window=True,
-    reads=(
-        "redis:COUNTERS_DB ports",
-        "redis:APPL_DB LLDP_ENTRY_TABLE",
-        "eos:show priority-flow-control counters detail",
-    ),
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
     explains=(("switch.marks", "names"),),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -256,17 +255,18 @@ def _without_pauses(net: Ethernet) -> list[Finding]:
     owner="node",
     source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4.3: NIC PFC storm)",
     fix="Take the node out of the queue and reset the NIC (`mlxfwreset`); if it pauses again, replace it.",
+    explains=(
+        ("switch.marks", "names"),
+        ("fabric.pause-root", "names"),
+        ("counters.receiver", "cable"),
+        ("counters.congestion", "cable"),
+    ),
     action="isolate",
     answers=("AN-5",),
     scope="fleet",
     switches=True,
     window=True,
-    reads=(
-        "redis:COUNTERS_DB ports",
-        "redis:APPL_DB LLDP_ENTRY_TABLE",
-        "eos:show priority-flow-control counters detail",
-    ),
-    explains=(("switch.marks", "names"), ("fabric.pause-root", "names")),
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
 )
 def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find hosts whose NIC pauses the switch although it receives almost no traffic.
@@ -303,7 +303,7 @@ def _uncounted(switch: SwitchFacts) -> Iterator[Finding]:
     ]
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: pauses are not counted", subject=switch.name,
-                      evidence=[switch.key("port counters")], fix=switch.remedy)  # fmt: skip
+                      evidence=[switch.key("port counters")], fix=FILES)  # fmt: skip
 
 
 def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:
@@ -318,7 +318,7 @@ def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
         pause.UNKNOWN: ("{0} stops others, and nothing shows why: it is not among the evidence", unknown),
     }[root.kind]
-    fix = ""
+    fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
     if root.kind == pause.RECEIVER and root.bound:  # frames alone do not show for how long
         words, report = "{0} pauses its port, for a time that is not counted", warned
         report = unknown if root.share < _CLEAR_BOUND else report
@@ -329,4 +329,4 @@ def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:
     keys = [net.by_name[first].key("port counters")] if first else []
     fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else fix
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
-                  evidence=keys, fix=fix)  # fmt: skip
+                  evidence=keys, fix=fix, owner=owner)  # fmt: skip

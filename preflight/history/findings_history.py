@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.history.store import HistoryStore, RecordedRun
-from preflight.incidents.changes import changes
+from preflight.incidents.changes import changes, judged_of_all
 from preflight.model import IMPACTS
 
 #: Days over which occurrences of a finding are counted.
@@ -93,7 +93,10 @@ def _past(
     key: Key, failing: set[int], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]], week: str
 ) -> FindingHistory:
     node, check, _ = key
-    judged = [run for run in runs if check in run.checks and (node in answered[run.id] or node.startswith("@"))]
+    if node.startswith("@"):
+        judged = [run for run in runs if check in run.judged_of_all.get(node, ())]
+    else:
+        judged = [run for run in runs if check in run.checks and node in answered[run.id]]
     streak = 0
     while streak < len(judged) and judged[streak].id in failing:
         streak += 1
@@ -112,22 +115,25 @@ def _incident_changes(
 
     Older versions recorded no incidents, so their runs are not compared.
     """
-    now = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
+    now: dict[str, Collection[str]] = {
+        node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")
+    }
+    now.update(judged_of_all(report))
     before: dict[str, dict[str, Any]] = {}
     then: dict[str, frozenset[str]] = {}
     for run in runs:  # the newest first
-        last = answered[run.id] & now.keys() - then.keys()
+        last = (answered[run.id] | run.judged_of_all.keys()) & now.keys() - then.keys()
         if not last and then:
             continue
         incidents = _of_record(run.record)
         if incidents is None:
             continue
         for incident in incidents:
-            nodes = [name for name in incident["nodes"] if name in last or (name.startswith("@") and not then)]
+            nodes = [name for name in incident["nodes"] if name in last]
             if nodes:
                 merged = before.setdefault(incident["fingerprint"], {**incident, "nodes": []})
                 merged["nodes"] += nodes
-        then.update(dict.fromkeys(last, run.checks))
+        then.update({name: run.judged_of_all.get(name, run.checks) for name in last})
         if then.keys() >= now.keys():
             break
     return changes(list(before.values()), report, then, now) if then else []

@@ -16,7 +16,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits
-from preflight.incidents.changes import recorded
+from preflight.incidents.changes import judged_of_all, recorded
 from preflight.schemas.conform import find_error
 
 #: Version of the tables; files of a later version are refused. Version 1 allowed one run of a command per second.
@@ -60,6 +60,20 @@ class RecordedRun:
     exit_status: int
     checks: frozenset[str]
     record: Mapping[str, Any]
+
+    @property
+    def judged_of_all(self) -> Mapping[str, frozenset[str]]:
+        """Return the checks of logs, sweeps and switches, by subject.
+
+        Runs of older versions have none.
+        """
+        judged = self.record.get("judged_of_all")
+        if not isinstance(judged, dict):
+            return {}
+        return {
+            name: frozenset(check for check in checks if isinstance(check, str))
+            for name, checks in judged.items() if isinstance(checks, list)
+        }  # fmt: skip
 
 
 class HistoryStore:
@@ -175,7 +189,8 @@ class HistoryStore:
                 "INSERT INTO run (at, command, version, cluster_file, exit_status, checks, record)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (at, run["command"], run["version"], run["cluster_file"], report["exit_status"], json.dumps(checks),
-                 json.dumps({**report.get("record", {}), "incidents": recorded(report)[:_MOST_INCIDENTS]})),
+                 json.dumps({**report.get("record", {}), "incidents": recorded(report)[:_MOST_INCIDENTS],
+                             "judged_of_all": judged_of_all(report)})),
             ).lastrowid  # fmt: skip
             self._db.executemany(
                 "INSERT OR IGNORE INTO node VALUES (?, ?, ?)",

@@ -27,11 +27,22 @@ def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def judged_of_all(report: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the checks judged on logs, sweeps and switches, by ``@run`` etc."""
+    judged: dict[str, set[str]] = {}
+    for finding in report["findings"]:
+        for name in finding["nodes"]:
+            if name.startswith("@") and finding["status"] != "skip":
+                judged.setdefault(name, set()).add(finding["check"])
+    return {name: sorted(checks) for name, checks in judged.items()}
+
+
 def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged) -> list[dict[str, Any]]:
     """Return the incidents that changed or are gone.
 
     ``before`` are ``recorded`` incidents. A node that was judged in only one run does not make an incident better or
-    worse, and a check that ran only in the second run does not make it new.
+    worse, and a check that ran only in the second run does not make it new. Logs and sweeps are judged like nodes: an
+    incident of a log is not gone because the second run had no log.
     """
     after = recorded(report)
     old: dict[str, Incident] = {incident["fingerprint"]: incident for incident in before}
@@ -111,9 +122,7 @@ def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Ju
 
 def _judged(node: str, incident: Incident, side: Judged) -> bool:
     """Return whether a check of an incident was judged on a node."""
-    if node not in side:
-        return node.startswith("@")
-    return any(check in side[node] for check in incident.get("checks", (incident["check"],)))
+    return any(check in side.get(node, ()) for check in incident.get("checks", (incident["check"],)))
 
 
 def _any_judged(check: str, nodes: Iterable[str], side: Judged) -> bool:

@@ -12,7 +12,7 @@ from preflight.facts.majority import systemic
 from preflight.incidents.cabling import Cabling
 from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
-from preflight.incidents.parts import Parts, is_device, names_device, signature
+from preflight.incidents.parts import Parts, ends_of, is_device, names_device, signature
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
@@ -52,6 +52,7 @@ class _Fault:
     root: int
     node: str
     members: frozenset[int]
+    far: frozenset[str] = frozenset()  # nodes at the other end of its cable
 
 
 @dataclass
@@ -100,7 +101,48 @@ class _Joined:
             ).items()
             if not self._accepted(root, members)
         ]
-        return sorted(faults, key=lambda fault: fault.root)
+        return self._with_cables(sorted(faults, key=lambda fault: fault.root))
+
+    def _with_cables(self, faults: list[_Fault]) -> list[_Fault]:
+        """Join faults of switches with those of the hosts at their cables."""
+        of_switches = [fault for fault in faults if self._is_of_switches(fault.root)]
+        if not of_switches:
+            return faults
+        at: dict[str, list[_Fault]] = {}
+        for fault in faults:
+            if not self._is_of_switches(fault.root):
+                for end in self._parts_of(fault.node).ends(fault.node, self._subject(fault)):
+                    at.setdefault(end, []).append(fault)
+        explained: set[int] = set()
+        homes: dict[int, _Fault] = {}  # id of a switch's fault -> the fault that explains it
+        facing = [
+            (there, here)
+            for there in of_switches
+            for here in {
+                id(here): here for end in ends_of(self._findings[there.root]) for here in at.get(end, ())
+            }.values()
+        ]
+        for there, here in facing:
+            effect = self._findings[there.root]
+            if any(self._relations.at_cable(self._findings[number], effect) for number in here.members):
+                here.members |= there.members
+                homes[id(there)] = here
+                explained.add(id(there))
+        for there, here in facing:
+            home = homes.get(id(there), there)
+            if home is not here and self._relations.at_cable(self._findings[there.root], self._findings[here.root]):
+                home.members |= here.members
+                home.far |= {here.node}
+                explained.add(id(here))
+        return [fault for fault in faults if id(fault) not in explained]
+
+    def _is_of_switches(self, number: int) -> bool:
+        """Return whether a finding is about Ethernet switches and their ports."""
+        check = self._checks.get(self._findings[number]["check"])
+        return bool(check and check.switches)
+
+    def _is_part(self, number: int) -> bool:
+        return self._is_of_switches(number) or is_device(self._findings[number]["subject"])
 
     def _accepted(self, root: int, members: Iterable[int]) -> bool:
         """Return whether a cause is waived; explained failures need their own waivers."""
@@ -117,7 +159,7 @@ class _Joined:
         for fault in faults:
             finding, alike = self._findings[fault.root], self._signature(fault.root)
             if self._is_setting(finding):
-                subject = "" if is_device(finding["subject"]) else finding["subject"]
+                subject = "" if self._is_part(fault.root) else finding["subject"]
                 identity = ("setting", finding["check"], subject, alike)
                 settings.setdefault(identity, _Incident(identity)).faults.append(fault)
             else:
@@ -136,7 +178,7 @@ class _Joined:
         for fault in left:
             finding = self._findings[fault.root]
             what = finding["subject"] or alike
-            if what and not is_device(what):
+            if what and not is_device(what) and not self._is_of_switches(fault.root):
                 what = alike if not finding["subject"] else f"{finding['subject']} {alike}"
             identity = ("part", check, fault.node, what)
             single.setdefault(identity, _Incident(identity)).faults.append(fault)
@@ -157,7 +199,7 @@ class _Joined:
         of_ports, left = self._at_places(check, alike, left, ("port",))
         yield from of_ports
         for node, several in _by(left, lambda fault: fault.node).items():
-            if len({self._subject(fault) for fault in several}) >= MANY:
+            if len({self._subject(fault) for fault in several}) >= MANY and not self._is_of_switches(several[0].root):
                 yield _Incident(("node", check, node, alike), several)
 
     def _is_systemic(self, faults: Iterable[_Fault]) -> bool:
@@ -190,7 +232,7 @@ class _Joined:
 
     def _is_shared(self, kind: str, name: str, faults: list[_Fault], alike: int) -> bool:
         """Return whether faults at one place are too many for chance; see ``MANY``."""
-        nodes = len({fault.node for fault in faults})
+        nodes = len({self._subject(fault) if self._is_of_switches(fault.root) else fault.node for fault in faults})
         if kind == "port" and 2 * len(faults) <= alike:
             return False
         return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
@@ -198,7 +240,8 @@ class _Joined:
     def _signature(self, number: int) -> str:
         if number not in self._alike:
             finding = self._findings[number]
-            self._alike[number] = signature(finding["message"], finding["subject"])
+            of_switches = self._is_of_switches(number)
+            self._alike[number] = signature(finding["message"], finding["subject"], of_switches=of_switches)
         return self._alike[number]
 
     def _is_setting(self, finding: Document) -> bool:
@@ -206,8 +249,8 @@ class _Joined:
         return not (check and check.separate) and action_of(check, finding) in _SETTINGS
 
     def _owner(self, check: str, fault: _Fault) -> str:
-        declared = self._checks.get(check)
-        return owner_of(declared, action_of(declared, self._findings[fault.root]))
+        declared, finding = self._checks.get(check), self._findings[fault.root]
+        return owner_of(declared, action_of(declared, finding), finding.get("owner", ""))
 
     def _value(self, fault: _Fault) -> str:
         finding = self._findings[fault.root]
@@ -218,6 +261,9 @@ class _Joined:
 
     def _leaf(self, fault: _Fault) -> str:
         node, subject = self._parts_of(fault.node), self._subject(fault)
+        if self._is_of_switches(fault.root):
+            switch, _, port = subject.partition(" ")
+            return switch if port and not switch.endswith(",") else ""
         return node.leaf(subject) or self._likely_leaf(node, subject)
 
     def _likely_leaf(self, node: Parts, subject: str) -> str:
@@ -227,7 +273,10 @@ class _Joined:
 
     def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
         """Return the prefix of a title that names the location of the faults."""
-        sure = kind != "leaf" or all(self._parts_of(fault.node).leaf(self._subject(fault)) for fault in faults)
+        sure = kind != "leaf" or all(
+            self._is_of_switches(fault.root) or self._parts_of(fault.node).leaf(self._subject(fault))
+            for fault in faults
+        )
         return (_WHERE.get(kind, "") if sure else _LIKELY).format(name)
 
     def _subject(self, fault: _Fault) -> str:
@@ -270,12 +319,12 @@ class _Joined:
             impact_of(self._checks.get(finding["check"]), finding["status"], finding.get("impact", ""))
             for finding in loud
         ]
-        nodes = {fault.node for fault in incident.faults}
+        nodes = {name for fault in incident.faults for name in (fault.node, *fault.far)}
         listed = [name for name in self._nodes if name in nodes] + sorted(nodes - self._nodes.keys())
         subjects = [name for name in dict.fromkeys(self._findings[number]["subject"] for number in roots) if name]
         return {
             "fingerprint": sha256("\0".join(incident.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
-            "title": _title(first, subjects, incident.place),
+            "title": _title(first, subjects, incident.place, is_part=self._is_part(roots[0])),
             "status": "fail" if any(finding["status"] == "fail" for finding in loud) else "warn",
             "impact": min(impacts, key=IMPACTS.index),
             "cost": cost_of(loud, listed, self._nodes),
@@ -300,12 +349,12 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
     return groups
 
 
-def _title(finding: Document, subjects: Sequence[str], place: str) -> str:
+def _title(finding: Document, subjects: Sequence[str], place: str, *, is_part: bool) -> str:
     """Return the message of the first finding, extended to all subjects."""
     message = str(finding["message"])
     if is_device(finding["subject"]) and not names_device(message):
         message = f"{finding['subject']}: {message}"
-    if len(subjects) < 2 or not is_device(finding["subject"]):
+    if len(subjects) < 2 or not is_part:
         return place + message
     others = f"{len(subjects) - 1} other{'s' if len(subjects) > 2 else ''}"
     if finding["subject"] in message:

@@ -21,9 +21,9 @@ def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     return "drifts" if status != "fail" and impact == "blocks-job" else impact
 
 
-def owner_of(check: Check | None, action: str) -> str:
-    """Return the owner of a finding: as its check declares, else by its action."""
-    declared = check.owner if check else ""
+def owner_of(check: Check | None, action: str, stated: str = "") -> str:
+    """Return the owner of a finding: stated, declared by its check, or by action."""
+    declared = stated or (check.owner if check else "")
     return declared or _OF_ACTION.get(action, "node")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -14,8 +15,14 @@ from preflight._startup.lightclass import dataclass
 #: A subject that is a device on any node: a port, a GPU, a PCI address, a network interface, a disk.
 _DEVICE = re.compile(
     r"[a-z]+\d*_[a-z]*_?\d+(?::\d+)?|GPU\d+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|(?:en|eth|ib|wl)\w*\d\w*"
-    r"|(?:rdmap|rocep|ibp|rxe|irdma)\w*\d\w*(?::\d+)?|nvme\d\w*|sd[a-z]\d*|nvidia-nvswitch\d+"
+    r"|Ethernet\d+|(?:rdmap|rocep|ibp|rxe|irdma)\w*\d\w*(?::\d+)?|nvme\d\w*|sd[a-z]\d*|nvidia-nvswitch\d+"
 )
+
+#: Separator of the two ends of a cable in a subject.
+CABLE = " - "
+
+#: Words of a finding about switches: names of devices and ports.
+_NAME = re.compile(r"[^\s,;:()]+")
 _PORT = re.compile(r"(.+):\d{1,3}")
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -29,7 +36,7 @@ _WORD = re.compile(r"(?<![\w.:-])[a-zA-Z0-9][\w-]*(?:[.:]\w+)*")
 _FIGURE = re.compile(r"0x[0-9a-f]+|\d+(?:[.,:/_-]\d+)*(?:\s?(?:[KMGTP]i?B?|[kMGT]?b/s|[kMG]?Hz|°?C|ms|s|min|h|W|%)\b)?")
 
 #: Several figures or devices; some messages name the first and the last of many ports.
-_LIST = re.compile(r"(?P<one>[#*])(?:, (?P=one))+|# ports \((?P<two>\*) to \*\)")
+_LIST = re.compile(r"(?P<one>[#*])(?:, (?P=one))+(?: and # more)?|# ports \((?P<two>\*) to \*\)")
 
 
 def is_device(subject: str) -> bool:
@@ -42,9 +49,15 @@ def names_device(message: str) -> bool:
     return any(_DEVICE.fullmatch(word[0]) for word in _WORD.finditer(message))
 
 
-def signature(message: str, subject: str) -> str:
-    """Return a message without its figures and device names."""
-    if is_device(subject):
+def signature(message: str, subject: str, *, of_switches: bool = False) -> str:
+    """Return a message without its figures and device names.
+
+    Names of switches, their ports and hosts are those in the subject.
+    """
+    if of_switches:
+        names = set(_NAME.findall(subject))
+        message = _NAME.sub(lambda name: "*" if name[0] in names else name[0], message)
+    elif is_device(subject):
         message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")
     message = _WORD.sub(lambda word: "*" if _DEVICE.fullmatch(word[0]) else word[0], message)
     return _LIST.sub(lambda several: several["one"] or several["two"], _FIGURE.sub("#", message))
@@ -92,9 +105,30 @@ class Parts:
         """Return whether a subject is the address of a GPU that is not on the bus."""
         return bool(_PCI.fullmatch(subject)) and bool(self.gpus) and subject not in self.gpus
 
+    def ends(self, node: str, subject: str) -> Iterator[str]:
+        """Yield the names of a part as the end of a cable.
+
+        These are the node, the leaf and the port; for a setting, all ports.
+        """
+        parts = self.of_subject(subject)
+        yield node
+        if leaf := self.leaf(subject):
+            yield leaf
+        for alias, name in self.names.items():
+            if name in parts or not is_device(subject):
+                yield f"{node} {alias}"
+
     def leaf(self, subject: str) -> str:
         """Return the switch at the other end of a port's cable; empty: unknown."""
         return next((self.leaves[name] for name in self.of_subject(subject) if name in self.leaves), "")
+
+
+def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the devices and ports that a finding about switches names."""
+    yield from finding["subject"].split(CABLE)
+    words = _NAME.findall(finding["message"])
+    for device, port in pairwise(words):
+        yield f"{device} {port}"
 
 
 def _port(name: str) -> re.Match[str] | None:

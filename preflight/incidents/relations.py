@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from preflight.incidents.parts import Parts, is_device
+from preflight.incidents.parts import CABLE, Parts, is_device
 from preflight.model import Check, Relation
 
 Document = Mapping[str, Any]
@@ -49,6 +49,13 @@ class Relations:
             and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
         ]
 
+    def at_cable(self, cause: Document, effect: Document) -> bool:
+        """Return whether a finding explains one at the other end of its cable."""
+        return any(
+            relation.on == "cable" and _is_about(cause, relation.cause) and _is_of(relation, effect)
+            for relation in self._of.get(cause["check"], ())
+        )
+
     def _effects(self, number: int, findings: Mapping[int, Document], parts: Parts) -> Iterator[int]:
         cause = findings[number]
         for relation in self._of.get(cause["check"], ()):
@@ -72,6 +79,8 @@ def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
         return parts.same(cause["subject"], effect["subject"])
     if on == "missing":
         return parts.lacks(effect["subject"])
+    if on == "cable":  # of two switches; a host is another node
+        return not set(cause["subject"].split(CABLE)).isdisjoint(effect["subject"].split(CABLE))
     if on == "names":
         return _names(cause["message"], effect["subject"]) or _names(effect["message"], cause["subject"])
     return on == "node" or (on == "unknown" and effect["status"] == "unknown")

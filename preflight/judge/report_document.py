@@ -184,6 +184,8 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
         }
         if finding.impact and finding.status in (Status.FAIL, Status.WARN):
             document["impact"] = finding.impact
+        if finding.owner and finding.status in (Status.FAIL, Status.WARN):
+            document["owner"] = finding.owner
         if finding.cause:
             document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}
         if finding.reported_by:

@@ -141,7 +141,8 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
 [441250.118733] [Hardware Error]: Uncorrected, software restartable error.
 [441250.118738] [Hardware Error]: CPU:68 (19:11:1) MC21_STATUS[Over|UE|MiscV|AddrV|-|PCC|SyndV|UECC|-|-|-]: 0xfe002000a0ad011b
 [441250.118744] EDAC MC1: 1 UE Cannot decode normalized address on mc#1csrow#2channel#7 (csrow:2 channel:7 page:0x0 offset:0x0 grain:64)
-""", ("fail", ""), ("fail", "mc#1csrow#2channel#7"),
+""", ("fail", "CPU 68"), ("fail", "mc#1csrow#2channel#7"),
+        words=("1 uncorrected machine check on CPU 68, which reports the memory error on mc#1csrow#2channel#7",),
     ),
     "GHES on ARM: corrected memory": _of(
         """

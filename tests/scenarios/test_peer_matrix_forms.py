@@ -104,7 +104,7 @@ FORMS: dict[str, MatrixRow] = {
             " 0xfe002000a0ad011b",
             "<0>[430000.4] EDAC MC1: 1 UE Cannot decode normalized address on mc#1csrow#2channel#7 (csrow:2 channel:7)",
         ),
-        {("fail", "kernel.events", ""), ("fail", "kernel.events", "mc#1csrow#2channel#7")},
+        {("fail", "kernel.events", "CPU 68"), ("fail", "kernel.events", "mc#1csrow#2channel#7")},
         "1 uncorrected memory error on mc#1csrow#2channel#7",
     ),
     "X06 as bnxt writes it": MatrixRow(

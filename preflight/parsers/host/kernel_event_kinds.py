@@ -84,6 +84,9 @@ KINDS = (
     _kind("machine-check", ERROR, "Hardware Error]: ",
           r"\[Hardware Error\]: (?:Uncorrected|Deferred) ?(?:error|,)"),
     _kind("machine-check", CORRECTED, "Hardware Error]: Corrected", r"\[Hardware Error\]: Corrected error, no action"),
+    _kind("machine-check-state", NOTE, "_STATUS[",  # of the machine check on the line before (AMD)
+          r"\[Hardware Error\]: CPU:(?P<dev>\d{1,5}) .{0,40}MC(?P<n>\d{1,3})_STATUS\[.{0,80}\]: "
+          r"0x(?P<who>[0-9a-f]{16})"),
     _kind("machine-check-storm", CORRECTED, "CMCI storm detected", "CMCI storm detected"),
     _kind("machine-check", NOTE, "mce: [Hardware Error]|Machine check events logged",
           r"mce: \[Hardware Error\]|Machine check events logged"),

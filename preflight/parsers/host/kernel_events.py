@@ -25,6 +25,7 @@ class KernelEvent:
     count: int = 1
     bus: str = ""  # the owner of the device: its PCI address, its memory controller
     detail: str = ""  # process, state or cause
+    state: str = ""  # of a machine check: its bank's status, 16 hexadecimal digits
 
 
 def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent, ...]:
@@ -72,7 +73,11 @@ def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, nu
     if kind.name == "pcie-aer" and who and kind.severity == NOTE:
         return replace(event, severity=_aer_severity(who))
     if kind.name == "machine-check" and "Bank" in text and len(who) == 16:
-        return replace(event, severity=_bank_severity(who), detail=f"bank {groups['n']}")
+        return replace(event, severity=_bank_severity(who), detail=f"bank {groups['n']}", state=who)
+    if kind.name == "machine-check" and (bank := re.search(r"Bank \d{1,3}: ([0-9a-f]{16})", who)):
+        return replace(event, state=bank[1])
+    if kind.name == _STATE:
+        return replace(event, detail=f"bank {groups['n']}", state=who)
     if kind.name in ("hardware-error", *_PARTS):
         return replace(event, bus=groups["n"])
     if kind.name == "out-of-memory" and groups.get("n"):
@@ -102,6 +107,9 @@ def _bank_severity(status: str) -> str:
 #: Lines that name the kind and the device of a firmware error.
 _PARTS = ("hardware-section", "hardware-device")
 
+#: A line with the processor and the bank's state of the machine check before it, and its maximum distance in lines.
+_STATE, _STATE_LINES = "machine-check-state", 3
+
 #: Words of firmware for a hardware error.
 _SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
@@ -117,8 +125,7 @@ def reports_memory(check: KernelEvent) -> bool:
     Error codes of the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), poisoned memory read as data
     (0134) or as instructions (0150); 011b is DRAM on AMD. Bit 12 marks corrected errors that are filtered.
     """
-    state = re.search(r"Bank \d{1,3}: ([0-9a-f]{16})", check.text)
-    code = int(state[1], 16) & 0xEFFF if state else 0
+    code = int(check.state, 16) & 0xEFFF if check.state else 0
     return 0x0080 <= code <= 0x00FF or code in (0x0134, 0x0150, 0x011B)
 
 
@@ -129,7 +136,7 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
     hung = {event.text for event in matched if event.kind == "hung-task"}
     places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
     bound = False
-    for event in matched:
+    for event in _with_states(matched):
         if event.kind in _PARTS:
             continue
         if event.kind == "out-of-memory":
@@ -149,6 +156,26 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
             yield replace(event, detail=next(waits, "busy disk" if "in I/O wait" in event.text else ""))
         else:
             yield event
+
+
+def _with_states(matched: Sequence[KernelEvent]) -> list[KernelEvent]:
+    """Join machine checks with the next line's processor and state (AMD).
+
+    Corrected errors of one memory are logged by any processor, so they stay without one.
+    """
+    joined: list[KernelEvent] = []
+    last = -1  # place of the machine check without a state
+    for event in matched:
+        if event.kind == _STATE:
+            if last >= 0 and event.line - joined[last].line <= _STATE_LINES:
+                cpu = event.device if joined[last].severity in (FATAL, ERROR) else ""
+                joined[last] = replace(joined[last], device=cpu, detail=event.detail, state=event.state)
+            last = -1
+            continue
+        if event.kind == "machine-check" and not event.state:
+            last = len(joined)
+        joined.append(event)
+    return joined
 
 
 def _trace(texts: Sequence[str], place: int | None) -> Iterator[str]:

@@ -27,9 +27,13 @@ HIDDEN = {
     ("counters.visible", "counters.traffic-class"): "what is not counted is in no class",
     ("counters.visible", "counters.balance"): "what is not counted cannot be compared",
     ("numa.affinity", "numa.memory"): "for one rank, only the memory near its own GPU counts",
+    ("numa.affinity", "counters.cpu"): "only the CPUs of the process are judged",
     ("rdma.registered", "roce.chain"): "a NIC without its driver has no port",
     ("rank bound near its GPU", "counters.cpu"): "only the CPUs of the process are judged",
+    ("two rails in one subnet", "storage.network"): "the rail is no longer in the network of the storage",
 }
+
+CHECKS_BY_ID = {check.id: check for check in CHECKS}
 
 Report = Mapping[str, Any]
 
@@ -80,13 +84,17 @@ def _differences(names: tuple[str, str], together: Report) -> Iterator[str]:
 
 
 def _is_explained(check: str, report: Report, names: tuple[str, str]) -> bool:
-    """Return whether a relation is declared by which an incident explains the check, or the incident hides it."""
+    """Return whether declared relations lead from an incident's cause to the check, or the incident hides it."""
     causes = set(_causes(report).values())
-    return any((cause, check) in HIDDEN for cause in causes.union(names)) or any(
-        fnmatchcase(check, relation.effect)
-        for cause in CHECKS if cause.id in causes
-        for relation in cause.relations
-    )  # fmt: skip
+    if any((cause, check) in HIDDEN for cause in causes.union(names)):
+        return True
+    reached, waiting = set[str](), list(causes)
+    while waiting:
+        relations = CHECKS_BY_ID[waiting.pop()].relations
+        effects = {id for id in CHECKS_BY_ID for relation in relations if fnmatchcase(id, relation.effect)} - reached
+        reached |= effects
+        waiting += effects
+    return check in reached
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from preflight.incidents import incidents
+from tests.scenarios import test_switches as fabric
 from tests.support import whole_nodes
+from tests.support.clos import Clos
 from tests.support.whole_nodes import CHECKS, Table
 
 TABLES: dict[str, Table] = {}
@@ -153,6 +155,25 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "xid.nvswitch": ("node", "blocks-job", ""),
 }
 
+#: The same for faults of switches (``test_switches.FAULTS``), and their cables.
+OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
+    "fabric.host-storm": ("node", "slows-job", ""),
+    "fabric.pause-root": ("network", "slows-job", "slows-job"),
+    "link.dscp": ("network", "slows-job", ""),
+    "link.mtu": ("network", "blocks-job", "drifts"),
+    "link.pfc": ("network", "slows-job", ""),
+    "optics.fec-margin": ("network", "slows-job", "slows-job"),
+    "optics.switch-end": ("network", "slows-job", "slows-job"),
+    "switch.buffer-pools": ("network", "", "slows-job"),
+    "switch.ecn": ("network", "slows-job", ""),
+    "switch.ecn-before-pfc": ("network", "", "slows-job"),
+    "switch.hash": ("network", "", "slows-job"),
+    "switch.headroom": ("network", "slows-job", "slows-job"),
+    "switch.lossless-drops": ("network", "slows-job", ""),
+    "switch.marks": ("network", "", "slows-job"),
+    "switch.watchdog-fired": ("network", "slows-job", ""),
+}
+
 #: Faults that cost more, or that another team owns, than their cause alone.
 RATHER = {
     **dict.fromkeys(("hgx-h100: queue pair died", "hgx-h100-roce: queue pair died"), ("network", "blocks-job")),
@@ -185,6 +206,19 @@ def test_planted_fault_is_one_incident(node: str, name: str) -> None:
         assert (incident["owner"], incident["impact"]) == expected, cause["check"]
     grouped = {place for incident in report["incidents"] for place in incident["findings"]}
     assert {number for number, finding in enumerate(report["findings"]) if finding["status"] in LOUD} <= grouped
+
+
+@pytest.mark.parametrize("name", [name for name, (_, (status, *_)) in fabric.FAULTS.items() if status in LOUD])
+def test_planted_fault_of_a_switch_has_its_owner(name: str) -> None:
+    plant, (status, check, _) = fabric.FAULTS[name]
+    clos = Clos()
+    plant(clos)
+    incidents = fabric.report(clos)["incidents"]
+    owner, *impacts = OF_SWITCHES[check]
+    if name == "slow receiver behind two tiers":  # a host
+        owner = "node"
+    impact = impacts[status == "warn"]
+    assert [(incident["owner"], incident["impact"]) for incident in incidents] == [(owner, impact)]
 
 
 # --- one fault on each of two nodes; two faults of one node are in test_combinations.py ---------------

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from preflight.cli.app import main
 from preflight.evidence.document import from_document
 from preflight.history.store import VERSION, HistoryError, HistoryStore
+from preflight.incidents import changes, recorded
 from tests.support.history_runs import healthy, node, run, verdict
 
 
@@ -163,3 +164,24 @@ def test_runs_that_are_dated_later_are_counted(tmp_path: Path) -> None:
     assert run(tmp_path, [node("gpu001", 2)])["history"]["later"] == 1
     status, output = verdict(tmp_path, tmp_path / "history.db")
     assert (status, "2 runs are dated later than this one and not compared" in output) == (0, True)
+
+
+def test_findings_of_logs_have_a_past(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text("gpu001:71:99 [0] transport/net_ib.cc:1298 NCCL WARN NET/IB : Got completion from peer"
+                   " 10.0.0.7<41000> with status=12 opcode=0 len=0 vendor err 129 (Send)\n")  # fmt: skip
+    words = ("--only", "nccl.failures", "--log", str(log))
+    first, second = (run(tmp_path, [node("gpu001", day)], *words) for day in (1, 2))
+    failed = [finding for finding in second["findings"] if finding["check"] == "nccl.failures"]
+    assert [entry["since"] for entry in failed[0]["history"]] == ["2026-11-01T03:00:00Z"]
+    assert [incident["first_seen"] for incident in second["incidents"]] == ["2026-11-01T03:00:00Z"]
+    assert second["history"]["incidents"] == []
+    without = run(tmp_path, [node("gpu001", 3)], "--only", "nccl.failures")
+    assert without["history"]["incidents"] == []  # no log: nothing is known about its incidents
+    again = run(tmp_path, [node("gpu001", 4)], *words)  # compared with the last run that had a log
+    assert again["history"]["incidents"] == []
+    assert [incident["first_seen"] for incident in again["incidents"]] == ["2026-11-01T03:00:00Z"]
+    judged = {"gpu001": ["nccl.failures"]}
+    assert [
+        row["change"] for row in changes(recorded(first), without, {**judged, "@run": ["nccl.failures"]}, judged)
+    ] == ["unclear"]

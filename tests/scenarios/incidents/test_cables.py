@@ -1,0 +1,178 @@
+"""Faults of Ethernet switches and of the hosts at their cables: one incident for each cause.
+
+The hosts report nothing else: their expectations are not declared, and each is compared with its peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from preflight.checks import registry
+from preflight.evidence.document import Evidence, from_document
+from preflight.judge import judge
+from preflight.parsers.network.lldp import LLDP
+from tests.scenarios.incidents.test_situations import named
+from tests.scenarios.test_switches import SITE
+from tests.support import machines
+from tests.support.clos import NETDEV, Clos, lldpcli
+from tests.support.machines import one_pair
+from tests.support.machines.fleet import member
+from tests.support.whole_nodes import Fault, nic
+
+#: The only NIC of each host.
+NIC = "mlx5_0"
+
+HALF, PFC_OFF, DIRTY = nic(NIC, rate="200 Gb/sec (2X HDR)"), nic(NIC, pfc=()), nic(NIC, grows={"symbol_error": 60})
+NARROW = nic(NIC, lanes=8)
+
+Plant = Callable[[Clos], object]
+
+
+@dataclass(frozen=True)
+class CableFault:
+    """What is wrong with switches and hosts, and the incidents: check of the cause, nodes, owner, impact."""
+
+    of_switches: Plant
+    incidents: list[str]
+    of_hosts: Mapping[str, Fault] = field(default_factory=dict)
+    title: str = ""  # start of the first one's title
+
+
+def healthy(clos: Clos) -> None:
+    """Change nothing."""
+
+
+def ports(switches: Iterable[int], places: Iterable[int], database: str, key: str, **values: str | None) -> Plant:
+    """Change a field of several ports of several leaves."""
+
+    def plant(clos: Clos) -> None:
+        for leaf in switches:
+            for place in places:
+                clos.set(f"leaf{leaf}", database, key.format(place * 8), **values)
+
+    return plant
+
+
+def dark(*where: tuple[int, int]) -> Plant:
+    """Let a lane of leaf and place receive too little light."""
+
+    def plant(clos: Clos) -> None:
+        for leaf, place in where:
+            ports([leaf], [place], "STATE_DB", "TRANSCEIVER_DOM_SENSOR|Ethernet{}", rx3power="-11.5")(clos)
+
+    return plant
+
+
+def several(*plants: Plant) -> Plant:
+    def plant(clos: Clos) -> None:
+        for part in plants:
+            part(clos)
+
+    return plant
+
+
+PFC, QUEUE, APPLIED = "PORT_QOS_MAP|Ethernet{}", "QUEUE|Ethernet{}|3", "PORT_TABLE:Ethernet{}"
+
+TABLE: Mapping[str, CableFault] = {
+    # one setting, however many ports
+    "PFC on another priority at all ports of a leaf": CableFault(
+        ports([1], range(8), "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @the switches network slows-job"],
+        title="leaf1 Ethernet0 has PFC on 4 and gpu001 enp24s0 has PFC on 3; 7 others likewise",
+    ),
+    "PFC on another priority at all host ports": CableFault(
+        ports(range(1, 5), range(4), "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @the switches network slows-job"],
+    ),
+    "ECN off on all leaves": CableFault(
+        ports(range(1, 5), range(8), "CONFIG_DB", QUEUE, wred_profile=None),
+        ["switch.ecn @the switches network slows-job"], title="leaf1 (and 3 others): ECN is off",
+    ),
+    "no watchdog on two leaves, ECN off on a third": CableFault(
+        several(lambda clos: [clos.drop(f"leaf{leaf}", "CONFIG_DB", f"PFC_WD|Ethernet{place * 8}")
+                              for leaf in (1, 2) for place in range(8)],
+                ports([3], range(8), "CONFIG_DB", QUEUE, wred_profile=None)),
+        ["switch.ecn @the switches network slows-job", "switch.watchdog @the switches network loses-redundancy"],
+    ),
+    # cables: each its own
+    "dark lanes at three leaves": CableFault(
+        dark((1, 1), (2, 1), (3, 1)), ["optics.switch-end @the switches network slows-job"] * 3,
+    ),
+    "dark lanes at three ports of a leaf": CableFault(
+        dark((1, 0), (1, 1), (1, 2)), ["optics.switch-end @the switches network slows-job"],
+        title="all on leaf1: leaf1 Ethernet0 (and 2 others): lane 3 receives -11.5 dBm",
+    ),
+    "two watchdogs fired at two leaves": CableFault(
+        lambda clos: [clos.grow(leaf, "Ethernet8:3", PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED=1)
+                      for leaf in ("leaf1", "leaf3")],
+        ["switch.watchdog-fired @the switches network slows-job"] * 2,
+    ),
+    # both ends of a cable
+    "a dirty fibre, seen at both ends": CableFault(
+        several(dark((1, 1)), lambda clos: clos.grow("leaf1", "Ethernet8",
+                                                     SAI_PORT_STAT_IF_IN_FEC_NOT_CORRECTABLE_FRAMES=3)),
+        ["optics.switch-end @gpu002, the switches network slows-job"], {"gpu002": DIRTY},
+    ),
+    "the same on two cables": CableFault(
+        dark((1, 1)),
+        ["counters.link-quality @gpu003 network slows-job", "optics.switch-end @the switches network slows-job"],
+        {"gpu003": DIRTY},
+    ),
+    "PFC off on three hosts": CableFault(
+        healthy, ["fleet.roce-ports @gpu[002,007,010] site slows-job"],
+        dict.fromkeys(("gpu002", "gpu007", "gpu010"), PFC_OFF),
+    ),
+    "PFC off on a host, and wrong at another port": CableFault(
+        ports([3], [1], "CONFIG_DB", PFC, pfc_enable="4"),
+        ["fleet.roce-ports @gpu002 site slows-job", "link.pfc @the switches network slows-job"], {"gpu002": PFC_OFF},
+    ),
+    "a port of a host at half rate": CableFault(
+        healthy, ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
+    ),
+    "both ends of a cable at half rate": CableFault(
+        several(ports([1], [1], "APPL_DB", APPLIED, speed="200000"),
+                ports([1], [1], "STATE_DB", "PORT_TABLE|Ethernet{}", speed="200000")),
+        ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
+    ),
+    "MTU of a leaf's port too small for its host": CableFault(
+        ports([1], [1], "APPL_DB", APPLIED, mtu="1500"), ["link.mtu @the switches network blocks-job"],
+        {"gpu002": nic(NIC, switch_frame=1522)},
+    ),
+    "a host that receives slowly, and another cable": CableFault(
+        several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), dark((1, 1))),
+        ["fabric.pause-root @the switches node slows-job", "optics.switch-end @the switches network slows-job"],
+    ),
+    # healthy twins
+    "healthy": CableFault(healthy, []),
+    "all switches with the same small headroom, of short cables": CableFault(
+        several(*(ports([leaf], range(8), "CONFIG_DB", "CABLE_LENGTH|AZURE") for leaf in range(1, 5))), [],
+    ),
+    "marks at many ports": CableFault(
+        lambda clos: [clos.grow(f"leaf{leaf}", "Ethernet32:3", SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS=10**6)
+                      for leaf in range(1, 5)], [],
+    ),
+}  # fmt: skip
+
+
+def documents(row: CableFault) -> list[Evidence]:
+    """Return the documents of the hosts with their faults, and of the switches."""
+    clos = Clos()
+    row.of_switches(clos)
+    hosts = []
+    for number, (name, (switch, alias)) in enumerate(clos.heard.items(), start=1):
+        host = member(replace(one_pair(name), roce=True), name, number, len(clos.heard), 7)
+        document = machines.evidence(row.of_hosts[name](host) if name in row.of_hosts else host)
+        document["records"][LLDP] = {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}
+        hosts.append(from_document(document, name))
+    return [*hosts, *clos.switches()]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_causes_at_cables(name: str) -> None:
+    row = TABLE[name]
+    report = judge(documents(row), registry().checks, SITE)
+    assert sorted(named(report)) == sorted(row.incidents), report["incidents"]
+    assert not row.title or report["incidents"][0]["title"].startswith(row.title)
+    loud = {number for number, finding in enumerate(report["findings"]) if finding["status"] in ("fail", "warn")}
+    assert loud <= {number for incident in report["incidents"] for number in incident["findings"]}
