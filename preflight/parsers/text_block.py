@@ -29,6 +29,19 @@ _TOOLS = frozenset(
 _FIELD = re.compile(r"\s*([A-Za-z][\w ()/.-]{0,60}?)\s*:\s*(.*)")
 
 
+#: The host in a prompt: ``root@gx07:~#``, ``[ops@gx07 ~]$``.
+_PROMPT_HOST = re.compile(
+    r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?\[?[\w.-]{1,64}@(?P<host>[\w.-]{1,128})"
+    r"(?:[: ][^\s#$>\]]{0,200})?\]?\s{0,2}[#$%>❯](?:\s|$)"
+)
+
+
+def prompt_host(text: str) -> str:
+    """Return the host in a shell's prompt; empty without one."""
+    match = _PROMPT_HOST.match(text) if "@" in text[:200] else None
+    return match["host"] if match else ""
+
+
 def is_prompt(text: str) -> bool:
     """Return whether a line is a shell's prompt with a command."""
     if not (match := _PROMPT.match(text)):

@@ -12,6 +12,7 @@ Data flow:
 - ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
 - ``rank_errors``: the errors of all ranks of a job as one part;
 - ``formats``, one module a family of tools: the first line of an output, and its parser;
+- ``stated_facts``: hosts, ranks, processes and named values that the lines of a part state;
 - ``evaluate``: findings (``judges``, the cores of checks by kind).
 
 The result is a document of ``preflight.read/1``.
@@ -44,6 +45,7 @@ from preflight.recognition.input_sources import InputSource, SourceError, open_s
 from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, judge_logs, judge_settings, log_parts
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.recognition.rank_errors import mark_survived, merge_ranks
+from preflight.recognition.stated_facts import add_stated
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -85,6 +87,7 @@ def _read(source: InputSource) -> list[TextPart]:
     tools = _of_tools(lines, source.name)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
+    add_stated(found, lines)
     if found or SETTING not in source.text.text:
         return found
     return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
@@ -101,6 +104,7 @@ def _logs(lines: Lines, source: str) -> list[TextPart]:
     text = "".join(f"{line.text}\n" for line in written)
     part = TextPart(PROGRAM_LOG.name, written[0].number, written[-1].number, writer, taken, text)
     add_findings([part], source)
+    add_stated([part], lines)
     return [part]
 
 
@@ -217,7 +221,10 @@ def document(
         if unread and unread.get(name):
             documents[-1]["unread"] = [*unread[name]]
         if not found and guesses and name in guesses:
-            documents[-1]["guess"] = {"looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands]}
+            documents[-1]["guess"] = {
+                "looks_like": guesses[name].looks_like or None, "run": [*guesses[name].commands],
+                "stated": guesses[name].stated,
+            }  # fmt: skip
     more = {"findings": compared.findings, "bench": compared.bench} if compared else {}
     return {"schema": SCHEMA, "sources": documents, **more}
 

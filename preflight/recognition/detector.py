@@ -59,6 +59,7 @@ class TextPart:
     taken: ParsedPart
     text: str
     findings: list[Mapping[str, Any]] = field(default_factory=list)
+    stated: Mapping[str, Any] = field(default_factory=dict)  # values in and around it that no typed fact has
 
     @property
     def judged(self) -> bool:
@@ -82,6 +83,7 @@ class TextPart:
             "read_in_full": self.read_in_full,
             "writer": self.writer or None,
             "facts": self.taken.facts,
+            "stated": self.stated,
             "cut": [{"line": cut.line, "what": cut.what} for cut in self.taken.cut],
             "summary": self.taken.summary,
             "judged": self.judged,

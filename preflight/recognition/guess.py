@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from preflight.recognition.stated_facts import of_text
 
 
 class Guess(NamedTuple):
@@ -11,6 +14,7 @@ class Guess(NamedTuple):
 
     looks_like: str
     commands: tuple[str, str, str]
+    stated: Mapping[str, Any] = {}  # values that its lines state
 
 
 _GPU = ("nvidia-smi -q", "nvidia-smi topo -m", "dmesg -T | grep -i -e xid -e nvrm")
@@ -60,5 +64,5 @@ def guess(text: str) -> Guess:
     head = text[:_LOOKED_AT]
     for name, pattern, commands in _LOOKS:
         if pattern.search(head):
-            return Guess(name, commands)
-    return Guess("", ("nvidia-smi", "dmesg -T | grep -i -e xid -e nvrm", "preflight check"))
+            return Guess(name, commands, of_text(text))
+    return Guess("", ("nvidia-smi", "dmesg -T | grep -i -e xid -e nvrm", "preflight check"), of_text(text))

@@ -171,12 +171,16 @@ def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
     times = [step.step_time_s for step in log.steps if step.step_time_s is not None]
     losses = [step.loss for step in log.steps if step.loss is not None and not isnan(step.loss)]
     rates = [step.throughput for step in log.steps if step.throughput is not None]
+    norms = [step.grad_norm for step in log.steps if step.grad_norm is not None and not isnan(step.grad_norm)]
+    shares = [step.mfu_pct for step in log.steps if step.mfu_pct is not None]
     facts = {
         "framework": log.framework, "steps": len(log.steps), "first_step": log.steps[0].step if log.steps else None,
         "last_step": log.steps[-1].step if log.steps else None,
-        "step_time_s": {"median": median(times), "max": max(times)} if times else None,
+        "step_time_s": {"median": median(times), "max": max(times), "first": times[0], "last": times[-1]} if times
+        else None,
         "throughput": _rates(rates, log.steps[-1].throughput_unit) if rates else None,
         "last_loss": losses[-1] if losses else None,
+        "last_grad_norm": norms[-1] if norms else None, "last_mfu_pct": shares[-1] if shares else None,
     }  # fmt: skip
     words = f", median step {median(times):.3g} s" if times else ""
     return facts, f"{len(log.steps)} steps of {log.framework}{words}"

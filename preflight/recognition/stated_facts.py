@@ -1,0 +1,73 @@
+"""Values that the lines in and around a part state.
+
+A message names hosts, ranks, processes and quantities in lines that no typed parser reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from preflight.parsers.messages.stated_values import stated
+from preflight.parsers.registry import JOB, LAST, TOOLS
+from preflight.recognition.detector import TextPart
+from preflight.textprep.lines import Lines
+
+#: Kinds whose own lines are searched; of the others only the lines that belong to no part.
+_KINDS = frozenset((*JOB, *LAST, *TOOLS, "ucx", "nccl-log", "systemctl status", "fabricmanager status", "dcgmi health",
+                    "dcgmi diag", "perftest"))  # fmt: skip
+#: Maximum lines of a part: the first and the last.
+_FIRST, _LAST = 60, 60
+#: Maximum parts of a source: the first ones.
+_PARTS = 20
+#: Characters of a text without a part.
+_CHARACTERS = 40_000
+#: Lines that NCCL's own reader covers.
+_OF_NCCL = " NCCL INFO "
+
+
+def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
+    """Add to the parts of a source what its lines state.
+
+    A line belongs to the last part that begins at or above it; those above the first part belong to the first.
+    """
+    parts = sorted(parts, key=lambda part: part.first)
+    if not parts:
+        return
+    begins = [part.first for part in parts]
+    numbers = [line.number for line in lines]
+    for at, part in enumerate(parts[:_PARTS]):
+        first = 0 if not at else bisect_right(numbers, begins[at] - 1)
+        end = bisect_right(numbers, begins[at + 1] - 1) if at + 1 < len(parts) else len(numbers)
+        own = _own(part, lines, first, end)
+        part.stated = stated(own)
+
+
+def of_text(text: str) -> dict[str, Any]:
+    """Return what a text without a recognised part states."""
+    lines = [line for line in text[:_CHARACTERS].splitlines() if line.strip() and _OF_NCCL not in line]
+    return stated(lines[: _FIRST + _LAST])
+
+
+def _own(part: TextPart, lines: Lines, first: int, end: int) -> list[str]:
+    """Return the texts of the first and the last lines of a part."""
+
+    def wanted(at: int) -> bool:
+        line = lines[at]
+        return bool(line.text) and (part.kind in _KINDS or not part.first <= line.number <= part.last) and (
+            _OF_NCCL not in line.text)  # fmt: skip
+
+    head: list[int] = []
+    at = first
+    while at < end and len(head) < _FIRST and at - first < 20 * _FIRST:
+        if wanted(at):
+            head.append(at)
+        at += 1
+    tail: list[int] = []
+    back = end - 1
+    while back >= at and len(tail) < _LAST and end - back < 20 * _LAST:
+        if wanted(back):
+            tail.append(back)
+        back -= 1
+    return [lines[index].text for index in (*head, *reversed(tail))]
