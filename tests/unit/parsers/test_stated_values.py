@@ -58,7 +58,7 @@ def test_times_and_devices_are_no_values_of_others() -> None:
 
 def test_the_first_and_last_values_of_many_are_kept() -> None:
     steps = stated([f"step: {number} loss: 2.{number}" for number in range(1000)])["fields"]["step"]
-    assert steps[:2] == [0, 1] and steps[-1] == 999 and len(steps) == 24
+    assert [*steps[:2], steps[-1], len(steps)] == [0, 1, 999, 24]
 
 
 def test_lines_of_no_part_are_stated_with_the_part_above(tmp_path: Any) -> None:
