@@ -56,11 +56,15 @@ _DEVICE = re.compile(
 )
 #: Where a message names a host: a journal's or an MPI's prefix, ``on node X``, ``host: X``, ``X.domain.local``.
 _HOSTS = (
-    re.compile(r"^(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16})"
-               r" (?P<host>[\w.-]{1,64}) [\w./@-]{1,64}(?:\[\d{1,10}\])?: "),
-    re.compile(r"(?i)(?<![\w-])(?:node|host(?:name)?|nodename|machine|server|peer|agent|worker|launcher"
-               r"|on|from|to|at)(?:s? (?:name|is))?"
-               r"['\"]?[:=]? {0,12}['\"\[]?(?P<host>[a-z](?=[\w.-]*\d)[a-z0-9]{0,30}[a-z0-9.-]{0,60})(?![\w(/\\])"),
+    re.compile(
+        r"^(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16})"
+        r" (?P<host>[\w.-]{1,64}) [\w./@-]{1,64}(?:\[\d{1,10}\])?: "
+    ),
+    re.compile(
+        r"(?i)(?<![\w-])(?:node|host(?:name)?|nodename|machine|server|peer|agent|worker|launcher"
+        r"|on|from|to|at)(?:s? (?:name|is))?"
+        r"['\"]?[:=]? {0,12}['\"\[]?(?P<host>[a-z](?=[\w.-]*\d)[a-z0-9]{0,30}[a-z0-9.-]{0,60})(?![\w(/\\])"
+    ),
     re.compile(r"\[(?P<host>[a-zA-Z](?=[\w.-]*\d)[\w.-]{1,62}):\d{1,8}(?::\w{1,16})?(?:, ?\d{1,6})?\]"),
     re.compile(r"(?:^|\s)(?P<host>[a-zA-Z](?=[\w.-]*\d)[\w.-]{1,62}):\d{2,8}:\d{1,8}(?=[ :\]])"),
     re.compile(r"^\[(?P<time>\d{2,20}[\d. :-]{0,20})\] \[(?P<host>[\w.-]{1,62}):\d{1,8} {0,3}:\d{1,6}\]"),
