@@ -14,7 +14,7 @@ from preflight.parsers.registry import JOB, LAST, TOOLS
 from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Lines
 
-#: Kinds whose own lines are searched; of the others only the lines that belong to no part.
+#: Kinds whose own lines are searched; parts of another kind state only what lines between parts do.
 _KINDS = frozenset((*JOB, *LAST, *TOOLS, "ucx", "nccl-log", "systemctl status", "fabricmanager status", "dcgmi health",
                     "dcgmi diag", "perftest"))  # fmt: skip
 #: Maximum lines of a part: the first and the last.

@@ -28,6 +28,20 @@ _POINT = re.compile(r"\s{0,8}[-*•] `[^`\d]{1,300}`[.,;]?\s*")
 _TABLE_LINE = re.compile(r"\s{0,4}\|.{0,400}`.{0,400}\||.{0,4}`[^`]{1,300}`[^|]{0,200} \| .{0,400} \|")
 
 
+#: A quoted message and what it means, or when it appears.
+_EXPLANATION = re.compile(
+    r"[\s>*-]{0,12}[\"'`“][^\"'`”]{4,300}[\"'`”]\W{0,3}(?:(?:mostly|usually|often|typically|generally|only|just) )?"
+    r"(?:means?|indicates?|suggests?|says?|appears? (?:when|if)|is (?:usually |often |mostly )?(?:caused|printed|logged"
+    r"|a (?:sign|symptom)))\b|.{0,80}\b(?:if|when|whenever) (?:you|users?) (?:see|get|hit|find)\b.{0,40}[\"'`“]",
+    re.IGNORECASE,
+)
+
+
+def is_explanation(text: str) -> bool:
+    """Return whether a line explains a quoted message, as a manual does."""
+    return _EXPLANATION.match(strip_launcher_prefix(text)[1]) is not None or _EXPLANATION.match(text) is not None
+
+
 def is_heading(text: str) -> bool:
     """Return whether a line is a heading."""
     return _TITLE.match(text) is not None

@@ -283,9 +283,10 @@ def _checked(value: str, path: str) -> str:
 
 
 def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
-    """Return SRAM uncorrectable errors.
+    """Return the errors of a memory.
 
-    One number until R535, parity and SEC-DED after it; Volta counts bits.
+    SRAM uncorrectable errors are one number until R535, parity and SEC-DED after it; Volta counts bits. A total
+    without its parts counts as DRAM's, which has nearly all of them.
     """
     kind = "correctable" if severity == "corrected" else "uncorrectable"
     base = f"ecc_errors/{span}/{memory}_{kind}"
@@ -298,7 +299,13 @@ def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
             raise
     if memory == "sram":
         return read.integer(base)
-    return read.integer(f"ecc_errors/{span}/{'single' if severity == 'corrected' else 'double'}_bit/device_memory")
+    bits = "single" if severity == "corrected" else "double"
+    try:
+        return read.integer(f"ecc_errors/{span}/{bits}_bit/device_memory")
+    except ValueError as error:
+        if str(error) != NOT_IN_OUTPUT:
+            raise
+    return read.integer(f"ecc_errors/{span}/total_{kind}")
 
 
 def _banks(read: _Reader) -> tuple[int, ...]:

@@ -168,7 +168,7 @@ KINDS = (
           r"(?: \(total events = (?P<n>\d{1,12})\))?"),
     _kind("nic-firmware", FATAL, "mlx5_core ",
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}(?:device's health compromised|Fatal error \d{{1,5}} detected"
-          r"|health recovery (?:flow )?(?:aborted|failed))"),
+          r"|health recovery (?:flow )?(?:aborted|failed)|handling bad device here|mlx5_error_sw_reset: start)"),
     _kind("nic-firmware", FATAL, "Health issue observed",  # severities of the kernel: emergency, alert, critical
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}Health issue observed, (?P<who>.{{1,60}}), severity\([0-2]\)"),
     _kind("nic-health", ERROR, "Health issue observed",  # an overheated one has the kind module-hot

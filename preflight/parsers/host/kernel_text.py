@@ -32,7 +32,8 @@ _UNTIMED = re.compile(
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
     r"|EDAC [A-Z]{1,8}\d{0,3}: |mce: \[Hardware Error\]"
     r"|[\w./:-]{1,64}\[\d{1,10}\]: segfault at [0-9a-f]{1,16} ip "
-    r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
+    r"|INFO: task \S{1,64}:\d{1,10} blocked for more than \d|watchdog: BUG: soft lockup - CPU#\d{1,5} stuck for \d"
+    r"|Out of memory: Kill(?:ed)? process \d{1,10} \().*"
 )
 
 

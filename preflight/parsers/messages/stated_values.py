@@ -1,4 +1,4 @@
-"""Values that the lines of a text state: hosts, ranks, processes, quantities, and named fields.
+"""Values that lines state: hosts, ranks, processes, quantities, named fields.
 
 They need no known message: ``rank 5``, ``pid=912``, ``loss scale: 1.0``, ``78.4 GiB``, ``30/32``.
 """
@@ -76,6 +76,8 @@ _NO_HOST = re.compile(
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 #: A list of nodes of Slurm: ``gx[01-04,07]``.
 _NODE_SET = re.compile(r"(?<![\w.])([a-zA-Z][\w.-]{0,40}\[\d[\d,-]{0,200}\][\w.-]{0,40})")
+#: NCCL's version as a number: 22105 is 2.21.5, 2708 is 2.7.8.
+_NCCL_NUMBER = re.compile(r"(?i)\b(?:nccl|version)\w{0,20}[ :=]{1,3}(2\d{3,4})(?![\w.])")
 #: A rank with its tensors (Horovod): ``3: [allreduce.grad, …]``.
 _OF_RANK = re.compile(r"(?:^|>: ?)(\d{1,6}): \[[A-Za-z]")
 _LISTS = {
@@ -105,9 +107,9 @@ class StatedValues:
 
     def document(self) -> dict[str, Any]:
         """Return lists of values by name; ``fields`` has those that the text names."""
-        found: dict[str, Any] = {name: list(values) for name, values in self._lists.items() if values}
+        lists: dict[str, Any] = {name: list(values) for name, values in self._lists.items() if values}
         fields = {name: list(values) for name, values in self._fields.items()}
-        return found | ({"fields": fields} if fields else {})
+        return lists | ({"fields": fields} if fields else {})
 
 
 def stated(texts: Iterable[str]) -> dict[str, Any]:
@@ -149,6 +151,8 @@ def _values(text: str) -> Iterator[tuple[str, Any]]:
         yield "shares", f"{match[1]}/{match[2]}"
     for match in _QUANTITY.finditer(text):
         yield "quantities", f"{match[1]} {match[2]}"
+    for match in _NCCL_NUMBER.finditer(text):
+        yield "versions", _nccl_version(int(match[1]))
     for name, pattern in _PLAIN:
         for match in pattern.finditer(text):
             if pattern is not _VERSION or not _ADDRESS.fullmatch(match[1]):
@@ -159,6 +163,11 @@ _PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("signal_names", _SIGNAL), ("signal_names", _SIGNAL_NAMES), ("versions", _VERSION), ("paths", _PATH),
     ("devices", _DEVICE), ("node_sets", _NODE_SET), ("ranks", _OF_RANK),
 )  # fmt: skip
+
+
+def _nccl_version(number: int) -> str:
+    major = 10_000 if number >= 10_000 else 1000
+    return f"{number // major}.{number % major // 100}.{number % 100}"
 
 
 def _numbers(text: str) -> Iterator[int]:

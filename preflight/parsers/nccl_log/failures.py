@@ -11,7 +11,7 @@ from preflight.parsers.nccl_log.counters import LogCounters, Occurrence
 from preflight.parsers.nccl_log.model import Failure, LogLine
 from preflight.parsers.nccl_log.ranks import Members
 from preflight.parsers.nccl_log.signatures import Signature
-from preflight.textprep.prose import is_heading, is_prose, is_quoting
+from preflight.textprep.prose import is_explanation, is_heading, is_prose, is_quoting
 
 _SHOWN = 20
 #: Rank names of PyTorch and mpirun: `rank3`, `1,3`. A bare number may be a rank, as in srun.
@@ -29,8 +29,8 @@ def failures(
     by_name: dict[str, list[Occurrence]] = {}
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
-        if tally.lines and (is_prose if named else is_quoting)(seen.first.text):
-            continue  # the log itself is available: prose about it is not output
+        if is_explanation(seen.first.text) or (tally.lines and (is_prose if named else is_quoting)(seen.first.text)):
+            continue  # a manual's sentence, or the log itself is available: prose about it is not output
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))

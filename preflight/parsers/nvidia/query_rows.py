@@ -166,11 +166,10 @@ def _gpu(columns: Sequence[str], cells: list[str], general: Tree) -> tuple[str, 
     power = tree.get("gpu_power_readings", {})
     if "requested_power_limit" in power:  # without the enforced limit, the one that was set
         power.setdefault("current_power_limit", power["requested_power_limit"])
-    for span, counts in tree.get("ecc_errors", {}).items():  # a single total is that of the memory
+    for counts in tree.get("ecc_errors", {}).values():  # a total beside its parts is not counted twice
         for kind in ("correctable", "uncorrectable"):
-            total = counts.pop(f"total_{kind}", None)
-            if total is not None and not counts.keys() & {f"dram_{kind}", f"sram_{kind}"}:
-                _put(tree, f"ecc_errors/{span}/dram_{kind}", total)
+            if counts.keys() & {f"dram_{kind}", f"sram_{kind}"}:
+                counts.pop(f"total_{kind}", None)
     return bus_id, tree
 
 

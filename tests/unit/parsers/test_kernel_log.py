@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from preflight.parsers.host import kernel_text
 from preflight.parsers.host.kernel_events import events, of_line
 from preflight.parsers.host.kernel_log import parse, read_line
+from preflight.textprep.lines import Line
 
 WORDS = "mlx5_core 0000:18:00.0 enp24s0: Link down"
 
@@ -118,3 +120,17 @@ def test_an_error_of_the_firmware_is_that_of_its_section() -> None:
     lines = ["{7}[Hardware Error]: event severity: fatal", "{7}[Hardware Error]:   section_type: PCIe error"]
     (event,) = events((number, 1.0, text) for number, text in enumerate(lines))
     assert (event.kind, event.severity) == ("pcie-aer", "fatal")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("[Nov 8 04:11] mlx5_core 0000:5e:00.0: health_recovery_work: handling bad device here", "nic-firmware"),
+        ("[Nov28 04:11] mlx5_core 0000:5e:00.0: health_recovery_work: handling bad device here", "nic-firmware"),
+        ("watchdog: BUG: soft lockup - CPU#31 stuck for 22s! [python3:5123]", "lockup"),
+    ],
+)
+def test_short_times_and_lines_without_one(text: str, kind: str) -> None:
+    lines = [Line(1, text)]
+    assert kernel_text.begins(lines, 0)
+    assert [event.kind for event in kernel_text.parse_lines(lines, 0).value.events] == [kind]

@@ -25,6 +25,11 @@ from preflight.parsers.messages.stated_values import stated
         ("of tasks that reached the barrier: 30/32", "shares", ["30/32"]),
         ("killed by SIGKILL (exit code: 137)", "exit_codes", [137]),
         ("peer 10.3.7.19:4791 is gone", "addresses", ["10.3.7.19"]),
+        (
+            "NCCL WARN NCCL version : rank 0 version 22304 rank 8 version 2708",
+            "versions",
+            ["2.23.4", "2.7.8"],
+        ),
         ("engine of version 0.11.2", "versions", ["0.11.2"]),
         ("allocating 3.91 GiB, of which 1.27 GiB is free", "quantities", ["3.91 GiB", "1.27 GiB"]),
         ("network devices 'mlx5_8:1' and 'mlx5_9:1' are missing", "devices", ["mlx5_8:1", "mlx5_9:1"]),
@@ -52,11 +57,11 @@ def test_named_fields_are_stated(text: str, fields: dict[str, Any]) -> None:
 
 
 def test_times_and_devices_are_no_values_of_others() -> None:
-    found = stated(["2026-11-28 10:12:01 mlx5_3: port 0000:81:00.0 of GPU-1"])
-    assert not {"shares", "versions", "hosts", "addresses"} & found.keys()
+    values = stated(["2026-11-28 10:12:01 mlx5_3: port 0000:81:00.0 of GPU-1"])
+    assert not {"shares", "versions", "hosts", "addresses"} & values.keys()
 
 
-def test_the_first_and_last_values_of_many_are_kept() -> None:
+def test_many_values_are_limited_to_the_first_and_last() -> None:
     steps = stated([f"step: {number} loss: 2.{number}" for number in range(1000)])["fields"]["step"]
     assert [*steps[:2], steps[-1], len(steps)] == [0, 1, 999, 24]
 
