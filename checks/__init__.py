@@ -123,6 +123,8 @@ MODULES = (
     "job.torch_hang",
     "job.roofline",
     "job.layout",
+    "job.layout_costs",
+    "job.layout_measured",
     "job.layout_placement",
     "pair.bandwidth",
 )

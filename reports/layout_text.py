@@ -14,7 +14,7 @@ GIB = 2**30
 
 def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     """Return the text of a ``preflight.layout/1`` document."""
-    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_axes(plan), *_batches(plan)]
+    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_compared(plan), *_axes(plan), *_batches(plan)]
     lines += [*_costs(plan, explain=explain), *_search(plan)]
     if explain:
         lines += _timeline(plan)
@@ -92,6 +92,21 @@ def _budget(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"{part['name']:16}{part['seconds'] / total:>7.1%}{part['seconds']:>8.3g} s{hidden:>10}{busbw}"
 
 
+def _compared(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the measured parts of a step beside the planned ones."""
+    compared = plan["compared"]
+    if compared is None:
+        return
+    ranks = f"of {compared['ranks']} rank{'s' if compared['ranks'] > 1 else ''}"
+    yield ""
+    yield f"{ranks:16}{'planned':>10}{'measured':>12}{'waiting':>11}"
+    for part in compared["parts"]:
+        waiting = f"{part['waiting']:.3g} s" if part["waiting"] >= 0.0005 * compared["seconds"] else ""
+        yield f"{part['name']:16}{part['planned']:>8.3g} s{part['measured']:>10.3g} s{waiting:>11}".rstrip()
+    yield f"{'idle':16}{'':>10}{compared['idle']:>10.3g} s"
+    yield f"{'step':16}{plan['step']['seconds']:>8.3g} s{compared['seconds']:>10.3g} s"
+
+
 def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
     if not plan["axes"]:
         return
@@ -112,7 +127,7 @@ def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'batch per GPU':16}{'needs >':>9}{'has':>10}   all-reduce that hides behind it"
     for own in plan["batches"]:
         yield (
-            f"{own['level']:16}{int(own['least_tokens']):>9,}{own['tokens']:>10,.0f}   "
+            f"{own['level']:16}{own['too_few_tokens']:>9,}{own['tokens']:>10,.0f}   "
             f"{own['all_reduce_gbytes_s']:.0f} GB/s{'' if own['busy'] else ': GPUs wait'}"
         )
 

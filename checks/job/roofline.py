@@ -164,10 +164,13 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     rate, where = _all_reduce(site, built)
     plain, sharded = batch.data_parallel(flops, rate * 1e9), batch.fully_sharded(flops, rate * 1e9)
-    bounds = f"data parallel {plain:.0f}, FSDP {sharded:.0f} tokens per GPU over {rate:.0f} GB/s ({where})"
+    bounds = (
+        f"data parallel {batch.too_few(plain)}, FSDP {batch.too_few(sharded)} tokens per GPU "
+        f"over {rate:.0f} GB/s ({where})"
+    )
     if model.tokens_per_gpu is None:
         yield unknown(
-            f"the number of tokens per GPU is not declared; the minimum is: {bounds}",
+            f"the number of tokens per GPU is not declared; it must exceed: {bounds}",
             fix="declare it in the cluster file: [class.NAME.model] tokens_per_gpu = ...",
         )
         return
@@ -181,10 +184,11 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         bounds += f", times {model.experts} experts over {model.active_experts} active"
         bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"
-    message = f"{model.tokens_per_gpu} tokens per GPU, at least {least:.0f} keep it busy: {bounds}"
+    message = f"{model.tokens_per_gpu} tokens per GPU, more than {batch.too_few(least)} keep it busy: {bounds}"
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)
     if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
-        yield unknown(f"{message}, with complete replicas; FSDP needs {least * sharded / plain:.0f}", found=found,
+        wanted = batch.too_few(least * sharded / plain)
+        yield unknown(f"{message}, with complete replicas; FSDP needs more than {wanted}", found=found,
                       fix='declare it in the cluster file: [class.NAME.model] sharding = "data" or "fsdp"')  # fmt: skip
     elif enough:
         yield passed(message, found=found)

@@ -6,7 +6,8 @@ from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAN
 
 _LIST = Checklist("parallelism")
 
-#: Input of the checks that judge the layout of a job.
+#: Input of the checks that judge the layout of a job, and of those that judge its costs.
+_COSTS = "`preflight plan JOB --set checkpoint_seconds=... --set mtbf_hours=... --set watts=...`"
 _PLAN = "the job that `preflight plan` is given"
 
 ITEMS = (
@@ -157,7 +158,8 @@ ITEMS = (
     _LIST.item(
         "PA-26", "checkpoint interval", "declared",
         question("The newest checkpoint is within the declared interval", "checkpoint.age", needs=CHECKPOINT),
-        lack("The interval is efficient: time of a save, stall, restart", "times of saving and restarting"),
+        question("Before the job: the interval loses little time to writing and to repeated work", "layout.lost-work",
+                 needs=_COSTS),
     ),
     _LIST.item(
         "PA-N1",
@@ -173,6 +175,6 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-N2", "what a lost run costs: watts x GPUs x hours x price", "declared report",
-        lack("The product is computed", "power, price and hours of the run"),
+        question("The product is computed", "layout.lost-work", needs=_COSTS),
     ),
 )  # fmt: skip

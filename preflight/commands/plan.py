@@ -33,6 +33,7 @@ from preflight.reports import layout_text
 from preflight.run.judge_run import judge_run
 from preflight.run.request import RunRequest, new_request
 from preflight.run.saved_evidence import load_evidence, read_logs
+from preflight.run.trace_folder import trace_files
 from preflight.terminal import UsageError, print_text, progress
 
 #: Maximum number of files that describe one job, and bytes of each.
@@ -47,7 +48,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
-              help="nccl-tests output: measured bandwidths.")  # fmt: skip
+              help="nccl-tests output, or profiles of the job.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 10_000_000), metavar="N", help="GPUs of the job.")
 @click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
 @click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
@@ -92,10 +93,11 @@ def plan(
         raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
     declared = (request.cluster.path, request.cluster.job)
     record = job_description.record(_sources(job), overrides, on or "", nodes, ratio, slots, declared)
-    records = logged.records if (logged := read_logs(logs)) is not None else {}
+    records = logged.records if (logged := read_logs(tuple(trace_files(logs)))) is not None else {}
     run = Evidence(RUN, "", {**records, job_description.RECORD: record})
     report = judge_run(request, Collected((), run))
-    made = _plan(request, run)
+    facts = RunFacts(run)
+    made = _plan(request, facts)
     candidates = None
     if searched and made.job is not None and made.hardware is not None:
         with progress("searching layouts"):
@@ -103,7 +105,7 @@ def plan(
                 candidates = search(made.job, made.hardware)
             except LayoutError as error:
                 raise UsageError(str(error)) from None
-    shown = document.document(made, report, candidates)
+    shown = document.document(made, report, candidates, facts.job_trace if facts.traces else None)
     if as_json:
         print_text(json.dumps(shown, indent=1) + "\n")
     else:
@@ -111,9 +113,8 @@ def plan(
     return int(report["exit_status"])
 
 
-def _plan(request: RunRequest, run: Evidence) -> Plan:
+def _plan(request: RunRequest, facts: RunFacts) -> Plan:
     """Return the plan that the checks judged."""
-    facts = RunFacts(run)
     assert facts.description is not None
     return Plan(facts.description, request.cluster.run_site(()), facts.nccl_tests)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,12 +13,8 @@ from preflight.facts.job import RunFacts
 from preflight.run.judge_run import judge_run
 from preflight.run.request import new_request
 from preflight.run.saved_evidence import read_logs
-from preflight.terminal import UsageError, print_text
-
-#: Maximum number of files read, and name patterns of traces and dumps.
-_MOST_FILES = 4096
-_SUFFIXES = (".json", ".json.gz", ".pickle")
-_DUMP = "nccl_trace_rank_"
+from preflight.run.trace_folder import trace_files
+from preflight.terminal import print_text
 
 
 @click.command(cls=options.ShortHelp)
@@ -43,7 +37,7 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
     """
     from preflight.reports import trace_text
 
-    run = read_logs(tuple(_files(paths)))
+    run = read_logs(tuple(trace_files(paths)))
     request = new_request("trace", cluster, only=("torch.*",))
     report = judge_run(request, Collected((), run))
     if as_json:
@@ -55,25 +49,3 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
     # a past job's failure holds no new job back in `check`, but here it is the result
     failed = any(finding["status"] == "fail" for finding in report["findings"])
     return 1 if failed else int(report["exit_status"])
-
-
-def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the files, and traces and dumps in folders; raises UsageError."""
-    count = 0
-    for path in paths:
-        if not path.is_dir():
-            yield path
-            count += 1
-            continue
-        try:
-            names = sorted(os.listdir(path))
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-        chosen = [name for name in names if name.endswith(_SUFFIXES) or _DUMP in name]
-        if not chosen:
-            raise UsageError(f"{path}: no trace or dump in it (*.json, *.json.gz, *.pickle, {_DUMP}N)")
-        for name in chosen:
-            count += 1
-            yield path / name
-    if count > _MOST_FILES:
-        raise UsageError(f"{count} files; at most {_MOST_FILES} are read")

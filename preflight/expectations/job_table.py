@@ -12,7 +12,7 @@ NUMBERS = (
     "data", "accumulation", "micro_batch", "global_batch", "sequence", "layers", "hidden", "feed_forward", "heads",
     "kv_heads", "head_size", "vocabulary", "experts", "active_experts", "expert_feed_forward", "shared_feed_forward",
     "dense_layers", "query_rank", "kv_rank", "position_size", "value_size", "recompute_layers", "gradient_bytes",
-    "accumulated_bytes", "master_bytes", "moment_bytes", "host_states", "offload_layers",
+    "accumulated_bytes", "master_bytes", "moment_bytes", "host_states", "offload_layers", "checkpoint_steps",
 )  # fmt: skip
 
 #: Settings whose value is one of a few words.

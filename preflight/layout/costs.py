@@ -58,6 +58,14 @@ def checkpoint_interval(write: float, between_failures: float) -> float:
     return sqrt(2 * write * between_failures)
 
 
+def lost_share(write: float, between_failures: float, interval: float) -> float:
+    """Return the share of time lost to writing checkpoints and to repeated work.
+
+    A failure repeats half an interval on average (Young's model); times are seconds.
+    """
+    return write / interval + interval / (2 * between_failures)
+
+
 def costs(values: Mapping[str, Any], gpus: int) -> tuple[Cost, ...]:
     """Return the cost of a lost run and the checkpoint interval of a job."""
     energy, interval = ("watts", "hours", "price"), ("checkpoint_seconds", "mtbf_hours")

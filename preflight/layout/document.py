@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from preflight.expectations.roofline.batch import too_few
+from preflight.facts.trace.job import JobTrace
 from preflight.layout.arithmetic import parameters
+from preflight.layout.comparison import compare
 from preflight.layout.costs import INPUTS, costs, level_batches
-from preflight.layout.job import TrainingJob
+from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.memory import GIB, PARTS
 from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
@@ -23,10 +26,12 @@ _MOST_CELLS = 4096
 _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
 
 
-def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candidate] | None) -> dict[str, Any]:
+def document(
+    plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candidate] | None, trace: JobTrace | None = None
+) -> dict[str, Any]:
     """Return the document of a plan.
 
-    An unknown part is null, with the reason in ``unknown``.
+    ``trace`` has the joined profiles of the running job. An unknown part is null, with the reason in ``unknown``.
     """
     job, hardware = plan.job, plan.hardware
     shown: dict[str, Any] = {
@@ -50,6 +55,7 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
         "pipeline": None,
         "batches": [],
         "costs": [],
+        "compared": None,
         "unknown": [],
         "findings": report["findings"],
         "search": None,
@@ -85,7 +91,8 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
     if hardware is not None:
         shown["batches"] = [
             {
-                "level": own.level, "least_tokens": own.least, "tokens": own.tokens, "busy": own.busy,
+                "level": own.level, "least_tokens": own.least, "too_few_tokens": too_few(own.least),
+                "tokens": own.tokens, "busy": own.busy,
                 "all_reduce_gbytes_s": own.bandwidth,
             }
             for own in level_batches(job, hardware)
@@ -95,6 +102,8 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
          "missing": {name: INPUTS[name] for name in own.missing}}
         for own in costs(plan.described.values, job.gpus)
     ]  # fmt: skip
+    if trace is not None:
+        shown["compared"] = _compared(plan, trace)
     if candidates is not None:
         shown["search"] = [
             {
@@ -104,6 +113,22 @@ def document(plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candida
             for own in candidates
         ]  # fmt: skip
     return shown
+
+
+def _compared(plan: Plan, trace: JobTrace) -> dict[str, Any] | None:
+    """Return the measured step beside the planned one; None if they do not fit."""
+    try:
+        measured_step = compare(plan, trace)
+    except LayoutError:
+        return None  # `layout.measured` states the reason
+    return {
+        "ranks": measured_step.ranks, "seconds": measured_step.seconds, "idle": measured_step.idle,
+        "late": list(measured_step.late),
+        "parts": [
+            {"name": part.name, "planned": part.planned, "measured": part.measured, "waiting": part.waiting}
+            for part in measured_step.parts
+        ],
+    }  # fmt: skip
 
 
 def _pipeline(job: TrainingJob) -> dict[str, Any] | None:

@@ -54,6 +54,13 @@ class RankMap:
         for first in self._offsets(outside, strides):
             yield range(first, first + size * step, step) if chained else [first + offset for offset in offsets]
 
+    def group_of(self, rank: int, *axes: str) -> frozenset[int]:
+        """Return the ranks of a rank's group along one or several axes."""
+        strides = self._strides()
+        inside = [axis for axis in self.sizes if axis in axes]
+        first = rank - sum(rank // strides[axis] % self.sizes[axis] * strides[axis] for axis in inside)
+        return frozenset(first + offset for offset in self._offsets(inside, strides))
+
     def _offsets(self, axes: Sequence[str], strides: Mapping[str, int]) -> Sequence[int]:
         """Return the rank offsets along some axes, in the order of ranks."""
         slowest_first = axes[::-1]

@@ -13,7 +13,6 @@ from tests.support.fixture import cases
 #: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
 DEFERRED = {
     "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
-    "PA-N2": ("declared", "power and price are the site's word"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
@@ -31,7 +30,7 @@ IN_PART = {
     "NT-PIT-6": "trace", "NT-SCL-1": "bench", "NT-TRN-1": "trace",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",
-    "PA-26": "bench", "PA-N1": "bench",
+    "PA-N1": "bench",
 }  # fmt: skip
 
 KINDS = set(SUPPLY)

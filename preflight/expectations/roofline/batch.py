@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 #: FLOP/s of a GPU with dense bfloat16, by its name in the catalogue (NVIDIA's datasheets of each; half of the figure
 #: with sparsity where only that is printed).
 BF16_FLOPS = {
@@ -41,3 +43,8 @@ def least(
     """
     bound = fully_sharded(flops, all_reduce) if sharded else data_parallel(flops, all_reduce)
     return bound * experts / active / speedup if experts and active else bound
+
+
+def too_few(bound: float) -> int:
+    """Return the largest number of tokens below a bound."""
+    return ceil(bound - 1e-6) - 1

@@ -31,7 +31,7 @@ _NUMBERS = {
     "--nproc_per_node": "gpus_per_node", "--nproc-per-node": "gpus_per_node", "--nnodes": "nodes",
     "--world-size": "gpus", "--ntasks-per-node": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
     "--nodes": "nodes", "--ntasks": "gpus", "--moe-router-group-topk": "group_topk",
-    "--cpu-offloading-num-layers": "offload_layers",
+    "--cpu-offloading-num-layers": "offload_layers", "--save-interval": "checkpoint_steps",
 }  # fmt: skip
 
 #: Options without a value, and the settings of each.

@@ -23,6 +23,8 @@ _SECTIONS = (
     ("data",),
     ("ddp",),
     ("optimizer",),
+    ("checkpoint",),
+    ("exp_manager", "checkpoint_callback_params"),
 )
 _NUMBERS = {
     "tensor_model_parallel_size": "tensor", "pipeline_model_parallel_size": "pipeline",
@@ -37,7 +39,7 @@ _NUMBERS = {
     "activations_checkpoint_num_layers": "recompute_layers", "recompute_num_layers": "recompute_layers",
     "q_lora_rank": "query_rank", "kv_lora_rank": "kv_rank", "qk_head_dim": "content_size",
     "qk_pos_emb_head_dim": "position_size", "v_head_dim": "value_size", "num_nodes": "nodes",
-    "devices": "gpus_per_node",
+    "devices": "gpus_per_node", "save_interval": "checkpoint_steps", "every_n_train_steps": "checkpoint_steps",
 }  # fmt: skip
 _SWITCHES = {
     "sequence_parallel": "sequence_parallel", "share_embeddings_and_output_weights": "tied",

@@ -57,6 +57,9 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     if isinstance(mode, str) and mode in _RECOMPUTE:
         values["recompute"] = JobSetting(_RECOMPUTE[mode], f"{source}: activation_checkpoint.mode")
     values["overlap_gradients"] = values["overlap_parameters"] = JobSetting(True, f"{DEFAULT}torchtitan (FSDP2)")
+    saved = _table(data, "checkpoint")
+    if saved.get("enable", saved.get("enable_checkpoint")) is True and isinstance(saved.get("interval"), int):
+        values["checkpoint_steps"] = JobSetting(saved["interval"], f"{source}: checkpoint.interval")
     gaps = []
     model = _table(data, "model")
     if "flavor" in model:
