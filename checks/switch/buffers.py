@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import judged_ports, listed, lossy, unread
 from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
@@ -27,7 +27,12 @@ _SHARED_BY = 4.0
     answers=("FP-CON-3",),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB WRED_PROFILE", "redis:CONFIG_DB BUFFER_PROFILE", "redis:APPL_DB BUFFER_POOL_TABLE"),
+    reads=(
+        "redis:CONFIG_DB WRED_PROFILE",
+        "redis:CONFIG_DB BUFFER_PROFILE",
+        "redis:APPL_DB BUFFER_POOL_TABLE",
+        "eos:show qos interfaces ecn",
+    ),
     unless=(without_dcqcn,),
 )
 def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -79,7 +84,7 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
         )  # fmt: skip
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: the level at which the port pauses is not shown: no size of its "
-                      "pool, or no threshold", subject=switch.name, evidence=keys, fix=FILES)  # fmt: skip
+                      "pool, or no threshold", subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
 
 
 def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
@@ -105,7 +110,12 @@ def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
     answers=("FP-CON-2",),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB BUFFER_PG", "redis:CONFIG_DB BUFFER_PROFILE", "redis:CONFIG_DB BUFFER_POOL"),
+    reads=(
+        "redis:CONFIG_DB BUFFER_PG",
+        "redis:CONFIG_DB BUFFER_PROFILE",
+        "redis:CONFIG_DB BUFFER_POOL",
+        "eos:show qos interfaces",
+    ),
 )
 def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Check the buffer of each lossless priority, and the headroom that ports share.

@@ -9,9 +9,6 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, SwitchPort
 from preflight.model import Finding, unknown
 
-#: How to collect what a switch does not show.
-FILES = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n CONFIG_DB -y > CONFIG_DB.json`"
-
 #: Maximum number of ports that a message names.
 _NAMED = 4
 
@@ -29,7 +26,7 @@ def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
         if part in switch.gaps:
             yield unknown(
                 f"{switch.name}: {switch.keys[part]} was not read: {switch.gaps[part]}", subject=switch.name,
-                evidence=[switch.key(part)], fix=FILES,
+                evidence=[switch.key(part)], fix=switch.remedy,
             )  # fmt: skip
             return
 

@@ -48,7 +48,7 @@ def no_leaf(net: Ethernet, site: EthernetSite) -> Finding | None:
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB ports"),
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB ports", "eos:show qos interfaces ecn counters queue"),
     unless=(without_dcqcn,),
 )
 def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces"),
     unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight import facts
-from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import judged_ports, listed, lossy, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -41,7 +41,7 @@ def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
     answers=("AN-4",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE",),
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail"),
     unless=(no_cable,),
 )
 def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB PORT_QOS_MAP",),
+    reads=("redis:CONFIG_DB PORT_QOS_MAP", "eos:show priority-flow-control"),
     unless=(no_cable,),
 )
 def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -182,7 +182,7 @@ def _priorities(value: frozenset[int] | None) -> str:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT"),
+    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT", "eos:show interfaces"),
     unless=(no_cable,),
 )
 def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -253,7 +253,7 @@ def _mtu(net: Ethernet, end: CableEnd) -> int | None:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE"),
+    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE", "eos:show interfaces"),
     unless=(no_cable,),
 )
 def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -318,7 +318,12 @@ def _speed(net: Ethernet, end: CableEnd) -> float | None:
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB DSCP_TO_TC_MAP", "redis:CONFIG_DB TC_TO_QUEUE_MAP", "redis:CONFIG_DB PORT_QOS_MAP"),
+    reads=(
+        "redis:CONFIG_DB DSCP_TO_TC_MAP",
+        "redis:CONFIG_DB TC_TO_QUEUE_MAP",
+        "redis:CONFIG_DB PORT_QOS_MAP",
+        "eos:show qos maps",
+    ),
 )
 def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the queue of the RoCE packets' DSCP at each hop with the lossless one.
@@ -387,4 +392,4 @@ def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int
     if blank:
         blank = list(dict.fromkeys(blank))
         yield unknown(f"{switch.name} {listed(blank)}: no map shows the traffic class of DSCP {wanted}",
-                      subject=switch.name, evidence=keys, fix=FILES)  # fmt: skip
+                      subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip

@@ -39,7 +39,11 @@ _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
     separate=True,
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB TRANSCEIVER_DOM_SENSOR", "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD"),
+    reads=(
+        "redis:STATE_DB TRANSCEIVER_DOM_SENSOR",
+        "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
+        "eos:show interfaces transceiver dom thresholds",
+    ),
 )
 def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare light and temperature of each module with the thresholds in its memory.
@@ -56,7 +60,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     Modules with wrong thresholds in their memory.
     """
-    good = 0
+    good = dim = 0
     for switch in net.switches:
         if results := [*unread(switch, "optics", "thresholds")]:
             yield from results
@@ -68,10 +72,12 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             finding = _module(net, switch, port, optics)
             if finding is None:
                 good += 1
+                dim += optics.temperature_c is None and not optics.tx_dbm
             else:
                 yield finding
     if good:
-        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature",
+        only = f"; of {dim}, only the light received is shown" if dim else ""
+        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature{only}",
                      evidence=[net.switches[0].key("optics")])  # fmt: skip
 
 
@@ -160,7 +166,7 @@ def _uneven(optics: Optics, own: range) -> _Wrong | None:
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports",),
+    reads=("redis:COUNTERS_DB ports", "eos:show interfaces phy detail"),
 )
 def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the FEC codewords of each switch port in a window.

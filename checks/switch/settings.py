@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import judged_ports, listed, lossy, unread
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts import congestion
@@ -43,11 +43,11 @@ def without_watchdog(net: Ethernet, site: EthernetSite) -> Finding | None:
     impact="drifts",
     owner="network",
     source="SONiC: sonic-utilities (scripts/generate_dump), sonic-swss (doc/swss-schema.md)",
-    fix=FILES,
+    fix="Collect what is missing, over SSH or as files; the findings list the commands of each switch.",
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB PORT", "redis:APPL_DB PORT_TABLE"),
+    reads=("redis:CONFIG_DB PORT", "redis:APPL_DB PORT_TABLE", "eos:show interfaces"),
 )
 def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Read every table of each switch that a check needs.
@@ -65,14 +65,15 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     complete = []
     for name, why in net.silent.items():
-        yield unknown(f"{name} gave no answer: {why}", subject=name, fix=FILES)
+        yield unknown(f"{name} gave no answer: {why}", subject=name,
+                      fix="connect as `ssh` does, or pass its files with --switch-files")  # fmt: skip
     for switch in net.switches:
         if switch.gaps:
             missing = {switch.keys.get(part, part): why for part, why in switch.gaps.items()}
             why = next(iter(missing.values()))
             yield unknown(
-                f"{switch.name}: {len(missing)} tables were not read ({', '.join(list(missing)[:3])}): {why}",
-                subject=switch.name, found=f"{len(missing)} tables missing", fix=FILES,
+                f"{switch.name}: {len(missing)} records were not read ({', '.join(list(missing)[:3])}): {why}",
+                subject=switch.name, found=f"{len(missing)} records missing", fix=switch.remedy,
             )  # fmt: skip
         elif switch.second and (cleared := went_back(switch.first, switch.second)):
             yield warned(
@@ -99,7 +100,12 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     answers=("FP-CON-3", "FP-LOSS-2", "AN-4"),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB WRED_PROFILE", "redis:CONFIG_DB QUEUE", "redis:CONFIG_DB PORT_QOS_MAP"),
+    reads=(
+        "redis:CONFIG_DB WRED_PROFILE",
+        "redis:CONFIG_DB QUEUE",
+        "redis:CONFIG_DB PORT_QOS_MAP",
+        "eos:show qos interfaces ecn",
+    ),
     unless=(without_dcqcn,),
 )
 def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -171,7 +177,7 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
     low, high, keys = marking.kmin, marking.kmax, [switch.key("ecn")]
     where = f"{switch.name}: {marking.profile} of {listed(list(dict.fromkeys(names)))}"
     if low is None or high is None:
-        yield unknown(f"{where} shows no thresholds", subject=switch.name, evidence=keys, fix=FILES)
+        yield unknown(f"{where} shows no thresholds", subject=switch.name, evidence=keys, fix=switch.remedy)
         return
     span = f"from {low} to {high} bytes"
     if not 0 < low <= high:
@@ -199,7 +205,12 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
     answers=("FP-CON-2",),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB BUFFER_PG", "redis:CONFIG_DB BUFFER_PROFILE", "redis:CONFIG_DB CABLE_LENGTH"),
+    reads=(
+        "redis:CONFIG_DB BUFFER_PG",
+        "redis:CONFIG_DB BUFFER_PROFILE",
+        "redis:CONFIG_DB CABLE_LENGTH",
+        "eos:show qos interfaces",
+    ),
 )
 def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare each lossless port's headroom with the bytes that follow a pause.
@@ -256,11 +267,11 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     number = switch.group(port.name, priority)
     group = switch.groups.get((port.name, number))
     if group is None or group.xoff is None:
-        return _Buffer(unknown, f"no headroom is shown for priority group {number}", fix=FILES)
+        return _Buffer(unknown, f"no headroom is shown for priority group {number}", fix=switch.remedy)
     has, speed, length = f"{group.xoff} bytes", port.speed_gbps, port.cable_m or site.settings.cable_m
     if speed is None or not length:
         lack = "speed" if speed is None else "length of the cable"
-        fix = FILES if speed is None else "declare it in the cluster file: [switches] cable_m = 30"
+        fix = switch.remedy if speed is None else "declare it in the cluster file: [switches] cable_m = 30"
         return _Buffer(unknown, f"the {lack} is not known", has, fix=fix)
     least = formula.needed(speed, length, port.mtu + _OVERHEAD if port.mtu else formula.FRAME)
     if least is None:
@@ -289,7 +300,11 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     answers=("FP-CON-4",),
     scope="fleet",
     switches=True,
-    reads=("redis:CONFIG_DB PFC_WD", "redis:CONFIG_DB PORT_QOS_MAP"),
+    reads=(
+        "redis:CONFIG_DB PFC_WD",
+        "redis:CONFIG_DB PORT_QOS_MAP",
+        "eos:show priority-flow-control counters watchdog",
+    ),
     unless=(without_watchdog,),
 )
 def watchdog(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -24,7 +24,12 @@ from preflight.model import Finding, check, failed, passed, unknown
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB PORT_TABLE", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    reads=(
+        "redis:APPL_DB PORT_TABLE",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show interfaces",
+        "eos:show lldp neighbors detail",
+    ),
     unless=(no_cable,),
 )
 def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

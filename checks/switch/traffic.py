@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import FILES, judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import judged_ports, listed, lossy, unread
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import pause
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -52,7 +52,7 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs"),
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs", "eos:show priority-flow-control counters detail"),
 )
 def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the drop counters of each lossless queue and priority group in a window.
@@ -101,7 +101,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
             blank.append(port.name)
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: no drops of the lossless queue are counted", subject=switch.name,
-                      evidence=[switch.key("queue counters")], fix=FILES)  # fmt: skip
+                      evidence=[switch.key("queue counters")], fix=switch.remedy)  # fmt: skip
 
 
 @check(
@@ -184,7 +184,11 @@ _CLEAR_BOUND = 0.1
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show priority-flow-control counters detail",
+    ),
     explains=(("switch.marks", "names"),),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -266,7 +270,11 @@ def _without_pauses(net: Ethernet) -> list[Finding]:
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE"),
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show priority-flow-control counters detail",
+    ),
 )
 def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find hosts whose NIC pauses the switch although it receives almost no traffic.
@@ -303,7 +311,7 @@ def _uncounted(switch: SwitchFacts) -> Iterator[Finding]:
     ]
     if blank:
         yield unknown(f"{switch.name} {listed(blank)}: pauses are not counted", subject=switch.name,
-                      evidence=[switch.key("port counters")], fix=FILES)  # fmt: skip
+                      evidence=[switch.key("port counters")], fix=switch.remedy)  # fmt: skip
 
 
 def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:

@@ -1,4 +1,4 @@
-"""Files of switches as evidence: database dumps and techsupport archives of SONiC.
+"""Files of switches as evidence: databases of SONiC, answers of EOS.
 
 Nothing is contacted: network teams hand out files rather than credentials. A folder holds the files of one switch, or
 one folder, archive or file for each switch.
@@ -14,11 +14,11 @@ from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.archive.directory import ArchiveError
 from preflight.evidence import safe_read
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.parsers.switch import redis_dump, sonic_tables
+from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
 
 #: Maximum bytes of one file of a switch, unpacked, and of members of an archive that are looked at.
 _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
@@ -28,6 +28,9 @@ _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 #: A dump, by its name: the database, and the number of the reading. The configuration of the running switch is
 #: /etc/sonic/config_db.json.
 _DUMP = re.compile(r"(?:.*[._-])?(APPL|CONFIG|STATE|COUNTERS)_DB(?:_([12]))?\.json(?:\.gz)?", re.I)
+#: An answer of EOS, by its name: the command, and the number of the reading; a session has any name.
+_ANSWER = re.compile(r"(show[ _][a-z_ ]{1,60}?)(?:[ _]([12]))?\.json", re.I)
+_SESSIONS = (".txt", ".log")
 #: A host name that is taken over.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
@@ -57,7 +60,8 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
             raise ArchiveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
         if not made:
             raise ArchiveError(
-                f"{path}: holds no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive"
+                f"{path}: holds no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and no "
+                f"session or answer of EOS, such as show_interfaces.json{_begins(path)}"
             )
         for evidence in made:
             if evidence.node in documents:
@@ -75,8 +79,12 @@ def _switches(path: Path) -> Iterator[Evidence]:
         if dumps:
             yield _evidence(path.name, [_plain(entry) for entry in dumps], _written_at(dumps))
             return
+        answers = [entry for entry in inside if entry.is_file() and _question(entry.name)]
+        if evidence := _eos(path.name, [_plain(entry) for entry in answers], answers):
+            yield evidence
+            return
         for entry in inside:
-            if entry.is_dir() or entry.name.lower().endswith(_ARCHIVES) or _is_part(entry.name):
+            if entry.is_dir() or entry.name.lower().endswith((*_ARCHIVES, *_SESSIONS)) or _is_part(entry.name):
                 yield from _switches(entry)
     elif path.name.lower().endswith(_ARCHIVES):
         name = next(path.name[: -len(end)] for end in _ARCHIVES if path.name.lower().endswith(end))
@@ -84,6 +92,63 @@ def _switches(path: Path) -> Iterator[Evidence]:
             yield _evidence(name, files, _written_at([path]))
     elif _is_part(path.name):
         yield _evidence(path.name.partition(".")[0], [_plain(path)], _written_at([path]))
+    elif evidence := _eos(path.stem, [_plain(path)], [path]):
+        yield evidence
+    elif (file := _plain(path)).text.lstrip().startswith("{") and (database := _database(file)):
+        yield _evidence(path.name.partition(".")[0], [replace(file, name=f"{database}.json")], _written_at([path]))
+
+
+def _begins(path: Path) -> str:
+    """Return the first line of a file that was refused, for the message."""
+    if path.is_dir() or path.name.lower().endswith(_ARCHIVES):
+        return ""
+    return f"; it begins with {' '.join(_plain(path).text[:400].split())[:80]!r}"
+
+
+def _database(file: _File) -> str | None:
+    """Return the database of SONiC that a dump of any name is of, by its keys."""
+    try:
+        return sonic_tables.database(redis_dump.parse(file.text))
+    except ValueError:
+        return None
+
+
+def _question(name: str) -> str | None:
+    """Return the question to EOS that a file answers, by its name."""
+    match = _ANSWER.fullmatch(name)
+    return eos_answers.question(match[1].replace("_", " ")) if match else None
+
+
+def _eos(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
+    """Make the document of one EOS switch; None without answers."""
+    answers: list[tuple[str, str, str]] = []
+    for file in files:
+        if command := _question(file.name):
+            answers.append((command, file.text, file.why))
+        elif session := eos_session.parse(file.text):
+            name = session.name
+            answers += [(command, text, "") for command, text in session.answers]
+    records: dict[str, dict[str, Any]] = {}
+    for command, text, why in answers:
+        record = _answered(command, text, why)
+        first = records.setdefault(f"eos:{command}", record)
+        if first is not record and eos_answers.QUESTIONS[command].twice:
+            first["again"] = record
+    if not records:
+        return None
+    if not any(record["status"] == "ok" for record in records.values()):
+        raise ArchiveError(f"{paths[0]}: {next(iter(records.values()))['why']}")
+    named = records.get("eos:show hostname", {}).get("value", {}).get("hostname", "")
+    return Evidence(named if isinstance(named, str) and _NAME.fullmatch(named) else name, _written_at(paths), records,
+                    {"via": "file", "notes": []}, kind=SWITCH, platform="eos")  # fmt: skip
+
+
+def _answered(command: str, text: str, why: str) -> dict[str, Any]:
+    """Return the record of an answer of EOS."""
+    try:
+        return {"status": "error", "why": why} if why else {"status": "ok", "value": eos_answers.answer(command, text)}
+    except ValueError as error:
+        return {"status": "error", "why": f"{command}: {error}"}
 
 
 def _dump_folder(path: Path) -> list[Path]:

@@ -37,7 +37,7 @@ from preflight.run.saved_evidence import (
     multiple=True,
     type=options.file_path,
     metavar="FILE|DIR",
-    help="SONiC techsupport, or dumps of its databases.",
+    help="SONiC techsupport or databases, EOS sessions.",
 )
 @options.outputs
 def judge(paths: tuple[Path, ...], cluster: Path | None, switch_files: tuple[Path, ...], **arguments: Any) -> int:

@@ -187,6 +187,7 @@ FORMATS = (
     Format("release files of switches", (
         "file:/etc/Eos-release", "file:/etc/sonic/sonic_version.yml", "file:/host/machine.conf",
     )),
+    Format("JSON answers of Arista EOS", ("eos:*",)),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
     Format("torch/version.py", ("file:*/torch/version.py",)),

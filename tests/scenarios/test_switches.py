@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from preflight.archive import directory
+from preflight.archive.switch_files import switch_documents
 from preflight.checks import registry
 from preflight.evidence.document import from_document, to_document
 from preflight.expectations.cluster_file import from_data
@@ -363,6 +364,22 @@ def test_marks_that_are_not_counted_are_unknown_not_absent(why: str) -> None:
                     "SAI_QUEUE_STAT_WRED_ECN_MARKED_PACKETS"
                 ]
     assert ("unknown", "switch.marks", "leaf1") in bad(report(clos))
+
+
+def test_an_old_release_without_fec_marks_and_pause_time_is_unknown_just_there(tmp_path: Path) -> None:
+    """Releases of 2020 count none of them; the dump is recognised by its keys, not by its name."""
+    clos = Clos()
+    for name in clos.databases:
+        for port in clos.databases[name]["COUNTERS_DB"]["COUNTERS_PORT_NAME_MAP"]:
+            for later in (False, True):
+                for row in (clos.counters(name, part, later=later) for part in (port, f"{port}:3")):
+                    for field in [field for field in row if "FEC" in field or "MARKED" in field or "DURATION" in field]:
+                        del row[field]
+    assert {entry[:2] for entry in bad(report(clos))} == {("unknown", "optics.fec-margin")}
+    (tmp_path / "t1.json").write_text(dict(clos.dumps("leaf1"))["COUNTERS_DB_1.json"])
+    (evidence,) = switch_documents([tmp_path / "t1.json"])
+    statuses = {finding["status"] for finding in judge([evidence], CHECKS, SITE)["findings"]}
+    assert (evidence.node, statuses) == ("t1", {"unknown"})
 
 
 def test_a_lossless_priority_in_a_lossy_buffer_is_one_failure() -> None:

@@ -54,7 +54,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.facts.switch import sonic
+from preflight.facts.switch import eos, sonic
 from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
@@ -63,10 +63,12 @@ from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megat
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
+from preflight.parsers.switch import eos_answers
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
 from tests.support.clos import Clos
+from tests.support.eos import EosLeaf
 from tests.support.fixture import whole_node
 
 if sys.version_info >= (3, 11):
@@ -408,6 +410,10 @@ _text(
     '{"PORT": {"Ethernet0": {"mtu": "9216", "members": ["a", "b"]}}}',
     '{"PORT|Ethernet0": {"mtu": "9216"}}',
 )
+_text("parsers.switch.eos_answers.question", "sh lldp nei det | json", "show interfaces")
+_text("parsers.switch.eos_answers.answer", '{"modelName": "M", "systemMacAddress": "02:5e:00:00:00:13"}',
+      call=lambda text: eos_answers.answer("show version", text))  # fmt: skip
+_text("parsers.switch.eos_session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
 _text("nccl_environment.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
@@ -755,12 +761,27 @@ def _switch_records() -> str:
     return json.dumps(records)
 
 
-def _of_switch(value: Any) -> Evidence:
+def _of_switch(value: Any, platform: str = "sonic") -> Evidence:
     if not isinstance(value, dict):
         raise EvidenceError("records", "is not an object")
-    return Evidence("leaf1", "", value, kind=SWITCH, platform="sonic")
+    return Evidence("leaf1", "", value, kind=SWITCH, platform=platform)
 
 
+def _eos_records() -> str:
+    leaf = EosLeaf()
+    for reading in (leaf.now, leaf.later):
+        for answer in reading.values():
+            for rows in (rows for rows in answer.values() if isinstance(rows, dict)):
+                for name in [name for name in rows if name != "Ethernet1/1"]:
+                    del rows[name]
+    return json.dumps({
+        f"eos:{question}": {"status": "ok", "value": answer, "again": {"status": "ok", "value": leaf.later[question]}}
+        for question, answer in leaf.now.items()
+    })  # fmt: skip
+
+
+_value("switch.eos.facts", _eos_records(), call=lambda value: eos.facts(_of_switch(value, "eos")),
+       raises=EvidenceError)  # fmt: skip
 _value("switch.sonic.facts", _switch_records(), call=lambda value: sonic.facts(_of_switch(value)), raises=EvidenceError)
 
 ALL = (*TEXT, *VALUE, *EVIDENCE)

@@ -187,6 +187,7 @@ class SwitchFacts:
     window_s: float | None  # None: one reading, or readings without a time
     keys: Mapping[str, str]
     gaps: Mapping[str, str]
+    remedy: str  # how to collect what is missing
 
     def key(self, part: str) -> str:
         """Return a record as findings name it: the switch, then the question."""

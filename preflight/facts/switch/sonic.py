@@ -50,6 +50,9 @@ _PORTS = ("SAI_PORT_STAT_PFC_{}_RX_PKTS", "SAI_PORT_STAT_PFC_{}_TX_PKTS")
 _PAUSED, _ESTIMATED = "SAI_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US", "EST_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US"
 
 
+_REMEDY = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n CONFIG_DB -y > CONFIG_DB.json`"
+
+
 def facts(evidence: Evidence) -> SwitchFacts:
     """Return the facts of a switch; what could not be read is in its gaps."""
     tables = _Tables(evidence)
@@ -66,6 +69,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
         first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
+        remedy=_REMEDY,
     )  # fmt: skip
 
 

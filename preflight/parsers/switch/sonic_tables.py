@@ -95,12 +95,24 @@ _QUEUE_FIELDS = (
 _PG = "SAI_INGRESS_PRIORITY_GROUP_STAT_"
 _PG_FIELDS = (f"{_PG}DROPPED_PACKETS", f"{_PG}XOFF_ROOM_WATERMARK_BYTES")
 
+#: Names of tables in two databases.
+_IN_TWO = {"PORT_TABLE"}
+
 #: Record of counters -> purpose, hash that maps names to objects, and fields of an object.
 COUNTERS = {
     "ports": ("bytes, errors, pauses and FEC of each port", "COUNTERS_PORT_NAME_MAP", _PORT_FIELDS),
     "queues": ("packets, drops, ECN marks and PFC watchdog of each queue", "COUNTERS_QUEUE_NAME_MAP", _QUEUE_FIELDS),
     "pgs": ("drops and headroom of each priority group", "COUNTERS_PG_NAME_MAP", _PG_FIELDS),
 }
+
+
+def database(hashes: Hashes) -> str | None:
+    """Return the database that a dump is of, by its keys; None if none or several fit."""
+    heads = {key.partition(":")[0] for key in hashes} | {key.partition("|")[0] for key in hashes}
+    fitting = [name for name, tables in TABLES.items() if heads & (set(tables) - _IN_TWO)]
+    if heads & {names for _, names, _ in COUNTERS.values()}:
+        fitting.append("COUNTERS_DB")
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def records(database: str, hashes: Hashes) -> Iterator[tuple[str, Any]]:

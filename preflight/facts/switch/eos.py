@@ -1,0 +1,206 @@
+"""Facts of an Arista EOS switch, from the JSON answers of its command line.
+
+PFC, ECN, buffers, maps and the watchdog are not read: no recorded answer of these commands was available, so they are
+gaps. Times are the switch's own (``counterRefreshTime``), so every way to an answer gives the same window.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.evidence.document import Evidence, EvidenceError
+from preflight.facts.switch.model import Counters, Heard, Optics, PortCounters, SwitchFacts, SwitchPort
+
+_INTERFACES, _PHY = "eos:show interfaces", "eos:show interfaces phy detail"
+_DOM = "eos:show interfaces transceiver dom thresholds"
+
+#: The record of each part that is read.
+_READ = {
+    "ports": _INTERFACES, "settings": _INTERFACES, "port counters": _INTERFACES, "codewords": _PHY, "optics": _DOM,
+    "thresholds": _DOM, "lldp": "eos:show lldp neighbors detail", "about": "eos:show version",
+    "name": "eos:show hostname",
+}  # fmt: skip
+
+#: Parts whose answers have never been seen, with the command that shows them.
+_UNSEEN = {
+    "pfc": "eos:show priority-flow-control", "watchdog": "eos:show priority-flow-control counters watchdog",
+    "dscp": "eos:show qos maps", "tc": "eos:show qos maps", "queues": "eos:show qos interfaces",
+    "ecn": "eos:show qos interfaces ecn", "groups": "eos:show qos interfaces",
+    "profiles": "eos:show qos interfaces", "pools": "eos:show qos interfaces",
+    "queue counters": "eos:show qos interfaces ecn counters queue",
+    "group counters": "eos:show priority-flow-control counters detail",
+    "hash": "eos:show load-balance profile",
+}  # fmt: skip
+_WHY_UNSEEN = "this version does not read it: no recorded answer of EOS was available"
+
+KEYS = {**_READ, **_UNSEEN}
+
+_REMEDY = (
+    "paste these commands with `| json` into one file for each switch: show version, show hostname, show interfaces, "
+    "show interfaces phy detail, show interfaces transceiver dom thresholds, show lldp neighbors detail"
+)
+
+
+def facts(evidence: Evidence) -> SwitchFacts:
+    """Return the facts of a switch; what could not be read is in its gaps."""
+    answers = _Answers(evidence)
+    about, named = answers.first("about"), answers.first("name")
+    heard = dict(_heard(answers.table("lldp", "lldpNeighbors")))
+    before, after = answers.both("port counters")
+    first = _counters(before, answers.both("codewords")[0])
+    second = _counters(after, answers.both("codewords")[1]) if after is not None else None
+    return SwitchFacts(
+        name=evidence.node, system_name=_text(named.get("hostname")), platform=evidence.platform,
+        model=_text(about.get("modelName")), chassis=_text(about.get("systemMacAddress")),
+        ports={name: _port(name, row, heard.get(name)) for name, row in _rows(before, "interfaces")},
+        ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
+        optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None,
+        first=first, second=second, window_s=_window(before, after) if after is not None else None,
+        keys=KEYS, gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
+    )  # fmt: skip
+
+
+class _Answers:
+    """The answers of a switch by part; one that was not read is empty, and a gap."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.gaps: dict[str, str] = {}
+        self._values: dict[str, tuple[Any, Any]] = {}
+        for part, key in _READ.items():
+            try:
+                record = evidence.complete_record(key)
+            except EvidenceError as error:
+                self.gaps[part] = error.why
+                continue
+            again = record.again.value if record.again and record.again.ok else None
+            self._values[part] = record.value, again if isinstance(again, dict) else None
+
+    def first(self, part: str) -> Mapping[str, Any]:
+        value = self.both(part)[0]
+        return value if isinstance(value, dict) else {}
+
+    def both(self, part: str) -> tuple[Any, Any]:
+        """Return the answer, and that of the second reading; None if absent."""
+        return self._values.get(part, (None, None))
+
+    def table(self, part: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        return _rows(self.first(part), name)
+
+
+def _rows(answer: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of each interface, in the order of its numbers."""
+    rows = answer.get(name) if isinstance(answer, dict) else None
+    if isinstance(rows, dict):
+        for port in sorted(rows, key=lambda port: [int(number) for number in re.findall(r"[0-9]{1,6}", port)]):
+            if isinstance(rows[port], dict):
+                yield port, rows[port]
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    entry = value.get(name) if isinstance(value, dict) else None
+    return entry if isinstance(entry, dict) else {}
+
+
+def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    entries = value.get(name)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _decimal(value: Any) -> float | None:
+    real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if real else None
+
+
+def _port(name: str, row: Mapping[str, Any], heard: Heard | None) -> SwitchPort:
+    """Return a port; ``mtu`` counts the payload, ``bandwidth`` bit/s."""
+    rate, mtu = _number(row.get("bandwidth")), _number(row.get("mtu"))
+    status, line = _text(row.get("interfaceStatus")), _text(row.get("lineProtocolStatus"))
+    return SwitchPort(
+        name, speed_gbps=rate / 1e9 if rate else None, mtu=mtu or None,
+        admin_up=status not in ("disabled", "adminDown") if status else None, up=line == "up" if line else None,
+        flaps=_number(_object(row, "interfaceCounters").get("linkStatusChanges")), heard=heard,
+    )  # fmt: skip
+
+
+def _heard(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Heard]]:
+    """Yield the neighbour of each port that has exactly one."""
+    for port, row in table:
+        neighbours = _objects(row, "lldpNeighborInfo")
+        if len(neighbours) == 1:
+            far, device = _object(neighbours[0], "neighborInterfaceInfo"), neighbours[0]
+            name = (_text(far.get("interfaceId_v2")) or _text(far.get("interfaceId"))).strip('"')
+            yield port, Heard(_text(device.get("systemName")), _address(_text(device.get("chassisId"))), _address(name),
+                              _text(far.get("interfaceDescription")).strip('"'))  # fmt: skip
+
+
+def _address(text: str) -> str:
+    """Return ``0200.5e10.0001`` as ``02:00:5e:10:00:01``; another text as it is."""
+    if not re.fullmatch(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", text):
+        return text
+    digits = text.replace(".", "")
+    return ":".join(digits[at : at + 2] for at in range(0, 12, 2))
+
+
+def _optics(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str, Optics]]:
+    """Yield the light received by each module, in dBm."""
+    for port, row in table:
+        power = _object(_object(row, "parameters"), "rxPower")
+        if power.get("unit") == "dBm" and (channels := _object(power, "channels")):
+            lanes = tuple(_decimal(channels[lane]) for lane in sorted(channels, key=lambda lane: (len(lane), lane)))
+            limits = _object(power, "threshold")
+            named = {
+                f"rx {side} {level}": _decimal(limits.get(f"{side}{short}"))
+                for side in ("low", "high")
+                for level, short in (("alarm", "Alarm"), ("warning", "Warn"))
+            }
+            yield port, Optics(lanes, (), None, {name: dbm for name, dbm in named.items() if dbm is not None})
+
+
+def _counters(interfaces: Any, phys: Any) -> Counters:
+    words = dict(_rows(phys, "interfacePhyStatuses"))
+    return Counters({name: _port_counters(_object(row, "interfaceCounters"), words.get(name, {}))
+                     for name, row in _rows(interfaces, "interfaces")})  # fmt: skip
+
+
+def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounters:
+    """Return the counters of a port.
+
+    Codewords are those of all its chips towards the cable.
+    """
+    fec = [
+        _object(chip, "fec")
+        for chip in _objects(phy, "phyStatuses")
+        if _object(chip, "description").get("location") == "line"
+    ]
+
+    def words(name: str) -> int | None:
+        values = [number for chip in fec if (number := _number(_object(chip, name).get("value"))) is not None]
+        return sum(values) if values else None
+
+    in_octets, out_octets, in_errors, out_errors, in_discards, out_discards = (
+        _number(row.get(name))
+        for name in ("inOctets", "outOctets", "totalInErrors", "totalOutErrors", "inDiscards", "outDiscards")
+    )
+    unknown = (None,) * 8
+    return PortCounters(
+        unknown, unknown, unknown, False, in_octets, out_octets, in_errors, out_errors, in_discards, out_discards,
+        words("uncorrectedCodewords"), words("correctedCodewords"), (),
+    )  # fmt: skip
+
+
+def _window(before: Any, after: Any) -> float | None:
+    """Return the seconds between two answers, by the switch's clock."""
+    times = [max((_decimal(_object(row, "interfaceCounters").get("counterRefreshTime")) or 0.0
+                  for _, row in _rows(answer, "interfaces")), default=0.0) for answer in (before, after)]  # fmt: skip
+    return times[1] - times[0] if times[0] and times[1] > times[0] else None

@@ -1,0 +1,115 @@
+"""Questions to an Arista EOS switch, and the fields of their answers.
+
+This list is closed: serial numbers, users and the running configuration are in other answers and fields, and are never
+read. Every question starts with ``show``. Sources: answers of EOS devices, and the keys that ANTA (Arista's test
+framework) reads.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
+
+#: The fields of an object by name, ``*`` for each interface or channel; None: a number or text.
+Fields = Mapping[str, "Fields | None"]
+
+_INTERFACE = re.compile(r"Ethernet[0-9]{1,4}(?:/[0-9]{1,3}){0,2}")
+_LONGEST = 200  # characters of a text
+
+
+@dataclass(frozen=True)
+class EosQuestion:
+    """A command, without ``| json``: what it shows, and the fields of its answer."""
+
+    purpose: str
+    fields: Fields
+    twice: bool = False
+
+
+def _of(*names: str) -> dict[str, None]:
+    return dict.fromkeys(names)
+
+
+QUESTIONS: Mapping[str, EosQuestion] = {
+    "show version": EosQuestion("model, release and address", _of("modelName", "version", "systemMacAddress")),
+    "show hostname": EosQuestion("configured name", _of("hostname", "fqdn")),
+    "show interfaces": EosQuestion("state, speed, MTU and counters of each port", {"interfaces": {"*": {
+        **_of("interfaceStatus", "lineProtocolStatus", "mtu", "bandwidth"),
+        "interfaceCounters": _of("inOctets", "outOctets", "totalInErrors", "totalOutErrors", "inDiscards",
+                                 "outDiscards", "linkStatusChanges", "counterRefreshTime"),
+    }}}, twice=True),
+    "show interfaces phy detail": EosQuestion("FEC codewords of each port", {"interfacePhyStatuses": {"*": {
+        "phyStatuses": {
+            "description": _of("location"),
+            "fec": {"correctedCodewords": _of("value"), "uncorrectedCodewords": _of("value")},
+        },
+    }}}, twice=True),
+    "show interfaces transceiver dom thresholds": EosQuestion("light received by each module", {"interfaces": {"*": {
+        "parameters": {"rxPower": {
+            **_of("unit"), "channels": _of("*"),
+            "threshold": _of("lowAlarm", "lowWarn", "highAlarm", "highWarn"),
+        }},
+    }}}),
+    "show lldp neighbors detail": EosQuestion("neighbour of each port", {"lldpNeighbors": {"*": {
+        "lldpNeighborInfo": {
+            **_of("systemName", "chassisId"),
+            "neighborInterfaceInfo": _of("interfaceId", "interfaceId_v2", "interfaceDescription"),
+        },
+    }}}),
+}  # fmt: skip
+
+
+def question(typed: str) -> str | None:
+    """Return the question that was typed, if any.
+
+    ``sh lldp nei det | json`` is ``show lldp neighbors detail``: EOS accepts the beginning of each word.
+    """
+    parts = typed.partition("|")[0].split()
+    if " ".join(parts) in QUESTIONS:
+        return " ".join(parts)
+    fitting = [
+        command
+        for command in QUESTIONS
+        if len(words := command.split()) == len(parts)
+        and all(word.startswith(part.lower()) for word, part in zip(words, parts, strict=True))
+    ]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def answer(command: str, text: str) -> dict[str, Any]:
+    """Parse the JSON of an answer to its fields; raises ValueError.
+
+    The error has the line that is wrong.
+    """
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if not first.startswith("{"):
+        raise ValueError(f"the answer is not JSON: {first[:80]!r}; the command is `{command} | json`")
+    value = json_limits.text(text)
+    fields = QUESTIONS[command].fields
+    if not isinstance(value, dict):
+        raise ValueError(f"the answer has no object: {first[:80]!r}")
+    if isinstance(value.get("errors"), list):
+        raise ValueError(f"the switch refused it: {' '.join(map(str, value['errors']))[:160]}")
+    if not set(value) & set(fields):
+        raise ValueError(f"the answer has none of the fields {', '.join(fields)}: {first[:80]!r}")
+    chosen: dict[str, Any] = _chosen(value, fields)
+    return chosen
+
+
+def _chosen(value: Any, fields: Fields | None) -> Any:
+    """Return the wanted fields of a value, sorted; the elements of a list likewise."""
+    if fields is None:
+        return value[:_LONGEST] if isinstance(value, str) else value if isinstance(value, (int, float)) else None
+    if isinstance(value, list):
+        return [_chosen(entry, fields) for entry in value if isinstance(entry, dict)]
+    if not isinstance(value, dict):
+        return None
+    if "*" in fields:
+        of_each = fields["*"]
+        wanted = _INTERFACE.fullmatch if of_each is not None else str.isdecimal
+        return {name: _chosen(value[name], of_each) for name in sorted(value) if wanted(name)}
+    return {name: _chosen(value[name], fields[name]) for name in sorted(fields) if name in value}
