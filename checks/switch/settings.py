@@ -95,7 +95,7 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     impact="slows-job",
     owner="network",
     source="DCQCN (SIGCOMM 2015); SONiC qos_config.j2 (AZURE_LOSSLESS); Cumulus Linux RoCE; Cisco RoCE blueprint",
-    fix="Bind an ECN profile to the queue of the RoCE priority: in SONiC `wred_profile` of QUEUE, `ecnconfig -l`.",
+    fix="Bind an ECN profile to the queue of the RoCE priority; `ecnconfig -l` lists those of SONiC.",
     action="fix-site",
     answers=("FP-CON-3", "FP-LOSS-2", "AN-4"),
     scope="fleet",

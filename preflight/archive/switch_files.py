@@ -121,19 +121,15 @@ def _question(name: str) -> str | None:
 
 def _eos(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
     """Make the document of one EOS switch; None without answers."""
-    answers: list[tuple[str, str, str]] = []
+    answers: list[tuple[str, dict[str, Any]]] = []
     for file in files:
         if command := _question(file.name):
-            answers.append((command, file.text, file.why))
+            why = {"status": "error", "why": file.why}
+            answers.append((command, why if file.why else eos_answers.record(command, file.text)))
         elif session := eos_session.parse(file.text):
             name = session.name
-            answers += [(command, text, "") for command, text in session.answers]
-    records: dict[str, dict[str, Any]] = {}
-    for command, text, why in answers:
-        record = _answered(command, text, why)
-        first = records.setdefault(f"eos:{command}", record)
-        if first is not record and eos_answers.QUESTIONS[command].twice:
-            first["again"] = record
+            answers += [(command, eos_answers.record(command, text)) for command, text in session.answers]
+    records = eos_answers.records(answers)
     if not records:
         return None
     if not any(record["status"] == "ok" for record in records.values()):
@@ -141,14 +137,6 @@ def _eos(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence |
     named = records.get("eos:show hostname", {}).get("value", {}).get("hostname", "")
     return Evidence(named if isinstance(named, str) and _NAME.fullmatch(named) else name, _written_at(paths), records,
                     {"via": "file", "notes": []}, kind=SWITCH, platform="eos")  # fmt: skip
-
-
-def _answered(command: str, text: str, why: str) -> dict[str, Any]:
-    """Return the record of an answer of EOS."""
-    try:
-        return {"status": "error", "why": why} if why else {"status": "ok", "value": eos_answers.answer(command, text)}
-    except ValueError as error:
-        return {"status": "error", "why": f"{command}: {error}"}
 
 
 def _dump_folder(path: Path) -> list[Path]:

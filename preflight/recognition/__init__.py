@@ -4,6 +4,7 @@ Data flow:
 
 - ``input_sources``: files and standard input;
 - ``container_formats``: mails, pages, patches and tables around the text (``textprep.encodings``);
+- ``switch_output``: sessions and databases of Ethernet switches;
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
 - ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
@@ -46,6 +47,7 @@ from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, j
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.recognition.stated_facts import add_stated
+from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP, read_switch
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -75,6 +77,8 @@ def read(source: InputSource) -> list[TextPart]:
     if found:
         judge_logs(found, source, seen)
         return found
+    if switch := read_switch(source.text.text, source.name):
+        return switch
     recognised = container_formats.best(source, _read) or _logs(lines_of(source.text), source.name)
     if len(recognised) > MOST_PARTS:
         source.note(f"the parts after line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
@@ -167,7 +171,7 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
 
 def known() -> tuple[str, ...]:
     """Return the names of all kinds."""
-    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()), PROGRAM_LOG.name)
+    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()), PROGRAM_LOG.name, EOS_SESSION, SONIC_DUMP)
 
 
 class Across(NamedTuple):

@@ -140,5 +140,12 @@ def test_every_kind_has_a_pasted_text() -> None:
         "bonding", "cma_roce", "dcb", "devlink health", "ethtool -a", "flight recorder", "ibqueryerrors", "mlxlink",
         "mst status", "pytorch trace", "rdma ports", "ucx",
     }  # fmt: skip
-    in_sets = {"network error", "program log", "kubernetes quota", "serving metrics"}  # tests of their own
+    in_sets = {
+        "eos session",
+        "sonic database",
+        "network error",
+        "program log",
+        "kubernetes quota",
+        "serving metrics",
+    }  # tests of their own
     assert set(known()) - pasted <= elsewhere | set(TOOLS) | in_sets

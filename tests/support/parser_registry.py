@@ -413,6 +413,12 @@ _text(
 _text("parsers.switch.eos_answers.question", "sh lldp nei det | json", "show interfaces")
 _text("parsers.switch.eos_answers.answer", '{"modelName": "M", "systemMacAddress": "02:5e:00:00:00:13"}',
       call=lambda text: eos_answers.answer("show version", text))  # fmt: skip
+_text(
+    "parsers.switch.eos_answers.record",
+    '{"modelName": "M"}',
+    call=lambda text: eos_answers.record("show version", text),
+)
+_text("parsers.switch.sonic_tables.may_be_dump", '{"PORT|Ethernet0": {"mtu": "9216"}}')
 _text("parsers.switch.eos_session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")

@@ -8,7 +8,7 @@ framework) reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -98,6 +98,29 @@ def answer(command: str, text: str) -> dict[str, Any]:
         raise ValueError(f"the answer has none of the fields {', '.join(fields)}: {first[:80]!r}")
     chosen: dict[str, Any] = _chosen(value, fields)
     return chosen
+
+
+def record(command: str, text: str) -> dict[str, Any]:
+    """Return the record of an answer, or of why it is none."""
+    try:
+        return {"status": "ok", "value": answer(command, text)}
+    except ValueError as error:
+        return {"status": "error", "why": f"{command}: {error}"}
+
+
+def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return the records by key, of commands and records in the order of time.
+
+    A second answer with counters is the second reading; of other commands the last answer counts.
+    """
+    by_key: dict[str, dict[str, Any]] = {}
+    for command, made in answers:
+        first = by_key.setdefault(f"eos:{command}", made)
+        if first is not made and QUESTIONS[command].twice:
+            first["again"] = made
+        elif made["status"] == "ok":
+            by_key[f"eos:{command}"] = made
+    return by_key
 
 
 def _chosen(value: Any, fields: Fields | None) -> Any:

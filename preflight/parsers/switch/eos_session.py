@@ -26,18 +26,18 @@ class EosSession:
 
     name: str
     answers: Sequence[tuple[str, str]]
+    first: int  # line of the first question
+    unread: Sequence[tuple[int, str]]  # lines and commands whose output is not read
 
 
 def parse(text: str) -> EosSession | None:
-    """Parse a session; None if it has no question to an EOS switch.
-
-    Commands that are not questions of this version are left out with their answers.
-    """
-    name = ""
+    """Parse a session; None if it has no question to an EOS switch."""
+    name, first = "", 0
     answers: list[tuple[str, str]] = []
+    unread: list[tuple[int, str]] = []
     lines: list[str] = []
     question: str | None = None
-    for line in [*_TERMINAL.sub("", text).replace("\r", "").split("\n"), None]:
+    for number, line in enumerate([*_TERMINAL.sub("", text).replace("\r", "").split("\n"), None], 1):
         match = _PROMPT.fullmatch(line) if line is not None else None
         if line is not None and not (match and (not name or match["name"] == name)):
             lines.append(line)
@@ -46,5 +46,7 @@ def parse(text: str) -> EosSession | None:
             answers.append((question, "\n".join(lines)))
         lines, question = [], eos_answers.question(match["command"]) if match else None
         if match and question and not name:
-            name = match["name"]
-    return EosSession(name, answers) if answers else None
+            name, first = match["name"], number
+        elif match and name and question is None and match["command"].startswith("sh"):
+            unread.append((number, match["command"].strip()))
+    return EosSession(name, answers, first, unread) if answers else None

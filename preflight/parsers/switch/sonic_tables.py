@@ -95,9 +95,6 @@ _QUEUE_FIELDS = (
 _PG = "SAI_INGRESS_PRIORITY_GROUP_STAT_"
 _PG_FIELDS = (f"{_PG}DROPPED_PACKETS", f"{_PG}XOFF_ROOM_WATERMARK_BYTES")
 
-#: Names of tables in two databases.
-_IN_TWO = {"PORT_TABLE"}
-
 #: Record of counters -> purpose, hash that maps names to objects, and fields of an object.
 COUNTERS = {
     "ports": ("bytes, errors, pauses and FEC of each port", "COUNTERS_PORT_NAME_MAP", _PORT_FIELDS),
@@ -106,11 +103,22 @@ COUNTERS = {
 }
 
 
+_NAMES = (*(table for tables in TABLES.values() for table in tables), *(names for _, names, _ in COUNTERS.values()))
+
+
+def may_be_dump(text: str) -> bool:
+    """Return whether a text names a table, which is cheaper than decoding it."""
+    return text.lstrip()[:1] == "{" and any(f'"{name}' in text for name in _NAMES)
+
+
 def database(hashes: Hashes) -> str | None:
     """Return the database that a dump is of, by its keys; None if none or several fit."""
-    heads = {key.partition(":")[0] for key in hashes} | {key.partition("|")[0] for key in hashes}
-    fitting = [name for name, tables in TABLES.items() if heads & (set(tables) - _IN_TWO)]
-    if heads & {names for _, names, _ in COUNTERS.values()}:
+    fitting = [
+        name
+        for name, tables in TABLES.items()
+        if any(SEPARATOR[name] in key and key.partition(SEPARATOR[name])[0] in tables for key in hashes)
+    ]
+    if any(names in hashes for _, names, _ in COUNTERS.values()):
         fitting.append("COUNTERS_DB")
     return fitting[0] if len(fitting) == 1 else None
 

@@ -1,0 +1,84 @@
+"""Pasted sessions of Arista EOS, and dumps of SONiC databases.
+
+One paste shows one switch, so only checks of a single switch judge it. What needs both ends of a cable is judged with
+``judge --switch-files``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.checks import registry
+from preflight.evidence.document import SWITCH, Evidence
+from preflight.facts.switch import eos, sonic
+from preflight.judge import findings
+from preflight.parsers.parsed import ParseGap
+from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
+from preflight.recognition.detector import ParsedPart, TextPart
+
+EOS_SESSION, SONIC_DUMP = "eos session", "sonic database"
+
+#: Checks of switches that compare a switch with others, or with hosts.
+_OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.uplink-balance")
+
+
+def read_switch(text: str, source: str) -> list[TextPart]:
+    """Return the part that a complete text is, judged; else none."""
+    if sonic_tables.may_be_dump(text):
+        return _dump(text, source)
+    return _session(text) if "#sh" in text or ">sh" in text or "# sh" in text or "> sh" in text else []
+
+
+def _session(text: str) -> list[TextPart]:
+    session = eos_session.parse(text)
+    if session is None:
+        return []
+    answers = [(question, eos_answers.record(question, text)) for question, text in session.answers]
+    records = eos_answers.records(answers)
+    if not any(record["status"] == "ok" for record in records.values()):
+        return []
+    lines = text.splitlines()
+    gaps = [ParseGap(session.first, record["why"]) for _, record in answers if record["status"] != "ok"]
+    gaps += [
+        ParseGap(number, f"the output of `{command[:60]}` is not read", True) for number, command in session.unread
+    ]
+    if any(line.strip() for line in lines[: session.first - 1]):
+        gaps.append(ParseGap(1, "the text before the session is not read", True))
+    evidence = Evidence(session.name, "", records, kind=SWITCH, platform="eos")
+    shown = eos.facts(evidence)
+    facts = {"name": session.name, "model": shown.model, "answers": sorted(records), "ports": len(shown.ports),
+             "ports_up": sum(port.up is True for port in shown.ports.values())}  # fmt: skip
+    summary = f"Arista EOS switch {session.name}: {len(records)} answers, {len(shown.ports)} ports"
+    return [_part(EOS_SESSION, text, evidence, ParsedPart(len(lines), facts, summary, gaps))]
+
+
+def _dump(text: str, source: str) -> list[TextPart]:
+    try:
+        hashes = redis_dump.parse(text)
+    except ValueError:
+        return []
+    database = sonic_tables.database(hashes)
+    if database is None:
+        return []
+    records = {key: {"status": "ok", "value": value} for key, value in sonic_tables.records(database, hashes)}
+    about = hashes.get("DEVICE_METADATA|localhost", {})
+    evidence = Evidence(about.get("hostname") or source, "", records, kind=SWITCH, platform="sonic")
+    tables = sorted(key.partition(" ")[2] for key, record in records.items() if record["value"])
+    facts = {"name": about.get("hostname"), "database": database, "tables": tables,
+             "ports": len(sonic.facts(evidence).ports)}  # fmt: skip
+    summary = f"{database} of a SONiC switch: {len(hashes)} keys"
+    return [_part(SONIC_DUMP, text, evidence, ParsedPart(text.count("\n") + 1, facts, summary))]
+
+
+def _part(kind: str, text: str, evidence: Evidence, taken: ParsedPart) -> TextPart:
+    """Return a part with the findings that rest on its records."""
+    checks = [check for check in registry().checks if check.switches and not check.id.startswith(_OF_SEVERAL)]
+    shown = {f"{evidence.node} {key}" for key in evidence.records}
+    return TextPart(kind, 1, taken.end, "", taken, text, [
+        finding for finding in findings([evidence], checks) if _rests_on(finding, shown)
+    ])  # fmt: skip
+
+
+def _rests_on(finding: Mapping[str, Any], shown: set[str]) -> bool:
+    return finding["status"] != "skip" and bool(shown & set(finding["evidence"]))

@@ -1,0 +1,66 @@
+"""Pasted sessions and databases of switches: judged as far as one switch shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.recognition import open_sources, read
+from preflight.recognition.detector import TextPart
+from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP
+from tests.support.clos import Clos
+from tests.support.eos import EosLeaf
+
+
+def parts(tmp_path: Path, text: str) -> list[TextPart]:
+    (tmp_path / "pasted.txt").write_text(text)
+    return [part for source in open_sources((str(tmp_path / "pasted.txt"),)) for part in read(source)]
+
+
+def statuses(part: TextPart) -> set[tuple[str, str]]:
+    return {(finding["check"], finding["status"]) for finding in part.findings}
+
+
+def test_a_healthy_session_passes_what_it_shows(tmp_path: Path) -> None:
+    (part,) = parts(tmp_path, EosLeaf().session())
+    assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == (EOS_SESSION, "leaf4", 8)
+    assert statuses(part) == {("optics.switch-end", "pass"), ("optics.fec-margin", "pass")}
+    assert part.read_in_full
+
+
+def test_a_sick_session_fails_and_lists_what_is_not_read(tmp_path: Path) -> None:
+    leaf = EosLeaf()
+    for module in leaf.port("Ethernet2/1", "show interfaces transceiver dom thresholds"):
+        module["parameters"]["rxPower"]["channels"]["4"] = -31.0
+    (part,) = parts(tmp_path, leaf.session().replace("leaf4#exit", "leaf4#show clock\nSat Nov 21\nleaf4#exit"))
+    assert ("optics.switch-end", "fail") in statuses(part)
+    assert "the output of `show clock` is not read" in [gap.what for gap in part.taken.cut]
+
+
+def test_a_session_that_is_cut_is_not_a_pass(tmp_path: Path) -> None:
+    text = EosLeaf().session()
+    (part,) = parts(tmp_path, text[: text.rindex('"lldpNeighbors"')])
+    assert not part.read_in_full
+
+
+@pytest.mark.parametrize(("low", "status"), [("1000000", "pass"), ("3000000", "fail")])
+def test_a_configuration_of_sonic_is_judged(tmp_path: Path, low: str, status: str) -> None:
+    clos = Clos().set("leaf3", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold=low)
+    (part,) = parts(tmp_path, dict(clos.dumps("leaf3"))["CONFIG_DB.json"])
+    assert (part.kind, part.taken.facts["name"], part.taken.facts["ports"]) == (SONIC_DUMP, "leaf3", 8)
+    assert [item for item in statuses(part) if item[0] == "switch.ecn"] == [("switch.ecn", status)]
+
+
+@pytest.mark.parametrize("value", [
+    {"kind": "Pod", "PORT": "9216"}, {"PORT": []}, {"a": {"b": "PORT_QOS_MAP"}}, {}, {"QUEUE": {"type": "hash"}},
+])  # fmt: skip
+def test_other_objects_are_no_database(tmp_path: Path, value: Any) -> None:
+    assert all(part.kind != SONIC_DUMP for part in parts(tmp_path, json.dumps(value)))
+
+
+def test_a_prompt_of_a_host_is_no_session(tmp_path: Path) -> None:
+    text = "gpu001# show version\nUsage: show\ngpu001# shutdown -r now\n"
+    assert [part.kind for part in parts(tmp_path, text)] != [EOS_SESSION]
