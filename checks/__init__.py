@@ -120,6 +120,7 @@ MODULES = (
     "job.torch_exchange",
     "job.torch_host",
     "job.torch_trace",
+    "job.training_log",
     "job.torch_hang",
     "job.roofline",
     "job.layout",

@@ -64,7 +64,7 @@ def listed(ranks: Sequence[int]) -> str:
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
     fix="Check that rank's node: clocks, throttling, NIC, CPUs and input data (`preflight check --hosts NODE`).",
-    answers=("PA-23", "NT-LENS-6"),
+    answers=("PA-23", "NT-LENS-6", "NT-LENS-1"),
     scope="run",
     needs=("trace",),
 )

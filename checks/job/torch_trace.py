@@ -1,10 +1,11 @@
-"""Checks of training steps in a profiler trace."""
+"""Checks of training steps, in a profiler trace or a job's log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from preflight.checks.job.training_log import judge_training
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
@@ -150,7 +151,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     answers=("PA-21", "FP-OBS-8"),
     scope="run",
     gating=False,
-    needs=("trace",),
+    needs=("trace", "steps"),
 )
 def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how much the times of the steps differ.
@@ -163,10 +164,21 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median. If
     the long steps come at equal distances, the finding names the distance. Fewer than 5 steps are unknown.
 
+    The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
+    print `step`, `loss` and a time) are judged without the first step. Steps of more than twice the median, and steps
+    of 1.2 times that come at equal distances or among even ones, warn if they take more than 1 % of the time. All
+    steps from one on 1.5 times as long, or growth by more than 5 % from the first to the last quarter of 20 steps or
+    more, warn. A standard deviation above 15 %, without the slowest tenth, is unknown: sequences may differ in length.
+    So is a median MFU below 15 %. A loss that is not a number fails; one that doubles, or a gradient that is not a
+    number, warns. Fewer than 8 steps only pass if none takes twice as long as another. Of several ranks' lines, each
+    rank is judged.
+
     ## False alarms
     Sequences of different lengths, a step that saves a checkpoint, or micro-steps between optimizer steps that
-    are profiled as steps.
+    are profiled as steps. A curriculum that lengthens sequences is growth by design. A line that averages many steps
+    hides a long one.
     """
+    yield from judge_training(run)
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         sample = facts["steps"]

@@ -146,7 +146,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
-        question("A profiler trace marks the time of each step", "torch.steps"),
-        within="a profiler trace with steps; the iteration lines of a job's log are not read",
+        question("A job's log or a profiler trace has the time of each step", "torch.steps"),
+        within="a profiler trace with steps, or step lines of a training program that `preflight read` knows",
     ),
 )  # fmt: skip

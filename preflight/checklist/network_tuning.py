@@ -118,7 +118,7 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-1", "bottleneck lens: no overlap of compute and communication", "trace",
         question("Time in which the GPU only communicates", "torch.overlap"),
-        lack("Cause: missing overlap or a late rank", "the wait for late ranks, separately"),
+        question("The cause: late ranks, for which their peers wait", "torch.straggler"),
     ),
     _LIST.item(
         "NT-LENS-2", "bottleneck lens: wrong backend", "trace",

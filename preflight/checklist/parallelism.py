@@ -129,9 +129,9 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-21", "step-time variance", "trace",
-        question("The steps of a profile take about the same time", "torch.steps"),
+        question("The steps of a profile, or in a job's log, take about the same time", "torch.steps"),
         question("No step is longer because of a pause of the CPU: garbage collection, files", "torch.pauses"),
-        within="a profiler trace of five steps or more; the iteration lines of a job's log are not read",
+        within="a profiler trace of five steps or more, or a log with eight; pauses show in a trace only",
     ),
     _LIST.item(
         "PA-22", "communication/compute overlap", "trace",

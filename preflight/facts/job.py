@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from preflight.facts.job_description import JobDescription
     from preflight.facts.node import NodeFacts
     from preflight.facts.trace.job import JobTrace
+    from preflight.facts.training_run import Throughput, TrainingRun
     from preflight.parsers.job_log import JobLog
     from preflight.parsers.messages.scan import LoggedError
     from preflight.parsers.messages.signature import ErrorSignature
@@ -30,6 +31,7 @@ _HOSTNAME = "file:/proc/sys/kernel/hostname"
 
 #: Number of lines at the end of a log searched for program errors, and words, one of which occurs in each error.
 _END_LINES = 400
+_TWO = 2  # sizes of a job that compare
 _TEXTPREP = ("preflight.textprep.line_prefixes", "preflight.textprep.lines")
 _WORDS_OF_ERRORS = (
     "Traceback",
@@ -43,6 +45,8 @@ _WORDS_OF_ERRORS = (
     "exitcode",
     "MPI_ABORT",
 )
+#: Texts, one of which occurs in each line of a training step.
+_STEPS = ("loss", "Loss", "LOSS", "train_step_timing", "global_step=", "'train_runtime'", "it/s", "s/it")
 #: Texts, one of which occurs in each scrape of a serving engine.
 _METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_")
 
@@ -215,7 +219,8 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of PyTorch output among the logs, including refused ones.
 
-        They are ``trace``, ``recording``, ``watchdog``, ``errors`` and ``serving``; ``layout`` is a described job.
+        They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving`` and ``steps``; ``sizes`` are logs of
+        jobs of several sizes, ``layout`` is a described job.
         """
         described = {"layout"} if "job:description" in self.evidence else set[str]()
         try:
@@ -225,6 +230,8 @@ class RunFacts:
                 "watchdog": self.watchdogs,
                 "errors": self.program_errors,
                 "serving": self.serving,
+                "steps": self.training,
+                "sizes": self.job_sizes,
             }
         except EvidenceError:
             return frozenset(described)
@@ -269,6 +276,26 @@ class RunFacts:
                 if metrics is not None:
                     scraped[key] = metrics
         return scraped
+
+    @cached_property
+    def training(self) -> dict[str, TrainingRun]:
+        """The logs with lines of training steps, by record key."""
+        runs = {}
+        for key, log in self._job_logs.items():
+            if any(word in log.text.text for word in _STEPS):
+                run = importlib.import_module("preflight.facts.training_run").of_log(log)
+                if run is not None:
+                    runs[key] = run
+        return runs
+
+    @cached_property
+    def job_sizes(self) -> dict[str, Throughput]:
+        """The throughput per GPU in each log, if they are of several sizes of job."""
+        if len(self.training) < _TWO:
+            return {}
+        throughput = importlib.import_module("preflight.facts.training_run").throughput
+        rates = {key: rate for key, run in self.training.items() if (rate := throughput(run)) is not None}
+        return rates if len({rate.ranks for rate in rates.values()}) >= _TWO else {}
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:

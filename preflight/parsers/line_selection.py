@@ -17,11 +17,13 @@ MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
 
-#: Words of nccl-tests' reports and of PyTorch's watchdog.
+#: Words of nccl-tests' reports, of PyTorch's watchdog, and of training steps.
 _WORDS = (
     rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw"
     rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work"
     rb"|detected by watchdog|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
+    rb"|elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
+    rb"|(?i:\b(?:step|iter)[^|]{0,160}\bloss\b)"
 )
 #: A row of nccl-tests, or the rest of one; a host name may be glued to it.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"

@@ -327,6 +327,7 @@ _text(
 )
 _text("parsers.nccl_tests.markers.collective", "./build/all_reduce_perf_mpi")
 _text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
+_text("parsers.training.iteration_log.ranks_in", "using world size: 16, data-parallel size: 16")
 _text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
 _text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")
 _text("parsers.nccl_tests.table.plain_numbers", "1,048,576  262,144  float  sum  -1  76,26  13,75  25,78  0")

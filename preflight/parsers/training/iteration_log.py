@@ -27,6 +27,7 @@ class TrainingStep:
     line: int
     grad_norm: float | None = None
     mfu_pct: float | None = None  # model FLOPs utilisation, as printed
+    batch: int | None = None  # samples of all ranks together
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ _ANY_RATE = re.compile(
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
+_BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
 #: Maximum lines between two steps, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 4000
@@ -119,7 +121,8 @@ def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
     step = groups.get("step")
     return TrainingStep(int(step) if step else None, seconds, throughput, unit,
                         _real(groups.get("loss") or (loss["loss"] if loss else None)), number,
-                        _norm(text), _mfu(text))  # fmt: skip
+                        _norm(text), _mfu(text),
+                        int(batch["batch"]) if (batch := _BATCH.search(text)) else None)  # fmt: skip
 
 
 def _mfu(text: str) -> float | None:
@@ -155,6 +158,19 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
             break
         end += 1
     return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
+
+
+#: Where a program prints how many ranks it has.
+_WORLD = re.compile(
+    r"(?i)(?<!\w)(?:using )?world[ _]?size(?: |=|: |:|['\"]: ){1,3}(?P<ranks>\d{1,7})\b"
+    r"|building [^\n]{0,60}mesh[^\n]{0,120}?world_size=(?P<mesh>\d{1,7})"
+)
+
+
+def ranks_in(text: str) -> int | None:
+    """Return the number of ranks that a log prints; None unless it prints exactly one."""
+    counts = {int(match["ranks"] or match["mesh"]) for match in _WORLD.finditer(text)}
+    return counts.pop() or None if len(counts) == 1 else None
 
 
 _MARKS = ("iteration", "step:", "steps: ", "global_step=", "{'loss'", "{'train_runtime'", "it/s", "s/it")

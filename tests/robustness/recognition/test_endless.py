@@ -73,18 +73,18 @@ def test_a_part_on_both_sides_of_what_is_left_out_is_as_small(tmp_path: Path, mo
 
 def test_lines_that_are_alike_are_selected_so_often(tmp_path: Path) -> None:
     """Lines of a job that differ in their digits only: a few, and where they are left out; each rank's report stays."""
-    steps = "".join(f"step {number} of 900000: loss {number * 7 % 1000}\n" for number in range(60_000))
+    saved = "".join(f"batch {number} of 900000: {number * 7 % 1000} tokens\n" for number in range(60_000))
     info = "gpu001:10:20 [0] NCCL INFO Using network IB\n"
     hung = "".join(
         f"[rank{rank}]:[E] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] last enqueued work: 5, last completed work: 4\n"
         for rank in range(2 * line_selection.ALIKE)
     )
     path = tmp_path / "job.log"
-    path.write_text(info + steps + hung + "the last line\n", encoding="utf-8")
+    path.write_text(info + saved + hung + "the last line\n", encoding="utf-8")
     log = job_log.parse_file(path)
     assert log.nccl is not None
     assert log.line_count == 60_002 + 2 * line_selection.ALIKE
-    assert log.text.text.count("step ") < line_selection.ALIKE
+    assert log.text.text.count("batch ") < line_selection.ALIKE
     assert len(log.watchdog.progress) == 2 * line_selection.ALIKE
     assert log.watchdog.progress[-1].line == log.line_count - 1
     assert log.text.last == log.line_count

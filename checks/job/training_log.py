@@ -1,0 +1,298 @@
+"""Training steps in a job's log: values of the loss, times, drift, and scaling."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import isinf, isnan
+from statistics import median
+
+from preflight._startup.lightclass import replace
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.facts.step_times import (
+    SlowSteps,
+    TimedStep,
+    drift,
+    percentile,
+    slow_steps,
+    spread,
+    timed,
+    without_warm_up,
+)
+from preflight.model import Finding, Status, check, failed, passed, unknown, warned
+from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
+
+#: A step this many times as long as the median is a stall; minimum steps to find one, and to pass because
+#: they differ by less. Judgements.
+_STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
+#: The same from one step on, of a log with enough steps on either side: a judgement.
+_SLOWER, _EITHER_SIDE = 1.5, 3
+#: Steps that recur and take this many times as long as the median count too; share of the time from which slow steps
+#: are worth a look; spread above which the times are too different to judge, and below which a few
+#: long steps are conspicuous. Judgements.
+_LONGER, _COST, _SPREAD, _EVEN = 1.2, 0.01, 0.15, 0.05
+#: Steps from which a 99th percentile is printed.
+_PERCENTILE = 100
+#: MFU below which even a small model leaves its GPUs idle, in per cent: a judgement.
+_LOW_MFU_PCT = 15
+#: Growth of a diverging loss, and its minimum value: judgements. The loss of a policy is smaller.
+_GROWTH, _LEAST_LOSS = 2.0, 1.0
+#: Efficiency of the larger job that is worth a look: a judgement.
+_SCALES = 0.8
+#: Writers of one log that are reported one by one.
+_WRITERS = 8
+
+
+@check(
+    "job.scaling",
+    title="A larger job gets about the same throughput from each GPU",
+    fault="A GPU of the larger job gets less done",
+    impact="slows-job",
+    source="Judgement: 80 % of the throughput per GPU of the smaller job",
+    fix="Compare the share of the collectives in a trace of each size (`preflight trace`), then the fabric between the "
+    "added nodes (`preflight bench`).",
+    action="fix-job",
+    answers=("NT-SCL-1",),
+    scope="run",
+    gating=False,
+    needs=("sizes",),
+)
+def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the throughput per GPU of a job's logs at several sizes.
+
+    ## Why it matters
+    Collectives take longer over more nodes, and a slow node delays more peers. What a GPU gets done at each size shows
+    what the next nodes are worth.
+
+    ## Verdicts
+    Each log is compared with that of the smallest job: the median of its tokens/s, samples/s or TFLOP/s per GPU,
+    without the first step. Below 80 % warns. The check is planned if the logs show jobs of two sizes or more: the
+    number of ranks (`world size`, or NCCL's own lines), and a throughput of which the program is known to print it per
+    GPU or for the job, or a global batch size. Logs of different programs or units are unknown.
+
+    ## False alarms
+    Logs of different models, or of one global batch for all sizes: each GPU then has less to do between two
+    collectives.
+    """
+    sizes = sorted(run.job_sizes.items(), key=lambda size: (size[1].ranks, size[0]))
+    (small_key, small), *larger = sizes
+    for key, large in larger:
+        if large.ranks == small.ranks:
+            continue
+        names = f"{key.removeprefix('log:')} against {small_key.removeprefix('log:')}"
+        if (large.framework, large.unit) != (small.framework, small.unit):
+            yield unknown(f"{names}: {large.unit} of {large.framework} and {small.unit} of {small.framework} cannot be "
+                          "compared", subject=key.removeprefix("log:"), evidence=[key, small_key],
+                          fix="Pass logs of one program at both sizes.")  # fmt: skip
+            continue
+        efficiency = large.value / small.value
+        message = (f"{names}: {large.value:.4g} {large.unit} on {large.ranks} ranks, {small.value:.4g} on "
+                   f"{small.ranks}: {efficiency:.0%} of the throughput per GPU")  # fmt: skip
+        subject, share = key.removeprefix("log:"), f"{efficiency:.0%}"
+        if efficiency >= _SCALES:
+            yield passed(message, subject=subject, found=share, evidence=[key, small_key])
+        else:
+            yield warned(message, subject=subject, found=share, expected=f"at least {_SCALES:.0%}",
+                         evidence=[key, small_key])  # fmt: skip
+
+
+def judge_training(run: RunFacts) -> Iterator[Finding]:
+    """Judge the steps in each log; ranks without a problem are one finding."""
+    for key, training in run.training.items():
+        shown = 0
+        sound: list[Finding] = []
+        for writer, log in training.logs:
+            name = f"{key.removeprefix('log:')} {writer}".strip()
+            findings = [_named(finding, name) for finding in judge_steps(log, [key])]
+            if all(finding.status is Status.PASS for finding in findings):
+                sound += findings
+            elif shown < _WRITERS:
+                shown += 1
+                yield from findings
+        if not shown:
+            yield from sound[:1]
+        yield from _visible(key, training.logs)
+
+
+def _named(finding: Finding, name: str) -> Finding:
+    return replace(finding, subject=name, message=f"{name}: {finding.message}")
+
+
+def _visible(key: str, logs: Sequence[tuple[str, TrainingLog]]) -> Iterator[Finding]:
+    """Report that the time of a step is printed."""
+    times = max((timed([step for step in log.steps if step.step_time_s]) for _, log in logs), key=len)
+    if times:
+        name = key.removeprefix("log:")
+        yield passed(f"{name}: the time of {len(times)} steps is logged", subject=name,
+                     found=f"{median(time for time, _ in times):.3g} s", evidence=[key]).about("FP-OBS-8")  # fmt: skip
+
+
+def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge losses, gradients, MFU and times of the steps of one program."""
+    problems = [*_values(log, evidence)]
+    for finding in (*problems, *_mfu(log, evidence)):
+        yield finding.about()
+    for finding in _times(log, evidence, sound=not problems):
+        yield finding.about("PA-21")
+
+
+def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge losses and gradients."""
+    if broken := [step for step in log.steps if step.loss is not None and (isnan(step.loss) or isinf(step.loss))]:
+        yield failed(
+            f"the loss is {broken[0].loss}{_of_step(broken[0], 'from')} on (line {broken[0].line})",
+            found=str(broken[0].loss),
+            expected="a number",
+            evidence=evidence,
+            fix="Check the learning rate and the data of that step; if only one rank has it, test its GPU.",
+        )
+    elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
+        yield warned(
+            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is "
+            f"{'0.0, as if nothing was computed' if norms[0].loss == 0 else 'a number'}",
+            found="nan",
+            expected="a number",
+            evidence=evidence,
+            fix="Mixed precision skips such a step; if they recur, check the learning rate, the data, "
+            "and the GPU if only one rank has them.",
+        )
+    elif (rise := _rise(log.steps)) is not None:
+        first, last = rise
+        yield warned(f"the loss rises from {first.loss:g}{_of_step(first)} to {last.loss:g}{_of_step(last)} "
+                     f"(line {last.line})", found=f"{last.loss:g}", expected="a falling loss", evidence=evidence,
+                     fix="Check the learning rate and the data; after a restart, whether the checkpoint was read."
+                     )  # fmt: skip
+
+
+def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
+    shares = [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]
+    if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
+        yield unknown(f"the model uses {share:g} % of the GPUs' arithmetic (MFU), steps of a large model 30 to 60 %",
+                      found=f"{share:g} %", expected=f"above {_LOW_MFU_PCT} %", evidence=evidence,
+                      fix="Profile a few steps: input, communication or small matrices; `preflight read TRACE`."
+                      )  # fmt: skip
+
+
+def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterator[Finding]:
+    times = timed(log.steps[1:])
+    long = len(times) >= _ENOUGH
+    jump = None
+    if sound:
+        jump = _jump(times, _SLOWER, _EITHER_SIDE) if long else _jump(timed(log.steps))
+    if jump is not None:
+        before, after, step = jump
+        was = f"{before:.4g} s, then {after:.4g} s (line {step.line})"
+        yield warned(f"from step {step.step} on, steps take {after / before:.1f} times as long as before: {was}",
+                     found=f"{after / before:.1f} times", expected="equal steps", evidence=evidence,
+                     fix="Look for what changed at that step: GPU clocks (`nvidia-smi -q -d PERFORMANCE`), a slow "
+                     "node, storage, links.")  # fmt: skip
+    elif long:
+        yield from _many(times, evidence, log, sound=sound)
+    elif sound and _alike(log.steps):
+        losses = sum(step.loss is not None for step in log.steps)
+        numbers = f"; the loss is a number in {losses} of them" if losses else ""
+        yield passed(f"{len(log.steps)} steps of {log.framework}, none with twice the time of another{numbers}",
+                     evidence=evidence)  # fmt: skip
+    elif sound:
+        losses = sum(step.loss is not None for step in log.steps)
+        numbers = f"the loss is finite in {losses} of them; " if losses else ""
+        noun = "step" if len(log.steps) == 1 else "steps"
+        yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {numbers}too few to compare", found=len(log.steps),
+                      expected=f"at least {_ENOUGH}", evidence=evidence,
+                      fix="Paste more of the log, from its start.")  # fmt: skip
+
+
+def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog, *, sound: bool) -> Iterator[Finding]:
+    """Judge stalls, recurring long steps, drift and spread."""
+    times = without_warm_up(times, _LONGER)
+    stalls, longer, slower = slow_steps(times, _STALL), slow_steps(times, _LONGER), drift(times)
+    if stalls is not None and stalls.cost > _COST:
+        yield warned(f"{stalls.count} of {len(times)} steps took more than twice the median{_recurs(stalls)}, step "
+                     f"{stalls.worst.step} {stalls.ratio:.1f} times (line {stalls.worst.line}): {stalls.cost:.0%} of "
+                     "the time", found=f"{stalls.ratio:.1f} times the median", expected="equal step times",
+                     evidence=evidence)  # fmt: skip
+    elif longer is not None and longer.cost > _COST and (longer.every is not None or longer.spread < _EVEN):
+        yield warned(f"{longer.count} of {len(times)} steps took longer{_recurs(longer)}, step {longer.worst.step} "
+                     f"{longer.ratio:.2f} times the median (line {longer.worst.line}): {longer.cost:.0%} of the time",
+                     found=f"{longer.ratio:.2f} times the median", expected="equal step times", evidence=evidence,
+                     fix="Look for what runs at that distance: checkpoints, evaluation, logging, garbage collection, "
+                     "the data loader's next file.")  # fmt: skip
+    elif slower is not None:
+        growth = slower.after / slower.before - 1
+        yield warned(f"steps get slower: the last quarter of {len(times)} takes {growth:.0%} longer than the first",
+                     found=f"{growth:.0%}", expected="equal step times", evidence=evidence,
+                     fix="Look for what grows or heats up: sequence length, memory fragmentation, GPU clocks "
+                     "(`nvidia-smi -q -d PERFORMANCE`), link errors (`preflight check`).")  # fmt: skip
+    elif spread(times) > _SPREAD:
+        yield unknown(f"the times of {len(times)} steps differ, with a standard deviation of {spread(times):.0%}",
+                      found=f"{spread(times):.0%}", expected=f"at most {_SPREAD:.0%}", evidence=evidence,
+                      fix="Expected if sequences differ in length; else profile some steps (`preflight trace`)."
+                      )  # fmt: skip
+    elif sound:
+        rare = "" if stalls is None else f", but for {stalls.count} with more than twice the median"
+        yield passed(f"{len(times)} steps take about the same time{rare}{_figures(times, log)}", evidence=evidence)
+
+
+def _recurs(slow: SlowSteps) -> str:
+    if slow.every is not None:
+        return f", every {slow.every} steps"
+    return (
+        f", from step {slow.first.step} to {slow.last.step}" if slow.count > 1 and slow.first.step is not None else ""
+    )
+
+
+def _figures(times: Sequence[TimedStep], log: TrainingLog) -> str:
+    """Return the median, the 99th percentile, the throughput and the MFU in words."""
+    shown = []
+    if times[0][1].step_time_s:
+        tail = f", p99 {percentile(times, 99):.3g} s" if len(times) >= _PERCENTILE else ""
+        shown.append(f"median {median(time for time, _ in times):.3g} s{tail}")
+    rates = [step.throughput for step in log.steps[1:] if step.throughput]
+    if rates:
+        shown.append(f"{median(rates):,.4g} {next(step.throughput_unit for step in log.steps if step.throughput)}")
+    if shares := [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]:
+        shown.append(f"MFU {median(shares):g} %")
+    return f": {', '.join(shown)}" if shown else ""
+
+
+def _jump(
+    times: Sequence[TimedStep], factor: float = _STALL, least: int = 2
+) -> tuple[float, float, TrainingStep] | None:
+    """Return the times around the step from which on all take ``factor`` as long.
+
+    Two or more steps on either side agree: the first step alone may compile, a single slow one may save a checkpoint.
+    """
+    values = [time for time, _ in times]
+    highest = list(accumulate(values, max))
+    lowest = list(accumulate(reversed(values), min))[::-1]
+    for at in range(least, len(values) - least + 1):
+        if lowest[at] > factor * highest[at - 1]:
+            return median(values[:at]), median(values[at:]), times[at][1]
+    return None
+
+
+def _alike(steps: Sequence[TrainingStep]) -> bool:
+    """Return whether a few steps look healthy: losses above zero, similar times.
+
+    The first one may be slower. Steps without times are judged by losses only, and vice versa.
+    """
+    times = [time for time, _ in timed(steps[1:] if len(steps) > _ALIKE else steps)]
+    losses = [step.loss for step in steps if step.loss is not None]
+    if max(len(times), len(losses)) < _ALIKE:
+        return False
+    return all(losses) and (not times or max(times) <= _STALL * min(times))
+
+
+def _rise(steps: Sequence[TrainingStep]) -> tuple[TrainingStep, TrainingStep] | None:
+    """Return the first and last step of a loss that rises until the end."""
+    with_loss = [(step.loss, step) for step in steps if step.loss is not None]
+    losses = [loss for loss, _ in with_loss]
+    if len(with_loss) < _ALIKE or min(losses) <= 0 or losses[-1] < _LEAST_LOSS:
+        return None
+    rises = losses[-1] >= _GROWTH * losses[0] and losses[-2] >= (1 + _GROWTH) / 2 * losses[0]
+    return (with_loss[0][1], with_loss[-1][1]) if rises else None
+
+
+def _of_step(step: TrainingStep, word: str = "in") -> str:
+    return f" {word} step {step.step}" if step.step is not None else " from here" if word == "from" else ""

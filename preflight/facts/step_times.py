@@ -1,0 +1,139 @@
+"""Times of a job's steps: slow ones, their distance, drift and spread."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite, sqrt
+from statistics import median, pstdev, quantiles
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.training.iteration_log import TrainingStep
+
+#: Slow steps that make a distance, the share of them at it, and of the steps at that distance that are slow.
+_RECURRING, _AT_IT, _COMPLETE = 3, 0.6, 0.7
+#: Steps that a drift needs; growth that counts, also in standard errors of the two medians; and errors that
+#: a quarter may be below the one before.
+_DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
+#: Maximum leading steps that may be slow, as kernels are compiled and chosen.
+_WARM_UP = 10
+#: Efficiency of a median of normally distributed times, as a factor of the mean's standard error.
+_MEDIAN_ERROR = 1.25
+_DEVIATION = 1.4826  # standard deviation of normally distributed values by their median absolute deviation
+
+#: A time in seconds and its step. Where only throughput is logged, its inverse: such times only compare.
+TimedStep = tuple[float, TrainingStep]
+
+
+@dataclass(frozen=True)
+class SlowSteps:
+    """Steps far above the median; ``cost`` is their excess as a share of all time."""
+
+    count: int
+    first: TrainingStep
+    last: TrainingStep
+    ratio: float  # the worst one to the median
+    worst: TrainingStep
+    cost: float
+    every: int | None  # distance at which they recur
+    spread: float  # standard deviation of the other steps, as a share of their mean
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Medians of the first and the last quarter of the steps, in s."""
+
+    before: float
+    after: float
+
+
+def timed(steps: Sequence[TrainingStep]) -> list[TimedStep]:
+    """Return the steps with their times; the slowest where ranks repeat a step.
+
+    Without times, the inverse of the throughput.
+    """
+    times = [(step.step_time_s, step) for step in steps if step.step_time_s and isfinite(step.step_time_s)]
+    if not times:
+        times = [(1 / step.throughput, step) for step in steps if step.throughput and isfinite(step.throughput)]
+    merged: list[TimedStep] = []
+    for time, step in times:
+        if time <= 0:
+            continue
+        if merged and step.step is not None and merged[-1][1].step == step.step:
+            merged[-1] = max(merged[-1], (time, step), key=lambda pair: pair[0])
+        else:
+            merged.append((time, step))
+    return merged
+
+
+def without_warm_up(times: Sequence[TimedStep], factor: float) -> Sequence[TimedStep]:
+    """Return the steps without leading ones above ``factor`` times the median."""
+    usual = median(time for time, _ in times)
+    most = min(_WARM_UP, len(times) // 4)
+    warm = next((number for number, (time, _) in enumerate(times[:most]) if time <= factor * usual), most)
+    return times[warm:]
+
+
+def slow_steps(times: Sequence[TimedStep], factor: float) -> SlowSteps | None:
+    """Return the steps above ``factor`` times the median; None without any."""
+    usual = median(time for time, _ in times)
+    slow = [(time, step) for time, step in times if time > factor * usual]
+    if not slow:
+        return None
+    time, worst = max(slow, key=lambda pair: pair[0])
+    cost = sum(time - usual for time, _ in slow) / sum(time for time, _ in times)
+    others = [time for time, _ in times if time <= factor * usual]
+    return SlowSteps(len(slow), slow[0][1], slow[-1][1], time / usual, worst, cost,
+                     _distance(times, [step for _, step in slow]), pstdev(others) * len(others) / sum(others)
+                     )  # fmt: skip
+
+
+def _distance(times: Sequence[TimedStep], slow: Sequence[TrainingStep]) -> int | None:
+    """Return the number of steps from one slow step to the next; None unless equal.
+
+    A few may be missing, and a few others be slow.
+    """
+    numbers = [step.step for step in slow if step.step is not None]
+    if len(numbers) < max(_RECURRING, len(slow)):
+        return None
+    distances = Counter(after - before for before, after in pairwise(numbers))
+    every = distances.most_common(1)[0][0]
+    all_numbers = {step.step for _, step in times if step.step is not None}
+    if every <= min(_gaps(all_numbers), default=0):
+        return None
+    rest, hits = Counter(number % every for number in numbers).most_common(1)[0]
+    expected = sum(number % every == rest for number in all_numbers)
+    enough = hits >= _RECURRING and hits >= _AT_IT * len(numbers) and hits >= _COMPLETE * expected
+    return every if enough else None
+
+
+def _gaps(numbers: set[int]) -> list[int]:
+    ordered = sorted(numbers)
+    return [after - before for before, after in pairwise(ordered)]
+
+
+def drift(times: Sequence[TimedStep]) -> Drift | None:
+    """Return the growth of the times from quarter to quarter; None if by chance."""
+    if len(times) < _DRIFT_STEPS:
+        return None
+    size = len(times) // 4
+    parts = [[time for time, _ in times[len(times) * part // 4 :][:size]] for part in range(4)]
+    middles = [median(part) for part in parts]
+    first, last = middles[0], middles[-1]
+    spreads = [_DEVIATION * median(abs(time - middle) for time in part)
+               for part, middle in zip(parts, middles, strict=True)]  # fmt: skip
+    error = _MEDIAN_ERROR * max(spreads[0], spreads[-1]) * sqrt(2 / size)
+    grows = all(after >= before - _TOLERATED * error for before, after in pairwise(middles))
+    return Drift(first, last) if grows and last - first > max(_DRIFT * first, _ERRORS * error) else None
+
+
+def spread(times: Sequence[TimedStep]) -> float:
+    """Return the standard deviation as a share of the mean, without the slowest tenth."""
+    bulk = sorted(time for time, _ in times)[: max(2, len(times) * 9 // 10)]
+    return pstdev(bulk) * len(bulk) / sum(bulk)
+
+
+def percentile(times: Sequence[TimedStep], percent: int) -> float:
+    """Return a percentile of the times; for 99, of 100 times or more."""
+    return quantiles((time for time, _ in times), n=100, method="inclusive")[percent - 1]

@@ -1,0 +1,81 @@
+"""The training in a job's log: steps by writer, ranks, and throughput per GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.step_times import timed
+from preflight.parsers.job_log import JobLog
+from preflight.parsers.training import iteration_log
+from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
+from preflight.textprep.line_prefixes import split_by_writer
+from preflight.textprep.lines import Line, lines_of
+from preflight.textprep.numbered_text import NumberedText
+
+#: Throughputs that a program prints per GPU, and those of the complete job.
+_PER_GPU = {("torchtitan", "tokens/s"), ("Megatron-LM", "TFLOP/s/GPU"), ("NeMo", "TFLOP/s/GPU")}
+_OF_JOB = {("DeepSpeed", "samples/s"), ("HF Trainer", "samples/s")}
+#: Steps that a throughput needs.
+_ENOUGH = 3
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """Steps in a log, by writer (a rank or a node; empty if not named)."""
+
+    logs: Sequence[tuple[str, TrainingLog]]
+    ranks: int | None  # of the job; None unless the log shows one number
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Throughput of one GPU, with its unit and the number of ranks of the job."""
+
+    value: float
+    unit: str
+    framework: str
+    ranks: int
+
+
+def of_log(log: JobLog) -> TrainingRun | None:
+    """Return the training in a log; None without steps."""
+    candidates = [
+        (number, line)
+        for number, line in log.text.lines()
+        if any(hint in line for hint in iteration_log.HINTS)
+    ]  # fmt: skip
+    lines = lines_of(NumberedText("\n".join(line for _, line in candidates), [number for number, _ in candidates]))
+    by_writer = _steps(split_by_writer(lines)) or _steps([("", lines)])
+    if not by_writer:
+        return None
+    logs = [(writer, TrainingLog(framework, tuple(steps))) for (writer, framework), steps in by_writer.items()]
+    ranks = iteration_log.ranks_in(log.text.text)
+    return TrainingRun(logs, ranks or (log.nccl.nranks if log.nccl is not None else None))
+
+
+def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> dict[tuple[str, str], list[TrainingStep]]:
+    """Return the steps by writer and framework."""
+    by_writer: dict[tuple[str, str], list[TrainingStep]] = {}
+    for writer, lines in written:
+        for line in lines:
+            if (hit := iteration_log.step_in(line)) is not None:
+                by_writer.setdefault((writer, hit[0]), []).append(hit[1])
+    return by_writer
+
+
+def throughput(run: TrainingRun) -> Throughput | None:
+    """Return the throughput of one GPU, without the first step; None if not shown."""
+    _, log = max(run.logs, key=lambda written: len(written[1].steps))
+    steps = log.steps[1:]
+    if run.ranks is None or len(steps) < _ENOUGH:
+        return None
+    rated = [(step.throughput, step.throughput_unit) for step in steps if step.throughput]
+    for programs, share in ((_PER_GPU, 1), (_OF_JOB, run.ranks)):
+        values = [value for value, unit in rated if (log.framework, unit) in programs]
+        if len(values) >= _ENOUGH:
+            unit = rated[0][1] if rated[0][1].endswith("/GPU") else f"{rated[0][1]}/GPU"
+            return Throughput(median(values) / share, unit, log.framework, run.ranks)
+    sized = [step.batch / time for time, step in timed(steps) if step.batch and step.step_time_s]
+    return Throughput(median(sized) / run.ranks, "samples/s/GPU", log.framework, run.ranks) if sized else None
