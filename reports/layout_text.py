@@ -9,6 +9,8 @@ from preflight.facts.host import size_text
 from preflight.reports.sanitize import one_line
 
 _ORDER = ("fail", "warn", "unknown")
+#: Maximum number of notes that are shown.
+_MOST_NOTES = 20
 GIB = 2**30
 
 
@@ -24,7 +26,9 @@ def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
             for name, own in plan["settings"].items()
         ]
         lines += [f"  {level:24}{'measured':16}{one_line(origin)}" for level, origin in plan["measured"].items()]
-    lines += [f"note: {one_line(gap)}" for gap in plan["gaps"]]
+    lines += [f"note: {one_line(gap)}" for gap in plan["gaps"][:_MOST_NOTES]]
+    if (more := len(plan["gaps"]) - _MOST_NOTES) > 0:
+        lines.append(f"note: and {more:,} more notes (--json has them)")
     return "\n".join(lines) + "\n"
 
 
@@ -81,7 +85,7 @@ def _budget(plan: Mapping[str, Any]) -> Iterator[str]:
         return
     total = plan["step"]["seconds"]
     yield ""
-    yield f"{'of the step':16}{'share':>7}{'time':>10}{'hidden':>10}   bandwidth assumed"
+    yield f"{'of the step':16}{'share':>7} {'time':>10} {'hidden':>10}   bandwidth assumed"
     for part in plan["step"]["parts"]:
         if part["seconds"] + part["hidden"] < 0.0005 * total:
             continue
@@ -89,7 +93,7 @@ def _budget(plan: Mapping[str, Any]) -> Iterator[str]:
             f"   {part['busbw_gbytes_s']:.0f} GB/s over {part['crosses']} ({part['basis']})" if part["basis"] else ""
         )
         hidden = f"{part['hidden']:.3g} s" if part["hidden"] else ""
-        yield f"{part['name']:16}{part['seconds'] / total:>7.1%}{part['seconds']:>8.3g} s{hidden:>10}{busbw}"
+        yield f"{part['name']:16}{part['seconds'] / total:>7.1%} {part['seconds']:>8.3g} s {hidden:>10}{busbw}"
 
 
 def _compared(plan: Mapping[str, Any]) -> Iterator[str]:
@@ -111,11 +115,11 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
     if not plan["axes"]:
         return
     yield ""
-    yield f"{'axis':16}{'ranks':>6}  {'crosses':8}{'collective':16}{'each':>10}{'times':>8}{'sent per step':>15}"
+    yield f"{'axis':16}{'ranks':>6}  {'crosses':8}{'collective':16}{'each':>10} {'times':>8} {'sent per step':>14}"
     for own in plan["axes"]:
         yield (
             f"{own['axis']:16}{own['ranks']:>6}  {own['crosses']:8}{own['collective']:16}"
-            f"{size_text(own['bytes']):>10}{own['count']:>8.4g}{size_text(own['bytes_of_step']):>15}"
+            f"{size_text(own['bytes']):>10} {round(own['count']):>8,} {size_text(own['bytes_of_step']):>14}"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any
 
@@ -11,7 +11,8 @@ from preflight.facts.job import RunFacts
 from preflight.facts.job_description import RECORD
 from preflight.layout.job import TrainingJob
 from preflight.layout.memory import FRAGMENTATION, GIB, OVERHEAD_GIB, PARTS, least, most, open_settings
-from preflight.layout.plan import NAME_CLUSTER, Plan
+from preflight.layout.plan import Plan
+from preflight.layout.stages import layers_of
 from preflight.layout.step import bubble_share
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
@@ -54,8 +55,7 @@ def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
 
 def no_cluster(plan: Plan) -> Finding:
     """Report a cluster, or a placement of the ranks, that is not known."""
-    fix = NAME_CLUSTER if plan.hardware is None else "state the order of the ranks: --hostfile FILE"
-    return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=fix)
+    return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=plan.fix_unplaced)
 
 
 @check(
@@ -163,7 +163,8 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     replicas = values["gpus"] // ranks if ranks else 0
     micro, batch = values["micro_batch"], values["global_batch"]
     if not replicas:
-        yield unknown("no data-parallel group follows from the sizes (layout.world-size)", fix=plan.fix_no_job)
+        yield unknown("no data-parallel group follows from the sizes (layout.world-size)",
+                      fix="correct the sizes of the groups or the number of GPUs")  # fmt: skip
         return
     each = micro * replicas
     if batch % each or batch < each:
@@ -178,6 +179,15 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield failed(f"{message}, but an accumulation of {stated} is stated", found=f"{stated}", expected=f"{steps}")
         return
     yield passed(message, found=f"{batch}")
+
+
+#: Numbers that cannot exceed others, and their description.
+_PARTS = (
+    ("active_experts", "experts", "experts are active"),
+    ("dense_layers", "layers", "layers are dense"),
+    ("kv_heads", "heads", "key-value heads are stated for heads"),
+    ("offload_layers", "layers", "layers are offloaded"),
+)
 
 
 @check(
@@ -202,11 +212,12 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     It fails if heads or the feed-forward width do not divide by tensor, if neither of key-value heads and tensor is a
     multiple of the other, layers do not divide by pipeline x virtual stages, experts by expert, the sequence by 2 x
-    context, or with all-to-all context parallelism heads by tensor x context. Layers listed by name for each
-    stage are not evaluated.
+    context, or with all-to-all context parallelism heads by tensor x context. Stated layers of the first and last
+    stage, an embedding or loss that counts as a layer, and a pipeline layout are taken into account; a layout that
+    cannot be read is *unknown*.
 
     ## False alarms
-    Stages of different depth (--decoder-first-pipeline-num-layers, a pipeline layout).
+    A framework that pads heads or the vocabulary by itself, without an option in the script.
     """
     plan = plan_of(run, site)
     values = {name: int(value) for name, value in plan.described.values.items() if type(value) is int}
@@ -214,11 +225,9 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     def size(name: str) -> int:
         return values.get(name) or 1
 
-    stages = size("pipeline") * size("virtual_stages")
     rules = [
         ("heads", size("tensor"), "tensor"),
         ("feed_forward", size("tensor"), "tensor"),
-        ("layers", stages, "pipeline x virtual stages" if size("virtual_stages") > 1 else "pipeline"),
         ("experts", size("expert"), "expert"),
         ("sequence", 2 * size("context") if size("context") > 1 else 1, "2 x context"),
     ]
@@ -227,14 +236,29 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     if plan.described.values.get("context_exchange") == "a2a":
         rules.append(("heads", size("tensor") * size("context"), "tensor x context (all-to-all)"))
     failures = 0
+    balanced = plan.described.values.get("balanced_stages")  # DeepSpeed divides layers of any number
+    if "layers" in values and not balanced and (finding := _stage_layers(plan.described.values)) is not None:
+        failures += 1
+        yield finding
     for name, parts, what in rules:
         if name in values and values[name] % parts:
             failures += 1
             label = name.replace("_", "-")
             yield failed(f"{label} {values[name]} is not a multiple of {what} = {parts}", subject=label,
                          found=f"{values[name]}", expected=f"a multiple of {parts}")  # fmt: skip
+    for name, limit, what in _PARTS:
+        if name in values and limit in values and values[name] > values[limit]:
+            failures += 1
+            yield failed(f"{values[name]} {what} of {values[limit]}", subject=name.replace("_", "-"),
+                         found=f"{values[name]}", expected=f"at most {values[limit]}")  # fmt: skip
     groups, tensor = values.get("kv_heads"), size("tensor")
-    if groups and groups != values.get("heads") and groups % tensor and tensor % groups:
+    ways = tensor * size("context")
+    alltoall = plan.described.values.get("context_exchange") == "a2a"
+    if alltoall and groups and groups != values.get("heads") and groups % ways:
+        failures += 1
+        yield failed(f"{groups} key-value heads are not a multiple of tensor x context (all-to-all) = {ways}",
+                     subject="kv-heads", found=f"{groups}", expected=f"a multiple of {ways}")  # fmt: skip
+    elif groups and groups != values.get("heads") and groups % tensor and tensor % groups:
         failures += 1
         yield failed(f"{groups} key-value heads are neither a multiple nor a divisor of tensor {tensor}",
                      subject="kv-heads", found=f"{groups}", expected=f"a multiple or divisor of {tensor}")  # fmt: skip
@@ -244,6 +268,35 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
                       fix="state it: " + " ".join(f"--set {name}=..." for name in absent))  # fmt: skip
     elif not failures:
         yield passed("heads, layers, experts and the sequence divide by the groups that share them")
+
+
+def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
+    """Judge the layers of the stages; None if they divide."""
+    stages, virtual = (int(values.get(name) or 1) for name in ("pipeline", "virtual_stages"))
+    layers, layout = int(values["layers"]), values.get("stage_layout")
+    if layout:
+        listed = layers_of(str(layout))
+        if listed is None:
+            return unknown(f"the pipeline layout {str(layout)[:60]!r} cannot be read", subject="layers")
+        if sum(listed) == layers and len(listed) % stages == 0:
+            return None
+        return failed(f"the pipeline layout has {sum(listed)} layers in {len(listed)} parts, the model {layers} layers "
+                      f"and {stages} stages", subject="layers", found=f"{sum(listed)} in {len(listed)}",
+                      expected=f"{layers} in a multiple of {stages}")  # fmt: skip
+    ends = [int(values.get(name) or 0) for name in ("first_layers", "last_layers")]
+    if any(ends):
+        between = stages - sum(map(bool, ends))
+        rest, parts = layers - sum(ends), between * virtual
+        what, label = f"layers {layers} - {' - '.join(str(end) for end in ends if end)} = {rest}", "the stages between"
+    else:
+        counted = sum(bool(values.get(name)) for name in ("embedding_layer", "loss_layer"))
+        rest, parts = layers + counted, stages * virtual
+        what = f"layers {layers}" + (f" + {counted} for embedding and loss" if counted else "")
+        label = "pipeline x virtual stages" if virtual > 1 else "pipeline"
+    if rest >= 0 and (rest % parts == 0 if parts > 0 else rest == 0):
+        return None
+    return failed(f"{what} is not a multiple of {label} = {parts}", subject="layers", found=f"{rest}",
+                  expected=f"a multiple of {parts}")  # fmt: skip
 
 
 @check(

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from preflight.checks.job.layout import job_of, no_cluster, no_pipeline, plan_of, undescribed
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.job_description import RECORD
-from preflight.layout.job import TrainingJob
+from preflight.layout.job import RINGS, TrainingJob
 from preflight.layout.placement import RankPlacement
+from preflight.layout.plan import Plan
 from preflight.layout.rank_map import RankMap
+from preflight.layout.step import SEGMENT
+from preflight.layout.traffic import neighbours
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _MEGATRON = (
     "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a node, pipeline parallelism between nodes"
 )
+
+
+#: Shares of a step from which an exchange over an oversubscribed spine warns (judgement): of a pipeline, of gradients.
+COSTS, GRADIENTS_COST = 0.01, 0.03
 
 
 def _ranks(group: Sequence[int]) -> str:
@@ -45,20 +51,27 @@ def _crossing_failure(
     number, first = _crossing(placement, groups)
     if not number:
         return None
-    machine = placement.hardware.machine
+    domain = placement.hardware.domain
     nodes = list(dict.fromkeys(placement.name(rank) for rank in first))
     shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     message = f"{number} of the {what} groups of {size} cross an NVLink domain: {_ranks(first)} are on {shown}"
     fix = ""
-    if size > machine.domain:
-        message += f"; a domain has {machine.domain} GPUs"
+    if size > domain:
+        message += f"; a domain has {domain} GPUs"
     elif placement.hardware.order:
         message += "; the hostfile does not keep the ranks of a node together"
         fix = "list the slots of each node together in the hostfile"
     elif placement.scattered:
         message += f"; the ranks of a node do not follow each other ({placement.hardware.distribution} distribution)"
-        fix = "start the ranks node by node: srun --distribution=block"
-    return failed(message, found=f"{number} groups", expected=f"groups inside {machine.domain} GPUs", fix=fix)
+        fix = "start the ranks node by node: srun --distribution=block, mpirun --map-by slot"
+    return failed(message, found=f"{number} groups", expected=f"groups inside {domain} GPUs", fix=fix)
+
+
+def _domain(placement: RankPlacement) -> str:
+    """Describe the NVLink domain of a job, with the assumption about racks."""
+    hardware = placement.hardware
+    assumed = f" (segments of {hardware.domain // hardware.each} trays of a rack are assumed)"
+    return f"an NVLink domain of {hardware.domain}{assumed if hardware.machine.domain in SEGMENT.values() else ''}"
 
 
 def no_tensor(run: RunFacts, site: Site) -> Finding | None:
@@ -140,7 +153,7 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     job, dense, _, placement = placed(run, site)
     size = job.parallel.tensor
     yield _crossing_failure(placement, "tensor-parallel", size, dense.groups("tp")) or passed(
-        f"all tensor-parallel groups of {size} are inside an NVLink domain of {placement.hardware.machine.domain}",
+        f"all tensor-parallel groups of {size} are inside {_domain(placement)}",
         found=f"{size} GPUs",
     )
 
@@ -175,20 +188,18 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     Dispatchers that overlap the exchange with other work.
     """
     job, _, experts, placement = placed(run, site)
-    size, machine = job.parallel.expert * job.parallel.expert_tensor, placement.hardware.machine
+    size, domain = job.parallel.expert * job.parallel.expert_tensor, placement.hardware.domain
     finding = _crossing_failure(placement, "expert-parallel", size, experts.groups("ep", "tp"))
     if finding is None:
-        yield passed(f"all expert-parallel groups of {size} are inside an NVLink domain of {machine.domain}")
+        yield passed(f"all expert-parallel groups of {size} are inside {_domain(placement)}")
         return
-    if size <= machine.domain:
+    if size <= domain:
         yield finding
         return
     spine = any(_crosses_spine(placement, group) for group in experts.groups("ep", "tp"))
     over = placement.hardware.fabric.oversubscription
-    outside = 1 - machine.domain / size
-    message = (
-        f"expert-parallel groups of {size} cross NVLink domains of {machine.domain}: about {outside:.0%} of the tokens"
-    )
+    outside = 1 - domain / size
+    message = f"expert-parallel groups of {size} cross NVLink domains of {domain}: about {outside:.0%} of the tokens"
     if spine and (undecided := _spine_unknown(placement, f"{message} leave the domain")) is not None:
         yield undecided
     elif spine and over is not None and over > 1:
@@ -197,7 +208,7 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     elif (limit := plan_of(run, site).described.values.get("group_topk")) is not None:
         yield passed(f"{message} would leave the domain; the routing limits a token to {limit} groups")
     else:
-        yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {machine.domain}")
+        yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {domain}")
 
 
 def _crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
@@ -214,9 +225,16 @@ def _spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
     absent = "whether the spine is oversubscribed" if fabric.oversubscription is None else "which nodes share leaves"
     fix = (
         'state it: --on "..., 1:1", or `oversubscription` in [class.NAME.tree]' if fabric.oversubscription is None
-        else 'state it: --on "..., units of 32 nodes", or `unit_nodes` in [class.NAME.tree]'
+        else 'state it: --on "..., units of 32 nodes", or describe the tree in [class.NAME.tree]'
     )  # fmt: skip
     return unknown(f"{what}, and {absent} is not stated", fix=fix)
+
+
+def _share(plan: Plan, axis: str) -> float | None:
+    """Return the exposed share of a step that an axis takes; None if unknown."""
+    if isinstance(plan.step, str):
+        return None
+    return sum(part.seconds for part in plan.step.parts if part.name == axis) / plan.step.seconds
 
 
 def _units_known(placement: RankPlacement) -> bool:
@@ -247,14 +265,16 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
-    oversubscribed spine. If it is not known whether the fabric is rail-optimised, stages on different rails are
-    *unknown*; if the oversubscription of the spine is not known, so are stages below different leaves.
+    oversubscribed spine and that takes 1 % of a step or more. If it is not known whether the fabric is rail-optimised,
+    stages on different rails are *unknown*; if the oversubscription of the spine is not known, so are stages below
+    different leaves.
 
     ## False alarms
     Fabrics with all NICs of a node under one leaf, and stages with small messages.
     """
-    _, dense, _, place = placed(run, site)
-    pairs = [pair for group in dense.groups("pp") for pair in pairwise(group)]
+    job, dense, _, place = placed(run, site)
+    interleaved = job.parallel.virtual_stages > 1
+    pairs = [(pair[0], pair[1]) for group in dense.groups("pp") for pair in neighbours(group, interleaved)]
     apart = [(a, b) for a, b in pairs if place.domain(a) != place.domain(b) and place.rail(a) != place.rail(b)]
     fabric = place.hardware.fabric
     if apart and fabric.rail_optimised is not False:
@@ -274,6 +294,11 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     many = f"{len(crossing)} of {len(pairs)} neighbours of the pipeline {cross} the spine"
     if crossing and (undecided := _spine_unknown(place, many)) is not None:
         yield undecided
+        return
+    share = _share(plan_of(run, site), "pipeline")
+    if crossing and (fabric.oversubscription or 1) > 1 and share is not None and share < COSTS:
+        yield passed(f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
+                     f"{fabric.oversubscription:g}:1, which takes {share:.1%} of a step")  # fmt: skip
         return
     if crossing and (fabric.oversubscription or 1) > 1:
         yield warned(
@@ -371,7 +396,7 @@ def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     job, dense, _, placement = placed(run, site)
     parallel = job.parallel
     number, first = _crossing(placement, dense.groups("cp", "tp"))
-    if number and parallel.context_exchange != "p2p":
+    if number and parallel.context_exchange not in RINGS:
         yield warned(
             f"context-parallel groups of {parallel.context} cross an NVLink domain ({_ranks(first)}) and exchange by "
             f"{parallel.context_exchange}, which nothing hides",
@@ -404,8 +429,8 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
-    more than one leaf group of an oversubscribed fabric warns, and is *unknown* if the oversubscription of the spine is
-    not known.
+    more than one leaf group of an oversubscribed fabric warns, and so do gradients that take 3 % of a step or more
+    there. It is *unknown* if the oversubscription of the spine is not known.
 
     ## False alarms
     FSDP with a pipeline that keeps gathered parameters between microbatches.
@@ -430,6 +455,14 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
             f"full sharding over {spread.ranks} GPUs crosses {spread.units} leaf groups and a spine that is "
             f"oversubscribed {over:g}:1",
             found=f"{spread.units} leaf groups", expected="one, with replicas across (hybrid sharding)",
+        )  # fmt: skip
+        return
+    share = _share(plan_of(run, site), "data")
+    if crosses and (over or 1) > 1 and spread.units is not None and share is not None and share >= GRADIENTS_COST:
+        yield warned(
+            f"gradients cross a spine that is oversubscribed {over:g}:1, which takes {share:.1%} of a step",
+            found=f"{share:.1%}", expected=f"below {GRADIENTS_COST:.0%}",
+            fix="overlap the exchange (--overlap-grad-reduce), or use more pipeline stages and fewer replicas",
         )  # fmt: skip
         return
     yield passed(f"sharding: {policy} ({origin})", found=policy)

@@ -44,7 +44,7 @@ def machine(site: Site) -> RooflineMachine | str:
 def levels(site: Site, built: RooflineMachine) -> tuple[Level, ...]:
     """Return the levels that the cluster file describes; empty if none."""
     tree = site.members.tree
-    if tree.unit_nodes is None or built.nic is None or built.nics is None:
+    if tree.unit_nodes is None or tree.unit_leaves is None or built.nic is None or built.nics is None:
         return ()
     return FatTree(
         gpus=built.gpus,

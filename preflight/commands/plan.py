@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from preflight.collect.request import Collected
 from preflight.commands import options
 from preflight.evidence import safe_read
 from preflight.evidence.document import NODE, Evidence, EvidenceError
-from preflight.expectations.job_table import CHOICES, COSTS, NUMBERS, SWITCHES, TEXTS
+from preflight.expectations.job_table import CHOICES, COSTS, MAY_BE_ZERO, MOST_GPUS, NUMBERS, SWITCHES, TEXTS
 from preflight.facts import job_description
 from preflight.facts.job import RUN, RunFacts
 from preflight.facts.job_nodes import JobNode
@@ -49,7 +50,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
               help="nccl-tests output, or profiles of the job.")  # fmt: skip
-@click.option("--gpus", type=click.IntRange(1, 10_000_000), metavar="N", help="GPUs of the job.")
+@click.option("--gpus", type=click.IntRange(1, MOST_GPUS), metavar="N", help="GPUs of the job.")
 @click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
 @click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
 @click.option("--search", "searched", is_flag=True, help="Show the five fastest layouts that fit.")
@@ -104,7 +105,7 @@ def plan(
             try:
                 candidates = search(made.job, made.hardware)
             except LayoutError as error:
-                raise UsageError(str(error)) from None
+                print_text(f"no search: {error}\n", sys.stderr)
     shown = document.document(made, report, candidates, facts.job_trace if facts.traces else None)
     if as_json:
         print_text(json.dumps(shown, indent=1) + "\n")
@@ -134,13 +135,15 @@ def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tup
     collected: set[str] = set()
     with progress("reading the evidence of the nodes"):
         for own in load_evidence([path]).evidences:
-            if own.kind != NODE or (names is not None and own.node not in names):
+            if own.kind != NODE:
                 continue
-            collected.add(own.node)
+            chosen_node = names is None or own.node in names
             try:
-                survey.add(NodeFacts(own))
+                (survey.add if chosen_node else survey.add_fabric)(NodeFacts(own))
             except EvidenceError as error:
                 raise UsageError(f"{path}: {error}; choose other nodes with --nodes") from None
+            if chosen_node:
+                collected.add(own.node)
     if missing := sorted((names or set()) - collected):
         raise UsageError(f"--nodes: {path} has no evidence of {fold(missing)}")
     if not collected:
@@ -200,7 +203,7 @@ def _settings(words: list[str]) -> dict[str, Any]:
         if not sign or name not in {*NUMBERS, *CHOICES, *SWITCHES, *TEXTS, *COSTS}:
             raise UsageError(f"{word!r} is not a setting; write NAME=VALUE, such as tp=8 ({', '.join(sorted(SHORT))})")
         if name in TEXTS:
-            settings[name] = value.replace("+", ",")
+            settings[name] = value.replace("+", ",") if name == "recompute_modules" else value
         elif name in CHOICES:
             if value not in CHOICES[name]:
                 raise UsageError(f"{name} must be one of {', '.join(CHOICES[name])}, not {value!r}")
@@ -215,6 +218,8 @@ def _settings(words: list[str]) -> dict[str, Any]:
                 raise UsageError(f"{name} must be a number above 0 ({costs.INPUTS[name]}), not {value!r}")
         elif not value.isascii() or not value.isdigit() or len(value) > 12:
             raise UsageError(f"{name} must be a number, not {value!r}")
+        elif not int(value) and name not in MAY_BE_ZERO:
+            raise UsageError(f"{name} must be at least 1")
         else:
             settings[name] = int(value)
     return settings

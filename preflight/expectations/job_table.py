@@ -13,7 +13,11 @@ NUMBERS = (
     "kv_heads", "head_size", "vocabulary", "experts", "active_experts", "expert_feed_forward", "shared_feed_forward",
     "dense_layers", "query_rank", "kv_rank", "position_size", "value_size", "recompute_layers", "gradient_bytes",
     "accumulated_bytes", "master_bytes", "moment_bytes", "host_states", "offload_layers", "checkpoint_steps",
+    "first_layers", "last_layers", "replicas",
 )  # fmt: skip
+
+#: Maximum number of GPUs of a job, and of nodes.
+MOST_GPUS = 1 << 18
 
 #: Settings whose value is one of a few words.
 CHOICES = {
@@ -21,7 +25,7 @@ CHOICES = {
     "sharding": ("none", "optimizer", "gradients", "full"),
     "recompute": ("none", "selective", "full"),
     "precision": ("bf16", "fp16", "fp8"),
-    "context_exchange": ("p2p", "all_gather", "a2a"),
+    "context_exchange": ("p2p", "all_gather", "a2a", "a2a+p2p"),
     "recompute_method": ("block", "uniform"),
     "framework": ("megatron", "nemo", "torchtitan", "deepspeed"),
 }
@@ -29,17 +33,24 @@ CHOICES = {
 #: Settings that are true or false.
 SWITCHES = (
     "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
-    "fused_attention", "dropout",
+    "fused_attention", "dropout", "embedding_layer", "loss_layer",
 )  # fmt: skip
 
 #: Settings whose value is any word.
-TEXTS = ("distribution", "recompute_modules")
+TEXTS = ("distribution", "recompute_modules", "stage_layout")
 
 #: Inputs for the cost of a lost run and of checkpoints.
 COSTS = ("watts", "hours", "price", "checkpoint_seconds", "mtbf_hours")
 
+#: Numbers that may be 0: parts that a job may lack.
+MAY_BE_ZERO = frozenset({
+    "experts", "active_experts", "expert_feed_forward", "shared_feed_forward", "dense_layers", "query_rank", "kv_rank",
+    "position_size", "value_size", "recompute_layers", "accumulated_bytes", "host_states", "offload_layers",
+    "first_layers", "last_layers", "checkpoint_steps", "master_bytes", "moment_bytes",
+})  # fmt: skip
+
 _KINDS: dict[str, schema.Kind] = {
-    **dict.fromkeys(NUMBERS, schema.integer(0, 10**12)),
+    **{name: schema.integer(0 if name in MAY_BE_ZERO else 1, 10**12) for name in NUMBERS},
     **{name: schema.one_of(*words) for name, words in CHOICES.items()},
     **dict.fromkeys(SWITCHES, schema.boolean),
     **dict.fromkeys(TEXTS, schema.text),

@@ -39,7 +39,7 @@ class Cost:
 def number(word: str) -> float | None:
     """Parse a positive number; return None for anything else."""
     try:
-        value = float(word) if len(word) <= 24 else 0.0
+        value = float(word) if len(word) <= 24 and word.isascii() else 0.0
     except ValueError:
         return None
     return value if isfinite(value) and value > 0 else None
@@ -112,18 +112,18 @@ def level_batches(job: TrainingJob, hardware: Hardware) -> tuple[LevelBatch, ...
     tokens = job.schedule.micro_batch * job.schedule.sequence if full else job.tokens / job.data
     tokens /= job.parallel.tensor * job.parallel.context
     rates = [("NVLink", machine.nvlink, machine.gpu.generation not in ("Volta", "Ampere"))]
-    if job.gpus > machine.domain and machine.node_nics is not None:
+    if job.gpus > hardware.domain and machine.node_nics is not None:
         # the GPUs of a domain send their parts at the same time, each over its own NIC
         nics = machine.node_nics * machine.domain / machine.gpus
         unit = hardware.fabric.unit_nodes
         rates.append(("leaf", nics, machine.sharp is True))
-        if unit is None or job.gpus > unit * machine.gpus:
+        if unit is None or job.gpus > unit * hardware.each:
             rates.append(("spine", nics / (hardware.fabric.oversubscription or 1.0), machine.sharp is True))
     experts = job.model.experts if job.parallel.expert < job.model.experts else 0
     batches = []
     for level, rate, reduced in rates:
         reduction = rate if reduced else rate / 2
-        inside = job.parallel.expert / (1 if level == "NVLink" else machine.domain)
+        inside = job.parallel.expert / (1 if level == "NVLink" else hardware.domain)
         least = batch.least(
             flops, reduction * 1e9, sharded=full, experts=experts, active=job.model.active_experts,
             speedup=max(1.0, inside),

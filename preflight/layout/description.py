@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, fields
+from preflight.expectations.job_table import MAY_BE_ZERO, MOST_GPUS, NUMBERS
 from preflight.layout.job import Parallelism, Schedule, TrainingJob, Transformer
 from preflight.parsers.job_config import megatron
 from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
+
+#: Origin of a value that follows from the cluster.
+CLUSTER = "the cluster"
 
 #: Short names of settings on the command line.
 SHORT = {
     "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor", "vp": "virtual_stages",
     "mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence", "dp": "data",
 }  # fmt: skip
+
+#: Numbers of ranks.
+_OF_RANKS = frozenset({"gpus", "nodes", "tensor", "pipeline", "context", "expert", "expert_tensor", "data", "replicas"})
 
 #: Required settings, with descriptions for the message about a missing one.
 REQUIRED = {
@@ -38,6 +45,7 @@ class Described:
     missing: tuple[str, ...]  # names of required settings without a value
     unread: frozenset[str]  # those among them that are stated but unreadable
     job: TrainingJob | None  # None if a setting is missing or the numbers are inconsistent
+    gaps: tuple[str, ...]  # values that could not be read
 
 
 def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int | None = None) -> Described:
@@ -45,8 +53,11 @@ def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int 
 
     ``gpus`` and ``gpus_per_node`` are those of the cluster, if known.
     """
+    settings = _sizes_checked(settings)
     stated = dict(settings.values)
     _complete(stated, gpus, gpus_per_node)
+    if "global_batch" not in settings.unread:
+        _default_batch(stated)
     # an unreadable value does not fall back to the default; nodes only imply the number of GPUs, which is required
     unread = settings.unread - {"nodes", "gpus_per_node"}
     values = {name: setting.value for name, setting in stated.items() if name not in unread}
@@ -55,7 +66,22 @@ def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int 
     missing += tuple(sorted(unread - set(missing)))
     if values.get("experts") and not values.get("active_experts"):
         missing += ("active_experts",)
-    return Described(values, origins, missing, unread, None if missing else _job(values, origins))
+    return Described(values, origins, missing, unread, None if missing else _job(values, origins), settings.gaps)
+
+
+def _sizes_checked(settings: JobSettings) -> JobSettings:
+    """Return settings without sizes below 1, each with its origin as a gap."""
+    wrong = {
+        name: own for name, own in settings.values.items()
+        if name in NUMBERS and isinstance(own.value, int)
+        and not (0 if name in MAY_BE_ZERO else 1) <= own.value <= (MOST_GPUS if name in _OF_RANKS else own.value)
+    }  # fmt: skip
+    gaps = [
+        f"{own.origin}: {name} is {own.value}; it must be {'at least 1' if own.value < 1 else f'at most {MOST_GPUS}'}"
+        for name, own in wrong.items()
+    ]
+    values = {name: own for name, own in settings.values.items() if name not in wrong}
+    return JobSettings(values, (*settings.gaps, *gaps), settings.unread | wrong.keys())
 
 
 def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: int | None) -> None:
@@ -78,7 +104,11 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         ranks = number("tensor") * number("pipeline") * number("context")
         add("gpus", number("data") * ranks, f"{stated['data'].origin}: data x {ranks}")
     if gpus is not None:
-        add("gpus", gpus, "the cluster")
+        add("gpus", gpus, CLUSTER)
+    if "shard_ranks" in stated and "gpus" in stated and "replicas" not in stated:
+        shared = number("gpus") // (number("tensor") * number("pipeline")) / number("shard_ranks")
+        if shared >= 1 and shared.is_integer():
+            add("replicas", int(shared), stated["shard_ranks"].origin)
     if "hidden" in stated and "heads" in stated and number("heads"):
         add("head_size", number("hidden") // number("heads"), "hidden size / heads")
     if "content_size" in stated and stated["content_size"].value:
@@ -120,6 +150,18 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         add("global_batch", number("accumulation") * number("micro_batch") * replicas, stated["accumulation"].origin)
 
 
+def _default_batch(stated: dict[str, JobSetting]) -> None:
+    """Add Megatron-LM's default of the global batch: one microbatch of each replica."""
+    framework = stated.get("framework")
+    if framework is None or framework.value != "megatron" or not {"micro_batch", "gpus"} <= stated.keys():
+        return
+    ranks = int(stated["tensor"].value) * int(stated["pipeline"].value) * int(stated["context"].value)
+    replicas = int(stated["gpus"].value) // ranks
+    if replicas:
+        batch = int(stated["micro_batch"].value) * replicas
+        stated.setdefault("global_batch", JobSetting(batch, f"{DEFAULT}Megatron-LM: micro-batch x data-parallel size"))
+
+
 def _dense(pattern: str, layers: int) -> int | None:
     """Return the number of layers without experts; None for an unknown pattern.
 
@@ -149,6 +191,9 @@ def _job(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainingJob |
     )
     job = TrainingJob(model, parallel, schedule, values["gpus"], origins)  # type: ignore[arg-type]
     if min(job.gpus, job.parallel.model_ranks, job.schedule.micro_batch, job.model.layers, job.model.heads) < 1:
+        return None
+    model = job.model
+    if model.dense_layers > model.layers or model.active_experts > model.experts or model.kv_heads > model.heads:
         return None
     divides = job.gpus % job.parallel.model_ranks == 0 and job.data > 0
     return job if divides and job.microbatches > 0 and job.expert_data > 0 else None

@@ -10,6 +10,7 @@ from preflight.facts.trace.job import JobTrace
 from preflight.layout.arithmetic import parameters
 from preflight.layout.comparison import compare
 from preflight.layout.costs import INPUTS, costs, level_batches
+from preflight.layout.description import CLUSTER
 from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.memory import GIB, PARTS
 from preflight.layout.plan import Plan
@@ -46,7 +47,7 @@ def document(
             for name, value in sorted(plan.described.values.items())
         },
         "missing": list(plan.described.missing),
-        "gaps": [*plan.settings.gaps, *plan.unused],
+        "gaps": [*plan.described.gaps, *_assumed(plan), *plan.unused],
         "measured": dict(plan.measured),
         "job": None,
         "memory": None,
@@ -113,6 +114,17 @@ def document(
             for own in candidates
         ]  # fmt: skip
     return shown
+
+
+def _assumed(plan: Plan) -> list[str]:
+    """Return the notes about settings that follow from the cluster alone."""
+    values, notes = plan.described.values, []
+    if "layers" not in values and "flavor" in values:
+        origin = plan.described.origins["flavor"]
+        notes.append(f"{origin}: {values['flavor']!r} does not define the model's shape; pass its config.json as well")
+    if plan.described.origins.get("gpus") != CLUSTER:
+        return notes
+    return [*notes, f"the job does not state its number of GPUs; all {values['gpus']:,} of the cluster are used"]
 
 
 def _compared(plan: Plan, trace: JobTrace) -> dict[str, Any] | None:

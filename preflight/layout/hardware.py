@@ -8,6 +8,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, replace
 from preflight.expectations.catalogue import PARTS, GpuModel, Part, part_by_name
+from preflight.expectations.job_table import MOST_GPUS
 from preflight.expectations.roofline.batch import BF16_FLOPS
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.facts.job_nodes import JobNode
@@ -58,6 +59,7 @@ class Hardware:
     distribution: str = "block"  # of ranks over nodes, in srun's terms: block, cyclic, plane=SIZE
     order: tuple[int, ...] = ()  # node number of each rank, if a hostfile states it
     source: str = ""
+    ranks_per_node: int | None = None  # if a job uses fewer than all GPUs of a node
     #: Ratio of measured to typical busbw, by collective and level of links ("all_reduce/NVLink").
     measured: Mapping[str, float] = field(default_factory=dict)
 
@@ -67,9 +69,19 @@ class Hardware:
         return self.machine.gpu
 
     @property
+    def each(self) -> int:
+        """Number of ranks on a node."""
+        return self.ranks_per_node or self.machine.gpus
+
+    @property
+    def domain(self) -> int:
+        """Number of ranks in an NVLink domain."""
+        return max(1, self.machine.domain // self.machine.gpus) * self.each
+
+    @property
     def gpus(self) -> int | None:
-        """Number of GPUs."""
-        return self.nodes * self.machine.gpus if self.nodes is not None else None
+        """Number of GPUs that a job can use."""
+        return self.nodes * self.each if self.nodes is not None else None
 
     def flops(self, precision: str) -> float | None:
         """Return the FLOP/s of a GPU in a precision; None if not in the catalogue."""
@@ -152,11 +164,14 @@ def _rails(nodes: Sequence[JobNode]) -> bool | None:
     return all(len(own) == 1 for own in rails.values())
 
 
-_PHRASE = re.compile(r"\s*(\d{1,6})\s*[x×*]\s*(.{1,40}?)\s*", re.IGNORECASE)
-_RATIO = re.compile(r"(\d{1,3}(?:\.\d{1,3})?)\s*:\s*1")
-_NICS = re.compile(r"(\d{1,3})\s*[x×]\s*(\d{2,4})\s*G(?:b/s|bps|bit/s)?", re.IGNORECASE)
-_MEMORY_SIZE = re.compile(r"(\d{2,3})\s*G(?:i?B)", re.IGNORECASE)
-_UNIT = re.compile(r"units? of (\d{1,5})(?: nodes)?", re.IGNORECASE)
+_PHRASE = re.compile(r"\s*([1-9][0-9]{0,5})\s*[x×*]\s*(.{1,40}?)\s*", re.IGNORECASE)
+_RATIO = re.compile(r"([1-9][0-9]{0,2}(?:\.[0-9]{1,3})?)\s*:\s*1")
+_NICS = re.compile(r"([1-9]|[1-3][0-9])\s*[x×]\s*([1-9][0-9]{1,3})\s*G(?:b/s|bps|bit/s)?", re.IGNORECASE)
+_MEMORY_SIZE = re.compile(r"([1-9][0-9]{1,2})\s*G(?:i?B)", re.IGNORECASE)
+_UNIT = re.compile(r"units? of ([1-9][0-9]{0,4})(?: nodes)?", re.IGNORECASE)
+
+#: Fastest NIC that is accepted, Gb/s.
+_MOST_GBPS = 1600
 
 _EXAMPLE = '"512 x HGX H100, rail-optimised, 2:1"'
 
@@ -171,30 +186,43 @@ def described(phrase: str) -> Hardware:
     nodes = _PHRASE.fullmatch(first)
     if nodes is None:
         raise LayoutError(f"{phrase!r} does not describe a cluster; for example: {_EXAMPLE}")
-    name, each = _ALIASES.get(nodes[2], (re.sub(r"^DGX\b", "HGX", nodes[2]), 1))
-    part = part_by_name(name)
+    names = {name.lower(): name for name in (*(p.name for p in PARTS), *_ALIASES)}
+    own = names.get(re.sub(r"^dgx\b", "hgx", nodes[2].lower()), "")
+    name, each = _ALIASES.get(own, (own, 1))
+    part = part_by_name(name) if name else None
     if part is None:
         usable = ", ".join(sorted([p.name for p in PARTS if p.nvswitch] + list(_ALIASES)))
         raise LayoutError(f"{nodes[2]!r} is not in the part catalogue; it has {usable}")
     stated: dict[str, float | None] = {}
     fabric, distribution = Fabric(), "block"
+    kinds: list[str] = []
     for item in map(str.strip, rest):
         if re.fullmatch(r"rail[- ]optimi[sz]ed", item, re.IGNORECASE):
+            kinds.append("rail-optimised")
             fabric = replace(fabric, rail_optimised=True)
         elif matched := _RATIO.fullmatch(item):
+            kinds.append("oversubscription")
             fabric = replace(fabric, oversubscription=float(matched[1]))
         elif matched := _UNIT.fullmatch(item):
+            kinds.append("units")
             fabric = replace(fabric, unit_nodes=int(matched[1]))
-        elif matched := _NICS.fullmatch(item):
+        elif (matched := _NICS.fullmatch(item)) and int(matched[2]) <= _MOST_GBPS:
+            kinds.append("NICs")
             stated |= {"nics": float(matched[1]), "nic_gbps": float(matched[2])}
         elif matched := _MEMORY_SIZE.fullmatch(item):
+            kinds.append("memory")
             stated["memory_gib"] = float(matched[1])
         elif item.lower() in ("cyclic", "block"):
+            kinds.append("distribution")
             distribution = item.lower()
         else:
             raise LayoutError(
                 f"{item!r} is not recognised; the part may be followed by rail-optimised, 2:1, units of 32 nodes, "
                 "8 x 400G, 80 GB, cyclic"
             )
+    if twice := [kind for kind in kinds if kinds.count(kind) > 1]:
+        raise LayoutError(f"{phrase!r} states the {twice[0]} twice; state it once")
     made = hardware_of(part, int(nodes[1]) * each, **stated)
+    if (made.gpus or 0) > MOST_GPUS:
+        raise LayoutError(f"{phrase!r} has {made.gpus:,} GPUs; at most {MOST_GPUS:,} are planned")
     return replace(made, fabric=fabric, distribution=distribution, source=f"--on {phrase}; {made.source}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, field, fields, replace
 from preflight.errors import PreflightError
+from preflight.layout.stages import depths
 
 
 class LayoutError(PreflightError):
@@ -42,6 +43,10 @@ class Transformer:
         return self.layers - self.dense_layers if self.experts else 0
 
 
+#: Exchanges of context parallelism that run beside attention: a ring, alone or between nodes.
+RINGS = frozenset({"p2p", "a2a+p2p"})
+
+
 @dataclass(frozen=True)
 class Parallelism:
     """Division of a model and its batch among ranks."""
@@ -55,7 +60,13 @@ class Parallelism:
     order: str = "tp-cp-ep-dp-pp"  # of the axes in a rank's number, fastest first
     sequence_parallel: bool = False
     sharding: str = "none"  # of data parallelism: none, optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP)
-    context_exchange: str = "p2p"  # p2p (ring), all_gather, a2a (Ulysses)
+    replicas: int = 1  # of a sharded model: hybrid sharding, the shards of each are consecutive ranks
+    context_exchange: str = "p2p"  # p2p (ring), all_gather, a2a (Ulysses), a2a+p2p
+    first_layers: int = 0  # layers of the first and last stage, if stated; else 0
+    last_layers: int = 0
+    embedding_layer: bool = False  # the embedding counts as a layer of the first stage, the loss as one of the last
+    loss_layer: bool = False
+    stage_layout: str = ""  # layers of each stage, in Megatron's letters
 
     @property
     def model_ranks(self) -> int:
@@ -103,6 +114,38 @@ class TrainingJob:
     def data(self) -> int:
         """Number of data-parallel replicas."""
         return self.gpus // self.parallel.model_ranks
+
+    @property
+    def shards(self) -> int:
+        """Number of ranks that share a sharded model or optimizer."""
+        return max(1, self.data * self.parallel.context // self.parallel.replicas)
+
+    @property
+    def depths(self) -> tuple[float, ...]:
+        """Number of layers of each pipeline stage."""
+        own = self.parallel
+        return depths(self.model.layers, own.pipeline, own.stage_layout, (own.first_layers, own.last_layers),
+                      (own.embedding_layer, own.loss_layer))  # fmt: skip
+
+    @property
+    def layers(self) -> float:
+        """Number of layers of the deepest stage, which sets the pace."""
+        return max(self.depths)
+
+    @property
+    def recomputed(self) -> float:
+        """Share of the layers that full recomputation computes again."""
+        own = self.schedule
+        if own.recompute != "full":
+            return 0.0
+        if own.recompute_layers is None or own.recompute_method == "uniform":
+            return 1.0
+        return min(1.0, own.recompute_layers / self.layers)
+
+    @property
+    def expert_layers(self) -> float:
+        """Number of its layers with experts, on average."""
+        return self.layers * self.model.expert_layers / self.model.layers
 
     @property
     def expert_data(self) -> int:

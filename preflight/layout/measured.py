@@ -78,4 +78,4 @@ def _spread(hardware: Hardware, report: Report, ranks: int, nodes: int) -> Sprea
     above = {labels[host] for host in report.hosts if host in labels}
     complete = bool(units) and all(host in labels for host in report.hosts)
     domains = 1 if nodes * machine.gpus <= machine.domain else nodes
-    return Spread(ranks, nodes, domains, len(above) if complete else None)
+    return Spread(ranks, nodes, domains, len(above) if complete else None, ranks // domains)

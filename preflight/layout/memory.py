@@ -29,6 +29,9 @@ OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
 #: Frameworks whose kernels keep no more memory than is counted here.
 FUSED = ("megatron", "nemo")
 
+#: Frameworks that reduce gradients after each microbatch.
+_REDUCES = frozenset({"deepspeed", "torchtitan"})
+
 #: Smallest ratio of measured to computed memory among published runs with known settings.
 ACCURACY = 0.95
 
@@ -61,16 +64,16 @@ def memory(job: TrainingJob) -> Memory:
     dense, sparse = _stage_parameters(job)
     schedule = job.schedule
     weights = gradients = states = 0.0
-    for count, replicas in ((dense, job.data * job.parallel.context), (sparse, job.expert_data)):
-        divided = {"none": (1, 1, 1), "optimizer": (1, 1, replicas), "gradients": (1, replicas, replicas),
-                   "full": (replicas,) * 3}[job.parallel.sharding]  # fmt: skip
+    for count, shards in ((dense, job.shards), (sparse, max(1, job.expert_data // job.parallel.replicas))):
+        divided = {"none": (1, 1, 1), "optimizer": (1, 1, shards), "gradients": (1, shards, shards),
+                   "full": (shards,) * 3}[job.parallel.sharding]  # fmt: skip
         weights += WEIGHT * count / divided[0]
         gradients += (schedule.gradient_bytes + schedule.accumulated_bytes) * count / divided[1]
         states += _state_bytes(job) * count / divided[2]
     one_stage = job.parallel.pipeline == 1
-    first = _activations(job, in_flight(job), _logits(job) if one_stage else 0.0)
+    first = _activations(job, job.depths[0], in_flight(job), _logits(job) if one_stage else 0.0)
     activations, logits = first if one_stage else max(
-        first, _activations(job, in_flight_last(job), _logits(job)), key=sum
+        first, _activations(job, job.depths[-1], in_flight_last(job), _logits(job)), key=sum
     )  # fmt: skip
     return Memory(dense + sparse, weights, gradients, states, _buffers(job, dense + sparse), activations, logits)
 
@@ -111,8 +114,8 @@ def open_settings(job: TrainingJob) -> dict[str, object]:
 
 def most(job: TrainingJob) -> float:
     """Return the bytes that a run of the job may need, including overhead."""
-    own, layers = memory(job), job.model.layers / job.parallel.pipeline
-    deepest = ceil(layers) / layers
+    own = memory(job)
+    deepest = ceil(job.layers) / job.depths[0]
     static = own.weights + own.gradients + own.states  # Megatron-LM allocates them once, in one piece
     moving = own.total - static
     if job.schedule.framework in FUSED:
@@ -121,8 +124,20 @@ def most(job: TrainingJob) -> float:
         need = static + moving * (1 + FRAGMENTATION)
     else:
         moving += _unfused(job) + own.logits * (LOGIT_UNFUSED / _logit(job) - 1)
+        static += _accumulated(job)
         need = (static + moving) * (1 + FRAGMENTATION)
     return need * deepest + OVERHEAD_GIB * GIB
+
+
+def _accumulated(job: TrainingJob) -> float:
+    """Return the bytes of unsharded gradients that an unknown framework accumulates.
+
+    Between two steps of the optimizer, PyTorch's FSDP may add up gradients before it reduces them (``no_sync``);
+    DeepSpeed and torchtitan reduce them after each microbatch.
+    """
+    if job.parallel.sharding != "full" or job.microbatches == 1 or job.schedule.framework in _REDUCES:
+        return 0.0
+    return job.schedule.gradient_bytes * sum(_stage_parameters(job))
 
 
 def _stated(job: TrainingJob, name: str) -> bool:
@@ -134,8 +149,8 @@ def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
     """Return a first-stage GPU's parameters outside experts, and in experts."""
     model, parallel = job.model, job.parallel
     count = parameters(model)
-    stages = parallel.pipeline
-    sparse_layers, layers = model.expert_layers / stages, model.layers / stages
+    stages, layers = parallel.pipeline, job.depths[0]
+    sparse_layers = layers * model.expert_layers / model.layers
     dense = layers * count.attention + (layers - sparse_layers) * count.dense
     dense += sparse_layers * count.shared + count.embedding
     if stages == 1:
@@ -188,14 +203,13 @@ def in_flight_last(job: TrainingJob) -> float:
     return min(((virtual - 1) * stages + 1) / virtual, float(job.microbatches))
 
 
-def _activations(job: TrainingJob, live: float, logits: float) -> tuple[float, float]:
+def _activations(job: TrainingJob, layers: float, live: float, logits: float) -> tuple[float, float]:
     """Return the bytes of a stage's activations, and of its logits.
 
-    ``live`` microbatches are in flight. Layers are recomputed after the logits are freed.
+    The stage has ``layers``; ``live`` microbatches are in flight. Layers are recomputed after the logits are freed.
     """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
-    layers = model.layers / parallel.pipeline
     full = _layer(job)
     hidden = 2 * model.hidden / (parallel.tensor if parallel.sequence_parallel else 1)  # the input of a layer
     if schedule.recompute == "full" and schedule.recompute_method == "uniform":
@@ -290,7 +304,7 @@ def _unfused(job: TrainingJob) -> float:
     if not schedule.fused_attention:
         each += 16 * model.heads * schedule.sequence / parallel.tensor
     live = in_flight(job)
-    layers = live * model.layers / parallel.pipeline if schedule.recompute == "none" else 1.0
+    layers = live * job.layers if schedule.recompute == "none" else 1.0
     outputs = 4 * model.hidden / divided * live if parallel.pipeline > 1 else 0.0
     return tokens * (layers * each + outputs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -20,7 +21,9 @@ class RankPlacement:
         self.hardware = hardware
         self.ranks = ranks
         #: Number of nodes that the job fills.
-        self.nodes = -(-ranks // hardware.machine.gpus)
+        self.nodes = -(-ranks // hardware.each)
+        if hardware.gpus is not None and hardware.names and ranks > hardware.gpus and not hardware.order:
+            raise LayoutError(f"the job has {ranks} GPUs, the cluster {hardware.gpus}")
         fabric = hardware.fabric
         self._order = self._stated_order()
         #: Whether a rank's location follows from its number alone.
@@ -28,13 +31,14 @@ class RankPlacement:
 
     def _stated_order(self) -> Sequence[int]:
         """Return the node number of each rank; empty if ranks fill node by node."""
-        hardware, each = self.hardware, self.hardware.machine.gpus
+        hardware, each = self.hardware, self.hardware.each
         if hardware.order:
             if len(hardware.order) < self.ranks:
                 raise LayoutError(f"the hostfile has {len(hardware.order)} slots for {self.ranks} ranks")
             return hardware.order
         kind, _, size = hardware.distribution.partition("=")
-        kind = kind.partition(":")[0]  # the first part of srun's node:socket:core is the distribution over nodes
+        # the first part of srun's node:socket:core is the distribution over nodes
+        kind, size = (part.partition(":")[0].partition(",")[0].lower() for part in (kind, size))
         if kind in ("block", "*", "nopack", "pack"):
             return ()
         if kind not in ("cyclic", "plane") or (kind == "plane" and not (size.isdigit() and int(size))):
@@ -57,7 +61,7 @@ class RankPlacement:
 
     def node(self, rank: int) -> int:
         """Return the node number of a rank, in the order of the job."""
-        return self._order[rank] if self._order else rank // self.hardware.machine.gpus
+        return self._order[rank] if self._order else rank // self.hardware.each
 
     @cached_property
     def _gpus(self) -> list[int]:
@@ -69,16 +73,21 @@ class RankPlacement:
             used[node] = used.get(node, 0) + 1
         return gpus
 
+    def gpu(self, rank: int) -> int:
+        """Return the number of a rank's GPU on its node."""
+        return self._gpus[rank] if self._order else rank % self.hardware.each
+
     def rail(self, rank: int) -> int:
-        """Return the number of a rank's GPU on its node, which is its rail."""
-        return self._gpus[rank] if self._order else rank % self.hardware.machine.gpus
+        """Return the number of a rank's NIC, which neighbouring GPUs may share."""
+        machine = self.hardware.machine
+        nics = machine.nics or machine.gpus
+        return self.gpu(rank) * nics // machine.gpus if nics < machine.gpus else self.gpu(rank)
 
     def domain(self, rank: int) -> int | str:
         """Return the name or number of a rank's NVLink domain."""
         if domains := self.hardware.fabric.domains:
             return domains[self.name(rank)]
-        machine = self.hardware.machine
-        return self.node(rank) // max(1, machine.domain // machine.gpus)
+        return self.node(rank) // (self.hardware.domain // self.hardware.each)
 
     def unit(self, rank: int) -> int | str | None:
         """Return the group of leaves above a rank's node; None if unknown."""
@@ -91,7 +100,7 @@ class RankPlacement:
         """Return the name of the leaf above a rank's NIC; None if unknown."""
         fabric, unit = self.hardware.fabric, self.unit(rank)
         if fabric.leaves:
-            return fabric.leaves.get((self.name(rank), self.rail(rank)))
+            return fabric.leaves.get((self.name(rank), self.gpu(rank)))
         if unit is None or fabric.rail_optimised is None:
             return None
         return f"unit {unit}, rail {self.rail(rank)}" if fabric.rail_optimised else f"unit {unit}"
@@ -103,25 +112,26 @@ class RankPlacement:
 
     def spread(self, group: Sequence[int]) -> Spread:
         """Return how a group is spread over nodes, domains and units."""
-        machine, fabric = self.hardware.machine, self.hardware.fabric
+        hardware = self.hardware
         if isinstance(group, range) and self._regular:
-            units = fabric.unit_nodes
+            units = hardware.fabric.unit_nodes
             return Spread(
-                len(group), _touched(group, machine.gpus), _touched(group, max(machine.gpus, machine.domain)),
-                _touched(group, units * machine.gpus) if units else None,
+                len(group), _touched(group, hardware.each), _touched(group, hardware.domain),
+                _touched(group, units * hardware.each) if units else None, _fewest(group, hardware.domain),
             )  # fmt: skip
         nodes = {self.node(rank) for rank in group}
-        domains = {self.domain(rank) for rank in group}
+        domains = Counter(self.domain(rank) for rank in group)
         of_units = {self.unit(rank) for rank in group}
-        return Spread(len(group), len(nodes), len(domains), None if None in of_units else len(of_units))
+        return Spread(
+            len(group), len(nodes), len(domains), None if None in of_units else len(of_units), min(domains.values())
+        )
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """Yield one of each set of congruent groups that have the same spread.
 
         With ranks in blocks, groups that start at the same offset in a unit have the same spread.
         """
-        machine = self.hardware.machine
-        period = max(machine.gpus, machine.domain) * (self.hardware.fabric.unit_nodes or 1)
+        period = self.hardware.domain * (self.hardware.fabric.unit_nodes or 1)
         offsets: set[int] = set()
         for group in groups:
             place = group[0] % period
@@ -137,6 +147,16 @@ def _touched(ranks: range, size: int) -> int:
     return ranks[-1] // size - ranks[0] // size + 1
 
 
+def _fewest(ranks: range, size: int) -> int:
+    """Return the fewest ranks of a range in a block of ``size`` that it overlaps."""
+    if ranks.step >= size:
+        return 1
+    first = -(-(size - ranks[0] % size) // ranks.step)
+    if first >= len(ranks):
+        return len(ranks)
+    return min(first, ranks[-1] % size // ranks.step + 1, size // ranks.step)
+
+
 @dataclass(frozen=True)
 class Spread:
     """Number of nodes, NVLink domains and units that a group of ranks spans."""
@@ -145,11 +165,12 @@ class Spread:
     nodes: int
     domains: int
     units: int | None  # None if unknown
+    fewest: int = 1  # ranks in the domain with the smallest number
 
     @property
-    def extent(self) -> tuple[int, int, int, int]:
+    def extent(self) -> tuple[int, int, int, int, int]:
         """Sort key to find the most spread group."""
-        return (self.domains, self.units or 0, self.nodes, self.ranks)
+        return (self.domains, self.units or 0, self.nodes, -self.fewest, self.ranks)
 
     @property
     def level(self) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from preflight._startup.lightclass import replace
 from preflight.expectations import Site
+from preflight.expectations.roofline_table import FatTreeTable
 from preflight.facts.job_description import JobDescription
 from preflight.layout import hardware as hardware_module
 from preflight.layout.description import REQUIRED, Described, describe
@@ -17,7 +18,7 @@ from preflight.layout.measured import with_measurements
 from preflight.layout.memory import Memory, memory
 from preflight.layout.placement import RankPlacement
 from preflight.layout.rank_map import RankMap, dense_map, expert_map
-from preflight.layout.step import Step, step
+from preflight.layout.step import Step, segmented, step
 from preflight.nodeset import fold
 from preflight.parsers.job_config import hostfile
 from preflight.parsers.job_config.settings import JobConfigError
@@ -34,9 +35,13 @@ class Plan:
         self, description: JobDescription, site: Site, reports: Mapping[str, Sequence[Report]] | None = None
     ) -> None:
         self.settings = description.settings
-        self.hardware, self.no_hardware = _hardware(description, site)
+        self.hardware, self.no_hardware, self._no_order = _hardware(description, site)
+        self._hostfile = description.hostfile[0] if description.hostfile is not None else ""
+        fewer = description.settings.values.get("gpus_per_node")
+        if self.hardware is not None and fewer is not None and 0 < fewer.value < self.hardware.machine.gpus:
+            self.hardware = replace(self.hardware, ranks_per_node=fewer.value)
         gpus = self.hardware.gpus if self.hardware is not None else None
-        each = self.hardware.machine.gpus if self.hardware is not None else None
+        each = self.hardware.each if self.hardware is not None else None
         self.described: Described = describe(description.settings, gpus, each)
         if (
             self.hardware is not None
@@ -59,10 +64,10 @@ class Plan:
         """Return the placement of the ranks, or why it is unknown."""
         if self.job is None:
             return None, self.why_no_job
-        if self.hardware is None:
-            return None, self.no_hardware
+        if self.hardware is None or self._no_order:
+            return None, self.no_hardware or self._no_order
         try:
-            return RankPlacement(self.hardware, self.job.gpus), ""
+            return RankPlacement(segmented(self.hardware, self.job), self.job.gpus), ""
         except LayoutError as error:
             return None, str(error)
 
@@ -102,6 +107,13 @@ class Plan:
         return "the numbers of the job are inconsistent"
 
     @property
+    def fix_unplaced(self) -> str:
+        """How to make the placement of the ranks known."""
+        if self.hardware is None:
+            return NAME_CLUSTER
+        return f"correct {self._hostfile}" if self._hostfile else "state the order of the ranks: --hostfile FILE"
+
+    @property
     def fix_no_job(self) -> str:
         """How to supply the missing settings."""
         if self.described.missing:
@@ -109,13 +121,18 @@ class Plan:
         return "correct the sizes of the groups, the batch or the number of GPUs"
 
 
-def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str]:
-    """Return the cluster of a plan, or why it is unknown."""
+def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str, str]:
+    """Return the cluster, or why it is unknown, and why the rank order is unknown."""
     try:
         made = _cluster(description, site)
-        return (_in_order(made, *description.hostfile), "") if description.hostfile else (made, "")
+    except LayoutError as error:
+        return None, str(error), ""
+    if description.hostfile is None:
+        return made, "", ""
+    try:
+        return _in_order(made, *description.hostfile), "", ""
     except (LayoutError, JobConfigError) as error:
-        return None, str(error)
+        return made, "", str(error)
 
 
 def _cluster(description: JobDescription, site: Site) -> Hardware:
@@ -139,16 +156,29 @@ def _cluster(description: JobDescription, site: Site) -> Hardware:
         site.part, len(listed) or (units * (tree.units or 1) if units else None),
         gpus=gpus, nics=hcas, nic_gbps=site.rate_of_each(hcas or 0, gpus or 0).value,
     )  # fmt: skip
-    fabric = Fabric(units, True if members.rails else None, tree.oversubscription)
+    ratio = tree.oversubscription if tree.oversubscription is not None else _ratio(tree, hcas, made.machine.nic_gbps)
+    fabric = Fabric(units, True if members.rails else None, ratio)
     return replace(made, fabric=fabric, names=tuple(listed), source=site.path)
+
+
+def _ratio(tree: FatTreeTable, nics: int | None, nic_gbps: float | None) -> float | None:
+    """Return the ratio of a leaf's host links to its uplinks; None if not declared."""
+    if not (nics and tree.unit_nodes and tree.unit_leaves and tree.spines and tree.links_per_spine):
+        return None
+    faster = tree.uplink_gbps / nic_gbps if tree.uplink_gbps and nic_gbps else 1.0
+    return max(1.0, tree.unit_nodes * nics / tree.unit_leaves / (tree.spines * tree.links_per_spine * faster))
 
 
 def _in_order(made: Hardware, source: str, text: str) -> Hardware:
     """Return the cluster in the order of a hostfile; raises LayoutError."""
     each = made.machine.gpus
     names, order = hostfile.parse(text, source, each)
+    short = {name.partition(".")[0]: name for name in made.names}
+    names = tuple(short.get(name.partition(".")[0], name) if made.names else name for name in names)
     if made.names and (foreign := [name for name in names if name not in made.names]):
         raise LayoutError(f"{source}: {fold(foreign)} is not among the nodes of {made.source}")
+    if not made.names and made.nodes is not None and len(names) > made.nodes:
+        raise LayoutError(f"{source}: lists {len(names)} nodes, and the cluster has {made.nodes}")
     most = Counter(order).most_common(1)[0]
     if most[1] > each:
         raise LayoutError(f"{source}: {names[most[0]]} has {most[1]} slots and {each} GPUs")

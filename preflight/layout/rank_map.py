@@ -74,7 +74,11 @@ def dense_map(job: TrainingJob) -> RankMap:
     """Return the rank numbering for attention and dense layers."""
     parallel = job.parallel
     sizes = {"tp": parallel.tensor, "cp": parallel.context, "dp": job.data, "pp": parallel.pipeline}
-    return RankMap({axis: sizes[axis] for axis in _order(parallel.order) if axis in sizes})
+    order = [axis for axis in _order(parallel.order) if axis in sizes]
+    if parallel.replicas > 1 and job.data % parallel.replicas == 0:
+        sizes |= {"dp": job.data // parallel.replicas, "rep": parallel.replicas}
+        order.insert(order.index("dp") + 1, "rep")
+    return RankMap({axis: sizes[axis] for axis in order})
 
 
 def expert_map(job: TrainingJob) -> RankMap:

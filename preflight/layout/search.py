@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.layout.hardware import Hardware
@@ -38,6 +39,7 @@ def _shown(job: TrainingJob) -> dict[str, str]:
     parallel, schedule = job.parallel, job.schedule
     return {
         "tp": str(parallel.tensor), "cp": str(parallel.context), "ep": str(parallel.expert),
+        "etp": str(parallel.expert_tensor if job.model.experts else ""),
         "pp": str(parallel.pipeline), "vp": str(parallel.virtual_stages), "micro-batch": str(schedule.micro_batch),
         "recompute": schedule.recompute,
     }  # fmt: skip
@@ -51,26 +53,29 @@ def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidat
     """
     if hardware.memory_gib is None:
         raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
-    fitting: list[Candidate] = []
+    fastest: dict[tuple[Any, ...], Candidate] = {}
     for tried in _candidates(job, hardware):
         if most(tried) <= hardware.memory_gib * GIB:
-            fitting.append(Candidate(tried, step(tried, hardware), memory(tried).total / GIB))
-    fitting.sort(key=lambda own: own.step.seconds)
-    return fitting[:best]
+            own = Candidate(tried, step(tried, hardware), memory(tried).total / GIB)
+            layout = (tried.parallel.tensor, tried.parallel.pipeline, tried.parallel.context, tried.parallel.expert,
+                      tried.parallel.expert_tensor, tried.schedule.micro_batch)  # fmt: skip
+            if layout not in fastest or own.step.seconds < fastest[layout].step.seconds:
+                fastest[layout] = own
+    return sorted(fastest.values(), key=lambda own: own.step.seconds)[:best]
 
 
 def _candidates(job: TrainingJob, hardware: Hardware) -> Iterator[TrainingJob]:
     """Yield the layouts that divide the model, the ranks and the batch."""
     number = 0
     model, schedule, gpus = job.model, job.schedule, job.gpus
-    domain = hardware.machine.domain
+    domain = hardware.domain
     for tensor in (size for size in _SIZES if size <= domain and model.heads % size == 0 and domain % size == 0):
         for pipeline in (size for size in _SIZES if model.layers % size == 0):
             for context in (size for size in (1, 2, 4, 8, 16) if schedule.sequence % (2 * size) == 0):
                 ranks = tensor * pipeline * context
                 if gpus % ranks or (context > 1 and schedule.sequence < 16384 and context != job.parallel.context):
                     continue
-                for expert in _expert_sizes(job, gpus // pipeline):
+                for expert, expert_tensor in _expert_sizes(job, tensor, gpus // pipeline):
                     for micro in _MICRO_BATCHES:
                         if schedule.global_batch % (micro * gpus // ranks):
                             continue
@@ -81,18 +86,20 @@ def _candidates(job: TrainingJob, hardware: Hardware) -> Iterator[TrainingJob]:
                             yield job.changed(
                                 tensor=tensor, pipeline=pipeline, context=context, expert=expert, micro_batch=micro,
                                 virtual_stages=virtual, recompute=recompute,
-                                expert_tensor=1 if expert > 1 else tensor,
+                                expert_tensor=expert_tensor, first_layers=0, last_layers=0, stage_layout="",
                                 sequence_parallel=job.parallel.sequence_parallel and tensor > 1,
                             )  # fmt: skip
 
 
-def _expert_sizes(job: TrainingJob, ranks: int) -> Iterator[int]:
+def _expert_sizes(job: TrainingJob, tensor: int, ranks: int) -> Iterator[tuple[int, int]]:
+    """Yield sizes for experts: undivided, divided like dense layers, or as given."""
     if not job.model.experts:
-        yield 1
+        yield 1, tensor
         return
     for size in _SIZES:
-        if job.model.experts % size == 0 and ranks % size == 0:
-            yield size
+        for divided in sorted({1, tensor, job.parallel.expert_tensor}):
+            if job.model.experts % size == 0 and ranks % (size * divided) == 0:
+                yield size, divided
 
 
 def _schedules(job: TrainingJob, pipeline: int, replicas: int, micro: int) -> Iterator[tuple[int, str]]:

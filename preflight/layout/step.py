@@ -12,13 +12,13 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import NIC_PAIRS, NICS, PAIRS, RING
 from preflight.layout.arithmetic import model_flops, operations
 from preflight.layout.hardware import Hardware
-from preflight.layout.job import LayoutError, TrainingJob, Transformer
-from preflight.layout.memory import GIB, memory
+from preflight.layout.job import RINGS, LayoutError, TrainingJob, Transformer
+from preflight.layout.memory import FUSED, GIB, memory
 from preflight.layout.placement import RankPlacement, Spread
 from preflight.layout.traffic import Exchange, exchanges, factor
 
 #: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
-EFFICIENCY = {("Ampere", "bf16"): 0.71, ("Hopper", "bf16"): 0.59, ("Hopper", "fp8"): 0.48}
+EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.625, ("Hopper", "fp8"): 0.50}
 
 #: The same for generations without runs in the fit.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
@@ -27,15 +27,19 @@ _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
 #: others, and of models with experts, of which small products and the exchange vary most (docs/plan.md).
 FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.75, 4.0)
 
+#: The same for frameworks other than Megatron-LM's and NVIDIA's, whose kernels and overlap vary.
+UNTUNED = (0.78, 3.0)
+
 #: Share of a GPU's memory above which PyTorch's allocator frees and allocates it again in each step, and how much
 #: longer a step then may take (llm-foundry's largest sequence: 1.4).
 FULL, SLOWED = 0.92, 1.5
 
-#: Power limit of a GPU over that of the model with the same chip and the same FLOP/s on its datasheet (NVIDIA's
-#: datasheets: 1400 and 1200 W, 1100 and 1000 W): it bounds the clock of large matrix products.
-POWER = {"GB300": 1400 / 1200, "B300 SXM": 1100 / 1000}
+#: FLOP/s that a GPU sustains over those of its datasheet. GB200 has the chip of B200, whose datasheet states 2250
+#: instead of 2500 TFLOP/s; the power limits of GB300 and GB200 are 1400 and 1200 W, of B300 and B200 1100 and
+#: 1000 W, and bound the clock of large matrix products (NVIDIA's datasheets).
+SUSTAINED = {"GB200": 2250 / 2500, "GB300": 2250 / 2500 * 1400 / 1200, "B300 SXM": 1100 / 1000}
 
-#: GPUs of a rack's NVLink domain that a job with experts is assumed to use: 16 of 18 trays (Slurm, topology/block:
+#: GPUs of a rack's NVLink domain that a job is assumed to use: 16 of 18 trays (Slurm, topology/block:
 #: ``--segment=16``), so that groups with power-of-two sizes stay inside.
 SEGMENT = {72: 64}
 
@@ -134,12 +138,13 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
             f"the arithmetic of {hardware.gpu.name} in {job.schedule.precision} is not in the catalogue, so the time "
             "of a step is unknown"
         )
-    power = POWER.get(hardware.gpu.name, 1.0)
-    rates = _Rates(power * share * peak, power * _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
+    sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
+    rates = _Rates(sustained * share * peak, sustained * _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
     hardware = segmented(hardware, job)
     forward, backward, last = _microbatch(job, rates)
     microbatches, stages = job.microbatches, job.parallel.pipeline
-    steady = microbatches * (forward + backward + last)
+    depth = job.depths[-1] / job.layers  # of the last stage, which also computes the logits
+    steady = microbatches * max(forward + backward, depth * (forward + backward) + last)
     waiting = (stages - 1) / job.parallel.virtual_stages * (forward + backward)
     parts = [StepPart("compute", steady), StepPart("bubble", waiting)]
     moved = exchanges(job, RankPlacement(hardware, job.gpus))
@@ -159,12 +164,15 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
 def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
     """Return hardware whose NVLink domains have only the GPUs that a job uses.
 
-    This applies only if no nodes are named and the job's other sizes allow segments.
+    This applies only if no nodes are named, and if the job's sizes and the number of racks allow segments.
     """
     machine = hardware.machine
     size = SEGMENT.get(machine.domain)
     group = job.parallel.expert * job.parallel.expert_tensor
-    if size is None or hardware.names or group == 1 or size % group or job.gpus % size:
+    if size is None or hardware.names or job.gpus <= size or size % group or job.gpus % size:
+        return hardware
+    racks, more = divmod(hardware.gpus or 0, machine.domain)
+    if hardware.gpus is not None and not more and job.gpus // size > racks:  # complete racks, and too few
         return hardware
     return replace(hardware, machine=replace(machine, domain=size))
 
@@ -173,6 +181,8 @@ def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
     """Return the range of nine in ten published runs, as ratios to the computed time."""
     if job.model.experts:
         return EXPERTS
+    if job.schedule.framework not in FUSED:
+        return UNTUNED
     low, high = FITTED if hardware.gpu.generation not in _LIKE else NOT_FITTED
     if hardware.memory_gib is not None and memory(job).total > FULL * hardware.memory_gib * GIB:
         high = max(high, SLOWED)
@@ -197,9 +207,10 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     model, parallel, schedule = job.model, job.parallel, job.schedule
     own = operations(model, schedule.sequence)
     tokens = schedule.micro_batch * schedule.sequence / parallel.context
-    layers = model.layers / parallel.pipeline
-    sparse = model.expert_layers / parallel.pipeline
-    products = layers * own.attention + (layers - sparse) * own.dense + sparse * own.sparse * _fill(model)
+    layers, sparse = job.layers, job.expert_layers
+    products = layers * own.attention * _attention_fill(job)
+    products += (layers - sparse) * own.dense * _fill(model, model.feed_forward / parallel.tensor)
+    products += sparse * own.sparse * _fill(model, model.expert_feed_forward)
     scores = layers * own.scores * (1 if schedule.fused_attention else 2)
     products_time = tokens * products / parallel.tensor / rates.products
     scores_time = tokens * scores / parallel.tensor / rates.bf16
@@ -211,24 +222,27 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # fused: the scores are computed again
     backward = 2 * products_time + scores_back + 2 * softmax + 2 * element
     if schedule.recompute == "full":
-        all_layers = schedule.recompute_layers is None or schedule.recompute_method == "uniform"
-        backward += forward * (1.0 if all_layers else min(1.0, (schedule.recompute_layers or 0) / layers))
+        backward += forward * job.recomputed
     elif schedule.recompute == "selective" and not schedule.fused_attention:
         backward += scores_time + softmax
     logits = 3 * tokens * own.output / parallel.tensor / rates.bf16
     return forward, backward, logits
 
 
-def _fill(model: Transformer) -> float:
-    """Return the time of an expert's matrix products relative to large ones.
+def _fill(model: Transformer, width: float) -> float:
+    """Return the time of a feed-forward's matrix products relative to very large ones.
 
-    Their inner dimensions, the hidden size and the width of an expert, are small compared with the pipeline depth of a
-    tile.
+    The inner dimensions are the hidden size and the width on a GPU; small ones are short compared with the pipeline
+    depth of a tile.
     """
-    if not model.experts:
-        return 1.0
     into = (2 if model.gated else 1) / (3 if model.gated else 2)
-    return into * (1 + FILL / model.hidden) + (1 - into) * (1 + FILL / max(1, model.expert_feed_forward))
+    return into * (1 + FILL / model.hidden) + (1 - into) * (1 + FILL / max(1.0, width))
+
+
+def _attention_fill(job: TrainingJob) -> float:
+    """Return the same for attention; a quarter of its products is the output."""
+    width = job.model.heads * job.model.head_size / job.parallel.tensor
+    return 0.75 * (1 + FILL / job.model.hidden) + 0.25 * (1 + FILL / max(1.0, width))
 
 
 def _element_bytes(job: TrainingJob) -> float:
@@ -269,14 +283,14 @@ def _customary(hardware: Hardware, collective: str, spread: Spread) -> float:
     if machine.node_nics is None:
         raise LayoutError("the NICs of a node are not known; name them, such as 8 x 400G")
     nic = machine.node_nics / machine.gpus  # of one GPU
-    together = max(1.0, spread.ranks / max(1, spread.domains))  # GPUs of the group in one domain
     over = hardware.fabric.oversubscription or 1.0 if level == "spine" else 1.0
     if collective == "sendrecv":
         return NICS * max(machine.nic or 0.0, nic) / over
     if collective == "alltoall":
+        together = spread.ranks / max(1, spread.domains)  # GPUs of the group in one domain
         outside = (spread.ranks - together) / max(1, spread.ranks - 1)
         return min(inside, NIC_PAIRS * nic / over / max(outside, 1e-9))
-    return min(inside, NICS * nic * together / over)
+    return min(inside, NICS * nic * max(1, spread.fewest) / over)  # all data passes the domain with the fewest
 
 
 def seconds(hardware: Hardware, exchange: Exchange) -> tuple[float, float, str]:
@@ -297,8 +311,8 @@ def _exposed(
     name = exchange.axis.partition(" ")[0]
     if name == "tensor" and schedule.overlap_tensor:
         hidden = (1 - UNHIDDEN) * time
-    elif name == "context":
-        # the exchange overlaps with attention on the part that has arrived
+    elif name == "context" and parallel.context_exchange in RINGS:
+        # the ring overlaps with attention on the part that has arrived
         hidden = min(time, 0.8 * job.microbatches * (forward + backward) * 0.5)
     elif name == "pipeline" and parallel.virtual_stages > 1:
         hidden = 0.8 * time

@@ -35,6 +35,10 @@ class Survey:
             (node.node, device): guid for device, guid in active_guids(node, self._compute).items()
         }  # fmt: skip
 
+    def add_fabric(self, node: NodeFacts) -> None:
+        """Read the fabric sweep of a node that is not one of the job's."""
+        self._sweeps += sweeps([node], self._compute)
+
     def _compute(self, node: NodeFacts) -> Sequence[Port]:
         return self._site_of(node).roles(node).compute
 

@@ -42,6 +42,17 @@ def factor(collective: str, ranks: int) -> float:
     return 2 * share if collective == "all_reduce" else share
 
 
+def neighbours(group: Sequence[int], interleaved: bool) -> Iterator[Sequence[int]]:
+    """Yield each two neighbouring stages of a pipeline.
+
+    In an interleaved schedule, the last stage also sends to the first.
+    """
+    for place in range(len(group) - 1):
+        yield group[place : place + 2]
+    if interleaved and len(group) > 2:
+        yield group[:: len(group) - 1]
+
+
 def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
     """Return the spread of the most spread group."""
     widest = None
@@ -70,14 +81,13 @@ def _tokens(job: TrainingJob) -> float:
 
 
 def _tensor(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iterator[Exchange]:
-    parallel, schedule = job.parallel, job.schedule
+    parallel = job.parallel
     if parallel.tensor == 1:
         return
     spread = worst(placement, ranks.groups("tp"))
     size = 2 * _tokens(job) * job.model.hidden
-    layers = job.model.layers / parallel.pipeline
-    sparse = job.model.expert_layers / parallel.pipeline
-    passes = 6.0 if schedule.recompute == "full" else 4.0
+    layers, sparse = job.layers, job.expert_layers
+    passes = 4.0 + 2.0 * job.recomputed
     # in the feed-forward half, a layer with experts exchanges tokens instead
     count = job.microbatches * passes * (layers - sparse / 2)
     if not parallel.sequence_parallel:
@@ -94,7 +104,7 @@ def _context(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iter
     if parallel.context == 1:
         return
     spread = worst(placement, ranks.groups("cp"))
-    layers = model.layers / parallel.pipeline * job.microbatches
+    layers = job.layers * job.microbatches
     keys = 2 * model.kv_heads * model.head_size / min(parallel.tensor, model.kv_heads)
     if model.kv_rank:
         keys = model.heads * (model.head_size + model.position_size + model.value_size) / parallel.tensor
@@ -117,7 +127,7 @@ def _experts(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iter
     if not model.experts or parallel.expert == 1:
         return
     spread = worst(placement, ranks.groups("ep", "tp") if parallel.expert_tensor > 1 else ranks.groups("ep"))
-    layers = model.expert_layers / parallel.pipeline * job.microbatches
+    layers = job.expert_layers * job.microbatches
     tokens = _tokens(job) / parallel.tensor
     yield Exchange("expert", "alltoall", spread, 2 * tokens * model.active_experts * model.hidden, 4 * layers)
 
@@ -126,7 +136,8 @@ def _pipeline(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Ite
     parallel = job.parallel
     if parallel.pipeline == 1:
         return
-    spread = worst(placement, (group[:2] for group in ranks.groups("pp")))
+    interleaved = parallel.virtual_stages > 1
+    spread = worst(placement, (pair for group in ranks.groups("pp") for pair in neighbours(group, interleaved)))
     size = 2 * _tokens(job) * job.model.hidden / (parallel.tensor if parallel.sequence_parallel else 1)
     yield Exchange("pipeline", "sendrecv", spread, size, 2 * job.microbatches * parallel.virtual_stages)
 
@@ -134,7 +145,7 @@ def _pipeline(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Ite
 def _data(job: TrainingJob, placement: RankPlacement, dense: RankMap, experts: RankMap) -> Iterator[Exchange]:
     model, parallel, schedule = job.model, job.parallel, job.schedule
     count = parameters(model)
-    of_experts = model.expert_layers / parallel.pipeline * model.experts * count.expert
+    of_experts = job.depths[0] * model.expert_layers / model.layers * model.experts * count.expert
     of_experts /= parallel.expert * parallel.expert_tensor
     held = memory(job).parameters
     for name, own, ranks, axes in (
@@ -148,6 +159,9 @@ def _data(job: TrainingJob, placement: RankPlacement, dense: RankMap, experts: R
         if parallel.sharding == "full":
             yield Exchange(name, "all_gather", spread, weights, 2 * job.microbatches)
             yield Exchange(name, "reduce_scatter", spread, gradients, job.microbatches)
+            if parallel.replicas > 1 and "rep" in ranks.sizes:
+                across = worst(placement, ranks.groups("rep"))
+                yield Exchange(name, "all_reduce", across, gradients / spread.ranks, 1)
         elif parallel.sharding == "none":
             yield Exchange(name, "all_reduce", spread, gradients, 1)
         else:

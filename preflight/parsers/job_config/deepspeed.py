@@ -10,7 +10,7 @@ from typing import Any
 
 from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
 
-_STAGES = {0: "none", 1: "optimizer", 2: "gradients", 3: "full"}
+STAGES = {0: "none", 1: "optimizer", 2: "gradients", 3: "full"}
 
 _NUMBERS = {
     "global_batch": "train_batch_size",
@@ -42,10 +42,15 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     zero = data.get("zero_optimization")
     zero = zero if isinstance(zero, Mapping) else {}
     stage = zero.get("stage")
-    if isinstance(stage, int) and stage in _STAGES:
-        values["sharding"] = JobSetting(_STAGES[stage], f"{source}: zero_optimization.stage")
+    if isinstance(stage, int) and stage in STAGES:
+        values["sharding"] = JobSetting(STAGES[stage], f"{source}: zero_optimization.stage")
     else:
         values["sharding"] = JobSetting("none", f"{DEFAULT}DeepSpeed (zero_optimization.stage)")
+    if isinstance(size := zero.get("mics_shard_size"), int) and size > 0:
+        values["shard_ranks"] = JobSetting(size, f"{source}: zero_optimization.mics_shard_size")
+    if isinstance(size := zero.get("zero_hpz_partition_size"), int) and size > 1:
+        gaps.append(f"{source}: zero_optimization.zero_hpz_partition_size: the copy of the parameters in each node is "
+                    "not planned: backward passes gather inside a node, and the memory is larger")  # fmt: skip
     overlap = zero.get("overlap_comm")
     overlap = overlap if isinstance(overlap, bool) else stage == 3
     values["overlap_gradients"] = JobSetting(overlap, f"{source}: zero_optimization.overlap_comm")

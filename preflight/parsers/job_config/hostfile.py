@@ -13,10 +13,11 @@ from preflight.parsers.job_config.settings import JobConfigError
 _LINE = re.compile(
     r"(?P<name>[A-Za-z0-9][\w.-]{0,252})(?::(?P<count>\d{1,6}))?(?P<options>(?:\s+[\w-]+=\S+)*)", re.ASCII
 )
-_SLOTS = re.compile(r"\bslots=(\d{1,6})\b")
+_RANKFILE = re.compile(r"rank\s+\d+\s*=")
+_SLOTS = re.compile(r"(?<!\S)slots=(\d{1,6})(?!\S)", re.ASCII)
 
 #: Maximum lines of a file, and maximum ranks.
-MOST_LINES, MOST_RANKS = 1_000_000, 1_000_000
+MOST_LINES, MOST_RANKS = 1_000_000, 1 << 18
 
 
 def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -29,12 +30,16 @@ def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int
         line = raw.partition("#")[0].strip()
         if not line:
             continue
+        if _RANKFILE.match(line):
+            raise JobConfigError(f"{source}:{number}: a rankfile is not read; list hosts, such as: gpu001 slots=8")
         host = _LINE.fullmatch(line)
         if host is None or number > MOST_LINES:
             raise JobConfigError(
                 f"{source}:{number}: {line[:60]!r} is not a host; write one per line, such as: gpu001 slots=8"
             )
         slots = _SLOTS.search(host["options"])
+        if slots is None and "slots=" in host["options"]:
+            raise JobConfigError(f"{source}:{number}: the slots of {host['name']} are not a number: {line[:60]!r}")
         count = slots[1] if slots else host["count"]
         entries.append((host["name"], int(count) if count else None))
     if not entries:

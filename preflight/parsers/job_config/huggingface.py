@@ -16,7 +16,7 @@ _NAMES = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
     "feed_forward": ("intermediate_size", "n_inner", "ffn_dim"),
     "heads": ("num_attention_heads", "n_head"),
-    "kv_heads": ("num_key_value_heads",),
+    "kv_heads": ("num_key_value_heads", "num_kv_heads"),
     "head_size": ("head_dim",),
     "vocabulary": ("vocab_size",),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts"),
@@ -34,6 +34,19 @@ _NAMES = {
 #: Gated activation functions, by their names in configurations.
 _GATED = frozenset({"silu", "swish", "swiglu", "gelu_pytorch_tanh_gated", "geglu"})
 
+#: Model types whose feed-forward layers are gated, and those whose layers are not (Transformers' model classes).
+_GATED_MODELS = frozenset({
+    "arcee", "baichuan", "chatglm", "cohere", "cohere2", "deepseek", "deepseek_v2", "deepseek_v3", "ernie4_5",
+    "ernie4_5_moe", "exaone", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss",
+    "granite", "granitemoe", "internlm2", "internlm3", "llama", "llama4", "llama4_text", "ministral", "mistral",
+    "mixtral", "olmo", "olmo2", "olmoe", "phi3", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next",
+    "seed_oss", "smollm3", "stablelm", "yi",
+})  # fmt: skip
+_PLAIN_MODELS = frozenset({
+    "bloom", "codegen", "falcon", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gptj", "mpt", "nemotron", "opt", "phi",
+    "starcoder2", "xglm",
+})  # fmt: skip
+
 
 def begins(data: object) -> bool:
     """Return whether decoded JSON is a model's configuration."""
@@ -49,6 +62,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
         raise ValueError(f"{source}: is not a model's configuration")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
+    unread: frozenset[str] = frozenset()
     for name, keys in _NAMES.items():
         for key in keys:
             value = data.get(key)
@@ -61,8 +75,17 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     if isinstance(tied := data.get("tie_word_embeddings"), bool):
         values["tied"] = JobSetting(tied, f"{source}: tie_word_embeddings")
     activation = data.get("hidden_act", data.get("activation_function"))
-    if isinstance(activation, str):
+    kind = data.get("model_type")
+    if isinstance(kind, str) and kind in _GATED_MODELS | _PLAIN_MODELS:
+        values["gated"] = JobSetting(kind in _GATED_MODELS, f"{source}: model_type {kind}")
+    elif isinstance(activation, str):
         values["gated"] = JobSetting(activation in _GATED, f"{source}: hidden_act")
+    else:
+        gaps.append(f"{source}: neither hidden_act nor a known model_type states whether layers are gated; state it "
+                    "with --set gated=yes or no")  # fmt: skip
+        unread = frozenset({"gated"})
+    if data.get("multi_query") is True and not data.get("new_decoder_architecture"):
+        values["kv_heads"] = JobSetting(1, f"{source}: multi_query")
     each, shared = data.get("moe_intermediate_size"), data.get("n_shared_experts")
     if isinstance(each, int) and isinstance(shared, int):
         values["shared_feed_forward"] = JobSetting(each * shared, f"{source}: n_shared_experts")
@@ -70,4 +93,4 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
         values["shared_feed_forward"] = JobSetting(width, f"{source}: shared_expert_intermediate_size")
     if "experts" in values and "expert_feed_forward" not in values and "feed_forward" in values:
         values["expert_feed_forward"] = values["feed_forward"]
-    return JobSettings(values, tuple(gaps))
+    return JobSettings(values, tuple(gaps), unread)

@@ -6,12 +6,14 @@ Names and defaults: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator, Mapping
+from itertools import takewhile
 from typing import Any
 
+from preflight.parsers.job_config.deepspeed import STAGES
+from preflight.parsers.job_config.launchers import Launchers
 from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettings
-from preflight.parsers.job_config.shell_words import Word, words
+from preflight.parsers.job_config.shell_words import Word, conditional, words
 
 #: Options whose value is a number, and the setting of each.
 _NUMBERS = {
@@ -28,10 +30,11 @@ _NUMBERS = {
     "--num-virtual-stages-per-pipeline-rank": "virtual_stages", "--recompute-num-layers": "recompute_layers",
     "--q-lora-rank": "query_rank", "--kv-lora-rank": "kv_rank", "--qk-head-dim": "content_size",
     "--qk-pos-emb-head-dim": "position_size", "--v-head-dim": "value_size",
-    "--nproc_per_node": "gpus_per_node", "--nproc-per-node": "gpus_per_node", "--nnodes": "nodes",
-    "--world-size": "gpus", "--ntasks-per-node": "gpus_per_node", "--gpus-per-node": "gpus_per_node",
-    "--nodes": "nodes", "--ntasks": "gpus", "--moe-router-group-topk": "group_topk",
-    "--cpu-offloading-num-layers": "offload_layers", "--save-interval": "checkpoint_steps",
+    "--world-size": "gpus", "--pad-vocab-size-to": "padded_vocabulary",
+    "--zero-stage": "zero_stage", "--moe-router-group-topk": "group_topk",
+    "--cpu-offloading-num-layers": "offload_layers", "--decoder-first-pipeline-num-layers": "first_layers",
+    "--decoder-last-pipeline-num-layers": "last_layers", "--num-distributed-optimizer-instances": "replicas",
+    "--save-interval": "checkpoint_steps",
 }  # fmt: skip
 
 #: Options without a value, and the settings of each.
@@ -45,6 +48,9 @@ _FLAGS: dict[str, tuple[str, Any]] = {
     "--checkpoint-activations": ("recompute", "full"),
     "--swiglu": ("gated", True),
     "--untie-embeddings-and-output-weights": ("tied", False),
+    "--deepspeed": ("deepspeed", True),
+    "--account-for-embedding-in-pipeline-split": ("embedding_layer", True),
+    "--account-for-loss-in-pipeline-split": ("loss_layer", True),
     "--overlap-grad-reduce": ("overlap_gradients", True),
     "--overlap-param-gather": ("overlap_parameters", True),
     "--tp-comm-overlap": ("overlap_tensor", True),
@@ -75,8 +81,7 @@ def _number(word: str) -> float:
     return share if 0 <= share <= 1 else 1.0
 
 
-#: srun's option for the distribution of ranks over nodes, and its environment variables.
-_DISTRIBUTION = re.compile(r"(?:block|cyclic|plane=\d|arbitrary|\*)")
+#: srun's environment variables for the distribution of ranks over nodes.
 _EXPORTED = re.compile(r"\s*(?:export\s+)?(S(?:LURM|BATCH)_DISTRIBUTION)=[\"']?([^\s\"';]+)")
 
 #: Options whose value is a word, and how it is parsed.
@@ -84,6 +89,8 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--recompute-granularity": ("recompute", str),
     "--recompute-method": ("recompute_method", str),
     "--cp-comm-type": ("context_exchange", str),
+    "--pipeline-model-parallel-layout": ("stage_layout", str),
+    "--pp-partition-method": ("partition_method", str),
     "--moe-layer-freq": ("expert_layer_pattern", str),
     "--fp8-format": ("precision", lambda _: "fp8"),
     "--attention-backend": ("fused_attention", lambda name: name in ("flash", "fused", "auto")),
@@ -98,8 +105,6 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--exp-avg-sq-dtype": ("second_moment_bytes", _BYTES.get),
     "--optimizer-offload-fraction": ("host_states", lambda share: round(100 * _number(share))),
     "--hidden-dropout": ("dropout", lambda share: _number(share) > 0),
-    "--distribution": ("distribution", str),
-    "-m": ("distribution", lambda word: word if _DISTRIBUTION.match(word) else None),  # python has -m as well
 }  # fmt: skip
 
 #: Values of a job that states no others.
@@ -123,12 +128,18 @@ def parse(text: str, source: str) -> JobSettings:
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()
+    undecided = conditional(text)
+    launchers = Launchers(source)
     for number, row in enumerate(text.splitlines(), start=1):
         if "_DISTRIBUTION" in row and (exported := _EXPORTED.match(row)):
             values["distribution"] = JobSetting(exported[2], f"{source}:{number}: {exported[1]}")
     for option, value, line in _options(words(text)):
         where = f"{source}:{line}: {option}"
-        if option in _FLAGS:
+        if not option:
+            launchers.command(value)
+        elif launchers.option(option, value, line):
+            continue
+        elif option in _FLAGS:
             name, stated = _FLAGS[option]
             if name == "precision" and name in values and values[name].value == "fp8":
                 continue
@@ -136,7 +147,9 @@ def parse(text: str, source: str) -> JobSettings:
         elif option in _NUMBERS:
             name = _NUMBERS[option]
             if not value.isascii() or not value.isdigit() or len(value) > 12:
-                gaps.append(f"{where}: {value or 'nothing'!r} is not a number; state it with --set {name}=...")
+                several = undecided.get(value.strip("${}"))
+                lines = f" (a condition selects its value: lines {', '.join(map(str, several))})" if several else ""
+                gaps.append(f"{where}: {value or 'nothing'!r} is not a number{lines}; state it with --set {name}=...")
                 unread.add(name)
                 continue
             if name in values and values[name].value != int(value):
@@ -151,21 +164,52 @@ def parse(text: str, source: str) -> JobSettings:
     if stated_moments := [own for own in moments if own is not None]:
         both = sum(own.value if own is not None else 4 for own in moments)
         values["moment_bytes"] = JobSetting(both, ", ".join(own.origin for own in stated_moments))
+    framework = "megatron"
+    if values.pop("deepspeed", None) is not None:
+        framework = "deepspeed"
+        values |= _of_deepspeed(values)
+    values.pop("zero_stage", None)
+    launch = launchers.launch()
+    if launch.consecutive:
+        values.pop("distribution", None)
+    values = {**launch.settings, **values}
     if begins(text):
-        values["framework"] = JobSetting("megatron", f"{source}: arguments of Megatron-LM")
+        values["framework"] = JobSetting(framework, f"{source}: arguments of Megatron-LM")
     return JobSettings(
-        {name: own for name, own in values.items() if name not in unread}, tuple(gaps), frozenset(unread)
+        {name: own for name, own in values.items() if name not in unread},
+        (*launch.gaps, *gaps),
+        frozenset(unread) | launch.unread,
     )
 
 
+def _of_deepspeed(values: Mapping[str, JobSetting]) -> dict[str, JobSetting]:
+    """Return the settings that Megatron-DeepSpeed's options imply."""
+    made: dict[str, JobSetting] = {}
+    stage = values.get("zero_stage")
+    if stage is not None and stage.value in STAGES:
+        made["sharding"] = JobSetting(STAGES[stage.value], stage.origin)
+    precision = values.get("precision")
+    if precision is not None and precision.value == "bf16" and (stage is None or stage.value in (0, 1)):
+        # BF16_Optimizer divides the states in float32 over the data-parallel ranks
+        made["sharding"] = JobSetting("optimizer", f"{precision.origin}: DeepSpeed's BF16_Optimizer")
+    if (method := values.get("partition_method")) is not None:
+        parts = str(method.value)
+        if "transformer" in parts and "embedding" in parts:
+            made |= dict.fromkeys(("embedding_layer", "loss_layer"), JobSetting(True, method.origin))
+        else:
+            made["balanced_stages"] = JobSetting(True, method.origin)
+    return made
+
+
 def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:
-    """Yield each option with its value (empty for a flag) and line."""
+    """Yield options with their values (empty for flags), other words, and lines."""
     for place, (word, following) in enumerate(zip(script, [*script[1:], Word("", 0)], strict=True)):
         if not word.text.startswith("-"):
+            yield "", word.text, word.line
             continue
         option, sign, value = word.text.partition("=")
         if not sign and option in _LISTS:
-            value = " ".join(own.text for own in takewhile(_no_option, islice(script, place + 1, place + 1 + _MOST)))
+            value = " ".join(own.text for own in takewhile(_no_option, script[place + 1 : place + 1 + _MOST]))
         elif not sign and not following.text.startswith("--"):
             value = following.text
         yield option, value, word.line

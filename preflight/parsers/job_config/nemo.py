@@ -39,9 +39,13 @@ _NUMBERS = {
     "activations_checkpoint_num_layers": "recompute_layers", "recompute_num_layers": "recompute_layers",
     "q_lora_rank": "query_rank", "kv_lora_rank": "kv_rank", "qk_head_dim": "content_size",
     "qk_pos_emb_head_dim": "position_size", "v_head_dim": "value_size", "num_nodes": "nodes",
-    "devices": "gpus_per_node", "save_interval": "checkpoint_steps", "every_n_train_steps": "checkpoint_steps",
+    "devices": "gpus_per_node",
+    "num_layers_in_first_pipeline_stage": "first_layers", "num_layers_in_last_pipeline_stage": "last_layers",
+    "num_distributed_optimizer_instances": "replicas", "save_interval": "checkpoint_steps",
+    "every_n_train_steps": "checkpoint_steps",
 }  # fmt: skip
 _SWITCHES = {
+    "account_for_embedding_in_pipeline_split": "embedding_layer", "account_for_loss_in_pipeline_split": "loss_layer",
     "sequence_parallel": "sequence_parallel", "share_embeddings_and_output_weights": "tied",
     "ub_tp_comm_overlap": "overlap_tensor", "tp_comm_overlap": "overlap_tensor",
     "overlap_grad_sync": "overlap_gradients", "overlap_grad_reduce": "overlap_gradients",
@@ -58,6 +62,7 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "activations_checkpoint_granularity": ("recompute", str),
     "recompute_granularity": ("recompute", str),
     "cp_comm_type": ("context_exchange", str),
+    "pipeline_model_parallel_layout": ("stage_layout", str),
     "activation": ("gated", lambda word: word in ("swiglu", "fast-swiglu", "geglu", "reglu", "fast-geglu")),
     "name": ("sharding", _sharded),
 }

@@ -20,12 +20,16 @@ _KNOWN = (
     "model's config.json"
 )
 
+#: Maximum number of dots in one line of TOML.
+_MOST_DOTS = 500
+
 
 def parse(text: str, source: str) -> JobSettings:
     """Read a description of a job; raises JobConfigError.
 
     ``source`` names the file in origins and messages.
     """
+    text = text.removeprefix("\ufeff")
     start = text.lstrip()[:1]
     if start == "{":
         data = _decoded(text, source)
@@ -33,9 +37,15 @@ def parse(text: str, source: str) -> JobSettings:
             return deepspeed.parse(data, source)
         if huggingface.begins(data):
             return huggingface.parse(data, source)
+        language = data.get("text_config") if isinstance(data, dict) else None
+        if isinstance(language, dict) and huggingface.begins(language):
+            return huggingface.parse(language, f"{source}: text_config")
         raise JobConfigError(f"{source}: this JSON is neither a model's config.json nor a DeepSpeed configuration")
     if megatron.begins(text):
         return megatron.parse(text, source)
+    for number, row in enumerate(text.splitlines(), start=1):
+        if row.count(".") > _MOST_DOTS:  # tomllib's time grows with the square of a key's parts
+            raise JobConfigError(f"{source}:{number}: has more than {_MOST_DOTS} dots in one line")
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -52,4 +62,6 @@ def _decoded(text: str, source: str) -> Any:
         return json_limits.text(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
-        raise JobConfigError(f"{source}:{line}: is not JSON: {getattr(error, 'msg', 'nested too deeply')}") from None
+        raise JobConfigError(
+            f"{source}:{line}: is not JSON: {getattr(error, 'msg', str(error)[:80] or 'nested too deeply')}"
+        ) from None

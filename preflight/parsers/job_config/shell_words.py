@@ -20,6 +20,7 @@ _WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
 _ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}()-]*)\)\)")
+_SUBSTITUTION = re.compile(r"\$\((?!\()[^()]*\)")
 _EXPRESSION = re.compile(r"[\d\s+*/%()-]{1,100}")
 
 
@@ -34,10 +35,12 @@ class Word:
 def words(text: str) -> list[Word]:
     """Return the words of a script, in order, without assignments and comments.
 
-    Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well.
+    Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well. A variable whose value
+    depends on a condition is not expanded.
     """
     result: list[Word] = []
     variables: dict[str, str] = {}
+    undecided = conditional(text)
     for line, raw, argument in _raw_words(text[:MOST_TEXT]):
         if len(result) >= MOST_WORDS:
             break
@@ -46,12 +49,35 @@ def words(text: str) -> list[Word]:
             result += (Word(part, line) for part in _resolved(raw, variables))
             continue
         name, adds, value = assigned.groups()
+        if name in undecided and " -" not in f" {value}":
+            continue
         resolved = " ".join(_resolved(value, variables))
         variables[name] = (variables.get(name, "") + resolved if adds else resolved)[:_MOST_VALUE]
         if " -" in f" {resolved}":  # a string of options
             result += (Word(part, line) for part in resolved.split())
     return result
 
+
+def conditional(text: str) -> dict[str, tuple[int, ...]]:
+    """Return variables whose values conditions select, with their lines."""
+    values: dict[str, dict[str, int]] = {}
+    inside: set[str] = set()
+    depth = 0
+    for line, raw, argument in _raw_words(text[:MOST_TEXT]):
+        depth = max(0, depth + _DEPTH_CHANGE.get(raw, 0))
+        if argument or (assigned := _ASSIGNMENT.fullmatch(raw)) is None:
+            continue
+        name, adds, value = assigned.groups()
+        if adds or f"${name}" in value or f"${{{name}" in value:  # extended, or a default for itself
+            continue
+        values.setdefault(name, {}).setdefault(value.strip("\"'"), line)
+        if depth:
+            inside.add(name)
+    return {name: tuple(own.values()) for name, own in values.items() if name in inside and len(own) > 1}
+
+
+#: Words that begin and end a condition.
+_DEPTH_CHANGE = {"if": 1, "fi": -1, "case": 1, "esac": -1}
 
 #: Commands whose options come before assignments.
 _DECLARING = frozenset({"declare", "typeset", "local", "export", "readonly", "env"})
@@ -79,7 +105,7 @@ def _raw_words(text: str) -> Iterator[tuple[int, str, bool]]:
 def _without_comment(row: str) -> str:
     """Return a line without its comment; scheduler directives (#SBATCH) remain."""
     if row.lstrip().startswith("#SBATCH"):
-        return row.lstrip()[1:]
+        row = row.lstrip()[1:]
     quote = ""
     for position, character in enumerate(row):
         if quote:
@@ -97,13 +123,16 @@ def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:
     A quoted word stays one word unless it is a list of options.
     """
     if raw.startswith("'"):
-        return [raw.strip("'")]
+        if " --" not in raw:
+            return [raw.strip("'")]
+        raw = raw.strip("'")  # a command line for another shell: bash -c '...'
     bare = raw.replace('"', "") if raw.count('"') % 2 == 0 else raw
     for _ in range(_DEPTH):
         replaced = _VARIABLE.sub(lambda match: _value(match, variables), bare)[:_MOST_VALUE]
         if replaced == bare:
             break
         bare = replaced
+    bare = _SUBSTITUTION.sub("$(...)", bare)
     bare = _ARITHMETIC.sub(lambda match: _computed(match, variables), bare)
     return bare.split() if "-" in bare and " " in bare else [bare]
 
@@ -112,6 +141,8 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
     name = match[1] or match[2]
     if variables.get(name):
         return variables[name]
+    if name.startswith("SLURM_"):  # set by Slurm: the default is for a run without it
+        return f"${name}"
     return match[3] if match[3] is not None else match[0]
 
 

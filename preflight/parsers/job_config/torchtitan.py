@@ -47,6 +47,11 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
         values.setdefault(name, JobSetting(1, f"{DEFAULT}torchtitan"))
     shards = values.get("shards")
     replicated = shards is not None and shards.value == 1
+    if shards is not None:
+        copies = values["replicas"].value if "replicas" in values else 1
+        values["data"] = JobSetting(shards.value * copies, f"{shards.origin} x {copies} replicas")
+    if replicated:
+        values.pop("replicas", None)
     values["sharding"] = JobSetting(
         "none" if replicated else "full", f"{source}: parallelism.data_parallel_shard_degree"
     )
@@ -60,19 +65,15 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     saved = _table(data, "checkpoint")
     if saved.get("enable", saved.get("enable_checkpoint")) is True and isinstance(saved.get("interval"), int):
         values["checkpoint_steps"] = JobSetting(saved["interval"], f"{source}: checkpoint.interval")
-    gaps = []
-    model = _table(data, "model")
-    if "flavor" in model:
-        gaps.append(
-            f"{source}: model.flavor: {str(model['flavor'])[:40]!r} does not define the model's shape; pass its "
-            "config.json as well"
-        )
-    return JobSettings(values, tuple(gaps))
+    if (flavor := _table(data, "model").get("flavor")) is not None:
+        values["flavor"] = JobSetting(str(flavor)[:40], f"{source}: model.flavor")
+    return JobSettings(values)
 
 
 def _fp8(data: Mapping[str, Any]) -> bool:
     converters = _table(data, "model").get("converters")
-    return isinstance(converters, list) and any("float8" in str(converter) for converter in converters)
+    names = [converters] if isinstance(converters, str) else converters if isinstance(converters, list) else []
+    return any("float8" in str(name) or "mx" in str(name) for name in names)
 
 
 def _table(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
