@@ -115,6 +115,8 @@ MODULES = (
     "job.communicators",
     "job.benchmark_layout",
     "job.benchmark_tail",
+    "job.pair_times",
+    "job.shared_uplinks",
     "job.torch_gpu",
     "job.torch_collectives",
     "job.torch_exchange",

@@ -90,6 +90,8 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
             continue
         yield warned(f"{nodes}: {label} does not run: {held.run.why}", subject=f"{' - '.join(held.run.nodes)}",
                      found="does not run", expected="a complete run", evidence=[f"log:{held.run.source}"])  # fmt: skip
+    if comparison.kind.load == bench.observation.SHARED:
+        return  # bench.shared-uplinks compares them
     if not comparison.judged:
         yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
                       fix="run at least 8 pairs of nodes, each as a separate launch")  # fmt: skip
@@ -212,7 +214,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
             if effect != "slow" or cause not in outside:
                 yield _named(label, cause, effect, comparison)
         yield from _low(label, comparison.low, len(measured), keys)
-        if named or comparison.low:
+        if named or comparison.low or comparison.kind.load == bench.observation.SHARED:
             continue
         slow = sum(held.slow for held in comparison.held)
         if not comparison.judged:

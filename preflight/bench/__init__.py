@@ -9,6 +9,7 @@ All modules are pure functions of their input:
 - ``comparison``: the runs of one kind, with rate levels and ``blocks`` of nodes connected by good pairs;
 - ``planner``: the next pairs to run, from the plan and the runs so far;
 - ``campaign``: a plan, its journal, and the runs of its launches;
+- ``shared_uplinks``: runs of all pairs at once, compared with one pair at a time;
 - ``document``: the result as ``preflight.bench/1``; ``picture``: heat maps as data.
 """
 
@@ -19,6 +20,6 @@ from typing import TYPE_CHECKING
 from preflight._startup.lazy_package import submodules
 
 if TYPE_CHECKING:
-    from preflight.bench import campaign, comparison, document, observation, picture, planner  # noqa: F401
+    from preflight.bench import campaign, comparison, document, observation, picture, planner, shared_uplinks  # noqa: F401
 else:
     __getattr__ = submodules(__name__)

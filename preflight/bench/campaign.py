@@ -51,6 +51,7 @@ class CampaignPlan:
     mpi: str  # of srun
     ssh_config: str | None
     environment: Mapping[str, str] = field(default_factory=dict)
+    loaded: bool = False  # also measure with all uplinks in use
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class PlannedRound:
     load: str
     runs: tuple[tuple[RunEnd, ...], ...]
     left_out: Mapping[str, str]
+    iterations: int | None = None  # None: as in the plan
 
     @property
     def round(self) -> Round:
@@ -80,6 +82,7 @@ class BenchLaunch:
     exit: int | None = None
     seconds: float = 0.0
     why: str = ""
+    at: str = ""  # UTC time of its end, ISO 8601
 
     @property
     def output(self) -> str:
@@ -134,6 +137,7 @@ def round_document(made: PlannedRound) -> dict[str, Any]:
         "schema": ROUND, "round": made.number, "purpose": made.purpose, "load": made.load,
         "runs": [[{"node": end.node, "gpus": list(end.gpus)} for end in run] for run in made.runs],
         "left_out": [{"node": node, "why": why} for node, why in sorted(made.left_out.items())],
+        **({} if made.iterations is None else {"iterations": made.iterations}),
     }  # fmt: skip
 
 
@@ -201,7 +205,8 @@ def campaign(plan: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> Campaign
             end = ""  # resumed
         elif line["schema"] == LAUNCH:
             launches[line["n"]] = BenchLaunch(line["n"], line["round"], line["run"], line.get("status", ""),
-                                         line.get("exit"), line.get("seconds", 0.0), line.get("why", ""))  # fmt: skip
+                                         line.get("exit"), line.get("seconds", 0.0), line.get("why", ""),
+                                         line["at"] if "status" in line else "")  # fmt: skip
             end = ""
         else:
             end, left_behind = line["why"], tuple(line["left_behind"])
@@ -214,7 +219,8 @@ def _round(plan: CampaignPlan, line: Mapping[str, Any]) -> PlannedRound:
         for run in line["runs"]
     )
     return PlannedRound(line["round"], line["purpose"], line["load"], runs,
-                        {entry["node"]: entry["why"] for entry in line["left_out"]})  # fmt: skip
+                        {entry["node"]: entry["why"] for entry in line["left_out"]},
+                        line.get("iterations"))  # fmt: skip
 
 
 # --- runs --------------------------------------------------------------------------------------------
@@ -242,7 +248,7 @@ def bench_plan(done: Campaign, reports: Mapping[str, Sequence[Report]], without:
     """Return the planner's plan: remaining nodes, and rails from the outputs."""
     plan, out = done.plan, frozenset(without)
     return BenchPlan(tuple(node for node in plan.nodes if node not in out), plan.leaves, rails(done, reports),
-                     plan.goal, plan.seed)  # fmt: skip
+                     plan.goal, plan.seed, plan.loaded)  # fmt: skip
 
 
 def rails(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> tuple[str, ...]:

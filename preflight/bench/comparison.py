@@ -11,7 +11,7 @@ from statistics import median
 from preflight.bench import blocks, factors
 from preflight.bench.bits import ENOUGH, gain
 from preflight.bench.explanation import Explanation, FactorEvidence, explain
-from preflight.bench.observation import Observation, RunKind
+from preflight.bench.observation import QUIET, SHARED, Observation, RunKind
 from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, deviations, reference, spread
 
 #: Fraction of the runs that must include a message size for it to be compared.
@@ -147,7 +147,7 @@ def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     extended = []
     for item in comparisons:
         near = within.get((replace(item.kind, load=""), item.models))
-        level = _distance(item, near) if item.kind.load == "quiet" and near is not None else None
+        level = _distance(item, near) if item.kind.load == QUIET and near is not None else None
         extended.append(replace(item, levels=(*item.levels, level)) if level else item)
     return tuple(extended)
 
@@ -173,7 +173,10 @@ def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
 
 
 def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float] | None = None) -> list[ComparedRun]:
-    """Return each run with the reference of its kind, size and distance."""
+    """Return each run with the reference of its kind, size and distance.
+
+    Runs over shared uplinks have none: flows that meet on an uplink are slow without a fault.
+    """
     resolved = all(end.leaf is not None for run in runs for end in run.ends)
     rails, models = factors.RailAddresses(runs), _models(runs)
     classes: dict[tuple[object, ...], list[int]] = {}
@@ -181,7 +184,7 @@ def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float]
         distance = (len({end.leaf for end in run.ends}), _rails_of(run, rails)) if resolved else ()
         classes.setdefault((run.kind, models(run), *distance), []).append(place)
     held: list[ComparedRun] = [ComparedRun(run) for run in runs]
-    for own in classes.values():
+    for own in (own for own in classes.values() if runs[own[0]].kind.load != SHARED):
         for place, bytes_, limit in _references([runs[place] for place in own], RESOLVED if resolved else UNRESOLVED,
                                                 given or {}):  # fmt: skip
             held[own[place]] = ComparedRun(runs[own[place]], bytes_, limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
 from preflight.parsers.nccl_tests import collective
@@ -20,6 +21,9 @@ _PRECISE, _ROUNDING = 1.0, 0.011
 
 #: Outcomes of a run.
 RAN, FAILED, UNFINISHED, WRONG = "ran", "failed", "unfinished", "wrong"
+
+#: Loads of runs between leaves: they have the uplinks to themselves, or all nodes of the leaves run at once.
+QUIET, SHARED = "quiet", "loaded"
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class RunKind:
     collective: str
     ranks: int
     nodes: int
-    load: str = ""  # "", "quiet" or "loaded": load of other runs on the same uplinks
+    load: str = ""  # QUIET or SHARED; empty within a leaf, or if leaves are unknown
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,64 @@ class Observation:
     def complete(self) -> bool:
         """Whether it ran to its end."""
         return self.outcome == RAN
+
+
+@dataclass(frozen=True)
+class PairTimes:
+    """Times of single iterations between two nodes."""
+
+    collective: str
+    ranks: int
+    nodes: tuple[str, ...]
+    bytes: int
+    iterations: int
+    middle_us: float  # median; mean if the output has no median
+    p99_us: float
+    source: str
+
+
+def pair_times(reports: Mapping[str, Sequence[Report]]) -> list[PairTimes]:
+    """Return the times of iterations between two nodes, of each size.
+
+    A launch of several communicators needs the times of every process, which the JSON of ``-I`` has.
+    """
+    return [
+        times for source, own in reports.items() for report in own
+        if report.copies == 1 and outcome_of(report)[0] == RAN for times in _pair_times(source, report)
+    ]  # fmt: skip
+
+
+def _pair_times(source: str, report: Report) -> Iterator[PairTimes]:
+    places: dict[int, list[int]] = {}
+    for place, device in enumerate(report.devices):
+        places.setdefault(device.group, []).append(place)
+    for own in places.values():
+        nodes = tuple(dict.fromkeys(report.devices[place].host for place in own))
+        if len(nodes) != 2:
+            continue
+        for row in report.rows:
+            halves = [half for half in row.halves if half.iterations is not None]
+            measured = [_percentiles(report, half, own, len(places)) for half in halves]
+            complete = [times for times in measured if times is not None]
+            if complete and len(complete) == len(measured):
+                count, middle, p99 = max(complete, key=lambda times: times[2] / times[1])
+                yield PairTimes(report.collective or "unnamed", len(own) * report.gpus_per_device, nodes, row.bytes,
+                                count, middle, p99, source)  # fmt: skip
+
+
+def _percentiles(report: Report, half: Measurement, own: Sequence[int], groups: int) -> tuple[int, float, float] | None:
+    """Return number, median and 99th percentile of iterations in µs; None if unknown."""
+    times = half.iterations
+    if times is None:
+        return None
+    each = _slowest_times(half, own, len(report.devices)) if groups > 1 else list(times.times_us)
+    if each:
+        middle, p99 = median(each), sorted(each)[math.ceil(0.99 * len(each)) - 1]
+        return (len(each), middle, p99) if middle > 0 else None
+    if groups > 1 or times.p99_us is None or report.iterations is None:
+        return None
+    middle = times.p50_us or half.time_us
+    return (report.iterations, middle, times.p99_us) if 0 < middle < math.inf else None
 
 
 def observations(reports: Mapping[str, Sequence[Report]], leaves: Mapping[str, str] | None = None) -> list[Observation]:
@@ -139,13 +201,17 @@ def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dic
 
 def _slowest(half: Measurement, processes: Sequence[int], count: int) -> float | None:
     """Return the mean time of an iteration of these processes, µs; None if unknown."""
+    slowest = _slowest_times(half, processes, count)
+    return sum(slowest) / len(slowest) if slowest else None
+
+
+def _slowest_times(half: Measurement, processes: Sequence[int], count: int) -> list[float]:
+    """Return the time of each iteration of these processes, µs; empty if unknown."""
     rows = half.iterations.processes if half.iterations is not None else ()
     lengths = {len(row) for row in rows}
-    if len(rows) != count or len(lengths) != 1 or not (length := lengths.pop()):
-        return None
-    own = [rows[place] for place in processes]
-    slowest: list[float] = [max(times) for times in zip(*own, strict=True)]
-    return sum(slowest) / length
+    if len(rows) != count or len(lengths) != 1:
+        return []
+    return [max(times) for times in zip(*(rows[place] for place in processes), strict=True)]
 
 
 def outcome_of(report: Report) -> tuple[str, str]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from preflight.bench.comparison import hold
 from preflight.bench.explanation import Explanation, explain
 from preflight.bench.factors import GPU, LEAF_PAIR, NODE, RAIL, UPLINKS
-from preflight.bench.observation import Observation, RunEnd
+from preflight.bench.observation import QUIET, SHARED, Observation, RunEnd
 from preflight.bench.reference import FEWEST
 
 #: Purposes of rounds, in order.
@@ -31,11 +31,8 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
     "loaded",
 )
 
-#: The load of runs between leaves that have the uplinks to themselves.
-QUIET = "quiet"
-
 #: Maximum number of rounds per purpose; one ``REPEAT`` round clears a node, two confirm it.
-_MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 1}
+_MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 2}
 
 #: Number of rounds over quiet uplinks that always run: each leaf with this many others, and more if few leaves give too
 #: few runs to compare.
@@ -156,7 +153,7 @@ def fixed_rounds(plan: BenchPlan) -> list[Round]:
 
 
 def _made(number: int, purpose: str, runs: Sequence[tuple[RunEnd, ...]]) -> Round:
-    return Round(number, purpose, tuple(runs), {ACROSS: QUIET, LOADED: "loaded"}.get(purpose, ""))
+    return Round(number, purpose, tuple(runs), {ACROSS: QUIET, LOADED: SHARED}.get(purpose, ""))
 
 
 def _wanted(
@@ -174,7 +171,7 @@ def _wanted(
     if len(set(plan.leaves.values())) > 1:
         yield ACROSS, _across(plan, state, counts[ACROSS], draw)
         if plan.loaded:
-            yield LOADED, _loaded(plan, state, draw)
+            yield LOADED, _loaded(plan, state, counts[LOADED], draw)
 
 
 # --- runs --------------------------------------------------------------------------------------------
@@ -323,13 +320,18 @@ def _open_above(state: Assessment) -> bool:
     return bool(slow - explained) or rivals
 
 
-def _loaded(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return all nodes of each leaf, paired with those of the next leaf."""
+def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
+    """Return all good nodes of each leaf, paired with those of another leaf.
+
+    Of an odd number of leaves one is left out, so a second turn follows.
+    """
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
+    if turn > len(names) % 2:
+        return []
     return [
         (_end(plan, node, plan.rails), _end(plan, peer, plan.rails))
-        for a, b in circle(names, 0)
+        for a, b in circle(names, turn)
         for node, peer in zip(leaves[a], leaves[b], strict=False)
     ]
 

@@ -59,20 +59,25 @@ class LaunchCommand:
 
 
 def command(
-    plan: CampaignPlan, ends: Sequence[RunEnd], rails: Sequence[str], own: Mapping[str, str], number: int = 1
+    plan: CampaignPlan,
+    ends: Sequence[RunEnd],
+    rails: Sequence[str],
+    own: Mapping[str, str],
+    number: int = 1,
+    iterations: int | None = None,
 ) -> LaunchCommand:
     """Return the command line of one run; ``own`` is our environment.
 
-    ``rails`` are the addresses of a node's GPUs, in index order.
+    ``rails`` are the addresses of a node's GPUs, in index order. ``iterations`` replaces that of the plan.
     """
     limit = math.ceil(plan.run_limit_s)
     environment = {name: own[name] for name in _OWN if name in own} | dict(plan.environment) | {MARK: plan.id}
     gpus = [rails.index(gpu) for gpu in ends[0].gpus if gpu in rails]
     if 0 < len(gpus) < plan.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus))
-    size = str(plan.bytes)
-    measured = [plan.binary, "-b", size, "-e", size, "-g", str(len(gpus) or plan.gpus), "-n", str(plan.iterations),
-                "-w", "2", "-c", "1"]  # fmt: skip
+    size, count = str(plan.bytes), str(iterations or plan.iterations)
+    measured = [plan.binary, "-b", size, "-e", size, "-g", str(len(gpus) or plan.gpus), "-n", count, "-w", "2", "-c",
+                "1"]  # fmt: skip
     rank = ["sh", "-c", _LEASE, "preflight-lease", str(limit), *measured]
     hosts = [end.node for end in ends]
     if plan.via == "srun":

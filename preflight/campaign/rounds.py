@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from statistics import median
 
-from preflight.bench import campaign
+from preflight.bench import campaign, shared_uplinks
 from preflight.bench.campaign import BROKE, CUT, BenchLaunch, Campaign, PlannedRound
 from preflight.bench.planner import Round, next_round
 from preflight.campaign import command_lines, execution, nodes, slurm_steps
@@ -91,7 +91,7 @@ class CampaignRun:
             busy = away | {node: state.why for node, state in states.items() if state.why}
             if not busy:
                 _announce(planned)
-                return PlannedRound(number, planned.purpose, planned.load, planned.runs, fresh)
+                return shared_uplinks.planned(done, reports, replace(planned, number=number), fresh)
             fresh |= busy
             self._left_out |= busy
             for node, why in busy.items():
@@ -123,7 +123,8 @@ class CampaignRun:
         def command(launch: BenchLaunch) -> command_lines.LaunchCommand:
             if self._plan.via == "mpirun":
                 os.makedirs(f"{command_lines.scratch(self._plan, os.environ)}/{launch.number}", mode=0o700)
-            return command_lines.command(self._plan, made.runs[launch.run], rails, os.environ, launch.number)
+            return command_lines.command(self._plan, made.runs[launch.run], rails, os.environ, launch.number,
+                                         made.iterations)  # fmt: skip
 
         def cancel(launch: BenchLaunch) -> None:
             if self._steps:
@@ -147,4 +148,4 @@ def _announce(planned: Round) -> None:
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -97,7 +97,7 @@ def script(plan: CampaignPlan, form: str, rounds: ScriptRounds, rails: Sequence[
 
 def _run(plan: CampaignPlan, made: PlannedRound, place: int, number: int, rails: Sequence[str]) -> str:
     ends: tuple[RunEnd, ...] = made.runs[place]
-    command = command_lines.command(plan, ends, rails, {}, number)
+    command = command_lines.command(plan, ends, rails, {}, number, made.iterations)
     shown = {name: value for name, value in command.environment.items() if name != "TMPDIR"}
     group = json.dumps([end.node for end in ends], separators=(",", ":"))
     words = ["env", *(f"{name}={value}" for name, value in sorted(shown.items())), *command.argv]

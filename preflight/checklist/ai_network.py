@@ -54,7 +54,7 @@ ITEMS = (
         question("No packets are lost", "counters.loss"),
         question("Between two idle nodes, small writes have constant latency", "pair.write-lat"),
         question("Under load, no iteration of a benchmark takes much longer than the median", "bench.tail"),
-        lack("Between all pairs", "single iterations (`-I 1`) of every pair of nodes"),
+        question("Small messages take equally long between all pairs of nodes", "bench.pair-times"),
     ),
     _LIST.item(
         "AN-9", "early warning before the job suffers", "window",

@@ -22,7 +22,7 @@ ITEMS = (
         "FP-BW-3", "Is east-west bandwidth non-blocking or oversubscribed?", "bench fabric",
         question("InfiniBand: links below and above each leaf", "fabric.oversubscription", where=INFINIBAND),
         question("Ethernet: links below and above each leaf", "ethernet.oversubscription", where=ROCE),
-        lack("Measured: all pairs at once reach the bandwidth of one pair", "a benchmark of all pairs at once"),
+        question("Measured: all pairs at once reach the bandwidth of one pair", "bench.shared-uplinks"),
     ),
     _LIST.item(
         "FP-BW-4", "Can the fabric absorb the synchronisation burst?", "bench window",

@@ -72,6 +72,7 @@ class _Size(click.ParamType[int]):
     metavar="WORD",
     help="nodes (default), or links: also rails and uplinks.",
 )
+@click.option("--load-spines", "loaded", is_flag=True, help="Also load all uplinks at once; it slows other jobs.")
 @click.option("--topology", type=options.file_path, metavar="PATH",
               help="Leaves: saved evidence, or an ibnetdiscover output.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs of each node (default: all).")
@@ -181,8 +182,10 @@ def bench(
     return write_outputs(request, judge_run(request, collected), collected)
 
 
-_PLAN = ("hosts", "hostfile", "job", "goal", "topology", "gpus", "collective", "bytes_", "iterations", "binary",
-         "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
+_PLAN = ("hosts", "hostfile", "job", "goal", "loaded", "topology", "gpus", "collective", "bytes_", "iterations",
+         "binary", "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
+
+_SPINES = "a round loads all uplinks between these leaves at once; other jobs on these switches become slower\n"
 
 _ENDS = {"budget": "the time is used up", "interrupted": "interrupted", "disk": "the disk took no more",
          "nodes": "too few nodes may be used"}  # fmt: skip
@@ -243,12 +246,17 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
             f"--ssh-config {config}: not a file, or its name has blanks or quotes, which mpirun cannot pass on"
         )
     leaves = _leaves(nodes, cluster, wanted["topology"])
+    if wanted["loaded"] and (wanted["goal"] != "links" or len(set(leaves.values())) < 2):
+        raise UsageError(
+            "--load-spines needs --goal links, and the leaves: --topology, or [leaves] in the cluster file"
+        )
     plan = CampaignPlan(
         id=secrets.token_hex(4), seed=wanted["seed"], nodes=tuple(nodes), leaves=leaves, goal=wanted["goal"],
         collective=wanted["collective"], bytes=wanted["bytes_"], iterations=wanted["iterations"],
         gpus=wanted["gpus"] or 1, budget_s=wanted["budget_s"], run_limit_s=wanted["run_limit_s"],
         at_once=wanted["at_once"], via=via, job=job, binary=binary, mpi=wanted["mpi"],
         ssh_config=os.path.abspath(config) if config else None, environment=_environment(wanted["environment"]),
+        loaded=wanted["loaded"],
     )  # fmt: skip
     if wanted["gpus"] is not None:
         return plan
@@ -337,13 +345,14 @@ def _load(plan: CampaignPlan) -> str:
         f"{len(plan.nodes)} nodes{f' on {leaves} leaves' if leaves else ''}: {fold(plan.nodes)}\n"
         f"{pairs} pairs at a time, {plan.gpus} GPU{'s' * (plan.gpus != 1)} of each node, {plan.collective} of "
         f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
+        f"{_SPINES if plan.loaded else ''}"
         f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"
     )
 
 
 def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str:
     """Return the rounds that follow as a script; raises UsageError if there are none."""
-    from preflight.bench import campaign
+    from preflight.bench import campaign, shared_uplinks
     from preflight.bench.planner import fixed_rounds, next_round
     from preflight.campaign.scripts import ScriptRounds, script
 
@@ -357,9 +366,7 @@ def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str
     rounds = [done.rounds[-1]] if open_runs else []
     if not rounds:
         planned = [next_round(bench_plan, campaign.past(done, reports))] if done.rounds else fixed_rounds(bench_plan)
-        rounds = [
-            campaign.PlannedRound(made.number, made.purpose, made.load, made.runs, {}) for made in planned if made
-        ]
+        rounds = [shared_uplinks.planned(done, reports, made, {}) for made in planned if made]
     if not rounds:
         raise UsageError("nothing is left to run: preflight judge DIR")
     first = max((launch.number for launch in done.launches), default=0) + 1

@@ -151,6 +151,19 @@ class RunFacts:
             runs = bench.observation.comparable(bench.observation.observations(reports, leaves))
         return bench.comparison.compare(runs)
 
+    @cached_property
+    def shared_uplinks(self) -> bench.shared_uplinks.SharedRuns | None:
+        """The runs of a campaign that loaded all uplinks at once; None without any."""
+        if self.campaign is None:
+            return None
+        reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
+        return bench.shared_uplinks.shared_runs(self.campaign, reports)
+
+    @cached_property
+    def pair_times(self) -> list[bench.observation.PairTimes]:
+        """Times of single iterations between two nodes."""
+        return bench.observation.pair_times({key.removeprefix("log:"): own for key, own in self.nccl_tests.items()})
+
     def _leaves_of(self, hosts: Set[str]) -> Mapping[str, str]:
         """Return the leaves of the hosts in logs; empty unless that of each is known."""
         # import-at-use: few runs are over several nodes

@@ -21,8 +21,8 @@ DEFERRED = {
 
 #: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
 IN_PART = {
-    "AN-5": "switch", "AN-7": "switch", "AN-8": "bench", "AN-9": "window",
-    "FP-BW-3": "bench", "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
+    "AN-5": "switch", "AN-7": "switch", "AN-9": "window",
+    "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
     "FP-LAT-3": "switch",
     "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",

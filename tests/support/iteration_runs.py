@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
-from tests.support.pair_runs import GIB, log
+from preflight.bench.planner import circle
+from tests.support.pair_runs import GIB, NODES, log
 from tests.support.paths import ROOT
 
 #: Column names of -I, and their places in a row of the table.
@@ -33,9 +35,14 @@ def table(times: Sequence[float]) -> str:
 
 
 def document(
-    groups: Sequence[Sequence[str]], times: Sequence[Sequence[float]], skipped: int = 0, gpus: int = 1, wrong: int = 0
+    groups: Sequence[Sequence[str]],
+    times: Sequence[Sequence[float]],
+    skipped: int = 0,
+    gpus: int = 1,
+    wrong: int = 0,
+    size: int = GIB,
 ) -> dict[str, Any]:
-    """Return the JSON of an alltoall of 1 GiB; ``groups`` are the hosts of each communicator, one process each.
+    """Return the JSON of an alltoall of one size; ``groups`` are the hosts of each communicator, one process each.
 
     ``times`` are the times of each process, µs, first the ``skipped`` ones.
     """
@@ -51,7 +58,7 @@ def document(
         "cv_pct": deviation / mean * 100, "times_us": slowest, "per_process_max_times_us": [list(row) for row in times],
     }  # fmt: skip
     ranks = len(groups[0]) * gpus
-    algbw = GIB / mean / 1000
+    algbw = size / mean / 1000
     half = {"time": mean, "alg_bw": algbw, "bus_bw": algbw * (ranks - 1) / ranks, "nwrong": wrong}
     return {
         "version": 4, "args": ["alltoall_perf"], "env": [], "nccl_version": 23007,
@@ -65,7 +72,7 @@ def document(
             ],
         },
         "results": [{
-            "size": GIB, "count": GIB // 8 // ranks, "type": "double", "redop": "none", "root": "    -1",
+            "size": size, "count": size // 8 // ranks, "type": "double", "redop": "none", "root": "    -1",
             "out_of_place": half, "out_of_place_per_iter": single, "in_place": half, "in_place_per_iter": single,
             "actual_iterations": len(slowest), "experiment_name": "",
         }],
@@ -109,11 +116,64 @@ CASES: dict[str, tuple[str, list[dict[str, str]]]] = {
 }  # fmt: skip
 
 
+def all_pairs(
+    slow: Sequence[tuple[str, str]] = (), tail: Sequence[tuple[str, str]] = (), count: int = 300, without: int = 0
+) -> dict[str, object]:
+    """Return the JSON of split runs over all pairs of four nodes, three turns, messages of 8 KiB.
+
+    Iterations of a ``slow`` pair take three times as long; of a ``tail`` pair, 1 in 40 takes eight times as long. The
+    last turns are left out.
+    """
+    made: dict[str, object] = {}
+    nodes = NODES[:4]
+    for turn in range(len(nodes) - 1 - without):
+        groups = [tuple(sorted(pair)) for pair in circle(nodes, turn)]
+        times = []
+        for group in groups:
+            own = [(60.0 if group in slow else 20.0) * (8 if group in tail and number % 40 == 7 else 1)
+                   * (1 + 0.002 * ((number * 7 + turn) % 11)) for number in range(count)]  # fmt: skip
+            times += [[round(time, 2) for time in own], [round(time * 0.99, 2) for time in own]]
+        made[f"log:turn{turn}.json"] = json.dumps(document(groups, times, size=8192), separators=(",", ":"))
+    return made
+
+
+_ONE = [("gpu002", "gpu003")]
+
+#: Case of ``bench.pair-times`` -> (records, findings).
+PAIR_CASES: dict[str, tuple[dict[str, object], list[dict[str, str]]]] = {
+    "all-pairs": (all_pairs(), [{"status": "pass", "message": "all 6 pairs of 4 nodes take 20.2 to 20.2 µs"}]),
+    "one-slow-pair": (
+        all_pairs(slow=_ONE),
+        [{"status": "warn", "message": "gpu002 and gpu003: alltoall over 2 GPUs at 8 KiB takes 60.6 µs",
+          "subject": "gpu002 - gpu003"}],
+    ),
+    "one-tail": (
+        all_pairs(tail=_ONE),
+        [{"status": "warn", "message": "takes 20.2 µs, 99 % within 16", "subject": "gpu002 - gpu003"}],
+    ),
+    "two-kinds-of-paths": (
+        all_pairs(slow=[(a, b) for a, b in combinations(NODES[:4], 2) if (a > "gpu002") is not (b > "gpu002")]),
+        [{"status": "unknown", "message": "4 of 6 pairs take more than 2 times the 20.2 µs"}],
+    ),
+    "a-turn-is-missing": (
+        all_pairs(without=1), [{"status": "unknown", "message": "2 of 6 pairs of nodes were not measured"}],
+    ),
+    "few-iterations": (
+        all_pairs(count=100), [{"status": "unknown", "message": "no pair of nodes has 299 iterations of one size"}],
+    ),
+    "large-messages": ({"log:run.json": pairs(count=2)}, [{"status": "skip"}]),
+}  # fmt: skip
+
+
 def main() -> None:
     """Write the fixtures."""
+    origin = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (tests/support/iteration_runs.py)"
+    (folder := ROOT / "fixtures/bench.pair-times").mkdir(exist_ok=True)
+    for name, (records, findings) in PAIR_CASES.items():
+        fixture = {"origin": origin, "records": records, "findings": findings}
+        (folder / f"{name}.json").write_text(json.dumps(fixture, indent=1) + "\n")
     (folder := ROOT / "fixtures/bench.tail").mkdir(exist_ok=True)
     for name, (text, findings) in CASES.items():
-        origin = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (tests/support/iteration_runs.py)"
         fixture = {"origin": origin, "records": {"log:run.out": text}, "findings": findings}
         (folder / f"{name}.json").write_text(json.dumps(fixture, indent=1) + "\n")
 

@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 from tests.support.paths import ROOT
 
@@ -241,6 +242,69 @@ CASES["bench.coverage"] = {
         [{"status": "warn", "message": "left behind: gpu002: not examined"}],
     ),
     "no-campaign": (records(_healthy), [{"status": "skip"}]),
+}  # fmt: skip
+
+
+def _spines(
+    share: float = 1.0, skew_s: int = 0, at_once: int = 64, without: str = "", alone: int = 3
+) -> dict[str, object]:
+    """Return the records of a campaign whose last round loads all uplinks between two leaves of four nodes.
+
+    ``share`` of the rate of one pair is left; the second run of the round ends ``skew_s`` later. A node took no part in
+    it. ``alone`` is the number of runs of one pair.
+    """
+    made = campaign()
+    value: Any = made["bench:campaign"]
+    value = value["value"]
+    left, right = NODES[:4], NODES[4:]
+    leaves = {node: "leaf1" if node in left else "leaf2" for node in NODES}
+    value["plan"].update(nodes=list(NODES), leaves=leaves, goal="links", loaded=True, at_once=at_once)
+    shared: list[tuple[str, ...]] = [pair for pair in zip(left, right, strict=True) if without not in pair]
+    rounds: list[tuple[str, str, list[tuple[str, ...]]]] = [("screen", "", [left[:2], left[2:], right[:2], right[2:]])]
+    rounds += [("across", "quiet", [(left[turn], right[turn])]) for turn in range(alone)]
+    rounds.append(("loaded", "loaded", shared))
+    journal: list[dict[str, object]] = []
+    outputs: dict[str, object] = {}
+    number = 0
+    for index, (purpose, load, pairs) in enumerate(rounds, 1):
+        runs = [[{"node": node, "gpus": []} for node in pair] for pair in pairs]
+        journal.append({"schema": "preflight.bench.round/1", "round": index, "purpose": purpose, "load": load,
+                        "runs": runs, "left_out": [], **({"iterations": 200} if load == "loaded" else {})})  # fmt: skip
+        for place, pair in enumerate(pairs):
+            number += 1
+            late = skew_s if load == "loaded" and place == 1 else 0
+            launch = {"schema": "preflight.bench.launch/1", "n": number, "round": index, "run": place,
+                      "group": list(pair)}  # fmt: skip
+            journal += [{**launch, "state": "started", "at": f"2026-11-20T12:{index:02d}:00Z"},
+                        {**launch, "state": "ended", "at": f"2026-11-20T12:{index:02d}:{30 + late:02d}.250Z",
+                         "status": "ok", "exit": 0, "seconds": 28.5, "why": ""}]  # fmt: skip
+            rate = 44.0 * (share if load == "loaded" else 1.0) * (1 + 0.002 * (number % 3))
+            text = log("alltoall", {node: [RAILS[0]] for node in pair}, {GIB: rate})
+            outputs[f"log:{number:04d}.txt"] = text.replace(
+                "iters: 20", "iters: 600" if load == "loaded" else "iters: 20"
+            )
+    journal.append({"schema": "preflight.bench.end/1", "why": "complete", "left_behind": [],
+                    "at": "2026-11-20T12:20:00Z"})  # fmt: skip
+    return {**outputs, "bench:campaign": {"status": "ok", "value": {**value, "journal": journal}}}
+
+
+CASES["bench.shared-uplinks"] = {
+    "as-fast-as-one-pair": (
+        _spines(), [{"status": "pass", "message": "4 pairs at once reach at least 1.00 of the 44"}],
+    ),
+    "half-of-one-pair": (
+        _spines(share=0.5),
+        [{"status": "warn", "message": "all pairs at once reach 0.50 of the 44", "found": "0.50 of one pair"}],
+    ),
+    "not-at-the-same-time": (
+        _spines(skew_s=8), [{"status": "unknown", "message": "all were active for only 45% of the time"}],
+    ),
+    "side-by-side": (_spines(at_once=2), [{"status": "unknown", "message": "only 2 were launched side by side"}]),
+    "without-a-node": (
+        _spines(without=NODES[1]), [{"status": "unknown", "message": "without 2 nodes, such as gpu002"}],
+    ),
+    "two-runs-of-one-pair": (_spines(alone=2), [{"status": "unknown", "message": "2 runs of one pair are too few"}]),
+    "uplinks-not-loaded": (campaign(), [{"status": "skip"}]),
 }  # fmt: skip
 
 

@@ -93,7 +93,11 @@ def pid_of(hosts: MpiHosts, word: str) -> int:
 
 
 def test_nothing_is_named_on_healthy_hosts(hosts: MpiHosts, folder: Path) -> None:
-    ran = hosts.preflight(*words(hosts, folder, "--json"))
+    """A secret in the environment reaches neither a node nor a file."""
+    secret = {"WANDB_API_KEY": "planted-4711", "NCCL_PLANTED": "planted-4711"}
+    ran = hosts.preflight(*words(hosts, folder, "--json"), env={**hosts.environment, **secret})
+    assert not any(b"planted-4711" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert "planted-4711" not in ran.stdout + ran.stderr
     assert not findings(report(ran), "bench.factor", "fail"), ran.stdout
     assert findings(report(ran), "bench.coverage", "pass")
     assert "STUB" in (folder / "out/0001.txt").read_text()
@@ -134,10 +138,27 @@ def test_slow_uplinks_part_the_leaves(hosts: MpiHosts, folder: Path) -> None:
 
 
 def test_sound_uplinks_part_nothing(hosts: MpiHosts, folder: Path) -> None:
-    ran = hosts.preflight(*words(hosts, folder, "--json", "--goal", "links", "--cluster", cluster_file(hosts)))
+    """All pairs at once are as fast as one."""
+    ran = hosts.preflight(*words(hosts, folder, "--json", "--goal", "links", "--load-spines", "--cluster",
+                                 cluster_file(hosts)))  # fmt: skip
+    assert findings(report(ran), "bench.shared-uplinks", "pass"), ran.stdout
     assert not findings(report(ran), "bench.factor", "fail", "warn"), ran.stdout
     assert not findings(report(ran), "bench.pairs", "fail", "warn"), ran.stdout
     assert findings(report(ran), "bench.coverage", "pass")
+
+
+def test_uplinks_that_are_too_few_for_all_pairs(hosts: MpiHosts, folder: Path) -> None:
+    """Four pairs share an uplink that carries two of them; each alone is as fast as within a leaf."""
+    hosts.slow_uplink(HOST_MBIT)
+    try:
+        ran = hosts.preflight(*words(hosts, folder, "--json", "--goal", "links", "--load-spines", "--cluster",
+                                     cluster_file(hosts)))  # fmt: skip
+    finally:
+        hosts.slow_uplink(UPLINK_MBIT)
+    (finding,) = findings(report(ran), "bench.shared-uplinks", "warn")
+    assert "all pairs at once reach 0.4" in finding or "all pairs at once reach 0.5" in finding
+    assert not findings(report(ran), "bench.factor", "fail", "warn"), ran.stdout
+    assert hosts.left_behind() == {}
 
 
 def test_wrong_values_and_errors_fail(hosts: MpiHosts, folder: Path) -> None:

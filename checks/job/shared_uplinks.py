@@ -1,0 +1,107 @@
+"""Check of runs of all pairs of nodes over the uplinks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from preflight import bench
+from preflight.checks.job.nccl_tests import PERFORMANCE, size_of
+from preflight.checks.job.pairwise import no_campaign
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.bench.shared_uplinks import SharedRuns
+
+#: Fraction of the bandwidth of one pair that all pairs at once reach if the uplinks suffice; a judgement.
+_ENOUGH = 0.90
+
+#: Fewest runs of one pair at a time for a reference.
+_FEWEST = 3
+
+#: Fraction of the longest run in which all runs must be active.
+_TOGETHER = 0.7
+
+
+def no_shared_uplinks(run: RunFacts, site: Site) -> Finding | None:
+    """Report campaigns without runs over shared uplinks."""
+    if run.shared_uplinks is None:
+        return skipped("no campaign loaded all uplinks at once (preflight bench --load-spines)",
+                       evidence=[bench.campaign.RECORD]).about()  # fmt: skip
+    return None
+
+
+@check(
+    "bench.shared-uplinks",
+    title="All pairs at once are as fast as one pair",
+    fault="All pairs at once are slower than one pair",
+    impact="slows-job",
+    owner="network",
+    source=f"{PERFORMANCE}; with static ECMP, 8 flows on 8 uplinks put 2.6 on the fullest on average (simulated)",
+    fix="Compare with the links of each leaf (`fabric.oversubscription`, `ethernet.oversubscription`) and the balance "
+    "of its uplinks while the pairs run.",
+    action="fix-site",
+    scope="run",
+    gating=False,
+    answers=("FP-BW-3",),
+    unless=(no_campaign, no_shared_uplinks),
+)
+def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare runs of all pairs between leaves with runs of one pair at a time.
+
+    ## Why it matters
+    One pair has the uplinks of its leaf to itself, and a job has not: it runs on all nodes of a leaf at once.
+
+    ## Verdicts
+    It passes if the pairs between each two leaves reach 0.90 of the bandwidth of one pair, and all nodes took part at
+    the same time. Below that it warns: the leaves have fewer uplinks than ports, or flows met on one uplink. Less than
+    3 runs of one pair, nodes that took no part, a single pair between two leaves, and runs that hardly overlapped are
+    *unknown*.
+
+    ## False alarms
+    A fabric that is oversubscribed by design, and other jobs on the spine.
+    """
+    assert run.campaign is not None
+    assert run.shared_uplinks is not None
+    shared, at_once = run.shared_uplinks, run.campaign.plan.at_once
+    evidence = [bench.campaign.RECORD]
+    if shared.busbw is None or shared.alone < _FEWEST:
+        yield unknown(f"{shared.alone} runs of one pair are too few to compare with", evidence=evidence,
+                      expected=f"at least {_FEWEST}")  # fmt: skip
+        return
+    alone = f"{shared.busbw:.4g} GB/s of one pair at {size_of(run.campaign.plan.bytes)}"
+    low = [pair for pair in shared.pairs if pair.share < _ENOUGH]
+    if low:
+        worst = min(low, key=lambda pair: pair.share)
+        yield warned(
+            f"all pairs at once reach {worst.share:.2f} of the {alone} between {' and '.join(worst.leaves)}, and less "
+            f"than {_ENOUGH:.2f} between {len(low)} of {len(shared.pairs)} pairs of leaves: the leaves have too few "
+            "uplinks, or flows share one",
+            found=f"{worst.share:.2f} of one pair", expected=f"at least {_ENOUGH:.2f}", evidence=evidence,
+        )  # fmt: skip
+    elif why := _incomplete(shared, at_once):
+        yield unknown(f"all pairs at once, {why}: this does not show whether they reach the {alone}", evidence=evidence,
+                      fix="run it again: preflight bench --goal links --load-spines --at-once N, N at least half of "
+                      "the nodes")  # fmt: skip
+    else:
+        least = min(pair.share for pair in shared.pairs)
+        count = sum(pair.runs for pair in shared.pairs)
+        yield passed(f"{count} pairs at once reach at least {least:.2f} of the {alone}",
+                     found=f"{least:.2f} of one pair", evidence=evidence)  # fmt: skip
+
+
+def _incomplete(shared: SharedRuns, at_once: int) -> str:
+    """Return why runs do not show that the uplinks suffice; empty if they do."""
+    if shared.stopped or not shared.pairs:
+        return f"{shared.stopped} of which did not end well"
+    if shared.absent:
+        return f"without {len(shared.absent)} nodes, such as {shared.absent[0]}"
+    if any(pair.runs < 2 for pair in shared.pairs):
+        return "only one between some leaves"
+    if sum(pair.runs for pair in shared.pairs) > at_once:
+        return f"of which only {at_once} were launched side by side (--at-once)"
+    if shared.together < _TOGETHER:
+        return f"of which all were active for only {shared.together:.0%} of the time"
+    return ""
