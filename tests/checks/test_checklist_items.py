@@ -35,6 +35,7 @@ CLOSED = {
     "PA-05": "layout.memory computes the need of the job that `preflight plan` is given",
     "GS-4": "scale.batch counts the GPUs that share the experts, and is unknown where the cluster file leaves them out",
     "PA-23": "torch.straggler matches each collective on all ranks, by group; without the traces of all it is unknown",
+    "NT-LENS-1": "torch.straggler finds the ranks that peers wait for; without the traces of all it is unknown",
     "NT-LENS-9": "torch.hang compares both ends of sends and receives as well",
     "NT-ROL-1": "nccl.ib-hca reads the node's settings, nccl.hca-roles what the job's log shows in use",
     "NT-TRN-2": "torch.overlap adds up what is bare after the last backward kernel",
