@@ -1,4 +1,4 @@
-"""What good looks like: one module per subject, one function per check.
+"""The checks: one module per subject, one function per check.
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
 ``fixtures/<check-id>/``. Nothing registers itself on import. A generated table lists all checks, so that a check's

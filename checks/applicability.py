@@ -61,7 +61,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
     return unknown(
         f"no NVIDIA GPU on the PCI bus, although {signs}: the node may have lost its GPUs",
         found="0",
-        expected="the GPUs that left these signs, or a class declared to have none",
+        expected="the GPUs that these records suggest, or a class declared to have none",
         evidence=evidence,
         fix=f"`lspci -d 10de:`, power-cycle the node. If the node should have none, declare it: {site.gpus.key} = 0.",
     )
@@ -181,7 +181,7 @@ def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
 def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
     if not node.in_container:
         return None
-    return skipped(f"a container has its own {what}; collect on the node to judge those of the node", evidence=[key])
+    return skipped(f"a container has its own {what}; collect on the node itself to judge its own", evidence=[key])
 
 
 def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:

@@ -28,7 +28,7 @@ def cited(*lines: LogLine | None) -> str:
 def node_count(run: RunFacts, key: str) -> int | None:
     """Return the number of nodes of a log.
 
-    NCCL's own figure comes first, else the hosts of the nccl-tests reports in it.
+    NCCL's own figure takes precedence over the hosts of the nccl-tests reports in it.
     """
     if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
         return log.nnodes

@@ -52,7 +52,7 @@ def worst(statuses: Iterable[Status]) -> Status:
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
 
-#: Reason why a finding in shadow does not hold back a job; unlike a waiver, it has no owner.
+#: Reason why a finding in shadow does not block a job; unlike a waiver, it has no owner.
 SHADOW = "reported only: in shadow by the cluster file"
 
 #: Impacts of failures, the most severe first; ``docs/incidents.md`` explains each.
@@ -97,7 +97,7 @@ class Finding:
     ``evidence`` holds record keys. ``nodes`` is filled in by a fleet check for some nodes only; for a node check the
     judge knows the node. ``quote`` is the relevant passage of the evidence, if the head of the record does not show it.
     ``answers`` restricts the check's checklist items to those of this finding (None: all). ``excused`` is the cluster
-    file's reason why it does not hold back a job. ``reported_by`` names node checks: if one of them fails or warns, the
+    file's reason why it does not block a job. ``reported_by`` names node checks: if one of them fails or warns, the
     same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
     ``ACTIONS``, ``impact`` one of ``IMPACTS`` and ``owner`` one of ``OWNERS``, if they differ from the check's. In a
     log's finding, ``cause`` is the check that reports its cause, followed by its nodes.
@@ -350,7 +350,7 @@ def failed(
 
 
 def warned(message: str, **details: Any) -> Finding:
-    """Return the finding for a suspicious or costly value that holds no job back."""
+    """Return the finding for a suspicious or costly value that does not block a job."""
     return replace(failed(message, **details), status=Status.WARN)
 
 

@@ -110,7 +110,7 @@ def _plain(text: str) -> tuple[str, ...]:
 def fold(names: Iterable[str], brackets: int = 1) -> str:
     """Return names as one folded list (``gpu[001-063]``); empty for none.
 
-    A name gets at most this many brackets, from its end: Slurm accepts a second one only in some places. The library's
+    A name has at most this many brackets, from its end: Slurm accepts a second one only in some places. The library's
     folding takes 4 minutes for 10,000 names such as ``ip-10-3-141-59``; this one is linear.
     """
     names = list(dict.fromkeys(names))

@@ -22,7 +22,7 @@ def findings_of(check: Check, records: Mapping[str, Any], site: Mapping[str, Any
     As in a run, a record that cannot answer, an exception in the check and a check without a finding become *unknown*.
     """
     if check.scope is not Scope.NODE:
-        raise ValueError(f"{check.id} is a check of a {check.scope}; findings_of runs checks of a node only")
+        raise ValueError(f"{check.id} is a check of a {check.scope}; findings_of only runs node checks")
     name = "node1"
     document = {
         "schema": SCHEMA, "node": name, "collector": {}, "collected_at": "2026-01-01T00:00:00Z",
@@ -46,4 +46,4 @@ def record(key: str, value: Any) -> Any:
         if len(value) == 1 and (status := next(iter(value))) in STATUSES:
             return {"status": status, "why": value[status]}
         return {"status": "ok", "value": value}
-    raise TypeError(f"{key}: a record cannot be written as {type(value).__name__}")
+    raise TypeError(f"{key}: {type(value).__name__} is not a valid short form of a record")

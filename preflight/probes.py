@@ -32,17 +32,16 @@ ENVIRONMENT = (
 class Probe:
     """One item to collect on a node.
 
-    ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``,
-    ``env``, ``nvml``, ``psutil``, ``redis`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target``
-    the command line, path, call or table; ``needs`` the required privilege (``root``, or empty).
-    ``each`` are path patterns whose base names fill ``{}``; ``listed`` is another command and a pattern whose
-    matches in its output do. ``twice``: read again at
-    the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with ``keep``, all
-    lines without a match are, except the first. ``otherwise`` is collected if a command cannot be run or fails: a
-    library, which takes a separate process. ``digest``: only a digest of the content leaves the node, enough to compare
-    two nodes. ``where``: collected only with one of these: ``nvidia``, ``rdma``, ``systemd``; without them the tool
-    has nothing to report. ``fields`` are the fields to read from a Redis table (empty: all), or from the
-    objects listed in the hash ``names``.
+    ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``, ``env``,
+    ``nvml``, ``psutil``, ``redis`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target`` the command
+    line, path, call or table; ``needs`` the required privilege (``root``, or empty). ``each`` are path patterns whose
+    base names fill ``{}``; ``listed`` is another command and a pattern whose matches in its output do. ``twice``: read
+    again at the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with
+    ``keep``, all lines without a match are left out, except the first. ``otherwise`` is collected if a command cannot
+    be run or fails: a library call, which takes a separate process. ``digest``: only a digest of the content leaves the
+    node, enough to compare two nodes. ``where``: collected only with one of these: ``nvidia``, ``rdma``, ``systemd``;
+    without them the tool has nothing to report. ``fields`` are the fields to read from a Redis table (empty: all), or
+    from the objects listed in the hash ``names``.
     """
 
     kind: str
@@ -121,7 +120,7 @@ _NET = "/sys/class/net"
 #: Interfaces of RDMA devices; for a bond, its members.
 _RDMA_NETDEVS = (f"{_IB}/*/device/net/*", f"{_IB}/*/device/net/*/master/lower_*/device/net/*")
 #: Mounts that are never declared: the kernel's own file systems, images, and what is mounted for containers; network
-#: file systems stay wherever they are. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
+#: file systems are always included. A line is "ID PARENT DEVICE ROOT PLACE OPTIONS … - TYPE SOURCE OPTIONS".
 UNINTERESTING_MOUNT = (
     r"(?!.* - (?:nfs4?|lustre|gpfs|beegfs|wekafs|ceph|cifs|smb3|panfs|pvfs2|orangefs|fuse\.glusterfs|fuse\.ceph"
     r"|fuse\.dfuse) )(?:.* - (?:proc|sysfs|cgroup2?|devpts|mqueue|securityfs|debugfs|tracefs|bpf|pstore|hugetlbfs"
@@ -130,7 +129,7 @@ UNINTERESTING_MOUNT = (
 )
 #: Counters of single queues and rings, of which a large NIC has thousands: `rx12_packets`, `[3]: rx_drops`, ….
 _RINGS = r"\s*(?:(?:rx|tx|ch|cq|xdp|xsk)_?(?:queue_)?[0-9]+_|(?:rx|tx)_xsk[0-9]|\[[0-9]+\]:|(?:rx|tx)-[0-9]+\.)"
-#: What drivers write as a notice or an information, and a kind of event needs (parsers/host/kernel_event_kinds.py).
+#: Driver messages at level notice or info that event kinds need (parsers/host/kernel_event_kinds.py).
 _NOTICES = (
     r"[Ll]ink (?:is )?(?:[Uu]p|[Dd]own)\b|Link (?:DOWN|ACTIVE)|link status |Cable (?:un)?plugged|pciehp: Slot\("
     r"|oom-kill:|Machine check events logged|\[Hardware Error\]|EDAC |mounted filesystem|Mounting V[0-9]"
@@ -168,7 +167,7 @@ PROBES = (
     ),
     Probe("file", "/proc/uptime", "uptime, for the age of kernel messages"),
     Probe("file", "/proc/driver/nvidia/version", "the loaded kernel driver, even if user space is broken"),
-    # PCI bus: the source that remains when a driver is dead
+    # PCI bus: available even if a driver is dead
     Probe("dir", _PCI, "all PCI functions and their position below bridges and switches"),
     Probe("file", _PCI + "/*/{uevent,numa_node,local_cpulist}", "class, ids, driver and NUMA node of each"),
     Probe(
@@ -214,7 +213,7 @@ PROBES = (
     Probe("file", _NET + "/*/bonding/slaves", "members of a bond, which have its quality of service"),
     Probe("cmd", "dcb -j pfc show dev {}", "PFC per priority (upstream tool)", each=_RDMA_NETDEVS),
     Probe("cmd", "dcb -j app show dev {}", "priority of each DSCP, trust state (upstream tool)", each=_RDMA_NETDEVS),
-    Probe("cmd", "dcb -j buffer show dev {}", "receive buffers: headroom of PFC (upstream tool)", each=_RDMA_NETDEVS),
+    Probe("cmd", "dcb -j buffer show dev {}", "receive buffers: PFC headroom (upstream tool)", each=_RDMA_NETDEVS),
     Probe("cmd", "dcb -j dcbx show dev {}", "whether host or firmware sets DCB (upstream tool)", each=_RDMA_NETDEVS),
     Probe(
         "cmd",

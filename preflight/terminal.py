@@ -44,7 +44,7 @@ def write_or_report(write: Callable[[], object], target: object) -> bool:
 
 @contextmanager
 def progress(what: str) -> Iterator[None]:
-    """Show on a terminal what takes longer than a second."""
+    """Show progress on a terminal after one second."""
     if not (sys.stderr and sys.stderr.isatty()):  # it may be closed
         yield
         return
@@ -64,7 +64,7 @@ def progress(what: str) -> Iterator[None]:
 
 
 def page(text: str) -> None:
-    """Print a text; on a terminal that it does not fit, through the user's pager."""
+    """Print a text, through the user's pager if it does not fit on the terminal."""
     from shutil import get_terminal_size, which
 
     if not (sys.stdout and sys.stdout.isatty() and text.count("\n") >= get_terminal_size().lines):
@@ -92,7 +92,7 @@ def screen() -> tuple[bool, int]:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word nearest to a misspelt one."""
+    """Suggest the known word closest to a misspelt one."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

@@ -36,7 +36,7 @@ def judged_by(run: Mapping[str, Any]) -> str:
     if path := run.get("cluster_file"):
         return f"judged by: {one_line(str(path))}"
     return (
-        "judged without a cluster file: none was given (--cluster FILE), saved with the evidence or "
+        "judged without a cluster file: none was given (--cluster FILE), saved with the evidence, or "
         "found; site-specific expectations are unknown"
     )
 

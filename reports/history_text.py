@@ -32,7 +32,7 @@ def _later(count: int) -> str:
 
 def _compared(report: Mapping[str, Any], history: Mapping[str, Any]) -> str:
     if history["previous"] is None:
-        return "history: the first run that is recorded"
+        return "history: first recorded run"
     if "incidents" in history:
         return _of_incidents(history, report["incidents"])
     new = sum(one["new"] for finding in report["findings"] for one in finding.get("history") or [])

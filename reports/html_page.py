@@ -32,7 +32,7 @@ STYLES = ("report.css", "controls.css")
 SCRIPTS = ("data.js", "filter.js", "node.js", "copy.js")
 
 
-#: Maximum numbers of items shown before the rest is folded (shown), and before it is only counted (most).
+#: Maximum numbers of items shown before the rest is folded (shown), or only counted (most).
 LIMITS = {
     "shown_instances": 6,
     "most_instances": 30,

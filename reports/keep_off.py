@@ -1,4 +1,4 @@
-"""The nodes to keep jobs off, with reasons.
+"""The nodes to exclude from jobs, with reasons.
 
 These are the nodes on which a gating check failed, and those that did not answer.
 """
@@ -20,12 +20,12 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
 def bad_nodes(report: Document) -> str:
-    """Return the nodes to keep jobs off, folded for ``sbatch --exclude``.
+    """Return the nodes to exclude from jobs, folded for ``sbatch --exclude``.
 
     These are the nodes on which a gating check failed and those that did not answer. A node with an unknown result is
-    not excluded: that is a decision for people. Neither are nodes that differ without a known right side, because all
-    of them would be excluded. Invalid host names are left out: the result is used in a command line, and a document may
-    contain any text.
+    not excluded: that is a decision for people. Neither are nodes that differ if the right value is unknown, because
+    all of them would be excluded. Invalid host names are left out: the result is used in a command line, and a document
+    may contain any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
@@ -36,14 +36,14 @@ def left_out(report: Document) -> str:
     if not names:
         return ""
     return (
-        f"{len(names)} of the nodes to keep off {'has' if len(names) == 1 else 'have'} no valid "
-        f"host name, and {'is' if len(names) == 1 else 'are'} left out: {short(', '.join(map(repr, names)), 100)}"
+        f"{len(names)} of the nodes to exclude {'has' if len(names) == 1 else 'have'} no valid host "
+        f"name, and {'is' if len(names) == 1 else 'are'} left out: {short(', '.join(map(repr, names)), 100)}"
     )
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """Nodes to keep off for the same reasons."""
+    """Nodes to exclude for the same reasons."""
 
     nodes: str
     node_count: int
@@ -53,7 +53,7 @@ class Excluded:
 
 
 def excluded(report: Document) -> tuple[Excluded, ...]:
-    """Group the nodes to keep off by their reasons, the most severe incident first."""
+    """Group the nodes to exclude by their reasons, the most severe incident first."""
     groups: dict[tuple[tuple[int, ...], tuple[str, ...], str], list[str]] = {}
     for name, reason in _reasons(report).items():
         groups.setdefault(reason, []).append(name)
@@ -62,7 +62,7 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
 
 
 def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
-    """Return the nodes to keep off in report order, each with its reasons."""
+    """Return the nodes to exclude in report order, each with its reasons."""
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
         for place in incident["findings"]:

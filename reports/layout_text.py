@@ -128,7 +128,7 @@ def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
     if not plan["batches"]:
         return
     yield ""
-    yield f"{'batch per GPU':16}{'needs >':>9}{'has':>10}   all-reduce that hides behind it"
+    yield f"{'batch per GPU':16}{'needs >':>9}{'has':>10}   all-reduce that overlaps with it"
     for own in plan["batches"]:
         yield (
             f"{own['level']:16}{own['too_few_tokens']:>9,}{own['tokens']:>10,.0f}   "

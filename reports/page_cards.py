@@ -19,9 +19,9 @@ class Instance:
     nodes: str
     node_count: int
     finding: Document
-    why: str  # empty if the card has one for all
+    why: str  # empty if all findings of the card share it
     fix: str
-    evident: bool  # whether to show its evidence; false if the next one has the same
+    evident: bool  # whether to show its evidence; false if the next one shows the same
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def part_marks(report: Document) -> Marks:
 
 @dataclass(frozen=True)
 class RailLayout:
-    """The leaf of each compute NIC, as LLDP has it; equal nodes share one row."""
+    """The leaf of each compute NIC by LLDP; equal nodes share one row."""
 
     leaves: tuple[str, ...]
     wirings: tuple[tuple[int, ...], ...]  # index of the leaf of each rail; -1: not known

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from preflight.reports.sanitize import one_line, short
 
 PAD, LABEL, CELL, SMALL = 12, 150, 14, 7  # px: margin, room for names, a square, one of many
-_LARGE = 48  # rows up to which squares are large
+_LARGE = 48  # maximum number of rows with large squares
 
 Picture = Mapping[str, Any]
 

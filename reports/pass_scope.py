@@ -1,4 +1,4 @@
-"""Scope of a pass: everywhere that a check applies, or only on some nodes."""
+"""Scope of a pass: wherever a check applies, or only on some nodes."""
 
 from __future__ import annotations
 

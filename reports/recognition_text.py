@@ -59,9 +59,9 @@ def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
     parts: list[Part] = [Paragraph(((f"  not recognised{looks}", COLOUR["unknown"]),))]
     if guess:
         parts.append(Listing(tuple(("run", one_line(command), "") for command in guess["run"])))
-        parts.append(Paragraph((("  and paste their output; known are the outputs of " + kinds, "dim"),)))
+        parts.append(Paragraph((("  and paste their output; known formats are the outputs of " + kinds, "dim"),)))
     else:
-        parts.append(Paragraph(((f"  known are the outputs of {kinds}, complete or truncated", "dim"),)))
+        parts.append(Paragraph(((f"  known formats are the outputs of {kinds}, complete or truncated", "dim"),)))
     return parts
 
 

@@ -49,15 +49,15 @@ def verdict(report: Mapping[str, Any]) -> VerdictLine:
 
 
 def _systemic(report: Mapping[str, Any]) -> list[str]:
-    """Describe a failure on so many nodes that it is not a node's fault."""
+    """Describe a failure on so many nodes that it is probably site-wide."""
     found = [one for one in report.get("systemic", ()) if one["status"] == "fail"]
     if not found:
         return []
     worst = found[0]
     more = f", and {_of(len(found) - 1, 'other check')} likewise" if len(found) > 1 else ""
     return [
-        f"{one_line(worst['check'])} on {worst['nodes']} of {worst['of']}{more}: looks like the site's problem, not a "
-        "node's"
+        f"{one_line(worst['check'])} on {worst['nodes']} of {worst['of']}{more}: probably a site-wide "
+        "problem, not a node's"
     ]
 
 

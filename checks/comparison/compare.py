@@ -78,7 +78,7 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
     applies = [trait for trait in traits if polled[trait.what].shown or polled[trait.what].unread]
     if not applies:
         what = ", ".join(trait.what for trait in traits[:3])
-        yield skipped(f"these nodes have none of these: {what}, …", evidence=[traits[0].key]).on(names)
+        yield skipped(f"these nodes have none of these values: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
         yield unknown("the only node of its kind, nothing to compare with", evidence=[applies[0].key]).on(names)
@@ -142,7 +142,7 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
     """Yield the nodes that miss an expectation and differ from the voters.
 
-    Without voters no value is called right.
+    Without voters, which value is right is unknown.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():
@@ -208,7 +208,7 @@ def _other_devices(trait: Trait, value: str, usual: Mapping[str, str]) -> tuple[
 
 
 def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
-    """Return the finding for nodes without a majority; no side is called right."""
+    """Return the finding for nodes without a majority: the right side is unknown."""
     report = failed if trait.breaks else warned
     if found.total == 2:
         (one, on_one), (other, on_other) = sorted(found.values.items())

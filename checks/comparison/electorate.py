@@ -25,7 +25,7 @@ Read = Callable[[NodeFacts, Site], "str | float | None"]
 #: Returns the checks whose expectation of a value the node misses; empty if it misses none.
 Misses = Callable[[NodeFacts, Site], "tuple[str, ...]"]
 
-#: Expectation of every comparison that no cluster file decides.
+#: Expectation of comparisons that the cluster file does not decide.
 ONE_VALUE = "one value on all nodes of a kind"
 
 
@@ -36,7 +36,7 @@ class Trait:
     what: str
     key: str  # the record that shows it
     read: Read
-    breaks: bool = False  # whether a difference breaks, hangs or shrinks a job: fails instead of warns
+    breaks: bool = False  # whether a difference breaks, hangs or slows a job: fails instead of warns
     judged_by: tuple[Check, ...] = ()  # node checks of the value: if one fails or warns, the node does not vote
     misses: Misses | None = None  # the same, for checks that judge more than this value
     each: bool = False  # one item per device; each is compared separately, and a node may lack some

@@ -18,7 +18,7 @@ Value = Callable[[NodeFacts, Site], "str | None"]
 #: Separator between the values of a node's devices.
 AND = " and "
 
-#: The value of a tool or file that is missing on the node itself.
+#: Value for a tool or file that is missing on the node itself.
 NOT_THERE = "not installed"
 
 

@@ -125,7 +125,7 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
     fault="The uplinks of a leaf are not balanced",
     impact="slows-job",
     owner="network",
-    source="a judgement: one and a half times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
+    source="a judgement: 1.5 times an even share, at half of the link's rate; IBA PortXmitData, PortRcvData",
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
     "NCCL_IB_SL), or place the job on complete leaves; `ibtracert` shows which flows share the uplink.",
     action="fix-site",

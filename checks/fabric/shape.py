@@ -78,7 +78,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip a run of one node."""
+    """Skip a run on one node."""
     if len(swept.nodes) > 1:
         return None
     return skipped("only one node was collected: no path between nodes", evidence=[swept.net_key])

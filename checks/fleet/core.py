@@ -22,7 +22,7 @@ from preflight.parsers.nvidia.driver_version import driver_version
 @check(
     "fleet.driver-equal",
     title="All nodes run the same NVIDIA driver",
-    fault="A node runs another NVIDIA driver",
+    fault="A node runs a different NVIDIA driver",
     impact="slows-job",
     source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
@@ -35,13 +35,12 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     """Compare the version of the loaded NVIDIA driver across nodes of the same kind.
 
     ## Why it matters
-    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails at start, or one node is
-    slower for no visible reason.
+    Ranks on different drivers take different code paths in CUDA and NCCL: the job fails at start, or one node is slower
+    for no visible reason.
 
     ## Verdicts
-    A node with another version than most nodes fails; without a majority all nodes fail, and neither version is
-    called right.
-    Nodes that fail versions.driver-files do not vote.
+    A node with a different version from most nodes fails; without a majority all nodes fail, and which version is right
+    is unknown. Nodes that fail versions.driver-files do not vote.
 
     ## False alarms
     A rolling upgrade, if no job spans upgraded and old nodes.
@@ -65,7 +64,7 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
 @check(
     "fleet.mtu-equal",
     title="The compute ports of all nodes have the same MTU",
-    fault="The compute ports of a node have another MTU",
+    fault="The compute ports of a node have a different MTU",
     impact="blocks-job",
     source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
     fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "

@@ -62,7 +62,7 @@ GPU = (
 @check(
     "fleet.gpu-settings",
     title="All nodes have the same GPUs with the same settings",
-    fault="A node has other GPUs or other GPU settings",
+    fault="A node has different GPUs or GPU settings",
     impact="slows-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
     fix="Compare `nvidia-smi -q` of a node from each side; decide which is right, and set it: -pl (power), -ac "
@@ -76,11 +76,11 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     """Compare the GPUs' model, number, memory, modes, power limit and clocks.
 
     ## Why it matters
-    Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of
-    them. A node with less memory, or with MIG instances, ends the job.
+    Every step waits for the slowest GPU of the job: one node with a lower power limit or clock slows down all of them.
+    A node with less memory, or with MIG instances, ends the job.
 
     ## Verdicts
-    Another model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;
+    A different model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;
     several models in one class of the cluster file fail. A node whose value misses the cluster file, the catalogue or
     one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have GPUs is unknown,
     unless the cluster file states the number of GPUs: a node whose GPUs all fell off the bus looks the same.
@@ -112,7 +112,7 @@ def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fi
             yield replace(
                 finding,
                 subject="GPU model",
-                fix="Give nodes of another model their own class in the cluster file, or move the card.",
+                fix="Give nodes of a different model their own class in the cluster file, or move the card.",
             )
 
 

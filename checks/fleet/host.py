@@ -235,16 +235,16 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     """Compare firmware, processors, memory, drives, mounts, kernel and limits.
 
     ## Why it matters
-    A job runs at the pace of its slowest node: another BIOS profile or governor costs a node some percent, and all
-    others wait for it in every step. A node with less memory can end the job.
+    A job runs at the pace of its slowest node: a different BIOS profile or governor costs a node a few per cent, and
+    all others wait for it in every step. A node with less memory can end the job.
 
     ## Verdicts
-    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 %
-    is equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an
-    automounter, a job or a container are ignored. A node that fails the check of a value (governor, boot
-    options, locked memory, …) does not vote on it.
+    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 % is
+    equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an automounter, a
+    job or a container are ignored. A node that fails the check of a value (governor, boot options, locked memory, …)
+    does not vote on it.
 
     ## False alarms
-    Nodes of two deliveries; give each its own class in the cluster file.
+    Nodes from two deliveries; give each delivery its own class in the cluster file.
     """
     yield from compare(nodes, sites, HOST)

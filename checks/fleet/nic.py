@@ -98,7 +98,7 @@ NIC = (
 @check(
     "fleet.nic-settings",
     title="The RDMA devices of all nodes have the same names, addresses and settings",
-    fault="A node's RDMA devices have other names, addresses or settings",
+    fault="A node's RDMA devices have different names, addresses or settings",
     impact="slows-job",
     source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
     fix="For names, use the same udev rules (60-rdma-persistent-naming) and slots; for settings, compare "

@@ -35,11 +35,12 @@ class _Number:
     key: str  # the record that shows it
     floor: float  # in its unit, or with ``share`` a fraction of the median
     share: bool = False
-    up: bool = True  # whether a node above most others is reported; else only if 30 % are, as most may be wrong
+    #: whether a node above most others is reported; else only if 30 % are, because the majority may be wrong
+    up: bool = True
     down: bool = True  # the same, below
     judged_by: tuple[Check, ...] = ()
     needs_load: bool = False  # whether it is compared only under load
-    events: bool = False  # whether it counts errors: zero misses no expectation
+    events: bool = False  # whether it counts errors: zero always meets the expectation
 
 
 #: Key of a node's load among its numbers; not compared itself.
@@ -117,15 +118,15 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     difference between nodes before they raise an alarm.
 
     ## Verdicts
-    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 C, 5 % of the clock, or 1
-    ms from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes
-    are reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
-    groups has 60 % of the nodes, both are reported and neither is called right. Fewer than five nodes are not
+    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 C, 5 % of the clock, or 1 ms
+    from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes are
+    reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
+    groups has 60 % of the nodes, both are reported, and which one is right is unknown. Fewer than five nodes are not
     compared, and idle GPUs only with idle ones. A node that fails the check of a number (gpu.temperature-margin,
     gpu.throttling, host.time-sync) is left out of the median and does not pass. The check never gates a job.
 
     ## False alarms
-    A node at the warm end of its row, or one that runs another job than its neighbours.
+    A node at the warm end of its row, or one that runs a different job from its neighbours.
     """
     yield from _compare(nodes, sites, "numbers", _numbers, NUMBERS)
 
@@ -194,16 +195,15 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare the traffic of each node's compute ports with the median of peers.
 
     ## Why it matters
-    All ranks of a collective send the same amount: a node that carries less has a fault of its own, and one that
-    receives far more congestion notifications is behind a congested port. A threshold on a single node cannot show
-    that.
+    All ranks of a collective send the same amount: a node that carries less is at fault itself, and one that receives
+    far more congestion notifications is behind a congested port. A threshold on a single node cannot show that.
 
     ## Verdicts
     Traffic 20 % below the median warns. Traffic above it warns only if at least 30 % of the nodes carry more, because
     then the majority may be slow; a single node that carries more does a different part of the job. Out-of-order and
     retransmitted packets warn from one more per GB, notifications from 100 more, and only beyond 3.5 spreads. If
-    neither of two groups has 60 % of the nodes, both are reported and neither is called right. Fewer than five nodes
-    are not compared. Nodes that fail rdma.port-state or rdma.port-rate are left out of the median of traffic, and
+    neither of two groups has 60 % of the nodes, both are reported, and which one is right is unknown. Fewer than five
+    nodes are not compared. Nodes that fail rdma.port-state or rdma.port-rate are left out of the median of traffic, and
     nodes that fail counters.loss out of that of retransmissions. If most nodes use less than 5 % of their ports' rate,
     the result is unknown. The check never gates a job.
 
@@ -241,7 +241,9 @@ def _compare(
                 yield finding
         rest = {name: answer for name, answer in heard.items() if name not in odd}
         if rest and len(loads) >= ENOUGH and median(loads) < IDLE:
-            idle = f"most nodes carried less than {100 * IDLE:.0f} % of what their ports can: nothing ran to compare"
+            idle = (
+                f"most nodes carried less than {100 * IDLE:.0f} % of their ports' rate: too little traffic to compare"
+            )
             yield unknown(idle, evidence=keys, fix=UNDER_LOAD).on(rest)
         else:
             yield from _alike(known, rest, heard, keys)
@@ -269,7 +271,7 @@ def _alike(
     for names, nodes in alike.items():
         if names:
             listed = ", ".join(catalogue[name].what for name in names)
-            yield passed(f"as on the other nodes of this kind: {listed}", evidence=keys).on(nodes)
+            yield passed(f"like on the other nodes of this kind: {listed}", evidence=keys).on(nodes)
         else:
             yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
                           evidence=keys).on(nodes)  # fmt: skip
@@ -331,7 +333,7 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
     """Yield the numbers that differ from those of most nodes.
 
-    Without a majority, both groups are yielded and neither is called right.
+    Without a majority, both groups are yielded: the right one is unknown.
     """
     groups = sides(voting, floor)
     if groups is not None and not is_majority(max(map(len, groups)), len(voting)):

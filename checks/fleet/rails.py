@@ -223,7 +223,7 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
 @check(
     "fleet.rails",
     title="Rail i of all nodes lies in the same network and runs at the same rate",
-    fault="A rail of a node is in another network or runs at another rate",
+    fault="A rail of a node is in a different network or runs at a different rate",
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
@@ -247,8 +247,8 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
     ## Verdicts
     Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss an expectation and do not vote on that value.
-    A rail that differs from most other nodes fails; without a majority all fail and none is called right. Rails with
-    point-to-point addresses (/30, /31) share no subnet; there an address within another rail's range fails.
+    A rail that differs from most other nodes fails; without a majority all fail, and which one is right is unknown.
+    Rails with point-to-point addresses (/30, /31) share no subnet; there an address within another rail's range fails.
     rdma.port-state reports ports that are down; fleet.mtu-equal compares MTUs, fleet.rail-leaf leaves.
 
     ## False alarms

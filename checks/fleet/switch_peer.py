@@ -28,7 +28,8 @@ _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 #: Bytes of Ethernet header and checksum, which the MTU does not count (IEEE 802.3).
 _OVERHEAD = 14 + 4
 
-#: Minimum share of leaves in common with peers for a differing rail to be miscabled, not wired to another plan.
+#: Minimum share of leaves in common with peers for a differing rail to count as miscabled, rather than wired to a
+#: different plan.
 _SAME_PLAN = 0.5
 
 
@@ -43,7 +44,7 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
         record = node.evidence.record(LLDP)
         if record.status == "missing" or "unable to connect to socket" in record.err:
             message = "no LLDP daemon runs here (lldpd), so switch announcements are not received"
-            return skipped(message, evidence=[LLDP]).about()  # nothing known about the switch
+            return skipped(message, evidence=[LLDP]).about()  # nothing is known about the switch
         if _neighbours(node, site):
             return None
     except EvidenceError as error:
@@ -181,8 +182,8 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "switch.dscp",
-    title="The switch takes the job's DSCP for the same priority as the interface",
-    fault="A switch takes RoCE packets for another priority than the interface",
+    title="The switch maps the job's DSCP to the same priority as the interface",
+    fault="A switch maps RoCE packets to a different priority than the interface",
     impact="slows-job",
     owner="network",
     source=f"{_DCBX}; RFC 2474; SONiC DSCP_TO_TC_MAP and Cumulus Linux `nv show qos roce` (DSCP 26 to priority 3)",
@@ -196,15 +197,15 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     The interface pauses on one priority and the switch queues the packets in another: they are dropped under load
-    although PFC is on for the same priority at both ends, and RDMA sends complete messages again.
+    although PFC is on for the same priority at both ends, and RDMA retransmits complete messages.
 
     ## Verdicts
-    A DSCP fails if the two ends give it different priorities and one of these is lossless or carries the job's
-    packets; other differences concern other traffic. A switch that announces no DSCP, or not the job's, is unknown.
-    Ports that trust the VLAN tag are not judged.
+    A DSCP fails if the two ends give it different priorities and one of these is lossless or carries the job's packets;
+    other differences concern other traffic. A switch that announces no DSCP, or not the job's, is unknown. Ports that
+    trust the VLAN tag are not judged.
 
     ## False alarms
-    A switch that announces a map which it does not apply; look at it with the switch's own command.
+    A switch that announces a map that it does not apply; check it with the switch's own command.
     """
     wanted = policy(site)
     same: list[str] = []
@@ -246,16 +247,16 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for what, ports in silent.items():
         yield unknown(
             f"the switch announces no priority for {what}, on {', '.join(ports)}", evidence=[LLDP],
-            fix="announce it in the switch (DCBX application priority), or look there: `show qos maps`",
+            fix="announce it in the switch (DCBX application priority), or check there: `show qos maps`",
         )  # fmt: skip
     if same:
-        yield passed(f"{len(same)} switch ports take DSCPs for the priorities of their interfaces", evidence=[LLDP])
+        yield passed(f"{len(same)} switch ports map DSCPs to the same priorities as their interfaces", evidence=[LLDP])
     if by_tag:
         yield skipped(f"{len(by_tag)} ports trust the VLAN tag, not DSCP", evidence=[LLDP]).about()
 
 
 def _job_dscp(at: Place) -> int | None:
-    """Return the DSCP of the job's packets; None where nothing on the node shows it."""
+    """Return the DSCP of the job's packets; None if nothing on the node shows it."""
     try:
         return marking.mark(at).dscp
     except EvidenceError:
@@ -278,10 +279,11 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the share of bandwidth of the lossless priority's traffic class.
 
     ## Why it matters
-    A class with a share of 0 % sends only what the other classes leave: a backup on the same port starves the job.
+    A class with a share of 0 % gets only the bandwidth that other classes leave: a backup on the same port starves the
+    job.
 
     ## Verdicts
-    A share of 0 % of a class that is scheduled by shares fails. Strict priority passes. A switch that announces no
+    A share of 0 % fails for a class that is scheduled by shares. Strict priority passes. A switch that announces no
     ETS, or a port without a lossless priority, is not judged.
 
     ## False alarms
@@ -332,7 +334,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
     other. A node that differs from most of its peers, at least three of them cabled identically, fails; without a
-    majority all fail, and none is called right.
+    majority all fail, and which one is right is unknown.
 
     ## False alarms
     A pod that is being recabled, or breakout cables that go to two leaves on purpose.
@@ -347,9 +349,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
                 other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
             if other:
                 yield other.on([node.node])
-            elif plan and (
-                wrong := node.remember_for_fleet("leaves that were not expected", _unexpected, node, sites[node.node])
-            ):
+            elif plan and (wrong := node.remember_for_fleet("unexpected leaves", _unexpected, node, sites[node.node])):
                 apart[node.node] = wrong
             elif plan:
                 plans[node.node] = plan
@@ -407,4 +407,4 @@ def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
 
 def _sentence(mine: str, theirs: str) -> str:
     (netdev, switch), (_, usual) = mine.split("\0"), theirs.split("\0")
-    return f"{netdev} is on {switch}, that of its peers on {usual}"
+    return f"{netdev} is on {switch}, but that of its peers on {usual}"

@@ -66,15 +66,15 @@ _SLOW = 1.25
     history=True,
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each port's daily growth of error counters with a sound link's.
+    """Compare each port's daily growth of error counters with those of a healthy link.
 
     ## Why it matters
     A cable rarely fails at once. Its error rate grows over days until a job stops. Detected early, it can be replaced
     at a planned time.
 
     ## Verdicts
-    It warns at 1 link down or recovery or 120 symbol errors a day, over at least three runs and one day. A counter
-    that decreased was reset, and is counted from there.
+    It warns at 1 link down or recovery or 120 symbol errors a day, over at least three runs and one day. A counter that
+    decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was rebooted every day, or a cable that was moved.
@@ -154,7 +154,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare remapped rows and corrected ECC errors per day with sound memory.
+    """Compare remapped rows and corrected ECC errors per day with healthy memory.
 
     ## Why it matters
     Spare rows run out. The next error then ends a job, and the GPU has to be replaced at short notice.
@@ -192,7 +192,7 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     decreased was reset, and is counted from there.
 
     ## False alarms
-    A node that is rebooted every day gains some each time.
+    A node that is rebooted every day gains a few each time.
     """
     yield from _grown(node, _GPU_LINKS, "GPU")
 
@@ -212,7 +212,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's temperature margin with its trend.
 
     ## Why it matters
-    Dust or a worn pump costs a degree a week; on a hot day the GPU throttles, and the job slows down.
+    Dust or a worn pump costs a degree per week; on a hot day the GPU throttles, and the job slows down.
 
     ## Verdicts
     It warns if the margin is below 20 °C and would reach zero within 30 days, over at least three runs and one day.
@@ -232,7 +232,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
             yield warned(
                 f"{course.subject}: {course.last:.0f} °C to the slowdown, and {lost:.1f} °C less each day",
                 subject=course.subject, found=f"{course.last:.0f} °C, less {lost:.1f} °C a day",
-                expected=f"at least {_MARGIN_C:.0f} °C, or as much in {_AHEAD_DAYS:.0f} days", evidence=[COURSE],
+                expected=f"at least {_MARGIN_C:.0f} °C, also in {_AHEAD_DAYS:.0f} days", evidence=[COURSE],
             )  # fmt: skip
         else:
             good += 1
@@ -255,7 +255,8 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the duration of the last job of each name with earlier runs.
 
     ## Why it matters
-    A port at half its rate crashes nothing. A job that takes a third longer than last week is often its first symptom.
+    A port at half its rate does not crash anything. A job that takes a third longer than last week is often its first
+    symptom.
 
     ## Verdicts
     A run warns if it took more than 1.25 times the median of at least three earlier runs. Record jobs with `preflight
@@ -273,9 +274,11 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if len(earlier) >= ENOUGH and last > _SLOW * median(earlier):
             yield warned(
                 f"{course.subject}: the last run took {last:.0f} s, {last / median(earlier):.2f} times the usual",
-                subject=course.subject, found=f"{last:.0f} s", expected=f"{median(earlier):.0f} s, as the median of "
-                f"{_count(len(earlier), 'earlier job')}", evidence=[COURSE],
-            )  # fmt: skip
+                subject=course.subject,
+                found=f"{last:.0f} s",
+                expected=f"{median(earlier):.0f} s, the median of {_count(len(earlier), 'earlier job')}",
+                evidence=[COURSE],
+            )
         else:
             yield passed(f"{course.subject}: the last of {_count(len(course.values), 'job')} took {last:.0f} s",
                          subject=course.subject, evidence=[COURSE])  # fmt: skip
@@ -302,7 +305,7 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
         yield passed(f"{_count(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
 
 
-#: Where no earlier run has the value.
+#: Message if no earlier run has the value.
 _FIRST = "recorded for the first time: there is nothing to compare with yet"
 
 

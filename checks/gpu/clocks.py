@@ -51,14 +51,14 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the job wait for it.
 
     ## Verdicts
-    A clock below the default warns, even for a single node. If the driver does not report the default, Hopper and
-    newer are compared with 90 % of their highest clock, which is their default; older parts are unknown. The current
-    clock is not judged, because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file,
+    A clock below the default warns, even for a single node. If the driver does not report the default, Hopper and newer
+    are compared with 90 % of their highest clock, which is their default; older parts are unknown. The current clock is
+    not judged, because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file,
     node.expected compares the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi
     -lgc` show only under load.
 
     ## False alarms
-    GPUs that are slowed down on purpose, for power or heat: declare it.
+    GPUs that are slowed down on purpose, for power or heat; declare the clock.
     """
     models = {device.address: gpu_model(device) for device in node.gpus_on_bus}
     top = frozenset(address for address, model in models.items() if model and model.generation in _AT_THE_TOP)

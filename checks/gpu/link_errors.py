@@ -117,7 +117,7 @@ def judge_nvlink_errors(
     unless=(no_gpu,),
 )
 def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the PCIe replays of each GPU with those of a sound link.
+    """Compare the PCIe replays of each GPU with those of a healthy link.
 
     ## Why it matters
     A damaged packet is retransmitted. The data stays correct, but thousands of replays a minute slow the GPU's traffic
@@ -125,8 +125,8 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The specification allows one wrong bit in 10^12: 31 replays a minute at generation 5 with 16 lanes. The total warns
-    only if it exceeds that rate over all the time since boot; a lower total passes. With --window,
-    counters.gpu-links judges the growth.
+    only if it exceeds that rate over all the time since boot; a lower total passes. With --window, counters.gpu-links
+    judges the growth.
 
     ## False alarms
     A burst while the GPU was reset or the machine booted, minutes ago.

@@ -90,11 +90,11 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's volatile uncorrectable errors with 0.
 
-    Both SRAM and DRAM count, and the driver's SRAM verdict.
+    SRAM and DRAM errors and the driver's SRAM verdict are included.
 
     ## Why it matters
-    An uncorrectable error kills the job that meets it; a GPU that had one since its last reset is likely
-    to have the next.
+    An uncorrectable error kills the job that hits it; a GPU that had one since its last reset is likely to have the
+    next.
 
     ## Verdicts
     A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
@@ -152,11 +152,10 @@ def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Each corrected error costs nothing, but a GPU that corrects millions is likely to have an uncorrectable one.
 
     ## Verdicts
-    More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never
-    fails.
+    More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never fails.
 
     ## False alarms
-    A node that has been up for months reaches more than one that was booted today.
+    A node that has been up for months accumulates more than one that was booted today.
     """
     yield from judge_ecc_corrected(node.gpu_health)
 

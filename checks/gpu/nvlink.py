@@ -97,11 +97,12 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
         if up < wanted and measure.board > wanted:
             return unknown(
-                f"{up} NVLinks are up, of {measure.board} of its model, and {wanted} at most on any GPU here: the "
-                "rest may lead to GPUs of the board that this machine does not have",
-                found=up, expected=f"{measure.board} on a complete board",
+                f"{up} NVLinks are up, of {measure.board} of its model, and at most {wanted} on any "
+                "GPU here: the rest may be connected to GPUs of the board outside this machine",
+                found=up,
+                expected=f"{measure.board} on a complete board",
                 fix="`nvidia-smi nvlink -s` on an identical node",
-            )  # fmt: skip
+            )
         if not up and measure.bridges:
             return warned(
                 "no NVLink bridge connects it to another card, although other cards of this node have bridges",
@@ -282,7 +283,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
     usual = domains.most_common(1)[0][0]
     odd = [gpu for gpu, domain in joined if domain != usual]
     yield failed(
-        f"{', '.join(gpu.label for gpu in odd)}: in another NVLink domain or clique than the node's other GPUs",
+        f"{', '.join(gpu.label for gpu in odd)}: in a different NVLink domain or clique from the node's other GPUs",
         subject=odd[0].address if len(odd) == 1 else "",
         found=", ".join(
             f"{number} in {uuid or 'this node alone'}, clique {clique}" for (uuid, clique), number in domains.items()
@@ -324,13 +325,12 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The check applies to nodes with NVSwitches on the PCI bus, and to HGX B200 and B300, whose NVSwitches are not
     visible there. PCIe cards need none, and on GB200 it runs on the switch trays. A stopped fabric manager fails, and
-    so does another version than the driver's. On HGX A100 and before, no CUDA program starts while it is stopped
-    (NVIDIA's guide,
-    ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and the start of CUDA depends
-    on each GPU's registration in the fabric instead of the service: if all GPUs report that they have joined, a
-    stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and gpud fail the
-    node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is reset or a node
-    that is rebooted will not rejoin the fabric. In a container, services are not visible: unknown.
+    so does a version other than the driver's. On HGX A100 and before, no CUDA program starts while it is stopped
+    (NVIDIA's guide, ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and the start
+    of CUDA depends on each GPU's registration in the fabric instead of the service: if all GPUs report that they have
+    joined, a stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and gpud fail
+    the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is reset or a
+    node that is rebooted will not rejoin the fabric. In a container, services are not visible: unknown.
 
     ## False alarms
     A virtual machine whose hypervisor runs the fabric manager: the fabric state is Completed without a local service,
@@ -371,11 +371,11 @@ def _joined(node: NodeFacts) -> bool:
 
 
 def fabric_of_one_node(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip an NVLink fabric that ends in the node."""
+    """Skip an NVLink fabric that is limited to the node."""
     health = node.gpu_health
     if _fabric_unread(health) or any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
         return None
-    return skipped("the NVLink fabric, if any, ends in this node", evidence=health.evidence)
+    return skipped("any NVLink fabric is limited to this node", evidence=health.evidence)
 
 
 def _fabric_unread(health: Health) -> bool:

@@ -28,7 +28,7 @@ MEMORY_SHARE = 0.9
     fault="The GPUs of the node are not of one model",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
-    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the odd one.",
+    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the deviating one.",
     answers=("GS-5",),
     unless=(no_gpu,),
 )
@@ -42,7 +42,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Different models or sizes fail on a baseboard and warn in a box of cards.
 
     ## False alarms
-    A workstation with a display card beside its compute cards; there it only warns.
+    A workstation with a display card in addition to compute cards; it only warns there.
     """
     health = node.gpu_health
     kinds = Counter((gpu.name, gpu.memory_total_mib) for gpu in health.gpus)
@@ -116,7 +116,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     fault="The GPUs of the node differ in firmware, or GSP does not match the driver",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
-    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the odd one, reboot.",
+    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the deviating one, reboot.",
     action="fix-site",
     unless=(no_gpu,),
 )

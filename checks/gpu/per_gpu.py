@@ -35,9 +35,9 @@ def each_gpu(
 
     A GPU without a readable value is *unknown*, with the driver's message. If the driver reports ``N/A`` for every GPU,
     the check does not apply; if only for some, they are *unknown*. ``also`` lists values that a part may lack;
-    ``hidden`` is the reason why ``N/A`` hides a value that the part has. ``gpu.driver`` reports GPUs that did not
-    answer at all. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its section was not
-    pasted. With ``additive``, missing values prove nothing, and the existing ones are summed.
+    ``hidden`` is the reason why ``N/A`` hides an existing value. ``gpu.driver`` reports GPUs that did not answer at
+    all. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its section was not pasted. With
+    ``additive``, missing values prove nothing, and the existing ones are summed.
     """
     evidence = health.evidence
     if health.pasted:  # a value that no GPU shows was not pasted

@@ -280,8 +280,8 @@ def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Count the NVSwitches on the PCI bus of an eight-GPU board.
 
     ## Why it matters
-    Each NVSwitch carries a share of every GPU's NVLinks. If one is missing, the fabric manager stops, or continues
-    with less bandwidth between all GPUs (NVSWITCH_FAILURE_MODE), and no GPU shows why.
+    Each NVSwitch carries a share of every GPU's NVLinks. If one is missing, the fabric manager stops, or continues with
+    less bandwidth between all GPUs (NVSWITCH_FAILURE_MODE), and no GPU shows why.
 
     ## Verdicts
     Fewer switches than on the recognised board fail. The check does not apply to Blackwell boards, whose switches are
@@ -290,7 +290,7 @@ def switches(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A virtual machine with only some of the GPUs and switches is unknown.
 
     ## False alarms
-    A board of the same GPUs with fewer switches that is missing from the catalogue: add a waiver with a reason.
+    A board with the same GPUs but fewer switches that is missing from the catalogue: add a waiver with a reason.
     """
     part = site.part
     assert part is not None, "no_switch_on_bus skips it"

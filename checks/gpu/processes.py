@@ -129,9 +129,9 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     memory evicts entries and recomputes them.
 
     ## Verdicts
-    Less free memory than thresholds.gpu_memory_gib in the cluster file fails; that value is the job's need for
-    weights, optimizer and activations. 95 % in use warns, and so does more than 1 GiB in use without a process (a
-    context that outlived its process). Memory reserved by the driver counts neither as used nor as free.
+    Less free memory than thresholds.gpu_memory_gib in the cluster file fails; that value is the job's need for weights,
+    optimizer and activations. 95 % in use warns, and so does more than 1 GiB in use without a process (a context that
+    outlived its process). Memory reserved by the driver is neither used nor free.
 
     ## False alarms
     Preflight runs during a job. In a container, processes outside it are not visible, so memory without an owner is
@@ -184,7 +184,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Utilisation shows that a kernel ran in the last second, not how much work it did: 100 % does not prove health. A
-    busy GPU without a process warns, and so does a driver that reports no utilisation, as with MIG on.
+    busy GPU without a process warns, and so does a driver that reports no utilisation, such as with MIG on.
 
     ## False alarms
     A process that ended within the last second, which the average covers; run the check again. In a container, where

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Degrees below the slowdown temperature at which it warns: a judgement.
+#: Margin to the slowdown temperature, in degrees, from which it warns: a judgement.
 MARGIN_LOW_C = 5
 
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement.
@@ -71,7 +71,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_throttling(health: Health) -> Iterator[Finding]:
-    """Judge what holds down the clocks of each GPU."""
+    """Judge the reasons for reduced clocks of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0

@@ -71,7 +71,7 @@ class Wiring:
     wanted: int = 0  # links of each pair behind NVSwitches; 0: unknown
     source: str = ""
     fix: str = "Compare with `nvidia-smi nvlink -s`, or with an identical machine."  # if no pair has an NVLink
-    pasted: bool = False  # text may be cut, and no other check names cards without a bridge
+    pasted: bool = False  # text may be truncated, and no other check names cards without a bridge
 
 
 def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) 
         if one != other and (other not in gpus or gpus.index(one) < gpus.index(other))
     ]
     if cut or not pairs:
-        rows = f"rows of the matrix are cut: {', '.join(cut)}"
+        rows = f"rows of the matrix are truncated: {', '.join(cut)}"
         yield unknown(rows if cut else "the matrix has no pair of GPUs", evidence=evidence)
         if not wiring.pasted:
             return
@@ -132,7 +132,7 @@ def _mesh(
     lower = [{one, other} for one, other, links in pairs if links < best]
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
         found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
-        yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs that are not here",
+        yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs outside this machine",
                       found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` on an identical node")  # fmt: skip
         return
     if not weak:
@@ -144,7 +144,7 @@ def _mesh(
         f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the other GPUs",
         subject=weak[0] if len(weak) == 1 else "",
         found=", ".join(f"{gpu} {totals[gpu]}" for gpu in weak),
-        expected=f"{most}, as the other GPUs of this node",
+        expected=f"{most}, like the other GPUs of this node",
         evidence=evidence,
     )
 
@@ -220,7 +220,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     yield from judge_nearest_nics(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
     if topology.cut_rows:
-        yield unknown(f"rows of the matrix are cut: {', '.join(topology.cut_rows)}", evidence=[TOPO])
+        yield unknown(f"rows of the matrix are truncated: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
 
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:

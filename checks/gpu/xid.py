@@ -52,10 +52,10 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The log is read since boot, or as far back as it goes. Events before the driver was loaded, or before the driver
-    withdrew its recovery request (Xid 154), are ignored. Repetitions within a minute count once. Xid 74 fails when
-    repeated or with an SXid; codes of NVLink 5 units (144-150) fail if the line says Fatal; 154 depends on the action
-    after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An unknown
-    code warns and is quoted.
+    withdrew its recovery request (Xid 154), are ignored. Repetitions within a minute are counted once. Xid 74 fails
+    when repeated or with an SXid; codes of NVLink 5 units (144-150) fail if the line says Fatal; 154 depends on the
+    action after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An
+    unknown code warns and is quoted.
 
     The action is the catalogue's first one, except where the driver requires one (154). Other tools disagree: AzNHC
     drains the node for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for 56 to
@@ -161,12 +161,12 @@ _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
 
 def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
-    """Report the first event of the worst kind, and name the events that came with it."""
+    """Report the first event of the worst kind, and name the events next to it."""
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst, noted = bad or [pair for pair in policies if pair[1].act is Act.WARN], False
     if not worst and context.pasted:
         worst = [pair for pair in policies if pair[1].act is Act.APPLICATION or pair[0].code == 43]
-        noted = not worst  # other checks judge on a node what these announce
+        noted = not worst  # other checks judge the announced state on a node
         worst = worst or [pair for pair in policies if pair[1].act is Act.NOTE and pair[0].code not in _NO_EVENT]
     if not worst:
         return None
@@ -226,12 +226,12 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
 
     ## Verdicts
-    Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their
-    switches are not on the node's PCI bus, and the check does not apply.
+    Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their switches are not on
+    the node's PCI bus, and the check does not apply.
 
     ## False alarms
-    A switch that was reset since: the line stays in the log until the driver is reloaded. Non-fatal errors after an
-    application crash (12028) and corrected errors (11012) pass.
+    A switch that has been reset since: the line remains in the log until the driver is reloaded. Non-fatal errors after
+    an application crash (12028) and corrected errors (11012) pass.
     """
     try:
         log = node.kernel_log
@@ -267,6 +267,6 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
             fix="Most follow from an error of a GPU or program: look for an Xid before it; `nvidia-smi nvlink -e`.",
         )  # fmt: skip
     elif not fatal and not events.unread_switches:
-        notes = f", {len(found)} that were not" if found else ""
+        notes = f", {len(found)} that were not fatal" if found else ""
         yield passed(f"no fatal SXid{context.since}{notes}", evidence=context.evidence)
     yield from _unreadable(events.unread_switches, "SXid", context)

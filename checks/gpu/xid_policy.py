@@ -34,11 +34,11 @@ NVLINK = (
 )
 CABLES = "Check the auxiliary power cables of the board."
 VM = "Restart the virtual machine."
-UPDATE = "Update the vGPU software of host and guest to versions that belong together."
+UPDATE = "Update the vGPU software of host and guest to compatible versions."
 DRAIN = "Drain the node, and give the line to the vendor's support."
 REMAP = "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT` shows whether a reset is pending: do it at the next drain."
 COUNTERS = "Watch the counters: `nvidia-smi -q -d ECC`, `nvidia-smi nvlink -e`; `dcgmi diag -r 2` if they grow."
-BEFORE = "Look for the Xid or the exit of the program before it: that one is the cause."
+BEFORE = "Look for the Xid or program exit before it, which is the cause."
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class XidPolicy:
     action: str = "none"  # one of ``preflight.model.ACTIONS``
 
 
-#: Machine-readable action of a first step, and of an act without one; for ``Act.READ`` the line's text decides.
+#: Machine-readable action of a first step, and of an act without a first step; for ``Act.READ`` the line's text
+#: decides.
 _ACTIONS = {RESET: "reset", REBOOT: "reboot", REPLACE: "reset", NVLINK: "reset", CABLES: "isolate", VM: "reboot",
             DRAIN: "isolate", UPDATE: "fix-site", SUPPORT: "monitor"}  # fmt: skip
 _OF_ACT = {Act.OUT: "isolate", Act.RESET: "reset", Act.WARN: "monitor", Act.APPLICATION: "fix-job", Act.NOTE: "none"}

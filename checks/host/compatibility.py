@@ -25,7 +25,7 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
 
 
 def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without PyTorch, or where that is unknown."""
+    """Report a node without PyTorch, or an unknown installation."""
     if _torches(node):
         return None
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]

@@ -80,7 +80,7 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         polling += f"; CPU {fold_ids(full)} fully busy in the kernel" if full else ""
         good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
                       evidence=[STAT])  # fmt: skip
-        yield good if loaded else good.about()  # an idle node shows nothing about collectives
+        yield good if loaded else good.about()  # an idle node proves nothing about collectives
 
 
 def _loaded(node: NodeFacts) -> bool:

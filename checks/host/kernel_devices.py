@@ -8,26 +8,28 @@ from preflight.checks.host.kernel_problem import Problem, Window, devices_of
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 
-_FILE_SYSTEM_FIX = "Look at its servers and at the way to them; jobs that use it wait in the kernel."
+_FILE_SYSTEM_FIX = "Check its servers and the path to them; jobs that use it wait in the kernel."
 
-#: Kind, status, words, what they name where the line names nothing, what to do.
+#: Kind, status, message, name to use if the line has none, next step.
 _RULES = (
     ("aer-not-recovered", Status.WARN, "a PCIe error of {} could not be recovered", "a device",
      "The device does not answer until a reset or reboot; reseat the card, its riser and cables."),
     ("device-not-taken", Status.WARN, "the driver could not set up {}", "a device",
-     "Read the lines before it; reload the driver or power-cycle the node; if it stays, reseat or replace the card."),
+     "Read the lines before it; reload the driver or power-cycle the node; if the error persists, "
+     "reseat or replace the card."),
     ("module-refused", Status.WARN, "the kernel refused {}", "a module",
      "Build it against the running kernel and drivers (`dkms status`, `modinfo`); with Secure Boot, enrol its key."),
     ("peer-memory", Status.WARN, "{} reports an error", "nvidia-peermem, the module for GPUDirect RDMA,",
-     "Compare the versions of nvidia-peermem, driver and OFED; reload nvidia-peermem; see that no job lost a GPU."),
+     "Compare the versions of nvidia-peermem, driver and OFED; reload nvidia-peermem; check that no job lost a GPU."),
     ("nic-queue-error", Status.WARN, "a queue of {} completed with an error", "a NIC",
      "`devlink health show`; if it repeats, update firmware and driver."),
     ("nic-command-failed", Status.UNKNOWN, "a command of {} failed", "a NIC",
-     "`devlink health show`; compare firmware and driver; a program may have requested what the NIC does not have."),
-    ("ipoib-multicast", Status.UNKNOWN, "{} could not join a multicast group: no subnet manager, or other parameters",
-     "an interface", "`sminfo`; `saquery -g`; while the subnet manager restarts it passes by itself."),
+     "`devlink health show`; compare firmware and driver; a program may have requested an unsupported feature."),
+    ("ipoib-multicast", Status.UNKNOWN, "{} could not join a multicast group: no subnet manager, or "
+     "different parameters", "an interface",
+     "`sminfo`; `saquery -g`; while the subnet manager restarts, this is temporary."),
     ("disk-command-failed", Status.WARN, "commands of {} failed", "a disk",
-     "`smartctl -a` of the disk; reseat its cable; replace the disk if it goes on."),
+     "`smartctl -a` of the disk; reseat its cable; replace the disk if the errors continue."),
     ("fs-data-lost", Status.WARN, "data written to {} was lost", "a file system",
      "Free space or inodes; `df -h; df -i`; then check the file system."),
     ("nfs-failed", Status.WARN, "{} reports an error", "the NFS client", _FILE_SYSTEM_FIX),
@@ -39,11 +41,11 @@ _RULES = (
     ("neighbour-overflow", Status.WARN, "the table of neighbours ({}) overflowed: packets to new peers are dropped",
      "arp", "Raise net.ipv4.neigh.default.gc_thresh1 to 3 above the number of peers."),
     ("listen-overflow", Status.UNKNOWN, "more connections (SYN) came in on port {} than its program accepted", "?",
-     "At the start of a large job a rendezvous meets this: raise net.core.somaxconn and tcp_max_syn_backlog."),
+     "The rendezvous of a large job can cause this: raise net.core.somaxconn and tcp_max_syn_backlog."),
     ("irq-lost", Status.WARN, "interrupt {} was switched off: no driver handled it", "?",
      "`/proc/interrupts` names its device; update its driver or firmware."),
-    ("clock-unstable", Status.WARN, "the clock source {} is unstable: the kernel goes on with a slower one", "tsc",
-     "Look at the firmware's settings and version; `cat /sys/devices/system/clocksource/*/current_clocksource`."),
+    ("clock-unstable", Status.WARN, "the clock source {} is unstable: the kernel continues with a slower one", "tsc",
+     "Check the firmware's settings and version; `cat /sys/devices/system/clocksource/*/current_clocksource`."),
 )  # fmt: skip
 
 
@@ -56,7 +58,7 @@ def problems(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iter
                           events, fix)  # fmt: skip
 
 
-#: Characters of a line that a message quotes, and lines that it quotes.
+#: Maximum characters per quoted line, and quoted lines per message.
 _QUOTED, _LINES = 180, 3
 
 

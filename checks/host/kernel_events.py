@@ -22,8 +22,8 @@ from preflight.parsers.host.raid_arrays import parse as parse_arrays
 if TYPE_CHECKING:
     from preflight.facts.kernel_log import KernelLog
 
-#: Hours for which a past event counts, unless the cluster file sets another value.
-HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short enough that a repair is remembered"
+#: Hours for which a past event is relevant, unless the cluster file sets another value.
+HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short enough to remember repairs"
 
 
 @check(

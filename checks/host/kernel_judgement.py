@@ -29,7 +29,7 @@ NEAR_S = 60
 _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "previous-boot", "fs-read-only", "fs-writable",
                       "fs-mounted", "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded",
                       "array-failed", "array-back"})  # fmt: skip
-#: Kinds of GPUs, which Xids are about.
+#: Event kinds of GPUs, to which Xids apply.
 _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors",
                       "gpu-not-taken", "gpu-unpowered", "gpu-held",
  "gpu-window-invalid"})  # fmt: skip
@@ -203,7 +203,7 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             yield f"{number} corrected PCIe error{'s' if number > 1 else ''}{where}"
 
 
-#: Words of a line in place of messages that the kernel did not log, for they were too many in a few seconds.
+#: Words of the line that replaces rate-limited kernel messages.
 _SUPPRESSED = "suppressed"
 
 
@@ -229,7 +229,7 @@ _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv 
 
 
 def counted(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
-    """Return the lines that count.
+    """Return the lines without duplicates.
 
     An error is logged once by the root port that received it and once by the device.
     """

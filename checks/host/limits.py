@@ -186,7 +186,7 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="The limit of open files is high enough",
     fault="The limit of open files is too low",
     impact="blocks-job",
-    source="getrlimit(2), RLIMIT_NOFILE; 65,536 is the operators' floor, 1,048,576 customary for large jobs",
+    source="getrlimit(2), RLIMIT_NOFILE; 65,536 is a common floor of operators, 1,048,576 usual for large jobs",
     fix="Set LimitNOFILE=1048576 for slurmd, containerd, sshd; `* - nofile 1048576` in limits.d.",
     action="fix-site",
 )

@@ -46,7 +46,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     If the kernel reports no NUMA node for a device (-1) on a machine with several nodes, the distance is unknown.
 
     ## False alarms
-    Run in a login shell or a batch script, which has another mask than the job's ranks.
+    A run in a login shell or a batch script, whose mask differs from that of the job's ranks.
     """
     allowed, gpus = node.allowed_cpus, node.own_gpus
     # For a device without a node (-1) the kernel calls all CPUs local, which is true only with one node.
@@ -146,8 +146,8 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the allowed NUMA nodes for memory with those of the process's GPUs.
 
     ## Why it matters
-    Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link,
-    even if the CPUs are bound well.
+    Pinned buffers on the far socket send every copy between host and GPU over the inter-socket link, even if the CPUs
+    are bound correctly.
 
     ## Verdicts
     A node that is not allowed warns. A GPU's node is that of its PCI function.
@@ -184,7 +184,8 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="NCCL_IGNORE_CPU_AFFINITY does not suit the CPU mask",
     impact="slows-job",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ignore-cpu-affinity",
-    fix="If the launcher binds well, run `unset NCCL_IGNORE_CPU_AFFINITY`; otherwise correct its mask (`--cpu-bind`).",
+    fix="If the launcher binds correctly, run `unset NCCL_IGNORE_CPU_AFFINITY`; otherwise correct its "
+    "mask (`--cpu-bind`).",
     action="fix-job",
     answers=("NT-ENV-12",),
     reads=("nvml:gpus", "cmd:nvidia-smi --query-gpu=*"),

@@ -32,8 +32,8 @@ def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
     title="No storage is mounted over the compute fabric",
     fault="Storage is mounted over the compute fabric",
     impact="slows-job",
-    source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; operators' rule: backend and storage networks are apart",
-    fix="Run `ip route get SERVER`; mount from an address of the storage or frontend network, or route the "
+    source="proc_pid_mountinfo(5), nfs(5), sysfs-class-nvme; common practice: separate backend and storage networks",
+    fix="Run `ip route get SERVER`; mount from an address on the storage or frontend network, or route the "
     "servers' network over it.",
     action="fix-site",
     answers=("AN-2",),

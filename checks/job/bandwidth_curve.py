@@ -128,7 +128,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
         if good.collective == report.collective and good.nranks == report.nranks and good.nnodes == report.nnodes
     ]  # fmt: skip
     if not alike or report.nranks is None:
-        message = f"{name}: the good runs are of other collectives or numbers of ranks"
+        message = f"{name}: the good runs have different collectives or rank counts"
         return unknown(message, subject=name, evidence=[key], fix=f"add a run over {over(report)} to the baseline")
     before = {point.bytes: point for point in parsers.nccl_tests.curve.curve(alike[-1].rows)}
     pairs = [(before[point.bytes], point) for point in points if point.bytes in before]
@@ -157,7 +157,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
             expected=f"at most {LATER:g} x {then:.1f} us",
             evidence=[key],
         )
-    message = f"{name}: at least {share:.2f} of {source} at every one of {len(large)} sizes"
+    message = f"{name}: at least {share:.2f} of {source} at each of {len(large)} sizes"
     return passed(message, subject=name, found=f"{share:.2f}", evidence=[key])
 
 

@@ -34,11 +34,11 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The collectives follow from [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and
-    reduce_scatter, experts alltoall, tensor_ways above 1 all_reduce. A collective without a complete run warns.
-    Without a declared layout the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
+    reduce_scatter, experts alltoall, tensor_ways above 1 all_reduce. A collective without a complete run warns. Without
+    a declared layout the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
 
     ## False alarms
-    A benchmark of another job's fabric, passed by accident.
+    The benchmark of a different job's fabric was passed by accident.
     """
     keys = list(run.nccl_tests)
     model = site.members.model

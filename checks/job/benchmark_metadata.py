@@ -61,7 +61,7 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
-            yield unknown(f"not known for all its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
+            yield unknown(f"not known for all of its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
             continue
         several = {name: versions for node in nodes for name, versions in ambiguous(node)}
         if report.nccl_version is not None:

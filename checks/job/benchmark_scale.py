@@ -21,7 +21,7 @@ ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 def wanted(site: Site) -> tuple[int, str] | None:
     """Return the number of GPUs of the job, and its source; else None.
 
-    The job's own number comes first, then all GPUs of the class.
+    The job's own number takes precedence over all GPUs of the class.
     """
     place = f"{basename(site.path)} class.{site.class_name}"
     if site.members.model.gpus is not None:

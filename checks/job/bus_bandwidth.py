@@ -47,15 +47,15 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the best bus bandwidth of large messages with the hardware, GB/s.
 
     ## Why it matters
-    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the collective's
-    bandwidth and lengthens every training step.
+    All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the collective's bandwidth
+    and lengthens every training step.
 
     ## Verdicts
-    The best row counts, out of place or in place; the printed average includes tiny sizes and is a different number.
+    The best row is used, out of place or in place; the printed average includes tiny sizes and is a different number.
     For all_reduce, a floor in the cluster file decides. Otherwise, at least 0.90 of the usual bandwidth of such
     machines passes, at least 0.75 warns and less fails; with assumed NICs or part it only warns. More than the line
-    rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and
-    operations that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
+    rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and operations
+    that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
 
     ## False alarms
     An algorithm or transport that was pinned on purpose with NCCL_ALGO or NCCL_NET.
@@ -183,14 +183,14 @@ def _line(roof: Roofline) -> str:
 
 
 def _figures(report: Report, best: Best, roof: Roofline) -> str:
-    """Format the time of each of the largest sizes, with the usual time."""
+    """Format the measured and the usual time of each of the largest sizes."""
     wanted = parsers.nccl_tests.collective.factor(roof.collective, roof.ranks)
     if wanted is None:
         return ""
     lines = [f"line {best.row.line} is the best; usual times for {roof.wire.name}:"]
     for point in parsers.nccl_tests.curve.curve(report.rows)[-6:]:
         usual = roof.seconds(point.bytes, wanted) * 1e6
-        lines.append(f"{size_of(point.bytes)} in {point.time_us:g} us, customary {usual:.0f} us")
+        lines.append(f"{size_of(point.bytes)} in {point.time_us:g} us, usually {usual:.0f} us")
     return "\n".join(lines)
 
 
@@ -208,7 +208,7 @@ def _unfit(report: Report, site: Site) -> str:
     """Return why no expectation fits this run; empty if one does."""
     gpus = site.gpus.value
     if report.collective is None:
-        return " of a collective that is not named"
+        return " of an unnamed collective"
     if report.groups > 1:
         return f" of {report.groups} separate communicators"
     if report.nnodes is None or report.nranks is None:

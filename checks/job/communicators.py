@@ -39,15 +39,15 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count how many communicators of one size a rank sets up.
 
     ## Why it matters
-    Creating a communicator takes seconds on a large job, and memory on every GPU; a job that does so in each step
+    Creating a communicator takes seconds on a large job, and memory on every GPU; a job that creates one in each step
     makes little progress.
 
     ## Verdicts
-    More than 100 of one size by one rank warn: no parallel layout needs that many. A log that begins after the start
-    of the job, or shows no communicator setup, is unknown.
+    More than 100 of one size by one rank warn: no parallel layout needs that many. A log that begins after the start of
+    the job, or shows no communicator setup, is unknown.
 
     ## False alarms
-    One log of many jobs, one after another.
+    One log of many consecutive jobs.
     """
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
@@ -80,7 +80,7 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the processes that register buffers with all processes.
 
     ## Why it matters
-    If one rank has not registered its buffer, all ranks fall back to copies or, with NVLink SHARP, wait for each other.
+    If one rank has not registered its buffer, all ranks fall back to copies or, with NVLink SHARP, hang.
 
     ## Verdicts
     Some but not all warn. NCCL logs registrations only with NCCL_DEBUG_SUBSYS=REG (or ALL): without such lines the

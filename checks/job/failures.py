@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MAX_FINDINGS = 5
 
 #: Failures that other checks report with their cause: a fallback by nccl.transport, staging by nccl.gpudirect-rdma.
-#: They are reported here only if those checks do not apply; a device that cannot be opened costs a rail by itself.
+#: They are reported here only if those checks do not apply; a device that cannot be opened is the loss of a rail.
 _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
 
 
@@ -157,10 +157,14 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
     if len(set(loaders.values())) > 1 and len(loaders) == len(log.versions):
         return unknown(
             f"{name}: no failure in {log.lines} lines of NCCL{but}, but the hosts loaded several versions: "
-            f"{', '.join(f'{version} on {host}' for host, version in [*loaders.items()][:4])}; one job loads the same",
-            subject=name, found=", ".join(sorted(set(loaders.values()))), expected="one version", evidence=[key],
+            f"{', '.join(f'{version} on {host}' for host, version in [*loaders.items()][:4])}; all "
+            "ranks must load the same",
+            subject=name,
+            found=", ".join(sorted(set(loaders.values()))),
+            expected="one version",
+            evidence=[key],
             fix="if the lines are of one job: the same libnccl.so.2 on every host, and the same image",
-        )  # fmt: skip
+        )
     if log.unread:
         return unknown(
             f"{name}: no failure in {log.lines} lines of NCCL{but}, but the log was not read completely: "

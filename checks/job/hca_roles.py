@@ -98,7 +98,7 @@ def _judged(
         return grade(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
                    found=f"{hca.channels} connections", **at)  # fmt: skip
     use = "the log shows no connection over it" if hca.channels == 0 else "the log shows no connections"
-    return warned(f"{name}: NCCL took in {hca.name}, {what}; {use}", found="taken in", **at)
+    return warned(f"{name}: NCCL selected  {hca.name}, {what}; {use}", found="taken in", **at)
 
 
 def _named(hcas: tuple[Hca, ...]) -> str:

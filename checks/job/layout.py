@@ -54,7 +54,7 @@ def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
 
 
 def no_cluster(plan: Plan) -> Finding:
-    """Report a cluster, or a placement of the ranks, that is not known."""
+    """Report an unknown cluster or rank placement."""
     return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=plan.fix_unplaced)
 
 
@@ -368,12 +368,12 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     A job that does not fit stops in its first step; one that barely fits stops later, at the first longer sequence.
 
     ## Verdicts
-    The need is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and logits on
-    the most loaded GPU, the first or last pipeline stage. It fails if the least that any framework needs for the stated
-    settings is more than the GPU has. It passes only if the need fits with 4 GiB (driver, context, NCCL, workspace) and
-    15 % (fragmentation, in Megatron-LM of what is not allocated once) on top, and for another framework with what
-    kernels keep that are not fused. Everything between warns, and names the settings that decide. The router of
-    experts is assumed to be balanced.
+    The requirement is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and
+    logits on the most loaded GPU, the first or last pipeline stage. It fails if the minimum for the stated settings in
+    any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB (driver,
+    context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, of memory that is not allocated once), and in
+    other frameworks with the buffers of unfused kernels. Everything in between warns, and names the decisive settings.
+    The expert router is assumed to be balanced.
 
     ## False alarms
     A framework that offloads to host memory by itself.

@@ -62,7 +62,7 @@ def _crossing_failure(
         message += "; the hostfile does not keep the ranks of a node together"
         fix = "list the slots of each node together in the hostfile"
     elif placement.scattered:
-        message += f"; the ranks of a node do not follow each other ({placement.hardware.distribution} distribution)"
+        message += f"; the ranks of a node are not consecutive ({placement.hardware.distribution} distribution)"
         fix = "start the ranks node by node: srun --distribution=block, mpirun --map-by slot"
     return failed(message, found=f"{number} groups", expected=f"groups inside {domain} GPUs", fix=fix)
 
@@ -84,7 +84,7 @@ def no_experts(run: RunFacts, site: Site) -> Finding | None:
     job = job_of(run, site)
     if not job.model.experts:
         return _absent("the model has no experts", True)
-    return _absent("the experts are not divided over ranks", job.parallel.expert * job.parallel.expert_tensor == 1)
+    return _absent("the experts are not distributed over ranks", job.parallel.expert * job.parallel.expert_tensor == 1)
 
 
 def no_context(run: RunFacts, site: Site) -> Finding | None:
@@ -97,7 +97,7 @@ def _absent(message: str, absent: bool) -> Finding | None:
 
 
 def unplaced(run: RunFacts, site: Site) -> Finding | None:
-    """Report a cluster that is not known."""
+    """Report an unknown cluster."""
     plan = plan_of(run, site)
     return no_cluster(plan) if plan.placement is None else None
 
@@ -160,7 +160,7 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "layout.expert-domain",
-    title="Expert-parallel groups stay inside an NVLink domain where they can",
+    title="Expert-parallel groups stay inside an NVLink domain where possible",
     fault="An expert-parallel group crosses an NVLink domain",
     impact="slows-job",
     owner="job",
@@ -260,8 +260,8 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the path from each pipeline stage to the next.
 
     ## Why it matters
-    In a rail-optimised fabric, NICs of one rail share a leaf. Stages on different rails meet at the spine only, or
-    NCCL sends the data over NVLink to the other rail first.
+    In a rail-optimised fabric, NICs of one rail share a leaf. Stages on different rails are connected only through the
+    spine, unless NCCL first sends the data over NVLink to the other rail.
 
     ## Verdicts
     It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
@@ -286,7 +286,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
         if fabric.rail_optimised:
             yield warned(message, found=f"{len(apart)} pairs", expected="one rail")
         else:
-            yield unknown(f"{message}; whether a leaf joins the NICs of one rail is not known",
+            yield unknown(f"{message}; it is not known whether a leaf connects the NICs of one rail",
                           fix='name the fabric: --on "..., rail-optimised"')  # fmt: skip
         return
     crossing = [(a, b) for a, b in pairs if _crosses_spine(place, (a, b))]
@@ -314,7 +314,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 @check(
     "layout.ring-order",
     title="The ranks of a group are together on each node",
-    fault="A group returns to a node that it has left",
+    fault="A group visits a node more than once",
     impact="slows-job",
     owner="job",
     source="PyTorch and Megatron-LM build rings in the order of ranks; srun(1), --distribution",
@@ -329,12 +329,12 @@ def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that the rings of data- and context-parallel groups visit each node once.
 
     ## Why it matters
-    A ring in rank order that returns to a node crosses the network more often than necessary: with cyclically
+    A ring in rank order that visits a node twice crosses the network more often than necessary: with cyclically
     distributed ranks, at every hop.
 
     ## Verdicts
     A data-parallel group that visits a node again warns, since NCCL sorts its own rings by node. A context-parallel
-    group with a ring of messages fails, since its ring is that of the ranks.
+    group that exchanges in a ring fails, since its ring follows rank order.
 
     ## False alarms
     Groups for which NCCL chooses every path.
@@ -398,10 +398,11 @@ def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     number, first = _crossing(placement, dense.groups("cp", "tp"))
     if number and parallel.context_exchange not in RINGS:
         yield warned(
-            f"context-parallel groups of {parallel.context} cross an NVLink domain ({_ranks(first)}) and exchange by "
-            f"{parallel.context_exchange}, which nothing hides",
-            found=parallel.context_exchange, expected="p2p, or groups inside a domain",
-        )  # fmt: skip
+            f"context-parallel groups of {parallel.context} cross an NVLink domain ({_ranks(first)}) "
+            f"and exchange by {parallel.context_exchange}, which does not overlap with attention",
+            found=parallel.context_exchange,
+            expected="p2p, or groups inside a domain",
+        )
         return
     yield passed(f"context-parallel groups of {parallel.context} are inside a domain, or exchange in a ring")
 

@@ -57,13 +57,13 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     The log of a slow job shows the effective settings, even without access to its nodes.
 
     ## Verdicts
-    Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables
-    to nccl.fabric-fit; so is a value that differs between ranks. A disabled transport warns, except RDMA if the
-    cluster file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not visible. A
-    log alone does not show whether the devices named by a setting exist.
+    Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables to
+    nccl.fabric-fit; so is a value that differs between ranks. A disabled transport warns, except RDMA if the cluster
+    file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not visible. A log
+    alone does not show whether the devices named by a setting exist.
 
     ## False alarms
-    A log of several jobs, one after another, with different settings on purpose.
+    A log of several consecutive jobs with different settings on purpose.
     """
     for key in run.logs:
         yield from _one(run, site, key)

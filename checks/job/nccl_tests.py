@@ -69,8 +69,8 @@ def so_far(report: Report) -> str:
 
 
 def no_measurement(name: str, row: Row) -> str:
-    """Describe a row with a rate that cannot be one."""
-    return f"{name}: the row of {size_of(row.bytes)} does not count: a time or a rate is negative or not a number"
+    """Describe a row with an invalid time or rate."""
+    return f"{name}: the row of {size_of(row.bytes)} is ignored: a time or a rate is negative or not a number"
 
 
 @check(

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 #: Maximum number of pairs listed separately.
 _MOST_LISTED = 40
 
-#: What makes runs less noisy.
+#: Advice for runs with less noise.
 _QUIETER = "run more iterations of a larger message, without other jobs on these switches"
 
-#: Slow nodes from which on half of all are two kinds of nodes, and not as many faults.
+#: Minimum number of slow nodes for which half of all nodes means two kinds of nodes instead of that many faults.
 _MANY = 3
 
-#: GPUs of one node that are listed as one rival from this number on.
+#: Number of GPUs of one node from which they are listed as one rival.
 _ANY_GPU = 3
 
-#: Factors that describe how a fabric is built and are not parts.
+#: Factors that describe the design of a fabric, not its parts.
 _WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
          "different leaves": "between leaves"}  # fmt: skip
 
@@ -66,10 +66,10 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A run is slow below 0.95 of the median of similar pairs if leaves are known, else below 0.85, unless the noise
     estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
-    without such a part warns, and so does a run that stopped, which is a different fault. Blocks of nodes between
-    which all runs are slow warn as one. Wrong values fail. Fewer than 8 similar runs are *unknown*, as are runs so
-    scattered that half of the rate would not be slow, and a few fast runs among 8 to 15. Nodes with other GPUs are
-    compared with their like.
+    without such a part warns, and so does a run that stopped, which is a different fault. If all runs between two
+    blocks of nodes are slow, one warning covers them. Wrong values fail. Fewer than 8 similar runs are *unknown*, as
+    are runs so scattered that half of the rate would not be slow, and a few fast runs among 8 to 15. Nodes are only
+    compared with nodes that have the same GPUs.
 
     ## False alarms
     A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
@@ -106,7 +106,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
     if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
         yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
     if (blind := _blind(comparison)) is not None:
-        yield unknown(f"{label}: the noise of these runs is {blind:.0%}: a part at half its rate would not be seen",
+        yield unknown(f"{label}: the noise of these runs is {blind:.0%}: a part at half its rate would go unnoticed",
                       found=f"noise {blind:.0%}", evidence=keys,
                       fix=_QUIETER)  # fmt: skip
     elif not alone and not stopped and all(level.usual for level in comparison.levels):
@@ -119,7 +119,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
 
 
 def _blind(comparison: Comparison) -> float | None:
-    """Return the noise of runs among which even half of the rate is not slow."""
+    """Return the noise of runs too scattered to detect half of the rate."""
     limits = [held.reference for held in comparison.judged if held.reference is not None]
     return next((limit.sigma for limit in limits if limit.limit < 0.5 * limit.busbw), None)
 
@@ -132,7 +132,7 @@ def _slow(label: str, held: ComparedRun) -> Finding:
         f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:.4g} of "
         f"{usual:.4g} GB/s; no part explains it together with the other runs",
         subject=" - ".join(held.run.nodes), found=f"{rate:.4g} GB/s",
-        expected=f"about {usual:.4g} GB/s, as similar pairs",
+        expected=f"about {usual:.4g} GB/s, like similar pairs",
         evidence=[f"log:{held.run.source}"],
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _summary(comparison: Comparison) -> str:
     assert first.reference is not None
     assert first.bytes is not None
     sound = sum(not held.slow and not comparison.is_low(held) for held in comparison.judged)
-    text = (f"{sound} runs, none is slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
+    text = (f"{sound} runs, none slow: {first.reference.busbw:.4g} GB/s at {size_of(first.bytes)}, "
             f"noise {first.reference.sigma:.1%}")  # fmt: skip
     for level in comparison.levels:
         text += f"; {_WAYS[level.relation]} {level.share:.2g} of it due to distance"
@@ -188,11 +188,11 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     For each part, the check computes the evidence in bits that a separate rate explains its slow runs better than
     chance, less the cost of selecting it among all parts. A part with at least 6.6 bits (100 to 1) and three slow runs
-    fails. Parts that remain possible instead are listed with it, together with the runs that would separate them. Slow
-    runs without such a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are
-    slow, they warn as one: the cluster has two kinds of nodes. So do nodes at the rate of NICs, if the rest are above
-    what NICs carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on
-    another leaf than the rest.
+    fails. Alternative parts are listed with it, together with the runs that would separate them. Slow runs without such
+    a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, one warning
+    covers them: the cluster has two kinds of nodes. The same applies to nodes at NIC rate if the rest exceed what NICs
+    can carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on another
+    leaf than the rest.
 
     ## False alarms
     A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it, by
@@ -219,7 +219,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
         slow = sum(held.slow for held in comparison.held)
         if not comparison.judged:
             yield unknown(f"{label}: {len(comparison.held)} runs are too few to compare", evidence=keys,
-                          fix="run at least 8 pairs of nodes, each as a launch of its own")  # fmt: skip
+                          fix="run at least 8 pairs of nodes, each as a separate launch")  # fmt: skip
         elif (blind := _blind(comparison)) is not None:
             yield unknown(f"{label}: the noise of these runs is {blind:.0%}: no part can be judged", evidence=keys,
                           fix=_QUIETER)  # fmt: skip
@@ -242,12 +242,13 @@ def _outside(
     names = sorted(cause.factor.of for cause in nodes)
     rate = median(bench.comparison.rate_of(comparison, cause) for cause in nodes)
     return warned(
-        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest above what NICs carry: "
-        f"these nodes are outside the NVLink domain of the rest, or do not reach it: {_listed(names)}",
-        found=f"{len(names)} nodes at the rate of NICs", expected="all nodes in one NVLink domain, or none",
+        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest above what "
+        f"NICs can carry: these nodes are outside the NVLink domain of the rest, or do not reach it: {_listed(names)}",
+        found=f"{len(names)} nodes at the rate of NICs",
+        expected="all nodes in one NVLink domain, or none",
         evidence=list(keys),
         fix="Compare ClusterUUID and CliqueId in `nvidia-smi -q`; if they are equal, check nvidia-imex on these nodes.",
-    )  # fmt: skip
+    )
 
 
 def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str]) -> Iterator[Finding]:
@@ -256,15 +257,17 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         share = median(item.share for item in nodes)
         names = _listed([item.node for item in nodes])
         yield unknown(
-            f"{len(nodes)} of {measured} nodes reach {share:.2g} of the other runs in all of theirs, in {label}: other "
-            f"hardware, or leaves of their own: {names}",
-            found=f"{len(nodes)} low nodes", evidence=keys, fix=fix,
-        )  # fmt: skip
+            f"{len(nodes)} of {measured} nodes reach {share:.2g} of the other runs in all of theirs, "
+            f"in {label}: different hardware, or separate leaves: {names}",
+            found=f"{len(nodes)} low nodes",
+            evidence=keys,
+            fix=fix,
+        )
         return
     for item in nodes:
         yield unknown(
             f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.2g} of the other runs: "
-            "it is slow (one rail of eight is an eighth), or on another leaf than the rest: leaves are not known",
+            "it is slow (one rail of eight is an eighth), or on a different leaf from the rest: leaves are not known",
             subject=f"node {item.node}", found=f"{item.share:.2g} of the other runs", evidence=keys, fix=fix,
         )  # fmt: skip
 
@@ -272,11 +275,13 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
 def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys: Sequence[str]) -> Finding:
     names = sorted(cause.factor.of for cause in nodes)
     return warned(
-        f"{len(names)} of {measured} nodes are slow in {label}: other hardware or another setting is likelier than as "
-        f"many faults: {_listed(names)}",
-        found=f"{len(names)} slow nodes", expected="fewer than half", evidence=list(keys),
+        f"{len(names)} of {measured} nodes are slow in {label}: different hardware or settings are "
+        f"likelier than that many faults: {_listed(names)}",
+        found=f"{len(names)} slow nodes",
+        expected="fewer than half",
+        evidence=list(keys),
         fix="Compare these nodes with the faster ones: GPUs, NICs and their rate, driver, firmware, NCCL.",
-    )  # fmt: skip
+    )
 
 
 def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison) -> Finding:
@@ -317,7 +322,7 @@ def _label(comparison: Comparison) -> str:
 
 
 def no_campaign(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs that no campaign of `preflight bench` made."""
+    """Report logs that are not from a `preflight bench` campaign."""
     if run.campaign is None:
         return skipped("no campaign of preflight bench", evidence=list(run.logs)).about()
     return None
@@ -325,11 +330,11 @@ def no_campaign(run: RunFacts, site: Site) -> Finding | None:
 
 @check(
     "bench.coverage",
-    title="A campaign measured all its nodes, and left nothing behind",
-    fault="A campaign did not measure all its nodes, or left something behind",
+    title="A campaign measured all of its nodes, and left nothing behind",
+    fault="A campaign did not measure all of its nodes, or left something behind",
     impact="drifts",
     source="plan and journal of the campaign, as `preflight bench` wrote them; NVIDIA/nccl-tests",
-    fix="Continue it with `preflight bench --resume DIR`; free the nodes that were left out first.",
+    fix="Continue it with `preflight bench --resume DIR`; free the omitted nodes first.",
     action="fix-site",
     scope="run",
     unless=(no_campaign,),
@@ -338,15 +343,15 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the nodes of a campaign with those that its runs measured.
 
     ## Why it matters
-    A campaign without findings shows nothing of nodes that were busy, did not answer, or did not get their turn.
+    A campaign without findings proves nothing about nodes that were busy, did not answer, or were never reached.
 
     ## Verdicts
-    It passes where each node took part in a run that ended well. A node that was left out, or of which no run ended
-    well, is *unknown*, and so is a campaign that ended before its last round. What was still on a node after the end
-    of the launches warns: it was killed, or the node could not be examined.
+    It passes if each node took part in a successful run. A node that was left out, or that had no successful run, is
+    *unknown*, and so is a campaign that ended before its last round. Leftovers on a node after the launches ended warn:
+    they were killed, or the node could not be examined.
 
     ## False alarms
-    A node that was busy for a moment when its round began, and free again after it.
+    A node that was only briefly busy when its round began.
     """
     done = run.campaign
     assert done is not None
@@ -355,7 +360,7 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     missing = [node for node in done.plan.nodes if node not in measured]
     out = done.left_out
     for node in missing[:_MOST_LISTED]:
-        why = f"it was left out: {out[node]}" if node in out else "no run with it ended well"
+        why = f"it was left out: {out[node]}" if node in out else "no run with it was successful"
         yield unknown(f"{node} was not measured: {why}", subject=node, found="not measured",
                       evidence=[bench.campaign.RECORD])  # fmt: skip
     if len(missing) > _MOST_LISTED:
@@ -374,6 +379,6 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 #: Why a campaign ended before its last round.
-_ENDS = {"": "it was killed", "budget": "its time was used up", "interrupted": "it was interrupted",
-         "disk": "the disk took no more", "nodes": "too few of its nodes may be used",
+_ENDS = {"": "it was killed", "budget": "its time limit was reached", "interrupted": "it was interrupted",
+         "disk": "the disk is full", "nodes": "too few of its nodes are usable",
          "script": "its script has ended; `preflight bench --resume DIR --print sh` prints what is left"}  # fmt: skip

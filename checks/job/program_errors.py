@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _REPORTS = {"fail": failed, "warn": warned, "unknown": unknown}
 
-#: Errors of one log that are reported one by one, causes before consequences.
+#: Maximum number of errors of one log reported separately, causes before consequences.
 _MAX_FINDINGS = 5
-#: Printed texts that the finding of one signature quotes.
+#: Maximum number of texts that the finding of one signature quotes.
 _MOST_QUOTED = 3
 
 
@@ -37,19 +37,20 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look for errors of programs, launchers and libraries at the end of a log.
 
     ## Why it matters
-    A job ends by an exception, a signal or a refusal of its launcher, and NCCL's log shows only that ranks went away.
+    A job ends with an exception, a signal or an error of its launcher, but NCCL's log shows only that ranks
+    disappeared.
 
     ## Verdicts
-    An unhandled exception, and a message whose signature is fatal, fail; one that a program can survive warns.
-    An error that the program survived, or that is truncated, is unknown: words near it show this, or at least three
-    training steps follow and the error is not one of hardware. With `--log`, the last lines of the log are read, and
-    the check is planned only if they show an error. `preflight read` reads all of a pasted text, and reports a line
-    that is marked as an error but matches no signature as unknown. Reports of another process's end are attributed to
-    the first error.
+    An unhandled exception, and a message whose signature is fatal, fail; one that a program can survive warns. An error
+    that the program survived, or that is truncated, is unknown. An error counts as survived if nearby words show it, or
+    if at least three training steps follow and it is not a hardware error. With `--log`, the last lines of the log are
+    read, and the check is planned only if they show an error. `preflight read` reads all of a pasted text, and reports
+    a line that is marked as an error but matches no signature as unknown. Reports of another process's end are
+    attributed to the first error.
 
     ## False alarms
-    An exception that the program printed and survived, with no hint in the lines around it and no training
-    steps after it.
+    An exception that the program printed and survived, with no hint in the lines around it and no training steps after
+    it.
     """
     for key, logged in run.program_errors.items():
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
@@ -61,7 +62,7 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
                          evidence=[key])  # fmt: skip
 
 
-#: The signature of a line that a program itself calls an error, and that no other signature knows.
+#: Signature of lines that a program logs as errors and that match no other signature.
 _LOGGED = "logged-error"
 
 #: Signatures that only report that another error ended a process.
@@ -77,7 +78,7 @@ def ordered(
 ) -> list[tuple[ErrorSignature, list[LoggedError]]]:
     """Order the errors of each signature: causes before consequences.
 
-    Those without a signature come last.
+    Errors without a signature are last.
     """
     return sorted(logged, key=_order)
 
@@ -92,7 +93,7 @@ def _order(group: tuple[ErrorSignature, list[LoggedError]]) -> int:
 def finding_of(
     signature: ErrorSignature, logged: Sequence[LoggedError], evidence: Sequence[str], where: str = ""
 ) -> Finding:
-    """Return the finding of the errors that have one signature.
+    """Return the finding for the errors of one signature.
 
     ``where`` precedes its message.
     """
@@ -105,8 +106,8 @@ def finding_of(
     on = f"{', '.join(list(places)[:8])}: " if places else ""
     raised = next((error.place for error in logged if error.place), "")
     at = f", raised at {raised}" if raised else ""
-    about = "; it follows from the end of another process" if first.follows else ""
-    about += "; the job went on after it" if first.survived else ""
+    about = "; a consequence of another process's end" if first.follows else ""
+    about += "; the job continued after it" if first.survived else ""
     commands = "; ".join(f"`{command}`" for command in signature.commands)
     return _REPORTS[signature.status](
         f"{where}{on}{_meaning(signature, first)}{at}{about}{of}{words} ({line})",
@@ -116,28 +117,28 @@ def finding_of(
 
 
 def _meaning(signature: ErrorSignature, first: LoggedError) -> str:
-    """Return what an error means; of one that no signature knows, its own words."""
+    """Return the meaning of an error, or its own words if no signature matches."""
     if signature.id == _LOGGED:
         return f"logged as an error: {ends_of(first.what, 300, 160)}"
     return signature.meaning or ends_of(first.what, 300, 160)
 
 
 def _quoted(signature: ErrorSignature, logged: Sequence[LoggedError]) -> str:
-    """Return the printed words of errors that a signature knows.
+    """Return the printed words of errors with a signature.
 
-    They have the figures and the names; what differs in digits only is quoted once.
+    They contain figures and names; texts that differ only in digits are quoted once.
     """
     if not signature.meaning:
         return ""
     printed = _different_words(logged)
-    if len(printed) > _MOST_QUOTED:  # the first, and those that came down to the cause
+    if len(printed) > _MOST_QUOTED:  # the first, and those that name the cause
         printed = [printed[0], *printed[1 - _MOST_QUOTED :]]
     quotes = "; ".join(f"“{words}”" for words in printed)
     return f": {quotes}" if quotes else ""
 
 
 def _different_words(logged: Sequence[LoggedError]) -> list[str]:
-    """Return what errors printed, the first of those that differ in digits only."""
+    """Return the texts of errors, without those that differ only in digits."""
     texts: dict[str, str] = {}
     for error in logged:
         if error.words:

@@ -26,7 +26,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 @check(
     "fleet.nccl-equal",
     title="All nodes have the same NCCL version",
-    fault="A node has another NCCL version",
+    fault="A node has a different NCCL version",
     impact="blocks-job",
     source="NCCL: all ranks of a communicator must run the same version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; for containers, "
@@ -43,8 +43,8 @@ def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     truncated", or hangs in its first collective.
 
     ## Verdicts
-    Both the system's NCCL and those of Python packages count. Nodes without NCCL do not vote. A node that differs from
-    the majority fails; without a majority all fail.
+    The system's NCCL and those of Python packages are compared. Nodes without NCCL do not vote. A node that differs
+    from the majority fails; without a majority all fail.
 
     ## False alarms
     A spare package on one node that no job loads.
@@ -82,14 +82,14 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     job hangs in its first collective, or fails with "message truncated", and no single rank shows the fault.
 
     ## Verdicts
-    The environments of ranks running on a node count, else the environment that a new job would inherit. Differences
-    in algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP or network fail; other
-    variables warn. A default value equals unset. Names of interfaces, HCAs and files, GID indices and debugging may
-    differ between nodes. A node whose own checks reject a variable (nccl.left-over-disables, nccl.load-balancing, the
-    traffic class of roce.chain, …) does not vote on it.
+    The environments of ranks running on a node are compared, else the environment that a new job would inherit.
+    Differences in algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP or network fail;
+    other variables warn. A default value is equal to an unset variable. Names of interfaces, HCAs and files, GID
+    indices and debugging may differ between nodes. A node whose own checks reject a variable (nccl.left-over-disables,
+    nccl.load-balancing, the traffic class of roce.chain, …) does not vote on it.
 
     ## False alarms
-    Nodes of two jobs that were judged together; select the nodes of one job (`--job`, `--hosts`).
+    Nodes of two jobs judged together; select the nodes of one job (`--job`, `--hosts`).
     """
     for members in kinds(nodes, sites):
         group: dict[str, _Settings] = {}

@@ -152,7 +152,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     GPUs than its width allows warns. The check never gates a job.
 
     ## False alarms
-    Arithmetic in FP8, which is faster, or communication that is compressed.
+    FP8 arithmetic, which is faster, or compressed communication.
     """
     model, built = site.members.model, machine(site)
     if isinstance(built, str):

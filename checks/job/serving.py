@@ -17,15 +17,16 @@ _SOURCE = (
     "https://docs.vllm.ai/en/stable/usage/metrics/; https://docs.sglang.io/references/production_metrics.html; "
     "https://docs.nvidia.com/dynamo (metrics)"
 )
-#: Requests or transfers that a mean needs; scrapes that show how often requests wait. The limits below are judgements.
+#: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. The limits below are
+#: judgements.
 _ENOUGH, _SCRAPES = 20, 3
 _QUEUED, _PREFILL = 0.5, 0.5
 _FULL, _PREEMPTED = 0.9, 0.01
 _TRANSFER_SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
-#: Engine steps that every request waits for: the running one, and the next one, which takes it. A queue that
-#: takes a smaller share of the time to the first token than this does not count.
+#: Engine steps that every request waits for: the running one, and the next one, which takes it. Queues below the second
+#: value, a share of the time to the first token, are ignored.
 _STEPS, _BRIEF = 2.0, 0.1
-#: Maximum engines of one text that are reported individually.
+#: Maximum number of engines of one text reported individually.
 _LISTED = 8
 _MORE = "Save two scrapes some minutes apart, under load: `curl -s http://HOST:PORT/metrics >> metrics.txt`."
 
@@ -66,7 +67,7 @@ def first_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the parts of the time to the first token, of each engine."""
+    """Judge the parts of each engine's time to the first token."""
     return _each_engine(metrics, evidence, _first_token)
 
 
@@ -80,7 +81,7 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
     shown = f"first token after {_seconds(first.mean)} (mean of {first.observations:.0f}"
     shown += f", p99 above {_seconds(tail[0])})" if tail is not None and tail[0] > first.mean else ")"
     if queue is None:
-        yield unknown(f"{metrics.name}: {shown}; no time of the queue is reported", found=_seconds(first.mean),
+        yield unknown(f"{metrics.name}: {shown}; no queue time is reported", found=_seconds(first.mean),
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
         return
     waits = min(queue / first.mean, 1.0) if first.mean else 0.0
@@ -101,7 +102,7 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
                       found=f"{100 * waits:.0f} % queue", evidence=evidence)  # fmt: skip
     elif share < _PREFILL and share + waits < _PREFILL:
         yield warned(
-            f"{metrics.name}: {shown}: {parts}; the rest is neither",
+            f"{metrics.name}: {shown}: {parts}; the rest is unexplained",
             found=f"{100 * (1 - share - waits):.0f} % elsewhere", expected="prefill or queue", evidence=evidence,
             fix="Look at the frontend's and tokeniser's CPU, and at the transfer of the KV cache.",
         )  # fmt: skip
@@ -142,7 +143,7 @@ def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the numbers of waiting requests, of each engine."""
+    """Judge the number of waiting requests of each engine."""
     return _each_engine(metrics, evidence, _queue)
 
 
@@ -187,7 +188,7 @@ def _brief(metrics: ServingMetrics) -> bool:
 
 @check(
     "serving.cache",
-    title="The KV cache has room for the requests that run",
+    title="The KV cache has room for the running requests",
     fault="The KV cache is full: requests are preempted or wait",
     impact="slows-job",
     source=_SOURCE,
@@ -205,10 +206,10 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     An engine without free blocks preempts a request and computes its cache again later, so work is done twice.
 
     ## Verdicts
-    Warns if more than 1 % of the requests that ended or run were preempted (vLLM) or retracted (SGLang): between the
-    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache is used
-    while requests wait, as serving.queue judges it. A full cache without either passes. Unknown if the engine reports
-    neither use nor preemptions, or preemptions and no number of requests.
+    Warns if more than 1 % of finished and running requests were preempted (vLLM) or retracted (SGLang): between the
+    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache is used while
+    requests wait, as judged by serving.queue. A full cache without either passes. Unknown if the engine reports neither
+    use nor preemptions, or preemptions without a number of requests.
 
     ## False alarms
     With one scrape, preemptions of a past overload count.
@@ -218,7 +219,7 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge preemptions and the use of the KV cache, of each engine."""
+    """Judge the preemptions and the KV cache use of each engine."""
     return _each_engine(metrics, evidence, _cache)
 
 
@@ -290,7 +291,7 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge failed, long and late transfers of KV caches, of each engine."""
+    """Judge failed, long and late KV cache transfers of each engine."""
     return _each_engine(metrics, evidence, _transfer)
 
 
@@ -362,13 +363,13 @@ def _each_engine(
     evidence: Sequence[str],
     judge: Callable[[ServingMetrics, Sequence[str]], Iterator[Finding]],
 ) -> Iterator[Finding]:
-    """Judge each engine of a text by itself.
+    """Judge each engine of a text separately.
 
-    A mean over all engines hides an overloaded one. If no engine is at fault, or none has enough data, yield
-    findings for all together.
+    A mean over all engines hides an overloaded one. If no engine is at fault, or none has enough data, yield findings
+    for all together.
     """
     if metrics.cut:
-        yield unknown(f"{metrics.program}: only a part of the metrics was read", evidence=evidence,
+        yield unknown(f"{metrics.program}: only part of the metrics was read", evidence=evidence,
                       fix="Pass the last scrapes alone: `tail -c 5M metrics.txt`.")  # fmt: skip
         return
     own = [(engine, finding) for engine in metrics.engines for finding in judge(engine, evidence)]

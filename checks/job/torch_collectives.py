@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: Share of a GPU's time below which communication, and so waiting for other ranks, is negligible.
 HARDLY = 0.01
-#: How far the 99th percentile of one collective's times may lie above its median, and the 99.9th.
+#: Maximum ratio of the 99th percentile of a collective's times to the median, and of the 99.9th.
 SPREAD, RARE = 3.0, 10.0
-#: Kinds and sizes of which percentiles are reported.
+#: Maximum number of kinds and sizes with reported percentiles.
 _MOST_SIZES = 5
 #: Maximum number of ranks and steps in a list.
 _LISTED = 8
@@ -49,7 +49,7 @@ def group_kind(group: GroupOfRanks) -> str:
 
 
 def listed(ranks: Sequence[int]) -> str:
-    """Return ranks or steps as text; of many the first ones."""
+    """Return ranks or steps as text; only the first if there are many."""
     if len(ranks) > 2 and list(ranks) == list(range(ranks[0], ranks[-1] + 1)):
         return f"{ranks[0]} to {ranks[-1]}"
     more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
@@ -226,14 +226,13 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the p99 of the times of each collective and size with their median.
 
     ## Why it matters
-    Synchronisation takes as long as its slowest member: the tail of the distribution, not its mean, determines the
-    step time.
+    Synchronisation takes as long as its slowest rank: the tail of the distribution, not its mean, determines the step
+    time.
 
     ## Verdicts
     A p99 above three times the median warns, and so does a p99.9 above ten times. Where collectives of several ranks
-    are matched, the time is that of the transfer, from when the last rank comes to it, and all traces count together;
-    else it is that of one rank's kernels, which includes waiting for other ranks. Too few samples for a p99 are
-    unknown.
+    are matched, the time is that of the transfer, from the arrival of the last rank, and all traces are combined; else
+    it is that of one rank's kernels, which includes waiting for other ranks. Too few samples for a p99 are unknown.
 
     ## False alarms
     Different sizes under one name, in traces without sizes (before PyTorch 2.2).

@@ -1,4 +1,4 @@
-"""Checks of what a job's collectives move: share, rate, experts, pipelines."""
+"""Checks of a job's collectives: share, rate, experts, pipelines."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
 
-#: Judgements: share of the steps that transfers take, hidden or not, and that all-to-alls take; of the rate that is
-#: customary at a size; of the mean load that the fullest expert rank may have more, and of the steps that ranks may
-#: wait; of the steps that a pipeline waits, and how far that may lie above what its schedule needs.
+#: Limits, all judgements, as fractions: time in transfers, hidden or not, and in all-to-alls; minimum of the usual
+#: rate; excess load of the busiest expert rank, and waiting of ranks; bubble of a pipeline, and its excess over the
+#: schedule.
 TRANSFER, EXCHANGE, RATE, UNEVEN, WAITING, BUBBLE, ABOVE_IDEAL = 0.50, 0.30, 0.50, 0.25, 0.05, 0.20, 0.05
-#: Transfers of one size that a median needs, and how many times the clocks' error one must take.
+#: Minimum transfers of one size for a median, and minimum ratio of a transfer's time to the clock error.
 _ENOUGH, _ERRORS = 10, 5.0
-#: Kinds that are listed in one message.
+#: Maximum number of kinds listed in one message.
 _MOST_KINDS = 6
 _SENT = ("send", "recv")
 _FIX_TRACES = "give the traces of all ranks, of the same steps"
@@ -50,14 +50,13 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure the share of GPU time that each kind of collective takes.
 
     ## Why it matters
-    A job that is split over more GPUs computes less on each, but exchanges as much data. The share of
-    collectives shows how far it can scale; that of the all-to-all shows the cost of experts.
+    A job that is split over more GPUs computes less on each, but exchanges as much data. The share of collectives shows
+    how far it can scale; that of the all-to-all shows the cost of experts.
 
     ## Verdicts
     It warns if kernels that communicate take more than half of a GPU's time, without the wait for other ranks. In a
     single trace that wait is part of the kernels, so more than half is unknown there. All-to-alls warn from 30 % on, in
-    the same way. How much of it nothing hides is
-    judged by torch.overlap. A trace without such a kernel is unknown.
+    the same way. The exposed part is judged by torch.overlap. A trace without such a kernel is unknown.
 
     ## False alarms
     Inference over many GPUs with small batches, where the exchange is most of the work by design.
@@ -76,8 +75,12 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
         message += "" if waited is None else f" without the wait for other ranks ({waited / gpu['span_ms']:.0%})"
         found = f"{share:.1%}"
         if share > TRANSFER and waited is None:
-            yield unknown(f"{message}; how much of it is waiting for other ranks, only their traces show", found=found,
-                          fix=_FIX_TRACES, **at).about("NT-SCL-1")  # fmt: skip
+            yield unknown(
+                f"{message}; only the traces of other ranks show how much of it is waiting for them",
+                found=found,
+                fix=_FIX_TRACES,
+                **at,
+            ).about("NT-SCL-1")
         elif share > TRANSFER:
             yield warned(message, found=found, expected=f"at most {TRANSFER:.0%}", **at).about("NT-SCL-1")
         else:
@@ -109,7 +112,7 @@ def _exchange(run: RunFacts, key: str, name: str, total_ms: float, span_ms: floa
 
 
 def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return number and times of each kind, over all sizes; the longest first."""
+    """Return the count and times of each kind, over all sizes, longest first."""
     kinds: dict[str, dict[str, float]] = {}
     for sample in collectives:
         if "total_ms" in sample:
@@ -120,7 +123,7 @@ def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
 
 
 def _absent(run: RunFacts, *kinds: str) -> bool:
-    """Return whether traces with kernels have none of these or of unknown kinds."""
+    """Return whether traces with kernels have none of these kinds or of unknown kind."""
     documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
     return all(facts["gpu"] for facts in documents) and not names & {*kinds, "sendrecv", "generic", "other"}
@@ -166,12 +169,12 @@ class _Rate(NamedTuple):
 
     @property
     def customary(self) -> float | None:
-        """What is customary at this size; half of the peak at a ninth of a large one."""
+        """Usual rate at this size: half of the peak at the half-size."""
         return None if self.roof is None else self.roof.customary * self.size / (self.size + self.roof.smallest / 9)
 
     @property
     def share(self) -> float:
-        """Measured over customary; infinite where that is unknown."""
+        """Measured over usual rate; infinite if the usual rate is unknown."""
         return self.busbw / self.customary if self.customary else float("inf")
 
 
@@ -191,16 +194,16 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the bus bandwidth of a job's transfers with that of the hardware.
 
     ## Why it matters
-    A benchmark shows what the fabric can do when nothing else runs; the job's own collectives show what it gets, at its
-    own message sizes and in its own process groups.
+    A benchmark shows the rate of an otherwise idle fabric. The job's own collectives show the rate that it gets with
+    its message sizes and process groups.
 
     ## Verdicts
-    A transfer lasts from when the last rank comes to a collective until the first is done, so it needs the traces of
-    all ranks of a group, and ten transfers of one size. It warns if the median rate of the largest size is below half
-    of what is customary at that size: the customary bandwidth of large messages, less for smaller ones, which a
-    half-size of 28 MiB within a node and 114 MiB between nodes describes, more for many ranks. Within a node the part
-    must be a complete board of 8 GPUs with NVSwitches; between nodes the NICs must be in the cluster file. Else the
-    rate is reported, and the verdict unknown. Sends and receives are not judged.
+    A transfer lasts from the arrival of the last rank until the first rank is done, so it needs the traces of all ranks
+    of a group, and ten transfers of one size. It warns if the median rate of the largest size is below half of the
+    usual rate at that size. The usual rate is that of large messages, reduced for smaller ones by a half-size of 28 MiB
+    within a node and 114 MiB between nodes, more for many ranks. Within a node the part must be a complete board of 8
+    GPUs with NVSwitches; between nodes the NICs must be in the cluster file. Otherwise the rate is reported, and the
+    verdict is unknown. Sends and receives are not judged.
 
     ## False alarms
     Transfers that share the GPU's memory or SMs with large kernels run slower than in a benchmark, but hardly at half
@@ -218,13 +221,13 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
         }  # fmt: skip
         message = f"{what}: {rate.busbw:.3g} GB/s bus bandwidth (median)"
         if rate.customary is None:
-            yield unknown(f"{message}; nothing to compare it with: {rate.why}",
+            yield unknown(f"{message}; no reference rate: {rate.why}",
                           fix="declare part, hcas and ports.rate_gbps in the cluster file", **at)  # fmt: skip
         elif rate.share < RATE:
-            yield warned(f"{message}, of {rate.customary:.3g} that are customary at this size", 
+            yield warned(f"{message}, usually {rate.customary:.3g} at this size", 
                          expected=f"at least {RATE * rate.customary:.3g} GB/s", **at)  # fmt: skip
         else:
-            yield passed(f"{message}, of {rate.customary:.3g} that are customary at this size", **at)
+            yield passed(f"{message}, usually {rate.customary:.3g} at this size", **at)
 
 
 def _rates(run: RunFacts, site: Site, job: JobTrace) -> Iterator[_Rate]:
@@ -296,7 +299,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the tokens of the ranks of each all-to-all group with their mean.
 
     ## Why it matters
-    A layer of experts ends when the rank with the most tokens has worked through them: with a quarter more than the
+    A layer of experts ends when the rank with the most tokens has processed them: if it has a quarter more than the
     mean, all ranks take a quarter longer.
 
     ## Verdicts
@@ -331,7 +334,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "torch.bubble",
-    title="Pipeline stages hardly wait for each other",
+    title="Pipeline stages rarely wait for each other",
     fault="Pipeline stages wait for each other",
     impact="slows-job",
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
@@ -346,18 +349,17 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("trace",),
 )
 def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare how long the stages of a pipeline wait with its schedule.
+    """Compare the waiting of pipeline stages with the schedule.
 
     ## Why it matters
     A pipeline fills and drains in each step. With p stages and m micro-batches, (p-1)/(m+p-1) of the time is lost even
     where all stages are equally fast.
 
     ## Verdicts
-    Only waiting counts under which a GPU computes nothing; the mean over the stages is the bubble. It warns above 20 %
-    of the steps, and where the bubble lies more than 5 points above what its schedule needs: stages differ, or
-    messages are slow. The number of micro-batches is that of the messages which the first stage sends in a step.
-    Stages without a trace, messages without their peers (PyTorch 2.6 names them), or steps that are not marked are
-    unknown.
+    Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. It warns above
+    20 % of the steps, and if the bubble exceeds that of the schedule by more than 5 points: stages differ, or messages
+    are slow. The number of micro-batches is the number of messages that the first stage sends in a step. Stages without
+    a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
 
     ## False alarms
     Two stages with many micro-batches and a long first or last layer.

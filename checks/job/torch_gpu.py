@@ -19,10 +19,10 @@ DDP = "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 #: Judgements, as fractions: exposed communication of a GPU's busy time; exposed communication after the last backward
 #: kernel of a step; idle time of a GPU.
 EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
-#: Judgements: share of the backward pass that may be over when the first bucket is reduced, bytes of a bucket below
-#: which its latency counts, and buckets of a step that are many; minimum exposed share of a step.
+#: Judgements: share of the backward pass after which the first bucket is late, bytes below which a bucket is small, and
+#: number of small buckets per step that warns; minimum exposed share of a step.
 LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
-#: Judgements: share of the peak that the largest matrix product reaches, and operations from which it should.
+#: Judgements: share of the peak that the largest matrix product reaches, and minimum operations to judge it.
 REACHED, LARGE = 0.40, 1e12
 
 
@@ -218,20 +218,20 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     needs=("trace",),
 )
 def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure when the first gradients are reduced, and in which pieces.
+    """Measure when the first gradients are reduced, and in what bucket sizes.
 
     ## Why it matters
-    A bucket is sent as soon as its gradients are there. One large bucket starts when the backward pass is over, and
-    hides nothing; many small ones each pay the latency of a collective.
+    A bucket is sent as soon as its gradients are ready. One large bucket starts after the backward pass, so nothing
+    overlaps; each of many small buckets adds the latency of a collective.
 
     ## Verdicts
     Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
-    It warns if the first of them starts in the second half of that pass, or if more than 32 of less than 1 MiB
-    (median) run in a step; both only where communication is exposed for more than 1 % of the steps. Stages of a
-    pipeline, and traces without such a collective, are unknown.
+    It warns if the first of them starts in the second half of that pass, or if more than 32 of less than 1 MiB (median)
+    run in a step; both only where communication is exposed for more than 1 % of the steps. Stages of a pipeline, and
+    traces without such a collective, are unknown.
 
     ## False alarms
-    A model with most of its parameters in the last layers, which come first in the backward pass.
+    A model with most of its parameters in the last layers, which the backward pass reaches first.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -251,7 +251,7 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
         if exposed > MATTERS and pieces["first"] > LATE:
             yield warned(message, found=f"{pieces['first']:.0%}", expected=f"at most {LATE:.0%}", **at)
         elif exposed > MATTERS and small and pieces["per_step"] > MANY:
-            yield warned(message, found=f"{pieces['per_step']:g} buckets", expected=f"at most {MANY} so small", **at)
+            yield warned(message, found=f"{pieces['per_step']:g} buckets", expected=f"at most {MANY} this small", **at)
         else:
             yield passed(message, found=f"{pieces['first']:.0%}", **at)
 
@@ -272,17 +272,16 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the rate of the largest matrix product of a trace with the GPU's peak.
 
     ## Why it matters
-    A throttled GPU, or a part that is not the one that was paid for, computes at a fraction of its rate without an
-    error.
+    A throttled GPU, or a lesser part than was paid for, computes at a fraction of its rate without an error.
 
     ## Verdicts
     A product of M x K by K x N takes 2 M N K operations; its kernels give the time. The largest bfloat16 or float16
-    product that comes three times is compared: below 40 % of the dense peak it warns, if it has at least 10^12
-    operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace without
+    product that occurs at least three times is compared: below 40 % of the dense peak it warns, if it has at least
+    10^12 operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace without
     shapes are unknown.
 
     ## False alarms
-    A kernel that shares the SMs with a collective for all of its time; float32 accumulation on parts that halve it.
+    A kernel that always shares the SMs with a collective; float32 accumulation on parts that halve it.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -302,7 +301,7 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
         elif product["flops"] >= REACHED * peak:
             yield passed(f"{message}, {product['flops'] / peak:.0%} of the peak", found=found, **at)
         elif product["operations"] < LARGE:
-            yield unknown(f"{message}, {product['flops'] / peak:.0%} of the peak: it is too small to reach it",
+            yield unknown(f"{message}, {product['flops'] / peak:.0%} of the peak: too small to reach it",
                           found=found, fix="profile a step with larger products", **at)  # fmt: skip
         else:
             yield warned(f"{message}, {product['flops'] / peak:.0%} of the peak", found=found,

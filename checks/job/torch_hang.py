@@ -153,7 +153,7 @@ def _size(run: RunFacts, key: str) -> int | None:
 
 
 def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
-    """Quote the source lines; ranks that are behind come first."""
+    """Quote the source lines; ranks that are behind are first."""
     progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(
@@ -202,8 +202,8 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
                           fix="pass the dumps of all ranks")  # fmt: skip
         elif pair := parsers.torch.hang.apart(recordings):
             yield unknown(
-                f"{len(keys)} dumps have no unfinished operation, but those of ranks {pair[0]} and {pair[1]} have no "
-                "collective in common",
+                f"{len(keys)} dumps have no unfinished operation, but those of ranks {pair[0]} and "
+                f"{pair[1]} share no collective",
                 evidence=[keys[rank] for rank in pair],
                 fix="pass the dumps of one job and one attempt at a time",
             )
@@ -214,7 +214,7 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
 
 
 def _stacks(hang: Hang) -> str:
-    """Quote the stacks of ranks; those that are behind come first."""
+    """Quote the stacks of ranks; those that are behind are first."""
     lines = []
     for rank, op, stack in hang.stacks[:_NAMED]:
         more = [f"{len(stack) - _FRAMES} more"] if len(stack) > _FRAMES else []
@@ -283,7 +283,7 @@ def _finding(
     if one.silent:
         parts.append(f"no dump or log of rank {_ranks(one.silent)}")
     if one.cut:
-        parts.append(f"the dump of rank {_ranks(one.cut)} ends before it")
+        parts.append(f"the dump of rank {_ranks(one.cut)} ends too early")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     dumps = name == _DUMPS  # a healthy job may write dumps too; a watchdog reports only after a time-out
     if dumps and (one.silent or one.cut) and not (one.behind or one.differ or one.totals):
@@ -324,7 +324,7 @@ def _some(one: Hang) -> str:
 
 
 def _calls(differ: Sequence[tuple[int, str]]) -> str:
-    """Describe the calls of ranks, grouped by equal calls."""
+    """Describe the calls of ranks, grouped by call."""
     ranks: dict[str, list[int]] = {}
     for rank, what in differ:
         ranks.setdefault(what, []).append(rank)

@@ -12,14 +12,14 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 #: Judgements: microseconds below which a kernel takes about as long as its launch; share of the steps in which the GPU
-#: has nothing to do because the CPU launched nothing.
+#: is idle because the CPU launched nothing.
 SHORT_US, STARVED = 10.0, 0.10
-#: Judgements: milliseconds from which a stretch without an operator is a pause, how many times the median of the other
-#: steps' it must be, and the share of the steps' time that pauses may take.
+#: Judgements: minimum length of a pause without an operator in milliseconds, and as a multiple of the median step's;
+#: share of the steps' time that pauses may take.
 PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
-#: Judgements: share of the reserved memory that is never in use, and its minimum in bytes.
+#: Judgements: share of the reserved memory that is never used, and its minimum in bytes.
 FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30
-#: Steps that are listed one by one.
+#: Maximum number of steps listed individually.
 _LISTED = 8
 
 
@@ -40,11 +40,11 @@ _LISTED = 8
 def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the length of the kernels with that of their launches.
 
-    It joins the median length of a kernel that computes with the time for which the GPU has nothing to do.
+    It combines the median length of compute kernels with the time that the GPU is idle for lack of work.
 
     ## Why it matters
-    The CPU launches one kernel after another, in some microseconds each. Where kernels are shorter than that, a faster
-    GPU changes nothing: the job runs at the pace of one CPU thread, and each slow moment of it is idle time.
+    The CPU launches one kernel after another, in a few microseconds each. Where kernels are shorter than that, a faster
+    GPU changes nothing: the job runs at the pace of one CPU thread, and each of its delays is idle time.
 
     ## Verdicts
     It warns where the median kernel takes less than 10 µs and the GPU is idle for more than 10 % of the steps because
@@ -58,15 +58,15 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         gpu = facts["gpu"]
         if gpu is None or gpu["kernel_us"] is None or not gpu["budget"]:
-            yield unknown(f"{name}: no kernel that computes is in the trace", fix="profile ProfilerActivity.CUDA", **at)
+            yield unknown(f"{name}: no compute kernel is in the trace", fix="profile ProfilerActivity.CUDA", **at)
             continue
         if not gpu["launched"]:
-            yield unknown(f"{name}: the trace holds no call of CUDA's runtime, so no launch",
+            yield unknown(f"{name}: the trace contains no CUDA runtime call, so no launch",
                           fix="profile ProfilerActivity.CPU too", **at)  # fmt: skip
             continue
         starved = gpu["budget"]["idle_host"]
         length = f"{gpu['kernel_us']:.3g}" if gpu["kernel_us"] < 100 else f"{gpu['kernel_us']:.0f}"
-        message = f"{name}: the median kernel takes {length} µs, and the GPU has nothing to do for "
+        message = f"{name}: the median kernel takes {length} µs, and the GPU is idle for "
         message += f"{starved:.0%} of the steps because the CPU launched nothing"
         found = f"{length} µs, {starved:.1%} idle"
         if gpu["kernel_us"] < SHORT_US and starved > STARVED:
@@ -83,8 +83,8 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("torch.steps", "node"), ("torch.idle", "node")),
     source="Judgement: stretches of 5 ms in which no thread runs an operator; Python's gc module (`gc.freeze`)",
-    fix="Garbage collection: `gc.disable()` and `gc.collect()` every some hundred steps, on all ranks in the same "
-    "step. Else profile with with_stack=True, which names the function.",
+    fix="Garbage collection: `gc.disable()` and `gc.collect()` every few hundred steps, on all ranks "
+    "in the same step. Otherwise profile with with_stack=True, which names the function.",
     action="fix-job",
     answers=("NT-TRN-4", "PA-21"),
     scope="run",
@@ -92,19 +92,19 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("trace",),
 )
 def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Find steps in which the CPU runs no operator for longer than in others.
+    """Find steps in which the CPU runs no operator for unusually long.
 
-    Python's garbage collection, a checkpoint that is written, or a log that is flushed look like this.
+    Typical causes are Python's garbage collection, writing a checkpoint and flushing a log.
 
     ## Why it matters
-    A pause of one rank is a pause of all ranks: they wait for it in the next collective. Every rank has its own, so
-    with a hundred ranks hardly any step is without one.
+    A pause of one rank is a pause of all ranks: they wait for it in the next collective. Each rank pauses at a
+    different time, so with a hundred ranks nearly every step has a pause.
 
     ## Verdicts
     It compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those of a
     data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if pauses
-    take more than 1 % of the steps' time beyond that median. Where the profile has Python's stacks, it names the
-    function. Fewer than 5 steps are unknown.
+    take more than 1 % of the steps' time beyond that median. If the profile contains Python stacks, the finding names
+    the function. Fewer than 5 steps are unknown.
 
     ## False alarms
     A step that saves a checkpoint or evaluates the model, in a profile that is shorter than the interval between them.
@@ -129,7 +129,7 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
         else:
             most = max(pause["ms"] for pause in quiet)
-            yield passed(f"{name}: the CPU pauses for at most {most:.3g} ms in a step, {usual:.2g} as a rule", **at)
+            yield passed(f"{name}: the CPU pauses for at most {most:.3g} ms in a step, usually {usual:.2g}", **at)
 
 
 def _numbers(pauses: Sequence[Mapping[str, Any]]) -> str:
@@ -151,15 +151,15 @@ def _numbers(pauses: Sequence[Mapping[str, Any]]) -> str:
     needs=("trace",),
 )
 def memory(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the memory that PyTorch reserves with what is in use at most.
+    """Compare the memory that PyTorch reserves with its peak use.
 
     ## Why it matters
-    Memory that is reserved in pieces of the wrong size is lost to the job: it ends with "out of memory" though enough
+    Memory that is reserved in pieces of the wrong size is lost to the job: it ends with "out of memory" although enough
     is free, or synchronises to free its cache, step after step.
 
     ## Verdicts
-    It warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the peak
-    of the profile. A trace without the allocator's events is unknown: `profile_memory=True` adds them.
+    It warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the peak of
+    the profile. A trace without the allocator's events is unknown: `profile_memory=True` adds them.
 
     ## False alarms
     A profile that does not contain the moment of the peak, such as the first step, or an evaluation.
@@ -167,7 +167,7 @@ def memory(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         if not facts["memory"]:
-            yield unknown(f"{name}: the trace holds no event of a GPU's allocator",
+            yield unknown(f"{name}: the trace contains no event of a GPU's memory allocator",
                           fix="profile with profile_memory=True", **at)  # fmt: skip
         for peak in facts["memory"]:
             reserved, allocated = peak["reserved_bytes"], peak["allocated_bytes"]
@@ -198,16 +198,16 @@ def data_parallel(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Count the GPUs that the process of a trace computes on.
 
     ## Why it matters
-    torch.nn.DataParallel runs all GPUs from one Python process: it copies the model in each step, and gathers results
-    on the first GPU, while its peers wait.
+    torch.nn.DataParallel runs all GPUs from one Python process: it copies the model in each step and gathers results on
+    the first GPU, while its peers wait.
 
     ## Verdicts
-    Several GPUs in one trace, with the functions of DataParallel that scatter, broadcast or gather, warn. Several
-    GPUs without them are unknown: a model may be spread over them. One GPU passes. A trace without a kernel of a
-    GPU is unknown.
+    Several GPUs in one trace, with the functions of DataParallel that scatter, broadcast or gather, warn. Several GPUs
+    without them are unknown: a model may be spread over them. One GPU passes. A trace without a kernel of a GPU is
+    unknown.
 
     ## False alarms
-    An evaluation with DataParallel beside a training that is distributed.
+    An evaluation with DataParallel alongside distributed training.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}

@@ -51,14 +51,14 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     slowest rank delays all others.
 
     ## Verdicts
-    It warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle
-    for this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs
-    nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done count, in
+    It warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle for
+    this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs nothing,
+    as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done are counted in
     threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
     pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
 
     ## False alarms
-    A job with a CPU that is slow for another reason, if it also waits for the GPU.
+    A CPU that is slow for another reason and also waits for the GPU.
     """
     for key, name, facts in each(run):
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
@@ -106,10 +106,10 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
     A rank that waits for data is late in every collective; on all other ranks it looks as if NCCL were slow.
 
     ## Verdicts
-    Waits in threads that launch kernels count while the GPU is idle: a wait that queued work hides costs
-    nothing. More than 10 % of the steps' time warns. If the trace has no DataLoader, it warns if the GPU is
-    idle for this long before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long,
-    and is unknown otherwise.
+    Waits in threads that launch kernels are counted while the GPU is idle: a wait hidden by queued work costs nothing.
+    More than 10 % of the steps' time warns. If the trace has no DataLoader, it warns if the GPU is idle for this long
+    before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long, and is unknown
+    otherwise.
 
     ## False alarms
     The first step, while the workers start; profile later steps.
@@ -161,8 +161,8 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     job.
 
     ## Verdicts
-    A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median. If
-    the long steps come at equal distances, the finding names the distance. Fewer than 5 steps are unknown.
+    A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median. If the
+    long steps occur at regular intervals, the finding names the interval. Fewer than 5 steps are unknown.
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
     print `step`, `loss` and a time) are judged without the first step. Steps of more than twice the median, and steps

@@ -56,7 +56,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     data.
 
     ## Verdicts
-    Channel lines ("via NET/X") decide; without them "Using network X" does. A transport that was only initialised, or a
+    Channel lines ("via NET/X") take precedence over "Using network X". A transport that was only initialised, or a
     plug-in that was only loaded, does not count as used. TCP between nodes fails; hosts that differ are named with
     their ranks. A job on one node needs no network.
 

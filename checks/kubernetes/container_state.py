@@ -13,7 +13,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 
 def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a pod of which the API's object, or the restarts in it, are not here."""
+    """Skip a pod without an API object, or without restarts in it."""
     try:
         node.evidence.value(POD)
     except EvidenceError as error:
@@ -30,7 +30,7 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "container.state",
     title="The pod's containers were started once, and none of them failed",
-    fault="A container of the pod failed, or was started again",
+    fault="A container of the pod failed, or was restarted",
     impact="blocks-job",
     source="Kubernetes API reference, core/v1 ContainerStatus: restartCount, state, lastState",
     fix="`kubectl describe pod POD` and `kubectl logs --previous POD` show why it ended.",
@@ -38,34 +38,34 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
     unless=(outside_pod, no_restarts),
 )
 def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read how often each container of the pod was started, and how it ended.
+    """Read the number of starts of each container of the pod, and how it ended.
 
     ## Why it matters
-    A container that is killed at its memory limit is started again within seconds: the job hangs in the collective
-    that it left, and nothing on the node looks wrong.
+    A container that is killed at its memory limit is restarted within seconds: the job hangs in the collective that it
+    left, and nothing on the node looks wrong.
 
     ## Verdicts
-    A container that ended by an error or at its memory limit, and was started again, warns: it runs now. Restarts
-    without a reason warn as well. A pod without access to the API skips, as does an object without restarts, from an
-    earlier collector. `preflight read` judges pasted pods, events and containers by this check:
-    what cannot start fails there.
+    A container that ended with an error or at its memory limit and was restarted warns, because it is running now.
+    Restarts without a reason warn as well. A pod without access to the API is skipped, and so is an object without
+    restarts from an earlier collector. `preflight read` judges pasted pods, events and containers by this check: a
+    container that cannot start fails there.
 
     ## False alarms
-    A container that was restarted on purpose, such as by a new version of its image.
+    A container that was restarted on purpose, for example for a new image version.
     """
     containers = pod(node.evidence).containers
     reported = [container for container in containers if container.restarts is not None]
     bad = [container for container in reported if container.restarts or _failed(container)]
     for container in bad:
         times = f"was started again {container.restarts}x" if container.restarts else "is not running"
-        last = f", its last end: {container.ended}" if container.ended else ""
+        last = f", last terminated: {container.ended}" if container.ended else ""
         yield warned(f"container {container.name} {times}{last}", subject=container.name,
                      found=container.ended or str(container.restarts), expected="no restart",
                      evidence=[POD], fix=_fix(container))  # fmt: skip
     if len(reported) < len(containers):
         yield unknown(f"{len(containers) - len(reported)} containers of the pod have no state", evidence=[POD])
     elif not bad:
-        yield passed(f"{len(reported)} containers, none of them started again", evidence=[POD])
+        yield passed(f"{len(reported)} containers, none of them restarted", evidence=[POD])
 
 
 def _failed(container: Container) -> bool:

@@ -85,13 +85,13 @@ LEFTOVERS = (
              answers=("NT-ENV-6", "NT-LENS-5")),
     Leftover("NCCL_NET_GDR_LEVEL", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_NET_GDR_READ", _rdma, "the kernel has no RDMA device", Status.WARN, RDMA_CLASS),
-    Leftover("NCCL_NET_GDR_C2C", _grace, "no Grace processor is recognised", Status.WARN, PCI_BUS),
+    Leftover("NCCL_NET_GDR_C2C", _grace, "no Grace processor was detected", Status.WARN, PCI_BUS),
     Leftover("NCCL_DMABUF_ENABLE", _only_dma_buf, "a peer-memory module is loaded, or there is no RDMA device",
              Status.WARN, facts.kernel.MODULES),
-    Leftover("NCCL_PXN_DISABLE", _rails, "one RDMA device at most, or no NVLink", Status.WARN, RDMA_CLASS),
+    Leftover("NCCL_PXN_DISABLE", _rails, "at most one RDMA device, or no NVLink", Status.WARN, RDMA_CLASS),
     Leftover("NCCL_MNNVL_ENABLE", _multi_node_nvlink, "any NVLink fabric is limited to this node", Status.FAIL,
              facts.nvidia.query.NVML),
-    Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP is recognised", Status.WARN, PCI_BUS),
+    Leftover("NCCL_NVLS_ENABLE", _nvls, "no board with NVLink SHARP was detected", Status.WARN, PCI_BUS),
 )  # fmt: skip
 
 ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")

@@ -33,7 +33,7 @@ def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
     fault="NCCL_IB_GID_INDEX does not select a routable RoCE v2 address",
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
-    source=f"{GUIDE}#nccl-ib-gid-index; found by NCCL itself from 2.21 on (NCCL 2.21 release notes)",
+    source=f"{GUIDE}#nccl-ib-gid-index; selected by NCCL itself since 2.21 (NCCL 2.21 release notes)",
     fix="Unset it with NCCL 2.21 or newer; with older releases, use the row of `show_gids` that is v2 with the "
     "port's IPv4 address.",
     action="fix-job",
@@ -128,9 +128,9 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | No
         what = f"holds {gid.address}, which is outside this network namespace"
         kind = "has addresses outside this network namespace"
     elif "v2" not in gid.type:
-        what, kind = f"is {gid.shown}, which no router passes on", "is IB/RoCE v1, which no router passes on"
+        what, kind = f"is {gid.shown}, which no router forwards", "is IB/RoCE v1, which no router forwards"
     elif gid.address.is_link_local:
-        what, kind = f"is {gid.shown}, which leads to no other subnet", "is link-local, which leads to no other subnet"
+        what, kind = f"is {gid.shown}, which reaches no other subnet", "is link-local, which reaches no other subnet"
     else:
         return None
     return _Row(
@@ -169,7 +169,7 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     fault="NCCL's fabric settings do not fit this fabric",
     impact="slows-job",
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
-    fix="Unset it, or take this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
+    fix="Unset it, or use this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
     action="fix-job",
     gating=False,  # never fails
 )

@@ -58,7 +58,9 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"{setting.text} in {setting.where}, and it is not known whether the NVLink fabric spans nodes",
                       subject=setting.name, evidence=[setting.source, *health.evidence])  # fmt: skip
     elif not any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
-        message = f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric ends in this node"
+        message = (
+            f"{setting.text} in {setting.where} requires NVLink between nodes, and the fabric is limited to this node"
+        )
         yield failed(message, expected="unset", evidence=[setting.source, *health.evidence], **details)  # fmt: skip
     else:
         yield _imex(node, setting)
@@ -121,7 +123,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
         elif infiniband is None:
             yield unknown(f"{setting.text} in {setting.where}, and the link layer is unknown", **details)
         else:
-            yield warned(f"{setting.text} in {setting.where} switches SHARP off", found=setting.value,
+            yield warned(f"{setting.text} in {setting.where} disables SHARP", found=setting.value,
                          expected="unset, except in an A/B test", quote=as_set(setting), **details)  # fmt: skip
     requested = env.get("NCCL_COLLNET_ENABLE")
     if requested is not None and collnet == 1:

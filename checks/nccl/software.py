@@ -192,13 +192,13 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif installed is not None and old:
         release = ".".join(map(str, installed))
         yield unknown(f"{_OLD} is unset, and with PyTorch {release} the launcher decides", subject=_OLD,
-                      evidence=[PROCESS], fix="torchrun sets it; under another launcher export it as 1")  # fmt: skip
+                      evidence=[PROCESS], fix="torchrun sets it; with another launcher, export it as 1")  # fmt: skip
     else:
         yield passed("no variable disables PyTorch's error handling, which is on by default", evidence=[PROCESS])
 
 
 def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
-    """Yield the names that the installed PyTorch ignores or deprecates."""
+    """Yield the names that the installed PyTorch ignores or has deprecated."""
     for stem in ("ASYNC_ERROR_HANDLING", *_RENAMED):
         plain, prefixed = f"NCCL_{stem}", f"TORCH_NCCL_{stem}"
         setting = node.nccl_env.get(prefixed if old else plain)

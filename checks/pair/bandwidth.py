@@ -177,13 +177,13 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Compare the bandwidth of RDMA writes with the line rate.
 
-    The slower of the two ports counts.
+    The slower of the two ports sets the limit.
 
     ## Why it matters
     Every ring through this pair runs at its rate: one pair at half rate doubles the time of a collective.
 
     ## Verdicts
-    Below 90 % of the line rate fails, below 95 % warns; with --at-least, only that number counts. Software devices and
+    Below 90 % of the line rate fails, below 95 % warns; with --at-least, only that number applies. Software devices and
     messages below 1 MiB cannot be compared with a line rate: unknown.
 
     ## False alarms
@@ -207,13 +207,13 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     """Compare the bandwidth of RDMA reads with the line rate.
 
-    The slower of the two ports counts.
+    The slower of the two ports sets the limit.
 
     ## Why it matters
     Storage and one-sided libraries use reads; limits on outstanding reads or on PCIe reads show only here.
 
     ## Verdicts
-    The limits are those of writes: below 90 % fails, below 95 % warns; with --at-least, only that number counts.
+    The limits are those of writes: below 90 % fails, below 95 % warns; with --at-least, only that number applies.
 
     ## False alarms
     A job that uses one of the two ports at the same time.

@@ -141,7 +141,7 @@ def hindrance(server: Endpoint, client: Endpoint) -> Finding | None:
                            fix=f"install `{endpoint.tool}` (package {package}) on {endpoint.node}")  # fmt: skip
     if client.status == "ok":
         return None
-    return replace(_hindrance(server, client, keys), why="A job over this path would hit the same problem.")
+    return replace(_hindrance(server, client, keys), why="A job on this path would have the same problem.")
 
 
 def _hindrance(server: Endpoint, client: Endpoint, keys: list[str]) -> Finding:
@@ -210,7 +210,7 @@ def _caused(
                       evidence=[client.key, server.key], fix=fix)  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.QUEUE:
         gids = f"{client.parameters.get('gid')} to {server.parameters.get('gid')}"
-        return failed(f"the queue pairs could not be connected: {client.node} does not reach the GID of {server.node}",
+        return failed(f"the queue pairs could not be connected: {client.node} cannot reach the GID of {server.node}",
                       found=gids, evidence=[client.key, server.key],
                       fix="`rdma link`, `ip neigh`; the same GID type, IP version and partition on both")  # fmt: skip
     roce = server.parameters.get("roce")

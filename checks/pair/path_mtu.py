@@ -79,7 +79,7 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
                       "neither RDMA nor TCP learns that its packets are too large.", **details)  # fmt: skip
     carried = stopped.reported_mtu or stopped.local_mtu
     if carried and carried < mtu:
-        return failed(f"a router on the path carries only {carried} bytes and reports it", fix=fix, **details)
+        return failed(f"a router on the path forwards at most {carried} bytes, and reports it", fix=fix, **details)
     objection = stopped.objection or f"refused by {endpoint.node} itself"
     return failed(f"{passing} bytes pass, {size} do not: {objection}", fix=fix, **details)
 

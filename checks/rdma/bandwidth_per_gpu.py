@@ -20,8 +20,8 @@ from preflight.model import Finding, Status, check, compare, unknown
     fault="GPUs have too little NIC bandwidth",
     impact="slows-job",
     source=f"{SYSFS}; sysfs-bus-pci; expected bandwidth: the cluster file, else the part catalogue",
-    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate. For a node with less by design, "
-    "declare its jobs' need: thresholds.nic_gbps_per_gpu.",
+    fix="`ibstat` and `lspci -vv -s NIC` show ports and links below their rate. For a node with less "
+    "by design, declare the needs of its jobs: thresholds.nic_gbps_per_gpu.",
     action="fix-site",
     answers=("FP-BW-1",),
     gating=False,  # a design, not a fault; port checks report port faults
@@ -35,10 +35,10 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     and rates are as ordered.
 
     ## Verdicts
-    An adapter counts with the lower of its PCIe rate and its ports' rate; a bond counts once, and so do the virtual
+    The lower of an adapter's PCIe rate and its ports' rate is used; a bond is counted once, and so are the virtual
     functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than usual for the
-    part warns, and a part without a figure in the catalogue is unknown, even if the cluster file declares the number
-    of NICs. The ratio to NVLink is reported but not judged.
+    part warns, and a part without a figure in the catalogue is unknown, even if the cluster file declares the number of
+    NICs. The ratio to NVLink is reported but not judged.
 
     ## False alarms
     Nodes that run only single-node jobs, or share NICs on purpose: declare it in the key.

@@ -38,8 +38,8 @@ HELD, STUCK = 0.01, 0.5
 
 @check(
     "counters.congestion",
-    title="Congestion does not hold up the traffic",
-    fault="Congestion holds up the traffic",
+    title="Congestion does not delay the traffic",
+    fault="Congestion delays the traffic",
     impact="slows-job",
     owner="network",
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
@@ -61,10 +61,10 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A port that is paused for at least 1 % of the window warns, in either direction: received pauses come from the
-    fabric, sent pauses from a host that does not keep up. A port that is paused for at least half of the window fails
-    if it carries less than 5 % of its rate. If a driver counts pauses but not their length, the share is an upper
-    bound: below 1 % it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified
-    length: no growth passes, growth is unknown.
+    fabric, sent pauses from a host that is too slow. A port that is paused for at least half of the window fails if it
+    carries less than 5 % of its rate. If a driver counts pauses but not their length, the share is an upper bound:
+    below 1 % it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified length: no
+    growth passes, growth is unknown.
 
     Two more cases warn: congestion notifications that are ignored because the sender's reaction point is off, and
     global pause on a lossless site, which stops traffic that PFC would not. Below half of a port's rate, it is unknown
@@ -80,7 +80,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     loud = [*_ignored(read, site), *(one for port in read for one in _held(node, site, port))]
     yield from loud
     if not loud:
-        yield passed(f"no port was held up for {HELD:.0%} of {facts.counter_growth.window_of(read)}, and none ignores "
+        yield passed(f"no port was paused for {HELD:.0%} of {facts.counter_growth.window_of(read)}, and none ignores "
                      "congestion notifications", found=_summary(read),
                      evidence=keys(read[0].growths)[:3]).about(*ITEMS)  # fmt: skip
     yield _burst(read)
@@ -115,7 +115,7 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
         at["quote"] = quoted(growths)
         if hold.share is None or (hold.bound and hold.share >= HELD):
             why = hold.why or f"at most {hold.share:.0%} of the window: only pauses are counted, not their length"
-            yield unknown(f"{port.port.name}: how long it was held up is unknown: {why} ({hold.what})",
+            yield unknown(f"{port.port.name}: how long it was paused is unknown: {why} ({hold.what})",
                           found=hold.what, fix="compare with the counters of the switch port", **at
                           ).about(*ITEMS, "FP-BW-4")  # fmt: skip
         elif hold.share >= HELD:
@@ -125,7 +125,7 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
             sends = "sends" if hold.way == "rx" else "receives"
             rate = f", and it {sends} {carried:.1%} of its rate" if carried is not None else ""
             yield (fail if stuck else warn)(
-                f"{port.port.name} was held up for {hold.share:.1%} of {port.seconds:.0f} s: {who}{rate}",
+                f"{port.port.name} was paused for {hold.share:.1%} of {port.seconds:.0f} s: {who}{rate}",
                 found=f"{hold.share:.1%} of the window ({hold.what})", expected=f"less than {HELD:.0%}", **at
             ).about(*ITEMS, "FP-BW-4")  # fmt: skip
 
@@ -144,7 +144,7 @@ def _summary(ports: Sequence[PortGrowth]) -> str:
     longest = "no port can be paused: PFC and pauses are off"
     if holds:
         share, name, hold = max(holds, key=lambda one: one[0])
-        longest = f"held up longest: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
+        longest = f"paused longest: {name}, {'at most ' * hold.bound}{share:.2%} of the window ({hold.what})"
     marked, cnps = (sum(total(port, name) for port in ports) for name in ("np_ecn_marked_.*", "rp_cnp_handled"))
     return f"{longest}; {marked} packets ECN-marked, {cnps} CNPs handled"
 

@@ -38,7 +38,7 @@ CHECKS = {
 TOLERATED = {CounterKind.LINK: 10, CounterKind.FLAP: 10, CounterKind.ELSEWHERE: 100, CounterKind.LOSS: 100,
              CounterKind.RECEIVER: 100}  # fmt: skip
 
-#: Totals that every port has: one link down at boot.
+#: Totals on every port: one link down at boot.
 _USUAL = {CounterKind.FLAP: 1}
 
 #: Maximum number of non-zero counters listed in a pass.
@@ -59,7 +59,11 @@ _ALIASES = {
 _SOURCES = ("counters", "hw_counters", "ethtool")
 #: Counter names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
 _OTHER_NAMES = (
-    (CounterKind.FLAP, re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"), "times the link went down"),
+    (
+        CounterKind.FLAP,
+        re.compile(r"link_?down_?events?|(?:port_)?link_(?:down|fault)s?"),
+        "number of times that the link went down",
+    ),
     (
         CounterKind.LINK,
         re.compile(
@@ -104,10 +108,10 @@ _OTHER_NAMES = (
             r".*(?:drop|discard|retrans|time_?out|out_?of_?(?:seq|order)|lost|overflow|overrun|fail|err(?:or)?s?(?:_|$)).*",
             re.I,
         ),
-        "losses or errors, by its name",
+        "losses or errors, according to its name",
     ),
 )
-#: Names with such a word that count no losses: packets for other hosts, or refused by a program, corrected, or ended
+#: Names with such a word that count no losses: packets for other hosts, refused by a program, corrected, or ended
 #: normally.
 _HARMLESS = re.compile(
     r".*(?:flush|xdp|steer|recover|corrected|err_lane|ipsec|tls|macsec|multicast|bcast|mcast|filter|fdir|vlan|csum|checksum"
@@ -189,7 +193,7 @@ def judge_totals(
         stopped = any(row.stops and value == 2**row.bits - 1 for row, value in high.values())
         listed = ", ".join(f"{name} {value}" for name, (_, value) in high.items())
         yield unknown(
-            f"{place or 'the port'}: {first} {value}: {row.meaning}; the time is unknown from one reading"
+            f"{place or 'the port'}: {first} {value}: {row.meaning}; the period is unknown from a single reading"
             + ("; a counter is at its maximum" if stopped else ""),
             subject=place,
             found=listed[:300],
@@ -213,7 +217,7 @@ def _is_high(row: Counter, value: int, packets: int) -> bool:
     return value > TOLERATED[row.kind]
 
 
-#: Share of the last second, in percent, for which PCIe stalled the NIC; above it the host is the bottleneck.
+#: Share of the last second, in per cent, that PCIe stalled the NIC, above which the host is the bottleneck.
 _STALLED_MOST = 10
 
 
@@ -275,14 +279,14 @@ def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[st
                 continue
             ignored = name in ("rp_cnp_ignored", "cnpIgnored")
             meaning = (
-                "congestion notifications came while its reaction point was off"
+                "congestion notifications arrived while its reaction point was off"
                 if ignored
                 else "pauses of all priorities, which exclude PFC"
             )
             yield unknown(
-                f"{place or 'the port'}: {name} {value}: {meaning}; the time is unknown from one reading",
+                f"{place or 'the port'}: {name} {value}: {meaning}; the period is unknown from a single reading",
                 subject=place, found=f"{name} {value}", expected="0", evidence=evidence,
-                fix="`ethtool -a IF`; on a lossless site turn the pause off and PFC on; ECN: roce_rp/enable.",
+                fix="`ethtool -a IF`; on a lossless site disable pause and enable PFC; ECN: roce_rp/enable.",
             )  # fmt: skip
 
 

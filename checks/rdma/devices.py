@@ -99,7 +99,7 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
     _ = node.rdma_devices  # raises if they could not be read: skip needs complete evidence
     if node.rdma_nics_on_bus:
         return None
-    return skipped("the PCI bus has no NIC that is known to be an RDMA device", evidence=[PCI_BUS])
+    return skipped("the PCI bus has no known RDMA NIC", evidence=[PCI_BUS])
 
 
 @check(
@@ -117,7 +117,7 @@ def no_rdma_nic(node: NodeFacts, site: Site) -> Finding | None:
         ("nccl.failures", "log"),
     ),
     source=SYSFS,
-    fix="Load the driver (`modprobe mlx5_ib`, of an EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
+    fix="Load the driver (`modprobe mlx5_ib`, for EFA `efa`), then read `dmesg | grep -e mlx5 -e efa -e infiniband`.",
     action="fix-site",
     answers=("PA-13",),
     unless=(no_rdma_nic,),

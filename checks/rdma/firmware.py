@@ -27,7 +27,7 @@ def no_board_named(node: NodeFacts, site: Site) -> Finding | None:
     fault="NICs of one board run different firmware versions",
     impact="drifts",
     source="NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH",
-    fix="`mlxfwmanager` shows both versions; update the odd NIC to the version of its peers, then run "
+    fix="`mlxfwmanager` shows both versions; update the deviating NIC to the version of its peers, then run "
     "`mlxfwreset -d DEVICE reset` or power-cycle. Declare the right version with `firmware.nics` in the cluster file.",
     action="fix-site",
     gating=False,
@@ -42,8 +42,9 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Differences warn, with the device, both versions and the board. NICs of different boards are not compared; virtual
-    functions have their host's firmware. Without a majority, no version is called right: declare `firmware.nics` in
-    the cluster file, and node.expected compares. If it lists several versions for a board, a mixture of these passes.
+    functions have their host's firmware. Without a majority, which version is right is unknown: declare `firmware.nics`
+    in the cluster file, and node.expected compares. If it lists several versions for a board, a mixture of these
+    passes.
 
     ## False alarms
     A firmware roll-out with some cards not yet reset, or NICs of one board that differ on purpose: declare both
@@ -72,7 +73,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the NICs of a board with other firmware than most."""
+    """Report the NICs of a board with different firmware from most."""
     counts = Counter(versions.values())
     (usual, most), (_, second) = counts.most_common(2)
     if most == second:
@@ -88,7 +89,7 @@ def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]
             yield warned(
                 f"{odd}: firmware {version}; {most} of {len(versions)} NICs of its board ({board}) run {usual}",
                 subject=odd if "," not in odd else board, found=f"{odd} {version}",
-                expected=f"{usual}, as the rest of the board's NICs",
+                expected=f"{usual}, like the rest of the board's NICs",
                 evidence=list(dict.fromkeys(keys[device] for device, mine in versions.items() if mine == version)),
             )  # fmt: skip
 

@@ -154,7 +154,7 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
     title="The compute fabric carries no other traffic",
     fault="The compute fabric carries other traffic",
     impact="slows-job",
-    source="proc(5), /proc/net/route; operators' rule: backend and frontend networks are separate",
+    source="proc(5), /proc/net/route; common practice: separate backend and frontend networks",
     fix="`ip route`: move the default route to the management interface, and give the rails separate subnets.",
     action="fix-site",
     answers=("AN-2",),
@@ -164,15 +164,14 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for a default route, or another interface, in a rail's subnet.
 
     ## Why it matters
-    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step times vary, and the
-    fabric is rarely suspected.
+    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step times vary, and the fabric
+    is rarely suspected.
 
     ## Verdicts
-    Either one warns. Interfaces that belong to compute ports of InfiniBand (IPoIB) count too.
+    Either one warns. IPoIB interfaces of compute ports are included.
 
     ## False alarms
-    A small site with one network for everything, and clouds that route all traffic over one
-    interface.
+    A small site with one network for everything, and clouds that route all traffic over one interface.
     """
     compute = {port.netdev for port in site.roles(node).compute if port.netdev}
     over = [name for name in node.parsed(facts.addresses.ROUTES, facts.addresses.default_routes) if name in compute]

@@ -168,8 +168,8 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     impact="drifts",
     owner="network",
     source="IEEE 802.3cd, 802.3bs, 802.3ck (RS-FEC of PAM4 lanes); ethtool(8)",
-    fix="`ethtool --set-fec IF encoding auto`, and set the same on the switch port. A cable that needs another "
-    "FEC than its neighbours is of another type.",
+    fix="`ethtool --set-fec IF encoding auto`, and set the same on the switch port. A cable that "
+    "needs a different FEC from its neighbours is of a different type.",
     action="fix-site",
     answers=("AN-6",),
     gating=False,
@@ -180,8 +180,8 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the FEC of each RoCE port with its rate's requirement and its peers.
 
     ## Why it matters
-    Without FEC, a fast lane loses packets at its normal error rate. A port with a different FEC than its peers has
-    different latency, and points to another cable type or a manually configured switch port.
+    Without FEC, a fast lane loses packets at its normal error rate. A port with a different FEC from its peers has a
+    different latency, and suggests a different cable type or a manually configured switch port.
 
     ## Verdicts
     No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port that differs from most peers
@@ -213,7 +213,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if port.roce and encoding.lower() in ("off", "none") and (port.rate_gbps or 0) >= PAM4_GBPS:
             expected = f"RS, which lanes of a {port.rate_gbps:g} Gb/s link need"
         elif encoding != usual and number > peers[encoding]:
-            expected = f"{usual}, as {number} of its peers"
+            expected = f"{usual}, like {number} of its peers"
         if expected:
             odd += 1
             yield warn(f"{port.name} runs with FEC {encoding}, expected {expected}", subject=port.name, found=encoding,

@@ -45,15 +45,15 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each compute NIC's PCIe link with its maximum and its port's rate.
 
     ## Why it matters
-    A NIC in a slot with half its lanes reports a port at full rate but delivers half of it: 32 GT/s x8 carries 252
-    Gb/s for a 400 Gb/s port.
+    A NIC in a slot with half its lanes reports a port at full rate but delivers half of it: 32 GT/s x8 carries 252 Gb/s
+    for a 400 Gb/s port.
 
     ## Verdicts
-    A link below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: a
-    newer card in an older server.
+    A link below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: a newer
+    card in an older server.
 
     ## False alarms
-    None known; a virtual function has no link of its own and is skipped.
+    None known; a virtual function has no separate link and is skipped.
     """
     ports = {port.device: port for port in site.roles(node).compute}
     good, virtual = [], []
@@ -115,8 +115,8 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the rate before the link does, especially when reading from GPU memory.
 
     ## Verdicts
-    512 bytes or less warns. Only the NIC's value counts, not that of bridges, and only root sees it. A virtual
-    function always shows 128 and is skipped; the value of its physical function counts.
+    512 bytes or less warns. Only the NIC's value is relevant, not that of bridges, and only root sees it. A virtual
+    function always shows 128 and is skipped; the value of its physical function applies.
 
     ## False alarms
     A port of 100 Gb/s or less may still reach its rate; measure with ib_write_bw before changing it.

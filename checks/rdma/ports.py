@@ -88,7 +88,7 @@ def _meaning(port: Port) -> str:
     if port.physical_state == "LinkErrorRecovery":
         return ": the link is being recovered from errors"
     if port.physical_state == "LinkUp":
-        return ": the link is trained, and nothing has configured the port"
+        return ": the link is trained, but nothing has configured the port"
     return ""
 
 
@@ -105,7 +105,7 @@ def _meaning(port: Port) -> str:
         ("link.speed-fec", "cable"),
         ("fleet.rates", "node"),
     ),
-    source=f"{SYSFS}; customary rates: part catalogue",
+    source=f"{SYSFS}; usual rates: part catalogue",
     fix="Reseat or replace the cable, then compare `ibstat` with the switch port.",
     answers=("FP-BW-1", "NT-FAB-3", "PA-12"),
     unless=(no_compute_port,),
@@ -190,7 +190,8 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "*", "*InfiniBand and*"),),
     source=SYSFS,
-    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or keep the odd port out of NCCL_IB_HCA.",
+    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or exclude the deviating "
+    "port from NCCL_IB_HCA.",
     action="fix-site",
     answers=("FP-LOSS-1",),
     unless=(no_compute_port,),

@@ -154,7 +154,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     priority = site.pfc_priority.value
     busy = [port for port in read if (port.load or 0) >= IDLE]
     if read and not busy:
-        yield unknown(f"no port carried {100 * IDLE:.0f} % of its rate: no traffic to class",
+        yield unknown(f"no port carried {100 * IDLE:.0f} % of its rate: too little traffic to judge",
                       evidence=keys(read[0].growths)[:3], fix=UNDER_LOAD)  # fmt: skip
     good = []
     for port in busy:

@@ -100,7 +100,7 @@ def _lacking(ports: Sequence[PortGrowth], what: str, evidence: Sequence[str]) ->
         f"the driver does not count {what} on {some(names)}",
         subject=names[0] if len(names) == 1 else "",
         found="no such counters",
-        expected="counters as on mlx5's physical function",
+        expected="the counters of mlx5's physical function",
         evidence=evidence,
     )
 
@@ -154,7 +154,7 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
 def _pfc_is_off(node: NodeFacts, port: Port, priority: int) -> bool:
     """Return whether a port is known to have PFC off for a priority.
 
-    False where this is unknown.
+    False if unknown.
     """
     try:
         return priority not in facts.port_qos.pfc(node.evidence, port.netdev or "").value

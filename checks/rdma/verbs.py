@@ -42,18 +42,18 @@ _RESOURCE = (
 def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare /dev/infiniband/uverbsN with the RDMA devices, and test access.
 
-    The collecting user's permissions count.
+    The collecting user's permissions apply.
 
     ## Why it matters
-    Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and
-    falls back to TCP, most often in a container without /dev/infiniband.
+    Without its device node an HCA cannot be opened from user space: NCCL finds "No device" and falls back to TCP, most
+    often in a container without /dev/infiniband.
 
     ## Verdicts
     A compute HCA fails if its device node is missing, or if this user cannot read and write it.
 
     ## False alarms
-    Evidence collected as a different user than the job's, if the site restricts the device nodes to a group; collect
-    as the job's user.
+    Evidence collected as a different user than the job's, if the site restricts the device nodes to a group; collect as
+    the job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
     names = node.uverbs
@@ -128,7 +128,7 @@ def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
 def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each InfiniBand compute port's active MTU with the expectation.
 
-    The cluster file's value counts, else 4096 bytes.
+    The cluster file's value is used, else 4096 bytes.
 
     ## Why it matters
     Peers use the smaller of their MTUs: a port at 1024 sends four times the packets, and if an application fixes the

@@ -46,7 +46,7 @@ def no_roce(node: NodeFacts, site: Site) -> Finding | None:
 
 @check(
     "roce.chain",
-    title="Every link of the RoCE chain is sound on each port",
+    title="Every link of the RoCE chain is healthy on each port",
     fault="The RoCE chain of a port is broken",
     impact="slows-job",
     explains=(
@@ -97,7 +97,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _nameless(nameless)
     active = [port for port in ports if port.active]
     if ports and not active:
-        yield unknown("no RoCE port is active, so none has a chain to follow: see rdma.port-state",
+        yield unknown("no RoCE port is active, so there is no chain to judge: see rdma.port-state",
                       evidence=[ports[0].evidence[0]])  # fmt: skip
     if active:
         roles = site.roles(node)
@@ -152,7 +152,7 @@ def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Calla
         yield _intact(intact, ports)
     sound, items = _sound(chains)
     if items and len(intact) < len(chains):
-        yield passed(f"sound on all {len(chains)} active RoCE ports: {', '.join(sound)}",
+        yield passed(f"healthy on all {len(chains)} active RoCE ports: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
         yield _lossless_unknown(chains, site)
@@ -198,7 +198,9 @@ def _unsure(names: Sequence[str], alike: Sequence[Chain]) -> Finding:
 def _intact(chains: Sequence[Chain], ports: int) -> Finding:
     first = chains[0]
     names = [link.name for link in first.of(State.OK)]
-    state = f"all {len(names)} applicable links are sound" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    state = (
+        f"all {len(names)} applicable links are healthy" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
+    )
     return passed(
         f"{len(chains)} of {ports} RoCE ports: {state}",
         found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
@@ -220,7 +222,7 @@ def _of_any_node(value: str) -> str:
 
 
 def _sound(chains: Sequence[Chain]) -> tuple[list[str], tuple[str, ...]]:
-    """Return the links that are sound on every port.
+    """Return the links that are healthy on every port.
 
     Also returns the checklist items without a doubtful link.
     """
@@ -234,7 +236,7 @@ def _lossless_unknown(chains: Sequence[Chain], site: Site) -> Finding:
     priorities = sorted({one.link("PFC").value for one in chains if one.inferred})
     there = f"; PFC is {', '.join(priorities)}" if priorities else ""
     return unknown(
-        f"it is not declared whether this RoCE fabric is meant to be lossless{there}",
+        f"it is not declared whether this RoCE fabric should be lossless{there}",
         evidence=chains[0].port.evidence[:1],
         fix=f"declare it in the cluster file: {site.lossless.key} = true, and pfc_priority",
     ).about(*SERVICE_ITEMS)

@@ -94,7 +94,7 @@ PORTS = (
 @check(
     "fleet.roce-ports",
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
-    fault="The RoCE ports of a node have other settings",
+    fault="The RoCE ports of a node have different settings",
     impact="slows-job",
     source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
@@ -134,10 +134,11 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
 @check(
     "fleet.gid-index",
     title="The routable RoCE v2 address has the same GID index on all nodes",
-    fault="The routable RoCE v2 address of a node has another GID index",
+    fault="The routable RoCE v2 address of a node has a different GID index",
     impact="blocks-job",
     source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
-    fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; else bring the addresses up in the same order on all nodes, "
+    fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise bring up the addresses in the "
+    "same order on all nodes, "
     "so that the variable's index is right (`show_gids`).",
     action="fix-site",
     answers=("NT-FAB-4",),
@@ -147,8 +148,8 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """Compare the GID table rows of RoCE v2 addresses across nodes of one kind.
 
     ## Why it matters
-    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects another address on the odd node, or
-    none: connections to it end in a time-out that does not mention the index.
+    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects a different address on a deviating node,
+    or none: connections to it end in a time-out that does not mention the index.
 
     ## Verdicts
     Nodes that differ from the majority fail if NCCL_IB_GID_INDEX is set on any node; otherwise they warn, because NCCL
@@ -210,8 +211,8 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
     """Compare traffic class, CNP DSCP, DCBX and DCQCN across nodes of one kind.
 
     ## Why it matters
-    A sender that recovers faster than its peers takes their bandwidth, and one that slows down more starves; CNPs in
-    another class arrive late. Each node looks right by itself, and the job runs at the pace of the worst.
+    A sender that recovers faster than its peers takes their bandwidth, and one that slows down more is starved; CNPs in
+    another class arrive late. Each node looks right by itself, and the job runs at the pace of the slowest.
 
     ## Verdicts
     Nodes that differ from the majority warn, because equality is more important than the value. Nodes whose roce.chain

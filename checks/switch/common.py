@@ -1,4 +1,4 @@
-"""Words and findings that several checks of switches share."""
+"""Texts and findings shared by the checks of switches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
 
 
 def judged_ports(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[tuple[SwitchPort, int]]:
-    """Yield the lossless ports that are not switched off, with each priority to judge."""
+    """Yield the lossless ports that are up, with each priority to judge."""
     for port in switch.lossless.values():
         if port.admin_up is not False:
             for priority in sorted(net.priorities(port, site.priority)):

@@ -18,11 +18,11 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 #: Share of packets marked in a complete window above which congestion is permanent. A judgement.
 _MARKED = 0.1
 
-#: Load below which uplinks count as idle; imbalance that remains with very many flows; share of the mean below which an
-#: uplink carries nothing. Judgements.
+#: Load below which uplinks are idle; imbalance that remains with very many flows; share of the mean below which an
+#: uplink is unused. Judgements.
 _IDLE, _EVEN, _NOTHING = 0.01, 1.1, 0.01
 
-#: Probability that hashing alone stays below the imbalance that fails.
+#: Probability that the imbalance of hashing alone stays below the limit.
 _RARE = 0.99
 
 
@@ -55,8 +55,8 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the packets that each switch marked with the pauses that it sent.
 
     ## Why it matters
-    Marks without pauses are congestion control at work. Pauses without marks mean that it does not act: every
-    flow through the switch stops, even uncongested ones.
+    Marks without pauses are congestion control at work. Pauses without marks mean that it does not act: every flow
+    through the switch stops, even uncongested ones.
 
     ## Verdicts
     A switch that sent pauses for at least 0.1 % of the window from ports with ECN, and marked no packet, warns; if its
@@ -64,7 +64,7 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     judgement, without a standard. Marks without pauses pass.
 
     ## False alarms
-    A pause storm of a peer, at a switch without a queue of its own.
+    A pause storm from a peer of a switch whose own queues are empty.
     """
     good, marked_by = 0, 0
     for switch in net.switches:
@@ -155,7 +155,8 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
     uplinks: dict[str, list[str]] = {}
     for end, far in net.far_ends.items():
-        if end.device in leaves and far.is_switch and far.device not in leaves:  # no peer link of two leaves (MLAG)
+        # not a peer link between two leaves (MLAG)
+        if end.device in leaves and far.is_switch and far.device not in leaves:
             uplinks.setdefault(end.device, []).append(end.port)
     for switch in net.switches:
         if switch.name not in leaves:
@@ -173,7 +174,7 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         good += not results
     if good:
         shown = f"{worst:.2f} times the mean"
-        yield passed(f"the fullest uplink of {good} leaves has at most {shown}" + ("; some are idle" if idle else ""),
+        yield passed(f"the busiest uplink of {good} leaves has at most {shown}" + ("; some are idle" if idle else ""),
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
@@ -205,8 +206,13 @@ def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float],
         )  # fmt: skip
     bound = hashing.most_loaded(flows, number, _RARE)
     if empty and hashing.idle_share(flows, number) < 1 - _RARE:
-        return failed(f"{switch.name} {listed(empty)} carries nothing, and the other uplinks do", subject=switch.name,
-                      found="no traffic", expected=f"a share of {flows} flows", evidence=keys)  # fmt: skip
+        return failed(
+            f"{switch.name} {listed(empty)} carries no traffic, but the other uplinks do",
+            subject=switch.name,
+            found="no traffic",
+            expected=f"a share of {flows} flows",
+            evidence=keys,
+        )
     if ratio > max(bound, _EVEN):
         return failed(f"{shown}; hashing of {flows} flows rarely gives more than {bound:.2f}", subject=switch.name,
                       found=f"{ratio:.2f}", expected=f"at most {max(bound, _EVEN):.2f}", evidence=keys)  # fmt: skip
@@ -220,7 +226,7 @@ def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float],
     impact="slows-job",
     owner="network",
     source="hash polarisation: RDMA over Ethernet for AI Training (SIGCOMM 2024); SONiC switch.json (ecmp_hash_seed)",
-    fix="Set another ecmp_hash_seed at one of the tiers; SONiC derives it from `type` of DEVICE_METADATA.",
+    fix="Set a different ecmp_hash_seed on one of the tiers; SONiC derives it from `type` of DEVICE_METADATA.",
     action="fix-site",
     answers=("FP-CON-5",),
     scope="fleet",
@@ -232,13 +238,13 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the hash seeds of switches that spread the same flows.
 
     ## Why it matters
-    A switch that uses the same hash as the one before it only sees flows that chose the same path there, so it
-    puts all of them on the same link. Half of the links stay empty.
+    A switch that uses the same hash as the one before it only sees flows that chose the same path there, so it puts all
+    of them on the same link. Half of the links stay empty.
 
     ## Verdicts
-    A switch above the leaves warns if it has several links to one device or to a tier above, and the same seed
-    as an adjacent switch that also spreads flows. A spine with one link to each leaf has no choice, so its seed
-    does not count. A switch that does not show its seed is unknown if the seed counts.
+    A switch above the leaves warns if it has several links to one device or to a tier above, and the same seed as an
+    adjacent switch that also spreads flows. A spine with one link to each leaf has no choice, so its seed is
+    irrelevant. A switch that does not show a relevant seed is unknown.
 
     ## False alarms
     Switches with different chips, whose hashes differ despite equal seeds.
@@ -265,12 +271,12 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             judged += 1
     for seed, hashing_alike in same.items():
         names = sorted(set(hashing_alike))
-        yield warned(f"{listed(names)} hash with the same seed {seed}, one after the other", subject=", ".join(names),
-                     found=f"seed {seed}", expected="another seed at each tier",
+        yield warned(f"{listed(names)} are adjacent and hash with the same seed {seed}", subject=", ".join(names),
+                     found=f"seed {seed}", expected="a different seed on each tier",
                      evidence=[net.by_name[name].key("hash") for name in names[:2]])  # fmt: skip
     if blank:
-        yield unknown(f"{listed(blank)}: the hash seed is not shown, here or at a switch beside it", evidence=[
+        yield unknown(f"{listed(blank)}: the hash seed is not shown, here or on an adjacent switch", evidence=[
             net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
     if judged or not (same or blank):
-        yield passed(f"{judged} switches above the leaves that spread flows have seeds of their own",
+        yield passed(f"{judged} switches above the leaves that spread flows have different seeds",
                      evidence=[net.switches[0].key("hash")])  # fmt: skip

@@ -18,11 +18,11 @@ _LLDP_FIX = "compare `show lldp neighbors` of the switch and `lldpcli show neigh
 
 
 def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
-    """Report switches without a cable that is known."""
+    """Report switches without a known cable."""
     if net.cables:
         return None
     return unknown(
-        "no cable of these switches is known: none of them, and no host, shows a neighbour among them",
+        "no cable of these switches is known: neither they nor the hosts show a neighbour among them",
         evidence=[switch.key("lldp") for switch in net.switches[:1]],
         fix="enable LLDP (`show lldp table` in SONiC), and judge hosts and switches together",
     )
@@ -48,7 +48,7 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the neighbour that each end of a cable announces with the other end.
 
     ## Why it matters
-    What is judged of a cable holds only if both ends belong to it. A stale or wrong neighbour hides swapped cables.
+    Verdicts on a cable are valid only if both ends belong to it. A stale or wrong neighbour hides swapped cables.
 
     ## Verdicts
     Two ends that name different neighbours fail. A RoCE port of a host without a cable to a known switch, and a cable
@@ -193,7 +193,7 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A switch port with a smaller MTU than the host behind it fails, and so do two switch ports of different MTU on one
-    cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port counts neither the
+    cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port includes neither the
     Ethernet header nor a VLAN tag. An end without an MTU is unknown.
 
     ## False alarms
@@ -260,14 +260,14 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the speed of both ends of each cable, and the FEC of both switch ports.
 
     ## Why it matters
-    An end that is set to another speed or FEC passes no traffic, or the cable runs at the lower speed.
+    With different speeds or FEC settings the cable passes no traffic, or runs at the lower speed.
 
     ## Verdicts
     Two speeds fail, and so does FEC at one end only. An end without a speed is unknown, unless the cable is down. The
     FEC of hosts is judged by `optics.fec`.
 
     ## False alarms
-    Breakout cables, if a switch shows the speed of all its lanes together.
+    Breakout cables, if a switch shows the combined speed of all lanes.
     """
     good = 0
     for cable in net.cables:
@@ -330,10 +330,10 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Why it matters
     PFC protects a queue, not a packet. A hop that puts RoCE packets into another queue drops them under load, although
-    PFC is on for the same priority everywhere, and RDMA sends complete messages again.
+    PFC is on for the same priority everywhere, and RDMA retransmits complete messages.
 
     ## Verdicts
-    A lossless port whose maps lead the DSCP to a queue without PFC fails, once for each switch, and so does a host
+    A lossless port whose maps put the DSCP into a queue without PFC fails, once for each switch, and so does a host
     port. A port without a map, or a fabric whose DSCP is not declared, is unknown.
 
     ## False alarms

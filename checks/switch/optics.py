@@ -12,12 +12,12 @@ from preflight.facts.switch.model import Optics, SwitchFacts, SwitchPort, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Wrong symbols of a codeword that RS-FEC corrects: RS(528,514) of lanes up to 28 Gb/s, RS(544,514) of faster ones
-#: (IEEE 802.3 clauses 91 and 119). From a half on, few remain; a judgement.
+#: (IEEE 802.3 clauses 91 and 119). More than half is close to the limit; a judgement.
 _OF_528, _OF_544, _SLOW_LANE_GBPS = 7, 15, 28.0
 
-#: Decibels by which a lane may receive less light than the best lane of its module, unless it is further than the
-#: second number above its own warning: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause
-#: 88). A judgement.
+#: Maximum decibels by which a lane may receive less light than the best lane of its module, unless it exceeds its own
+#: warning by the second number: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause 88). A
+#: judgement.
 _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
 
 
@@ -49,13 +49,14 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare light and temperature of each module with the thresholds in its memory.
 
     ## Why it matters
-    A lane with too little light damages packets; FEC corrects them until it cannot. The far end sees nothing.
+    A lane with too little light damages packets; FEC corrects them until it cannot. The far end notices nothing.
 
     ## Verdicts
-    Light received or sent, or a temperature, beyond an alarm of the module fails, beyond a warning warns. A lane that
-    receives 3 dB less than the best one warns too, unless it is 2 dB above its own warning. Of a breakout port, its own
-    lanes count; where they are not shown, a weak lane is unknown. Ports that are down are not judged. A module without
-    thresholds is unknown, one without sensors, as in copper cables, is not judged.
+    Light received or sent, or a temperature, beyond an alarm threshold of the module fails, and beyond a warning
+    threshold warns. A lane that receives 3 dB less than the best one warns too, unless it is 2 dB above its own
+    warning. Only the lanes of a breakout port itself are judged; if they are not shown, a weak lane is unknown. Ports
+    that are down are not judged. A module without thresholds is unknown. One without sensors, as in copper cables, is
+    not judged.
 
     ## False alarms
     Modules with wrong thresholds in their memory.
@@ -77,7 +78,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                 yield finding
     if good:
         only = f"; of {dim}, only the light received is shown" if dim else ""
-        yield passed(f"{good} modules in switches are within their own thresholds of light and temperature{only}",
+        yield passed(f"{good} modules in switches are within their light and temperature thresholds{only}",
                      evidence=[net.switches[0].key("optics")])  # fmt: skip
 
 
@@ -87,7 +88,7 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
     to = f", cable to {far}" if far else ""
     if not optics.thresholds:
         return unknown(f"{where}: the module shows no thresholds", subject=where, evidence=keys,
-                       fix="look at the module: `show interfaces transceiver eeprom --dom`")  # fmt: skip
+                       fix="check the module: `show interfaces transceiver eeprom --dom`")  # fmt: skip
     own = _own_lanes(port, len(optics.rx_dbm))
     wrong = _beyond(optics, own or range(len(optics.rx_dbm))) or _uneven(optics, own or range(len(optics.rx_dbm)))
     if wrong is None:
@@ -101,7 +102,7 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
 
 
 def _own_lanes(port: SwitchPort, lanes: int) -> range | None:
-    """Return the module's lanes that belong to a port; None: not known which."""
+    """Return the module's lanes that belong to a port; None if unknown."""
     if port.lanes is None or port.lanes >= lanes:
         return range(lanes)
     if not port.subport:
@@ -111,12 +112,12 @@ def _own_lanes(port: SwitchPort, lanes: int) -> range | None:
 
 Report = Callable[..., Finding]
 
-#: A report, what is wrong, the value, what is expected, and whether it is of one lane.
+#: Constructor, fault, value, expectation, and whether it applies to one lane.
 _Wrong = tuple[Report, str, str, str, bool]
 
 
 def _beyond(optics: Optics, own: range) -> _Wrong | None:
-    """Return the gravest value beyond a threshold of the module, if any."""
+    """Return the most severe value beyond a threshold of the module, if any."""
     for level, report in (("alarm", failed), ("warning", warned)):
         for way, verb, values in (("rx", "receives", optics.rx_dbm), ("tx", "sends", optics.tx_dbm)):
             light = [(value, lane + 1) for lane in own if lane < len(values) and (value := values[lane]) is not None]
@@ -149,12 +150,12 @@ def _uneven(optics: Optics, own: range) -> _Wrong | None:
 
 @check(
     "optics.fec-margin",
-    title="FEC corrects all errors of the cables at switches, with a margin",
+    title="FEC corrects all errors at switch ports, with a margin",
     fault="FEC at a switch port loses codewords or is near its limit",
     impact="slows-job",
     owner="network",
     source="IEEE 802.3 clause 91 and 119 (RS(544,514) corrects 15 symbols); SONiC COUNTERS_DB (FEC counters)",
-    fix="Clean or replace the cable named; then read the counters twice again: `show interfaces counters fec-stats`.",
+    fix="Clean or replace the cable named; then read the counters twice: `show interfaces counters fec-stats`.",
     explains=(
         ("optics.ber", "cable"),
         ("counters.link-quality", "cable"),
@@ -172,8 +173,8 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the FEC codewords of each switch port in a window.
 
     ## Why it matters
-    A codeword that cannot be corrected is a lost packet. Before that, the number of wrong symbols rises: the last
-    time to replace a cable without an interruption.
+    A codeword that cannot be corrected is a lost packet. Before that, the number of wrong symbols rises, which is the
+    last chance to replace a cable without an interruption.
 
     ## Verdicts
     A codeword that was not corrected fails. Codewords with eight or more wrong symbols of the fifteen that RS(544,514)

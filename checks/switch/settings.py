@@ -17,7 +17,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 #: Published thresholds in bytes, the widest span: DCQCN (2015) to Cisco Nexus 9000 and SONiC's AZURE_LOSSLESS.
 _KMIN, _KMAX = (5_000, 1 << 20), (200_000, 3_000_000)
 
-#: Frames that follow the payload of a port's MTU: Ethernet header, VLAN tag, checksum.
+#: Bytes of a frame beyond a port's MTU: Ethernet header, VLAN tag, checksum.
 _OVERHEAD = 22
 
 
@@ -38,8 +38,8 @@ def without_watchdog(net: Ethernet, site: EthernetSite) -> Finding | None:
 
 @check(
     "switch.answers",
-    title="Every switch shows what is judged",
-    fault="A switch does not show all that is judged",
+    title="Every switch shows the judged settings and counters",
+    fault="A switch lacks judged settings or counters",
     impact="drifts",
     owner="network",
     source="SONiC: sonic-utilities (scripts/generate_dump), sonic-swss (doc/swss-schema.md)",
@@ -53,15 +53,15 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Read every table of each switch that a check needs.
 
     ## Why it matters
-    A check of a switch that shows nothing cannot pass: a fault there stays invisible.
+    A check of a switch without data cannot pass, because faults there stay invisible.
 
     ## Verdicts
-    A switch without an answer, or with a database that was not read, is unknown. A table without rows was read: it
-    holds no setting. A switch with two readings where a counter became smaller warns: its counters were cleared or it
-    was restarted, so nothing is known about growth.
+    A switch without an answer, or with a database that was not read, is unknown. A table without rows counts as read:
+    it contains no settings. A switch whose counter decreased between two readings warns: its counters were cleared or
+    it was restarted, so nothing is known about growth.
 
     ## False alarms
-    Files of one database only, handed out on purpose; then the other checks are unknown as well.
+    Files of only one database, provided on purpose; then the other checks are unknown as well.
     """
     complete = []
     for name, why in net.silent.items():
@@ -77,21 +77,21 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             )  # fmt: skip
         elif switch.second and (cleared := went_back(switch.first, switch.second)):
             yield warned(
-                f"{switch.name}: counters of {listed(cleared)} became smaller between the readings",
+                f"{switch.name}: counters of {listed(cleared)} decreased between the readings",
                 subject=switch.name, evidence=[switch.key("port counters")],
                 fix="read them again; `show reboot-cause` shows whether the switch was restarted",
             )  # fmt: skip
         else:
             complete.append(switch)
     if complete:
-        yield passed(f"{len(complete)} switches show everything that is judged",
+        yield passed(f"{len(complete)} switches show all judged settings and counters",
                      evidence=[complete[0].key("ports")])  # fmt: skip
 
 
 @check(
     "switch.ecn",
     title="Switches mark packets of the lossless queue before they pause",
-    fault="A switch does not mark packets of the lossless queue as it should",
+    fault="A switch does not correctly mark packets of the lossless queue",
     impact="slows-job",
     owner="network",
     source="DCQCN (SIGCOMM 2015); SONiC qos_config.j2 (AZURE_LOSSLESS); Cumulus Linux RoCE; Cisco RoCE blueprint",
@@ -109,11 +109,11 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     unless=(without_dcqcn,),
 )
 def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the ECN profile of each lossless queue with what DCQCN needs.
+    """Compare the ECN profile of each lossless queue with the needs of DCQCN.
 
     ## Why it matters
-    Without marks a sender slows down only when it is paused. Pauses stop every flow of the priority, also those that
-    are not congested, and spread from switch to switch.
+    Without marks a sender slows down only when it is paused. Pauses stop every flow of the priority, even uncongested
+    ones, and spread from switch to switch.
 
     ## Verdicts
     A lossless queue without ECN fails if the hosts run DCQCN or the cluster file declares it (`dcqcn`), and is unknown
@@ -195,7 +195,7 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
 
 @check(
     "switch.headroom",
-    title="The buffers of lossless ports hold what arrives after a pause",
+    title="The buffers of lossless ports absorb the packets that arrive after a pause",
     fault="The buffer of a lossless port overflows after it sends a pause",
     impact="slows-job",
     owner="network",
@@ -216,15 +216,15 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare each lossless port's headroom with the bytes that follow a pause.
 
     ## Why it matters
-    A peer that is paused keeps sending for the length of the cable and its own response time. What does not fit is
-    dropped, although PFC is on, and RDMA sends complete messages again.
+    A peer that is paused keeps sending for the length of the cable and its own response time. Packets that do not fit
+    are dropped despite PFC, and RDMA retransmits complete messages.
 
     ## Verdicts
     Less than the bytes on the cable and one frame fails: no switch can be lossless with it. Less than the worst case of
     the standard, with the peer's full response time, warns. A port without a cable length or a profile is unknown.
 
     ## False alarms
-    The worst case is rare: a peer mostly stops earlier. A declared length that is longer than the cable.
+    The worst case is rare: a peer usually stops earlier. A declared length that is longer than the cable.
     """
     good = []
     for switch in net.switches:
@@ -234,7 +234,7 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         if not results:
             good.append(switch)
     if good:
-        yield passed(f"the lossless ports of {len(good)} switches have the headroom of the worst case",
+        yield passed(f"the lossless ports of {len(good)} switches have headroom for the worst case",
                      evidence=[good[0].key("profiles")])  # fmt: skip
 
 
@@ -279,7 +279,8 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     where = f"at {speed:g} Gb/s and {length:g} m"
     if group.xoff < least.minimum:
         words = (
-            f"has {has} of headroom, {least.minimum} still arrive {where}: {least.in_flight} from the cable, a frame"
+            f"has {has} of headroom, but {least.minimum} still arrive {where}: {least.in_flight} from "
+            "the cable, a frame"
         )
         return _Buffer(failed, f"{words} ({group.profile})", has, f"at least {least.minimum} bytes")
     if group.xoff < least.worst:
@@ -344,6 +345,6 @@ def _watchdogs_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Ite
                      expected="on", evidence=keys)  # fmt: skip
     if blind:
         yield warned(
-            f"{switch.name}: the watchdog of {listed(blind)} is to detect a storm faster than it polls",
+            f"{switch.name}: the detection time of {listed(blind)} is shorter than the polling interval",
             subject=switch.name, found=f"{times[blind[0]]} ms", expected=f"at least {poll} ms", evidence=keys,
         )  # fmt: skip

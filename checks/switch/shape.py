@@ -36,13 +36,13 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the bandwidth to hosts with that of the uplinks at each leaf.
 
     ## Why it matters
-    If hosts can send more than the uplinks carry, jobs that span leaves share them: at 2:1 an all-to-all across
-    leaves runs at half of each NIC's rate.
+    If hosts can send more than the uplinks carry, jobs that span leaves share them: at 2:1 an all-to-all across leaves
+    runs at half of each NIC's rate.
 
     ## Verdicts
-    More than the cluster file's `oversubscription` fails. Without that key the result is unknown and states the
-    ratio: a fabric may be oversubscribed by design. Ports that are down do not count, so a lost uplink shows. A leaf
-    whose uplinks lead to switches without evidence is unknown.
+    More than the cluster file's `oversubscription` fails. Without that key the result is unknown and states the ratio:
+    a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink shows. A leaf whose
+    uplinks lead to switches without evidence is unknown.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.
@@ -65,7 +65,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         if len(net.switches) == 1 and not up and not strange:
             good.append((0.0, "one switch"))
         elif strange:
-            yield unknown(f"{switch.name}: {strange} ports lead to neighbours without evidence; beside them {shown}",
+            yield unknown(f"{switch.name}: {strange} ports lead to neighbours without evidence; without them {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:

@@ -58,15 +58,15 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the drop counters of each lossless queue and priority group in a window.
 
     ## Why it matters
-    Lossless means that nothing is dropped. A drop is a misconfiguration, of headroom, frame size, maps or the
-    watchdog, and makes RDMA send complete messages again.
+    Lossless means that nothing is dropped. A drop is a misconfiguration, of headroom, frame size, maps or the watchdog,
+    and makes RDMA retransmit complete messages.
 
     ## Verdicts
     Any growth fails. A queue without a drop counter, a window that is too short for the polling interval, and counters
     that were cleared are unknown.
 
     ## False alarms
-    Drops while a PFC watchdog ended a storm; `switch.watchdog-fired` then fails as well.
+    Drops while a PFC watchdog ends a storm; `switch.watchdog-fired` then fails as well.
     """
     good = 0
     for switch in net.switches:
@@ -127,8 +127,8 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     While a storm lasts, the watchdog drops every packet of the queue: jobs through the port stop.
 
     ## Verdicts
-    A storm within the window fails, and so does one that lasts. Storms before the window that ended are only counted in
-    the message. Switches whose queues show no watchdog are unknown.
+    A storm within the window fails, and so does an ongoing one. Storms that ended before the window are only counted in
+    the message. Switches without a watchdog on their queues are unknown.
 
     ## False alarms
     Firmware that leaves the state at stormed after the storm; compare two windows.
@@ -195,17 +195,17 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find the device where the pauses of a window begin.
 
     ## Why it matters
-    A pause stops every flow of its priority on the cable, so one slow device stops senders two switches away. The
-    ports with the most pauses are usually its victims.
+    A pause stops every flow of its priority on the cable, so one slow device stops senders two switches away. The ports
+    with the most pauses are usually its victims.
 
     ## Verdicts
     The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
     fails: it receives more slowly than it is sent data. A NIC that pauses without load is reported by
     `fabric.host-storm`. A ring of switches that wait for each other fails. A switch with a port that sends at 90 % of
-    its rate warns (incast, or an uplink that several flows share), and so does one without: its thresholds pause too
-    early. A device without evidence is unknown. A port counts from 0.1 % of the window. Where only frames are counted,
-    not their time, the share is an upper bound: a host is then unknown below 10 %, and warns above. Pauses of a
-    priority that is not lossless at the port warn.
+    its rate warns (incast, or an uplink that several flows share), and so does a switch without such a port: its
+    thresholds pause too early. A device without evidence is unknown. A port counts from 0.1 % of the window. Where only
+    frames are counted, not their time, the share is an upper bound: a host is then unknown below 10 %, and warns above.
+    Pauses of a priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
@@ -237,14 +237,17 @@ def _of_other_priorities(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding
         yield warned(
             f"{switch.name} {name} receives pauses of priority {priority}{f' from {far}' if far else ''}; "
             f"lossless there: {lossless}",
-            subject=f"{switch.name} {name}", found=f"+{frames[priority]}", expected="+0",
+            subject=f"{switch.name} {name}",
+            found=f"+{frames[priority]}",
+            expected="+0",
             evidence=[switch.key("port counters"), switch.key("pfc")],
-            fix="set the same PFC priorities at both ends (`link.pfc`), or find the device that pauses another one",
-        )  # fmt: skip
+            fix="set the same PFC priorities at both ends (`link.pfc`), or find the device that "
+            "pauses a different priority",
+        )
 
 
 def _without_pauses(net: Ethernet) -> list[Finding]:
-    """Report switches with unknown pauses as *unknown*."""
+    """Report switches whose pauses are unknown."""
     results: list[Finding] = []
     for switch in net.switches:
         results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
@@ -321,14 +324,14 @@ def _root(net: Ethernet, root: pause.PauseRoot) -> Finding:
         pause.RECEIVER: ("{0} receives more slowly than it is sent to", failed),
         pause.NIC_STORM: ("the NIC of {0} pauses without load", failed),
         pause.CYCLE: ("{0} wait for each other: risk of deadlock", failed),
-        pause.INCAST: ("{0} is full: more arrives for it than it can send", warned),
+        pause.INCAST: ("{0} is full: it receives more traffic than it can send", warned),
         pause.UPLINK: ("{0}, an uplink, is full: several flows share it", warned),
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
-        pause.UNKNOWN: ("{0} stops others, and nothing shows why: it is not among the evidence", unknown),
+        pause.UNKNOWN: ("{0} stops other devices for an unknown reason: it is not among the evidence", unknown),
     }[root.kind]
     fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
-    if root.kind == pause.RECEIVER and root.bound:  # frames alone do not show for how long
-        words, report = "{0} pauses its port, for a time that is not counted", warned
+    if root.kind == pause.RECEIVER and root.bound:  # the number of frames does not show the duration
+        words, report = "{0} pauses its port, for an unknown time", warned
         report = unknown if root.share < _CLEAR_BOUND else report
         fix = (
             "measure the pause time: `show pfc counters` with PAUSE durations, `ethtool -S IF | grep pause` on the host"

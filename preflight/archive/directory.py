@@ -34,7 +34,7 @@ _REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"pre
 
 
 class ArchiveError(PreflightError):
-    """Evidence cannot be loaded at all; the text names the path and the fix."""
+    """The evidence cannot be loaded; the text names the path and the fix."""
 
 
 def file_name(node: str) -> str:
@@ -65,7 +65,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return evidence, that of a run with its logs' texts; raises OSError."""
+    """Return evidence, for a run with the texts of its logs; raises OSError."""
     if evidence.node != RUN:
         return evidence
 
@@ -168,7 +168,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted(path.glob("*.json"))
             if not inside:
-                raise ArchiveError(f"{path}: has no *.json file; `preflight check --save {path}` writes them")
+                raise ArchiveError(f"{path}: contains no *.json file; `preflight check --save {path}` writes them")
             found += inside
         elif path.exists():
             found.append(path)

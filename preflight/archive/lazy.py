@@ -115,7 +115,7 @@ class Saved(Sequence[Evidence]):
     """
 
     def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
-        """Take the documents; ``folder`` must exist as long as they do."""
+        """Wrap the documents; ``folder`` must exist as long as they do."""
         self.sources = sources
         self.large = large
         self._folder = folder
@@ -255,7 +255,7 @@ def _memory(files: Sequence[Path]) -> int:
             return 0
         files = [
             path for path, status in zip(files, stats, strict=True) if stat.S_ISREG(status.st_mode)
-        ]  # a pipe is read once
+        ]  # a pipe can be read only once
         for enough in (json_limits.FILE, 0):
             total = 0
             for path in files:
@@ -281,7 +281,7 @@ class Spool:
     """Incoming documents: a few in memory, the rest on disk."""
 
     def __init__(self, known: Iterable[Evidence] = ()) -> None:
-        """Begin with those that are there already."""
+        """Start with documents that already exist."""
         self.silent: list[Evidence] = []  # nodes without an answer
         self._held: list[Evidence] = []
         self._aside: list[Packed | InMemory] = []

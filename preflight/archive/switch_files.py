@@ -1,6 +1,6 @@
 """Files of switches as evidence: databases of SONiC, answers of EOS.
 
-Nothing is contacted: network teams hand out files rather than credentials. A folder holds the files of one switch, or
+Nothing is contacted: network teams provide files rather than credentials. A folder holds the files of one switch, or
 one folder, archive or file for each switch.
 """
 
@@ -20,7 +20,7 @@ from preflight.evidence import safe_read
 from preflight.evidence.document import SWITCH, Evidence
 from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
 
-#: Maximum bytes of one file of a switch, unpacked, and of members of an archive that are looked at.
+#: Maximum unpacked bytes of one file of a switch, and maximum members examined in an archive.
 _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
@@ -31,10 +31,10 @@ _DUMP = re.compile(r"(?:.*[._-])?(APPL|CONFIG|STATE|COUNTERS)_DB(?:_([12]))?\.js
 #: An answer of EOS, by its name: the command, and the number of the reading; a session has any name.
 _ANSWER = re.compile(r"(show[ _][a-z_ ]{1,60}?)(?:[ _]([12]))?\.json", re.I)
 _SESSIONS = (".txt", ".log")
-#: A host name that is taken over.
+#: A host name that is used as it is.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
-#: When the counters of a techsupport were read.
+#: Time at which the counters of a techsupport were read.
 _DATE = re.compile(r"date\.counter_([12])(?:\.gz)?")
 
 
@@ -60,12 +60,12 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
             raise ArchiveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
         if not made:
             raise ArchiveError(
-                f"{path}: holds no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and no "
+                f"{path}: contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and no "
                 f"session or answer of EOS, such as show_interfaces.json{_begins(path)}"
             )
         for evidence in made:
             if evidence.node in documents:
-                raise ArchiveError(f"{path}: {evidence.node} has files in two places; give each switch one folder")
+                raise ArchiveError(f"{path}: {evidence.node} has files in two places; use one folder per switch")
             documents[evidence.node] = evidence
     return [documents[name] for name in sorted(documents)]
 

@@ -1,4 +1,4 @@
-"""Evidence in bits that a factor's runs have a higher rate of slow runs.
+"""Evidence in bits for a higher rate of slow runs with a factor.
 
 Each rate of slow runs is unknown and has Jeffreys' prior, so the log evidence of k slow among n runs is a difference of
 log-gamma functions. The ratio integrates over all rates instead of maximising. So on a healthy fabric, with all factors

@@ -27,7 +27,7 @@ def components(nodes: Iterable[str], pairs: Iterable[tuple[str, str]]) -> list[t
 def cost(sizes: Iterable[int]) -> float:
     """Return the bits needed to name the block of each node.
 
-    This is the price of blocks derived from the data.
+    This is the cost of blocks derived from the data.
     """
     counts = list(sizes)
     ways = math.lgamma(sum(counts) + 1) - sum(math.lgamma(count + 1) for count in counts)

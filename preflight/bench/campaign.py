@@ -25,7 +25,7 @@ ROUND = "preflight.bench.round/1"
 LAUNCH = "preflight.bench.launch/1"
 END = "preflight.bench.end/1"
 
-#: How a launch ended. CUT: ended by preflight or a foreign signal, so it has no result and is launched again.
+#: Outcome of a launch. CUT: ended by preflight or an external signal, so it has no result and is launched again.
 OK, BROKE, TIMEOUT, CUT = "ok", "failed", "timeout", "cut"
 
 
@@ -269,10 +269,10 @@ def _observation(done: Campaign, launch: BenchLaunch, reports: Sequence[Report])
     if report is None:
         return replace(empty, outcome=UNFINISHED if launch.status == TIMEOUT else FAILED)
     if report.copies > 1:
-        return replace(empty, why="each process ran alone: the binary was built without MPI, or for another MPI")
+        return replace(empty, why="each process ran alone: the binary was built without MPI, or for a different MPI")
     ends = _ends(planned, report, done.plan)
     if ends is None:
-        return replace(empty, why="its list of devices has other hosts or GPUs than the launch")
+        return replace(empty, why="its device list differs from the launch in hosts or GPUs")
     outcome, why = observation.outcome_of(report)
     if outcome == RAN and launch.status != OK:
         outcome, why = FAILED, launch.why

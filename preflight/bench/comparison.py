@@ -23,13 +23,14 @@ _FEWEST_FAR = 3
 #: Number of times that runs are divided by distance: into blocks, then rails.
 _DIVISIONS = 2
 
-#: Widest gap between levels, and difference between a node and a distance, that noise explains: standard deviations.
+#: Maximum gap between levels, and maximum difference between a node and its distance, that noise explains: standard
+#: deviations.
 _NOISE_Z = 3.0
 
 #: Bandwidth of the fastest NIC, GB/s: 800 Gb/s.
 _NIC = 100.0
 
-#: Fewest runs of a node that show that all of them are low.
+#: Minimum runs of a node to conclude that all of them are low.
 _FEWEST_LOW = 3
 
 #: Ratio of the standard deviation of a median to that of a single value.
@@ -70,13 +71,13 @@ class RateLevel:
     share: float  # median, as a fraction of the reference
     runs: int
     bits: float
-    usual: bool  # not below the effect of distance on a healthy fabric
+    usual: bool  # within the effect of distance on a healthy fabric
     blocks: tuple[tuple[str, ...], ...] = ()  # nodes whose mutual runs reach the reference
 
 
 @dataclass(frozen=True)
 class LowNode:
-    """A node that is slow in all of its runs, but in none by the limit.
+    """A node with low rates in all of its runs, none of them below the limit.
 
     Without a topology it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
     """
@@ -129,9 +130,9 @@ def compare(
 
 
 def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, ...]]:
-    """Return a reader of the GPU models of a run; none where all runs have the same.
+    """Return a function for the GPU models of a run; none if all runs have the same.
 
-    Nodes with other GPUs have other rates. A run that stopped early shows no model.
+    Nodes with different GPUs have different rates. A run that stopped early shows no model.
     """
     mixed = len({run.models for run in runs if run.models}) > 1
     return lambda run: run.models if mixed else ()
@@ -264,7 +265,7 @@ def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[
 
 @dataclass(frozen=True)
 class _Divided:
-    """Pairs on both sides of the widest gap, and the blocks of nodes that explain it."""
+    """Pairs on both sides of the widest gap, and the node blocks that explain it."""
 
     near: tuple[float, ...]  # shares of the reference
     across: tuple[tuple[float, tuple[str, ...]], ...]  # share and nodes of the runs between blocks
@@ -310,10 +311,10 @@ def _divided_at(sound: Sequence[tuple[float, tuple[str, ...]]], at: int) -> _Div
 
 
 def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[LowNode, ...]:
-    """Return the nodes whose runs are all lower than distance between blocks explains.
+    """Return the nodes whose runs are all slower than distance explains.
 
-    A block of one node does not show distance: two nodes that are fast between themselves are. Where blocks of
-    several nodes show what distance costs, a single node at that rate is on a leaf of its own.
+    A block of one node does not prove distance, but a block of two nodes with fast mutual runs does. If blocks of
+    several nodes show the cost of distance, a single node at that rate is alone on its leaf.
     """
     if any(end.leaf is not None for item in held for end in item.run.ends):
         return ()
@@ -361,10 +362,10 @@ def rate_of(comparison: Comparison, cause: FactorEvidence) -> float:
 
 
 def without_nvlink(comparison: Comparison, nodes: Sequence[FactorEvidence]) -> tuple[FactorEvidence, ...]:
-    """Return the slow nodes at the rate of NICs beside nodes that exceed it.
+    """Return the slow nodes at NIC rate if other nodes exceed it.
 
-    Two transports are not a fault: a node outside an NVLink domain is as fast as its NICs. One that is slow among those
-    nodes is left out.
+    Two transports are not a fault: a node outside an NVLink domain is as fast as its NICs. A slow node among those is
+    left out.
     """
     most = _nic_limit(comparison.kind)
     rates = {cause: rate_of(comparison, cause) for cause in nodes

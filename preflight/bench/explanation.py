@@ -2,7 +2,7 @@
 
 A run is slow because of one of its factors, or by chance (noisy or). Candidates are added greedily until each slow run
 has one. Then each is judged together with all others, by the bits it gains over chance on the runs it explains. If each
-were judged alone against all other runs, several faults would hide each other.
+were judged alone against all other runs, several faults would mask each other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_REFINED = 24
 #: Slow runs required before a factor is reported: one may be chance, two more confirm it.
 _CONFIRMED = 3
 
-#: Maximum number of factors listed as not separated from another.
+#: Maximum number of rivals listed for a factor.
 _MOST_ALIKE = 12
 
 
@@ -87,14 +87,14 @@ class _Members:
     def price_beside(self, factor: Factor, others: Sequence[Factor]) -> float:
         """Return the bits needed to select a factor after others.
 
-        If 20 of 512 nodes are already slow, another one costs fewer bits than the first.
+        If 20 of 512 nodes are already slow, a further one costs fewer bits than the first.
         """
         return self.price_together([*others, factor]) - self.price_together(others)
 
     def price_together(self, chosen: Sequence[Factor]) -> float:
         """Return the bits needed to pick several factors.
 
-        Their kind is picked once, and their order does not count: thirty nodes of 512 cost less than thirty times one,
+        Their kind is picked once, and their order is irrelevant: thirty nodes of 512 cost less than thirty times one,
         and a leaf does not win only because it is a single factor.
         """
         counts = Counter(factor.kind for factor in chosen)

@@ -12,7 +12,7 @@ NODE, GPU, RAIL, TO_OTHER_RAIL = "node", "gpu", "rail", "rail facing another rai
 LEAF, LEAF_PAIR, UPLINKS, UPLINK = "leaf", "leaf pair", "uplinks", "uplink"
 RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER = "different rails", "different leaves", "different blocks"
 
-#: Relations between the ends. They do not blame a part, because a fabric may be built that way.
+#: Relations between the ends. They do not indicate a fault, because a fabric may be designed that way.
 RELATIONS = (RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER)
 
 

@@ -156,14 +156,14 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
 
 
 def group_runs(report: Report) -> list[Observation]:
-    """Return the run of each communicator in a report, where its times are known."""
+    """Return the run of each communicator in a report if its times are known."""
     return list(_groups("", report, report.devices, {}))
 
 
 def _groups(
     source: str, report: Report, devices: Sequence[RankDevice], leaves: Mapping[str, str]
 ) -> Iterator[Observation]:
-    """Yield the run, or each communicator of a split run, where its times are known."""
+    """Yield the run, or each communicator of a split run if its times are known."""
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
@@ -217,7 +217,7 @@ def _slowest_times(half: Measurement, processes: Sequence[int], count: int) -> l
 def outcome_of(report: Report) -> tuple[str, str]:
     """Return the outcome of a run, and the reason of a failure.
 
-    Wrong values come first: the rates of such a run are meaningless.
+    Wrong values take precedence: the rates of such a run are meaningless.
     """
     if report.wrong_rows or report.out_of_bounds_ok is False:
         sizes = ", ".join(f"{row.bytes:,}" for row in report.wrong_rows[:4])

@@ -1,4 +1,4 @@
-"""Choice of the next pairs to run: a pure function of a plan and the runs so far.
+"""Choice of the next pairs: a pure function of a plan and the runs so far.
 
 The first round runs every node once, in parallel; on a small cluster, nodes run again with other partners until there
 are enough runs to compare. A good run clears all its parts. Each remaining node runs again with another partner, in a
@@ -34,8 +34,8 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
 #: Maximum number of rounds per purpose; one ``REPEAT`` round clears a node, two confirm it.
 _MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 2}
 
-#: Number of rounds over quiet uplinks that always run: each leaf with this many others, and more if few leaves give too
-#: few runs to compare.
+#: Minimum number of rounds over quiet uplinks: each leaf with this many others, or more if few leaves give too few runs
+#: to compare.
 _ACROSS_ALWAYS = 3
 
 #: Number of runs up to which idle good nodes run next to suspects: evidence against a node needs good runs to compare.
@@ -263,7 +263,7 @@ def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random)
 
 
 def _one_rail(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of good nodes on the rail with most slow runs, until reported.
+    """Return pairs of good nodes on the unreported rail with most slow runs.
 
     Rails used by a reported node are not suspect because of its slow runs.
     """

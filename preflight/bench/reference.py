@@ -24,7 +24,7 @@ RESOLVED, UNRESOLVED = 0.95, 0.85
 #: Fraction of the runs that makes a level, if they are enough for a reference.
 _LEVEL = 0.1
 
-#: Maximum fraction of the runs above a level that are exceptions, such as two nodes on one NVLink.
+#: Maximum fraction of exceptional runs above a level, such as two nodes on one NVLink.
 _EXCEPTIONS = 0.2
 
 #: Probability that normal noise alone makes any of the runs of a kind slow.
@@ -65,8 +65,8 @@ def levels(values: Sequence[float], floor: float) -> list[list[float]]:
     """Return the levels of values, the highest first.
 
     No value lies between the lowest value of a level and its floor. The first level has half of the runs, or enough to
-    be a reference; a few runs above it are left out as exceptions. Empty if there are more above it than that: they or
-    the slower ones may be normal.
+    be a reference; a few runs above it are left out as exceptions. Empty if there are more above it: either they or the
+    slower ones may be normal.
     """
     steps: list[list[float]] = []
     for value in sorted(values, reverse=True):

@@ -35,7 +35,7 @@ _OWN = (
 )
 _SLURM = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
-#: Seconds by which a launcher's daemon outlives its ranks, and by which preflight waits longer than both.
+#: Seconds that a launcher's daemon may outlive its ranks, and that preflight waits beyond both.
 DAEMON_S, WATCH_S = 5, 10
 
 #: The lease of a rank: $1 is its limit in seconds, the rest its command. The script is constant; values are its
@@ -124,7 +124,7 @@ def _srun(
 def scratch(plan: CampaignPlan, own: Mapping[str, str]) -> str:
     """Return the parent of this host's session folders.
 
-    Each launch has its own, because parallel launches would remove a shared one.
+    Each launch has a separate folder, because parallel launches would remove a shared one.
     """
     return f"{own.get('TMPDIR') or '/tmp'}/preflight-bench-{plan.id}"
 

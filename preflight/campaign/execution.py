@@ -129,8 +129,8 @@ def run(
     """Run launches in parallel; yield each when it has ended. Raises OSError.
 
     ``limit_s`` is the limit of each on its nodes, ``until`` the end of the campaign (monotonic clock); ``started`` is
-    called before a launch starts, ``cancel`` for each that did not end by itself. Launches that still run when the
-    iteration ends are also ended.
+    called before a launch starts, ``cancel`` for each that had to be ended. Launches that still run when the iteration
+    ends are also ended.
     """
     waiting = list(reversed(launches))
     running: list[_Running] = []

@@ -27,7 +27,7 @@ OUTPUT_LIMIT, _LONGEST_JOURNAL = 16_000_000, 256_000_000
 
 
 class CampaignError(PreflightError):
-    """A campaign cannot start or continue; the text is the reason and the fix."""
+    """The campaign cannot start or continue; the text is the reason and the fix."""
 
 
 class CampaignFolder:

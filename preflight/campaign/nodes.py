@@ -32,7 +32,7 @@ _GPUS = Probe("cmd", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", 
 _PROGRAM = 'command -v "$1"'
 
 #: $1 is the campaign, $2 its start: its processes are listed and killed. Then newer session folders of Open MPI without
-#: a process are removed, which killed launchers and daemons leave behind.
+#: a process, left behind by killed launchers and daemons, are removed.
 _SWEEP = """\
 seen=
 for turn in 1 2 3; do
@@ -68,7 +68,7 @@ true
 
 @dataclass(frozen=True)
 class NodeState:
-    """Why a node is left out (empty: usable), and its number of GPUs.
+    """Reason to leave a node out (empty: usable), and its number of GPUs.
 
     None: unknown.
     """

@@ -16,7 +16,7 @@ MOST = 0.01
 #: Octets per unit of the data counters (InfiniBand Architecture Specification, PortCounters).
 _OCTETS = 4
 
-#: $1 is the folder of RDMA devices. Each port is printed twice, with the time: a second lies between.
+#: $1 is the folder of RDMA devices. Each port is printed twice, one second apart, with the time.
 _READ = """\
 set -- "$1"/*/ports/*/counters/port_xmit_data
 [ -r "$1" ] || exit 0

@@ -24,7 +24,7 @@ class SlurmSteps:
             raise UsageError(str(error)) from None
 
     def away(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Return the nodes that Slurm gives no new job, with the reason."""
+        """Return the nodes that accept no new Slurm job, with the reason."""
         return self._srun.away(nodes)
 
     def cancel(self, launch: BenchLaunch) -> None:

@@ -31,7 +31,7 @@ Statuses = Mapping[tuple[str, str], Status]
 def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
     """Return every item with its status and its questions.
 
-    If a plug-in check answers an item but no question names it, it becomes a separate question.
+    A plug-in check that answers an item without a matching question becomes a separate question.
     """
     known = {check.id: check for check in checks}
     return [_item(item, known, statuses) for item in ITEMS]

@@ -81,8 +81,8 @@ ITEMS = (
         "FP-CON-1", "Where can gradient synchronisation cause incast?", "window fabric",
         question("Hosts that cannot keep up with incoming data", "counters.receiver"),
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
-        question("Ethernet: ports where more arrives than they send, in a window", "fabric.pause-root", where=ROCE),
-        lack("Which collectives of the job meet there", "the job's parallel layout"),
+        question("Ethernet: ports that receive more than they can send, in a window", "fabric.pause-root", where=ROCE),
+        lack("Collectives of the job that compete there", "the job's parallel layout"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",

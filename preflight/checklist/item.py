@@ -21,7 +21,7 @@ ELSEWHERE = {
     ROCE: "no compute port is RoCE",
     INFINIBAND: "no compute port is InfiniBand",
     CONTAINER: "not in a container with GPUs",
-    NVLINK_DOMAIN: "NVLink ends in each node",
+    NVLINK_DOMAIN: "NVLink is limited to each node",
 }
 
 #: Only the site knows which ports are for NCCL.

@@ -65,7 +65,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command of the first argument, or suggest a similar one."""
-        word = args[0]  # click may take it out
+        word = args[0]  # click may remove it
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
@@ -131,7 +131,7 @@ def main(verbose: bool) -> None:
     """Find out before the job starts why a GPU cluster would run slow.
 
     \b
-    First:   preflight demo                     a sick cluster, made by hand
+    First:   preflight demo                     a sick example cluster
     Then:    preflight check                    this machine
              preflight check --cluster cluster.toml --html report.html
     More:    man preflight, preflight help COMMAND, preflight explain CHECK, docs/

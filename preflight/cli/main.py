@@ -1,4 +1,4 @@
-"""Start and end of the process; commands that must be fast do without click."""
+"""Start and end of the process; commands that must be fast bypass click."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main() -> None:
 def _run(words: Sequence[str]) -> tuple[Any, bool]:
     """Return the exit status, and whether the interpreter has to shut down.
 
-    It does if temporary folders may have to be removed.
+    A shutdown is needed if temporary folders may have to be removed.
     """
     if words[:1] == ["gate"]:
         from preflight.gate import main as entry

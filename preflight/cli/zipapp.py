@@ -160,7 +160,9 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))
-    print(f"{arguments.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; no SSH of its own")
+    print(
+        f"{arguments.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; without SSH support"
+    )
     return 0
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def class_probes(members: NodeClass | None, window: bool = False) -> list[Probe]:
-    """Return the probes for a class's declarations, and for a window's readings."""
+    """Return the probes for a class's declarations, and for the readings of a window."""
     wanted: list[Probe] = []
     if members is not None:
         host = members.host

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport | PipedTransport | Srun]:
     """Yield a transport to the nodes of a request; close it at the end.
 
-    Closing also ends processes on the nodes.
+    Closing also ends the processes on the nodes.
     """
     hosts, options = request.nodes, request.options
     transport: AutoTransport | SshTransport | PipedTransport | Srun

@@ -55,7 +55,7 @@ def collect(request: CollectRequest) -> Collected:
             if request.save is not None:
                 saved = write_or_report(partial(save, request.save, [evidence]), request.save) and saved
             answers.add(evidence)
-            del evidence  # the next document needs its memory
+            del evidence  # release its memory for the next document
         through_openssh = transport.through_openssh
     _advise(answers.silent)
     return Collected(answers.documents(), None, options.via, through_openssh, saved)

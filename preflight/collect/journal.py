@@ -31,7 +31,7 @@ class ResumeError(PreflightError):
 def describe_run(
     hosts: Sequence[str], cluster_file: Path | None, plan: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what must be equal for a run to be resumed.
+    """Return the properties that must be equal for a run to be resumed.
 
     These are the nodes, the cluster file, the plan and the options.
     """

@@ -238,7 +238,7 @@ class _Crew:
             return True
         return False
 
-    # --- in the thread that takes the documents ---
+    # --- in the thread that consumes the documents ---
 
     def _overdue(self, now: float) -> list[_Turn]:
         """Return the nodes with overdue workers, and abandon those workers."""
@@ -252,7 +252,7 @@ class _Crew:
             hosts = list(self._waiting)
             self._waiting.clear()
         limits = self._limits
-        reason = f"its turn did not come within {limits.run_s:g} s, {limits.fanout} nodes at once: {_FIX}"
+        reason = f"it was not started within {limits.run_s:g} s, with {limits.fanout} nodes in parallel: {_FIX}"
         for host in hosts:
             yield self._ended(host, "queue", reason)
 

@@ -89,7 +89,7 @@ def _from_file(path: Path) -> tuple[str, ...]:
     except OSError as error:
         raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TargetError(f"{path}: is not text; put one name, or gpu[001-064], in each line") from None
+        raise TargetError(f"{path}: is not text; put one name, or gpu[001-064], on each line") from None
     if len(raw) > _LARGEST_HOSTFILE:
         raise TargetError(f"{path}: is longer than {_LARGEST_HOSTFILE} bytes")
     return from_text(text, str(path))
@@ -107,7 +107,7 @@ def from_text(text: str, where: str) -> tuple[str, ...]:
         if len(found) > MOST_NAMES:
             raise TargetError(f"{where}:{number}: the file names more than {MOST_NAMES} nodes")
     if not found:
-        raise TargetError(f"{where}: names no node; put one name, or gpu[001-064], in each line")
+        raise TargetError(f"{where}: names no node; put one name, or gpu[001-064], on each line")
     return tuple(found)
 
 

@@ -91,7 +91,7 @@ class _Run:
         signal_group(self.process.pid, signal.SIGKILL)
         if self._sinks:
             self._drain()
-            record["why"] = "a descendant held the output open after the command's own end and "
+            record["why"] = "a descendant held the output open after the command's end and "
             record["why"] += "is ended with the run" if self._sinks else "was ended"
             if self.full:
                 record.update(status="cut", bytes=self._cap)
@@ -105,7 +105,7 @@ class _Run:
                 stream.close()
 
     def _force(self, record: Record, deadline: Deadline, term: bool) -> Record:
-        """End the process group, politely first if ``term``; complete ``why``."""
+        """End the process group, with SIGTERM first if ``term``; complete ``why``."""
         pid, group = str(self.process.pid), self.process.pid
         was = state(pid)
         if term and was != "T":
@@ -158,7 +158,7 @@ class _Run:
         for fd in writable:
             try:
                 self._feed = self._feed[os.write(fd, self._feed[:_CHUNK]) :]
-            except OSError:  # the command does not read it; its own message is the answer
+            except OSError:  # the command does not read it; its message explains why
                 self._feed = self._feed[:0]
             if not self._feed and self.process.stdin:
                 self._input = []

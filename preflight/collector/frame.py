@@ -1,4 +1,4 @@
-"""The answer on standard output: one frame, complete or recognisably not.
+"""The answer on standard output: one frame, recognisably complete or not.
 
 ``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed, ``PREFLIGHT-END``,
 a line feed. Other output may precede it, because login shells print messages. Line ends in JSON strings are not
@@ -83,7 +83,7 @@ class FrameReader:
 
     @property
     def noise(self) -> bytes:
-        """The first bytes that are not of the frame."""
+        """The first bytes outside the frame."""
         return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_BYTES]
 
     def document(self, decode: "Callable[[bytes], Any]" = plain) -> "Dict[str, Any]":
@@ -100,7 +100,7 @@ class FrameReader:
             raise CutFrame("the answer was truncated at {} of {} bytes".format(have, self._payload))
         with memoryview(self._buffer) as content, content[: self._payload] as payload:
             if _digest(payload) != self._digest:
-                raise DamagedFrame("the answer is damaged: its checksum is another")
+                raise DamagedFrame("the answer is damaged: its checksum does not match")
             if content[self._payload : self._payload + len(END)] != END:
                 raise DamagedFrame("the answer is damaged: its end mark is missing")
             return _decode(payload, decode)

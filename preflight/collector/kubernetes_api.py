@@ -117,7 +117,7 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
     detail = body.get("message")
     message = ": " + detail[:300] if isinstance(detail, str) and detail else ""
     if code == 401:
-        return {"status": "denied", "why": "HTTP 401: the token has expired, or is another cluster's"}
+        return {"status": "denied", "why": "HTTP 401: the token has expired, or is for another cluster"}
     if code == 403:
         return {"status": "denied", "why": "HTTP 403" + message}
     if code == 404:
@@ -177,7 +177,7 @@ def _states(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -
 
 
 def _restarts(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "Optional[int]":
-    """Return how often a container was started again; None if not reported."""
+    """Return the number of restarts of a container; None if not reported."""
     for state in _states(container, init, status):
         if type(state.get("restartCount")) is int:
             return int(state["restartCount"])
@@ -185,7 +185,7 @@ def _restarts(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]")
 
 
 def _ended(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> str:
-    """Return reason and exit code of the last end of a container: ``OOMKilled 137``."""
+    """Return reason and exit code of the last termination: ``OOMKilled 137``."""
     for state in _states(container, init, status):
         for kind in ("state", "lastState"):
             ended = _object(_object(state.get(kind)).get("terminated"))

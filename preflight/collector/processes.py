@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-try:  # here, not where it is used: that is before there is a plan to wait for
+try:  # imported here, not on use, to prepare before the plan arrives
     import ctypes
 except ImportError:
     ctypes = None  # type: ignore[assignment]

@@ -37,7 +37,7 @@ class Deadline:
     @property
     def why(self) -> str:
         """The reason for a probe ended by the deadline."""
-        return "the run's deadline of {:g} s came first".format(self.seconds)
+        return "the run's deadline of {:g} s expired first".format(self.seconds)
 
 
 def text(raw: bytes) -> str:

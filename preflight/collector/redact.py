@@ -44,7 +44,7 @@ _BLOCK = re.compile(
     """,
     re.X,
 )
-#: The same up to its first line, by which its indentation is known: what is not one is not read to its end.
+#: The same up to its first line, whose indentation identifies a block without reading all of it.
 _BLOCK_BEGINS = re.compile(r"[|>][-+0-9]{0,2}[ \t]{0,8}\r?\n(?P<mail>(?:>[ ])?)(?P<indent>[ \t]{1,80})[^\s\0]")
 _INDENT = re.compile(r"[ \t]*")
 #: Words before a name that belong to it: `API key: x`, `Access Key ID: x`.
@@ -57,7 +57,7 @@ _QUALIFIED = re.compile(
 _SETS = re.compile(r"\b(?:setenv|ENV|ARG|set[ ]-[a-z]{1,3})[ \t]{1,4}\Z")
 #: The cookie of a flow of Open vSwitch, a number.
 _FLOW = re.compile(r"0x[0-9a-f]{1,16}(?:, |\s|\Z)")
-#: A name and its value as separate fields: `- name: X_TOKEN` and `value: y`, in JSON and XML, too.
+#: A name and its value as separate fields: `- name: X_TOKEN` and `value: y`, also in JSON and XML.
 _PAIR = re.compile(
     r"""\b(?:name|key)(?:\\?["'])?(?:[ \t]{0,8}[:=][ \t]{0,8}|>)(?:\\?["'])?(?P<name>[\w.-]{2,100})(?:\\?["'])?
     (?:,\s{0,40}|\s{1,40}(?:>\s{1,20})?|(?:\\[nrt]|[ ]){1,40}|</(?:name|key)>\s{0,40}<)
@@ -67,11 +67,11 @@ _PAIR = re.compile(
 #: A value right after the word "password", without a separator, is redacted unless it is a word of a sentence.
 _WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
-#: Colour sequences, also in escaped form; and their replacement: white space that occurs in no text.
+#: Colour sequences, also in escaped form; and their replacement: white space that never occurs in text.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _IN_PLACE = "\x1c"
 
-#: Characters of the shortest text that can name a secret and have one, and of the longest name.
+#: Minimum characters of a text with a named secret, and maximum characters of a name.
 _SHORTEST, _LONGEST_NAME = 5, 128
 #: Characters of a value that decide whether it is a secret: values may be nested.
 _LONGEST_JUDGED = 128
@@ -179,7 +179,7 @@ def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
     if not is_secret_value(found.strip(), how, last, tight or queried, name.lower().endswith("s")):
         # no further name in it, unless it is a list
         return () if _LIST.search(found) else (value.end(), value.end())  # type: ignore[return-value]
-    if value.end() == at + _LONGEST_JUDGED:  # read completely only now: each value is read once
+    if value.end() == at + _LONGEST_JUDGED:  # read completely only here, so that each value is read once
         value = pattern.match(text, at)
         final = value.end() if value else final
     if header and form == "bare" and how > WEAK:

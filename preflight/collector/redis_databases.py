@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COMMANDS = frozenset(("HGETALL", "HMGET", "PING", "SCAN", "SELECT", "TYPE"))
 
 #: Files that list SONiC's databases. The second exists on every switch, but has several entries only if each ASIC has
-#: databases of its own.
+#: separate databases.
 CONFIG = "/var/run/redis/sonic-db/database_config.json"
 GLOBAL = "/var/run/redis/sonic-db/database_global.json"
 
@@ -174,14 +174,14 @@ def _place(name: str) -> "Tuple[str, int, str]":
     """Return the socket, number and separator of a database; raises RedisError."""
     several = _object(GLOBAL).get("INCLUDES")
     if isinstance(several, list) and len(several) > 1:
-        raise RedisError("each of {} ASICs has databases of its own, which are not read".format(len(several) - 1))
+        raise RedisError("each of {} ASICs has separate databases, which are not read".format(len(several) - 1))
     config = _object(CONFIG)
     about = config.get("DATABASES", {}).get(name, {})
     instance = config.get("INSTANCES", {}).get(about.get("instance", "redis"), {})
     path, number = instance.get("unix_socket_path", _SOCKET), about.get("id", _NUMBERS[name])
     separator = about.get("separator", _SEPARATORS.get(name, "|"))
     if not isinstance(path, str) or not isinstance(number, int) or not isinstance(separator, str) or not separator:
-        raise RedisError("{} does not name the place of {}".format(CONFIG, name))
+        raise RedisError("{} does not contain the location of {}".format(CONFIG, name))
     return path, number, separator
 
 

@@ -4,7 +4,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-#: Queues and priority groups that are read for each port: those of unicast traffic.
+#: Queues and priority groups read for each port: those of unicast traffic.
 _MOST_QUEUES = 8
 
 

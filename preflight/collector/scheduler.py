@@ -91,7 +91,7 @@ class CollectorRun:
                 job.begin()
             try:
                 more = job.answer(self._site, functools.partial(self._put, job))
-            except Exception as error:  # a bug may cost one answer, never another one
+            except Exception as error:  # a bug may cost one answer, but never others
                 more = []
                 why = "the collector failed: {}: {}".format(type(error).__name__, error)
                 self._put(job, job.key, {"status": "error", "why": why})

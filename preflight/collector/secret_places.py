@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
-#: Commands and the options after which their password follows; ``:`` means that it follows a user and a colon.
+#: Commands and the options before their password; ``:`` means that it follows a user and a colon.
 _OPTIONS: "Dict[str, Tuple[str, ...]]" = {
     "sshpass": ("-p",),
     "ipmitool": ("-P", "-k"),
@@ -108,7 +108,7 @@ _NETRC = re.compile(
     r"(\b(?:(?:machine|login|account){gap}{word}|default){gap}(?:(?:login|account){gap}{word}{gap})?password{gap})"
     r"([^\s\0\"'\\]+)".format(gap=_GAP, word=_WORD)
 )
-#: The password before the login, as `.netrc` may have it.
+#: The password before the login, as allowed in `.netrc`.
 _NETRC_FIRST = re.compile(r"(\bpassword{gap})({word})(?={gap}(?:login|account){gap}\S)".format(gap=_GAP, word=_WORD))
 _SNMP = re.compile(
     r"(\b(?:snmp(?:-server|d|v[123]c?)?[ \t]{1,8}community|r[ow]community6?|snmp[ \t]{1,4}(?:server[ \t]{1,4})?"
@@ -117,7 +117,7 @@ _SNMP = re.compile(
     re.I,
 )
 _X11 = re.compile(r"(MIT-MAGIC-COOKIE-1[ \t]{1,8})([0-9a-fA-F]{16,})")
-#: The key of Weights & Biases has no form of its own: 40 hexadecimal digits in a line that names it.
+#: The key of Weights & Biases has no special form: 40 hexadecimal digits on a line that names it.
 _WANDB = re.compile(r"(?i)(wandb[^\n]{0,160}?(?<![0-9a-f]))([0-9a-f]{40})(?![0-9a-f])")
 _OPENSSL = re.compile(r"(-pass(?:in|out)?[ \t=]{1,8}[\"']?pass:)([^\s\0\"'|;&`\\]+)")
 _CHPASSWD = re.compile(
@@ -153,7 +153,7 @@ _WORDED = re.compile(
 _WORDED_SIGNS = re.compile(
     "tacacs|radius|key-string|plain-text|secret|auth |auth[em]|priv|requirepass|passphrase for|send", re.I
 )
-#: Arguments that are a secret in any form.
+#: Arguments that are secret in any form.
 _ARGUED = re.compile(
     r"((?:\bidentified[ ](?:with[ ]\S{1,64}[ ])?by|\brclone[ ]obscure"
     r"|\bmc[ ](?:alias|config[ ]host)[ ](?:set|add)(?:[ ]\S{1,300}){3}"
@@ -162,7 +162,7 @@ _ARGUED = re.compile(
     re.I,
 )
 _ARGUED_SIGNS = re.compile("identified|rclone|mc |htpasswd|net use", re.I)
-#: `AUTH x` of a session with Redis; a line of `.pgpass`; what proves a password to a server.
+#: `AUTH x` of a session with Redis; a line of `.pgpass`; proof of a password to a server.
 _REDIS = re.compile(r"((?<![\w-])AUTH[ ](?:default[ ])?)(?P<sign>\\?\"?)([^\s\0\"<)]{6,200})")
 _PGPASS = re.compile(
     r"(?m)((?:^|[\s\"'(>])[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w.*-]{1,64}:[\w.*-]{1,64}:)(?P<sign>)"

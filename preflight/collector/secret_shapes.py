@@ -61,29 +61,30 @@ _SHAPES = re.compile(
     )(?![A-Za-z0-9]))""",
     re.X | re.A,
 )
-#: The password of Azure, and what else is base64 of a certain length after a name, is found by the name.
+#: Azure's password and other base64 values of a fixed length after a name are found by the name.
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,}={0,2}")
 _PART = re.compile(r"[A-Za-z0-9+]{32,}={0,2}")
 _LOWER, _UPPER, _DIGIT = re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]")
 _PAST_HEX = (re.compile("[g-z]"), re.compile("[G-Z]"))
-#: What reads as a word, an abbreviation or a number: of a random string, one for two characters; of names, for five.
+#: Runs of characters that look like a word, an abbreviation or a number: a random string has one for every two
+#: characters, a name one for five.
 _WORDS = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _VOWEL, _CONSONANTS = re.compile("[aeiouAEIOU]"), re.compile("[b-df-hj-np-tv-zB-DF-HJ-NP-TV-Z]{7}")
-#: A part of a path that is a word, a number or an abbreviation: of a path most is, of a random string hardly any.
+#: A part of a path that is a word, a number or an abbreviation: most parts of a path are, few of a random string.
 _PLAIN = re.compile("[a-z]{2,}[0-9]{0,2}|[A-Z]?[a-z]{3,}|[0-9]*|[A-Z]{2,8}")
-#: A part of a path that is a sum in hexadecimal digits.
+#: A part of a path that is a hexadecimal checksum.
 _SUM_IN_PATH = re.compile("(?<![A-Za-z0-9])(?:[0-9a-f]{12,}|[0-9A-F]{12,})(?![A-Za-z0-9])")
 #: Text before the checksum of a file, or the fingerprint of a key.
 _SUM = re.compile(r"(?:sha(?:1|224|256|384|512)|md5|sum|digest|fingerprint|integrity)[\"']?[:=\s-]{1,3}\Z", re.I)
-#: Lengths of 30, 32 and 64 bytes in base64, with and without what fills it up.
+#: Lengths of 30, 32 and 64 bytes in base64, with and without padding.
 _LENGTHS = (40, 43, 44, 86, 88)
 
-#: Characters of the shortest secret that is known by its shape: ``eyJ`` and twice five.
+#: Characters of the shortest secret with a known shape: ``eyJ`` and twice five.
 _SHORTEST = 14
 
 
 def in_shapes(text: str) -> str:
-    """Return the text without the secrets recognised by their form."""
+    """Return the text without the secrets recognised by their shape."""
     if "://" in text:
         text = _URL_PASSWORD.sub(r"\1" + MARK + "@", text)
         text = _URL_TOKEN.sub(r"\1" + MARK, text)

@@ -1,8 +1,8 @@
 """Start of commands in a new session, with their output in pipes.
 
 A fork copies the page tables of the collector while all its threads wait; posix_spawn does not, but then they wait for
-the execve, which never ends on a dead file server. So only binaries on the same file system as this interpreter are
-started that way.
+the execve, which hangs on a dead file server. So only binaries on the same file system as this interpreter are started
+that way.
 """
 
 import os

@@ -24,7 +24,7 @@ class Privilege:
     """
 
     def __init__(self, allowed: bool, note: "Callable[[str], None]") -> None:
-        """Take ``allowed`` from the plan; ``note`` is called with the first refusal."""
+        """Set ``allowed`` from the plan; ``note`` is called with the first refusal."""
         self.is_root = os.geteuid() == 0
         self._allowed = allowed and not self.is_root
         self._note = note
@@ -35,7 +35,7 @@ class Privilege:
     def execute(self, argv: "List[str]", begin: "Callable[[], None]", *limits: "Any") -> Record:
         """Run a command that needs root; ``limits`` are those of ``commands.execute``.
 
-        ``begin`` is called when the wait for another's first call of sudo is over.
+        ``begin`` is called after any wait for another worker's first call of sudo.
         """
         if not self._allowed:
             return self._ordinary(argv, "" if self.is_root else _ORDINARY, *limits)

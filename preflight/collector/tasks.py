@@ -28,7 +28,7 @@ class RunContext:
     """The limits and state that all probes of a run share."""
 
     def __init__(self, plan: "Mapping[str, Any]", deadline: Deadline, privilege: Privilege) -> None:
-        """Take the limits from the plan."""
+        """Set the limits from the plan."""
         self.cap = int(plan["output_cap"])
         self.allowed: List[str] = plan["environment"]
         self.deadline = deadline
@@ -80,7 +80,7 @@ class ProbeJob:
         return bool(probe.get("twice")) and not self.again and "each" not in probe and "listed" not in probe
 
     def overdue(self, grace_s: float) -> bool:
-        """Return whether the job is ``grace_s`` seconds beyond its time limit."""
+        """Return whether the job exceeds its time limit by ``grace_s`` seconds."""
         return self.began > 0 and time.monotonic() > self.began + self.timeout_s + grace_s
 
     def unanswered(self, records: "Mapping[str, Record]") -> "List[str]":

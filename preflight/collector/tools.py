@@ -47,7 +47,7 @@ def find(tool: str) -> str:
         if not folder.startswith("/") and "/" not in tool:
             continue
         path = os.path.join(folder, tool)
-        if os.access(path, os.F_OK) and os.path.isfile(path):  # the one costs no exception
+        if os.access(path, os.F_OK) and os.path.isfile(path):  # avoids an exception in the common case
             if os.access(path, os.X_OK):
                 return path
             refused = refused or path

@@ -64,7 +64,7 @@ class _Size(click.ParamType[int]):
 @click.command(cls=options.ShortHelp)
 @click.option("--hosts", metavar="NODESET", help="Measure between these nodes.")
 @click.option("--hostfile", type=options.file_path, metavar="F", help="Measure between the nodes that a file lists.")
-@click.option("--job", metavar="ID", help="Measure within a Slurm job of yours.")
+@click.option("--job", metavar="ID", help="Measure within your Slurm job.")
 @click.option(
     "--goal",
     type=click.Choice(["nodes", "links"]),
@@ -75,7 +75,7 @@ class _Size(click.ParamType[int]):
 @click.option("--load-spines", "loaded", is_flag=True, help="Also load all uplinks at once; it slows other jobs.")
 @click.option("--topology", type=options.file_path, metavar="PATH",
               help="Leaves: saved evidence, or an ibnetdiscover output.")  # fmt: skip
-@click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs of each node (default: all).")
+@click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs per node (default: all).")
 @click.option(
     "--collective",
     type=click.Choice(["alltoall", "all_reduce", "all_gather", "reduce_scatter", "sendrecv"]),
@@ -95,7 +95,7 @@ class _Size(click.ParamType[int]):
     "--run-limit", "run_limit_s", type=_Duration(), default="60s", metavar="TIME", help="Time limit of one run (60s)."
 )
 @click.option(
-    "--at-once", type=click.IntRange(1, 1024), default=64, metavar="N", help="Launch N runs side by side (64)."
+    "--at-once", type=click.IntRange(1, 1024), default=64, metavar="N", help="Launch N runs in parallel (64)."
 )
 @click.option(
     "--via",
@@ -127,16 +127,16 @@ def bench(
 ) -> int:
     """Find the slow node, rail or cable with nccl-tests.
 
-    preflight launches nccl-tests, and ships no benchmark. Each round is disjoint pairs side by side; what is slow runs
-    again with other nodes, until a part explains it.
+    preflight launches nccl-tests, and ships no benchmark. Each round runs disjoint pairs in parallel. Slow nodes run
+    again with other nodes until a part explains the slow runs.
 
     \b
     Example: preflight bench --hosts gpu[001-016] --print
              preflight bench --hosts gpu[001-016] --html bench.html
              salloc -N16 preflight bench --yes
-    Exit:    as check; 3 also where the time did not suffice
+    Exit:    as check; 3 also if time ran out
     """
-    # import-at-use: help lists the commands, and needs none of it
+    # import-at-use: help lists the commands without it
     from preflight.campaign import folder, lock
     from preflight.campaign.rounds import CampaignRun
     from preflight.collect.request import Collected
@@ -187,12 +187,12 @@ _PLAN = ("hosts", "hostfile", "job", "goal", "loaded", "topology", "gpus", "coll
 
 _SPINES = "a round loads all uplinks between these leaves at once; other jobs on these switches become slower\n"
 
-_ENDS = {"budget": "the time is used up", "interrupted": "interrupted", "disk": "the disk took no more",
-         "nodes": "too few nodes may be used"}  # fmt: skip
+_ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the disk is full",
+         "nodes": "too few nodes are usable"}  # fmt: skip
 
 
 def _within_job(plan: CampaignPlan) -> CampaignPlan:
-    """Return a plan for srun with the job of this allocation; raises UsageError."""
+    """Return a plan for srun in the job of this allocation; raises UsageError."""
     if plan.via != "srun" or plan.job:
         return plan
     if not (job := os.environ.get("SLURM_JOB_ID")):
@@ -204,7 +204,7 @@ def _require_no_output(form: str | None, outputs: Outputs, save: Path | None) ->
     """Refuse files for a report that --print does not make; raises UsageError."""
     for option, target in {**outputs.files, "--save": save, "--history": outputs.history_file}.items():
         if form and target:
-            raise UsageError(f"--print writes nothing: leave {option} {target} out")
+            raise UsageError(f"--print writes no files: omit {option} {target}")
 
 
 def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> CampaignPlan:
@@ -219,7 +219,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     if form == "sbatch":
         job, via = None, "srun"
     elif via == "srun" and not job:
-        raise UsageError("--via srun runs within a job of yours: salloc -N16 preflight bench, or --job ID")
+        raise UsageError("--via srun needs an allocation: salloc -N16 preflight bench, or --job ID")
     targets = Targets(wanted["hosts"], wanted["hostfile"])
     if not targets.named:
         if not job:
@@ -229,15 +229,15 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     if via == "srun" and targets.named and not form:
         within = frozenset(Targets(job=job).nodes(CollectOptions(job=job)))
         if outside := next((node for node in nodes if node not in within), ""):
-            raise UsageError(f"{outside}: not a node of job {job}, in which srun launches")
+            raise UsageError(f"{outside}: not a node of job {job}, which srun uses")
     if len(nodes) < 2:
         raise UsageError("a pair needs two nodes")
     if wrong := next((node for node in nodes if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", node)), ""):
-        raise UsageError(f"{wrong}: launchers take names and IPv4 addresses alone")
+        raise UsageError(f"{wrong}: launchers only accept names and IPv4 addresses")
     name = f"{wanted['collective']}_perf"
     binary = f"{wanted['binary'].rstrip('/')}/{name}" if wanted["binary"] else name
     if not re.fullmatch(r"[A-Za-z0-9_./+:@=-]+", binary):
-        raise UsageError(f"--binary {wanted['binary']}: holds characters that no launcher passes on unchanged")
+        raise UsageError(f"--binary {wanted['binary']}: contains characters that launchers do not pass on unchanged")
     if not re.fullmatch(r"[a-z0-9_]+", wanted["mpi"]):
         raise UsageError(f"--mpi {wanted['mpi']}: is not an MPI type; `srun --mpi=list` names them")
     config = wanted["ssh_config"]
@@ -272,7 +272,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
 def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> dict[str, str]:
     """Return the leaf of each node, by the cluster file and a saved topology.
 
-    Empty, with a warning, unless that of each is known: a pair is compared with pairs of the same distance.
+    Empty, with a warning, unless all are known, because a pair is compared with pairs of the same distance.
     """
     from preflight.facts.fabric.leaves import of_hosts
 
@@ -286,7 +286,7 @@ def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> di
 
 
 def _saved_leaves(path: Path, cluster: Cluster) -> dict[str, str]:
-    """Return node -> leaf, as a sweep's output or saved evidence shows it."""
+    """Return node -> leaf from a sweep's output or saved evidence."""
     from preflight import recognition
     from preflight.facts.fabric.leaves import from_evidence
     from preflight.facts.node import NodeFacts
@@ -314,10 +314,10 @@ def _environment(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _require_own(path: Path) -> None:
-    """Refuse to launch what another user wrote; raises UsageError."""
+    """Reject a campaign that another user may have written; raises UsageError."""
     state = path.stat()
     if state.st_uid != os.getuid() or state.st_mode & 0o022:
-        raise UsageError(f"{path}: another user may have written it, and it names the program to launch")
+        raise UsageError(f"{path}: another user may have written this campaign, which names the program to launch")
 
 
 def _require_launcher(plan: CampaignPlan) -> None:
@@ -343,7 +343,7 @@ def _load(plan: CampaignPlan) -> str:
     leaves = len(set(plan.leaves.values()))
     return (
         f"{len(plan.nodes)} nodes{f' on {leaves} leaves' if leaves else ''}: {fold(plan.nodes)}\n"
-        f"{pairs} pairs at a time, {plan.gpus} GPU{'s' * (plan.gpus != 1)} of each node, {plan.collective} of "
+        f"{pairs} pairs in parallel, {plan.gpus} GPU{'s' * (plan.gpus != 1)} per node, {plan.collective} of "
         f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
         f"{_SPINES if plan.loaded else ''}"
         f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"
@@ -357,7 +357,7 @@ def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str
     from preflight.campaign.scripts import ScriptRounds, script
 
     if (plan.via == "srun") is not (form == "sbatch") and not plan.job:
-        raise UsageError(f"the campaign runs over {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
+        raise UsageError(f"the campaign uses {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
     done = opened.done if opened else campaign.Campaign(plan)
     reports = opened.reports() if opened else {}
     bench_plan = campaign.bench_plan(done, reports, done.left_out)
@@ -368,14 +368,14 @@ def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str
         planned = [next_round(bench_plan, campaign.past(done, reports))] if done.rounds else fixed_rounds(bench_plan)
         rounds = [shared_uplinks.planned(done, reports, made, {}) for made in planned if made]
     if not rounds:
-        raise UsageError("nothing is left to run: preflight judge DIR")
+        raise UsageError("no runs are left: preflight judge DIR")
     first = max((launch.number for launch in done.launches), default=0) + 1
     where = os.path.abspath(opened.path) if opened else ""
     return script(plan, form, ScriptRounds(rounds, first, recorded, open_runs, where), campaign.rails(done, reports))
 
 
 def _printed(plan: CampaignPlan, opened: CampaignFolder | None) -> str:
-    """Return what would run first."""
+    """Describe the first round."""
     from preflight.bench import campaign
     from preflight.bench.planner import next_round
     from preflight.campaign.command_lines import command
@@ -385,8 +385,8 @@ def _printed(plan: CampaignPlan, opened: CampaignFolder | None) -> str:
     planned = next_round(campaign.bench_plan(done, reports, done.left_out), campaign.past(done, reports))
     text = _load(plan)
     if planned is None:
-        return f"{text}nothing is left to run\n"
-    text += f"round {planned.number}, {planned.purpose}; what follows depends on its results:\n"
+        return f"{text}no runs are left\n"
+    text += f"round {planned.number}, {planned.purpose}; later rounds depend on its results:\n"
     rails = campaign.rails(done, reports)
     for run in planned.runs:
         made = command(plan, run, rails, os.environ)

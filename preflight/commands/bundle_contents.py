@@ -20,8 +20,8 @@ README = """\
 What preflight found on some nodes of a cluster, and its report.
 
 report.html    the report, for people        report.json   the same, for programs
-versions.json  what each node runs           evidence/     what was seen on each node
-expected/      the cluster file, if any      files/        logs and texts that lay beside the evidence
+versions.json  software of each node           evidence/     evidence of each node
+expected/      the cluster file, if any      files/        logs and texts from the evidence folders
 MANIFEST.json  every file with its SHA-256
 
 `preflight judge THIS.tar.gz` judges the evidence again; the archive need not be unpacked.

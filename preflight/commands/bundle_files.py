@@ -94,10 +94,10 @@ def _is_evidence(item: files.InputFile) -> bool:
 def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
     """Return why a file is left out; empty if it is not."""
     if _is_evidence(item):
-        return "is a report, not evidence; name it to pack it instead of a new one" if is_report(item.path) else ""
+        return "is a report, not evidence; pass it to pack it instead of a new one" if is_report(item.path) else ""
     if (size := item.path.stat().st_size) > room:
         most = f"the limit for extra files is {MAX_FILES_BYTES} in total"
-        return f"has {size} bytes, and {most}; `preflight redact` takes it"
+        return f"has {size} bytes, and {most}; `preflight redact` accepts it"
     if redacted and item.path.suffix == ".gz":
         return "is compressed; unpack it first"
     return ""

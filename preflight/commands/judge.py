@@ -94,10 +94,9 @@ def _cluster_of_the_demo() -> Iterator[Path]:
 def demo(**outputs: Any) -> int:
     """Judge the sick cluster that ships with preflight.
 
-    The evidence of its eight nodes is made by hand, in the documented formats of each tool.
+    The evidence of its eight nodes was written by hand in the documented formats of each tool.
 
-    \b
-    Example: preflight demo --html demo.html
+    \b Example: preflight demo --html demo.html
     """
     with _cluster_of_the_demo() as folder:
         request = from_arguments("demo", folder / "cluster.toml", {**outputs, "logs": (folder / "job.log",)})

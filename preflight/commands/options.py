@@ -12,7 +12,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def complete_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of checks that begin so, for the shell's completion."""
+    """Return the ids of checks with this prefix, for shell completion."""
     from preflight.checks import registry  # import-at-use: no command needs the checks for its options
 
     return [check.id for check in registry().checks if check.id.startswith(incomplete)]
@@ -85,9 +85,7 @@ targets = combine_options(
     click.option("--hosts", metavar="NODESET", help="Use these nodes, over SSH, instead of this one."),
     click.option("--hostfile", type=file_path, metavar="F", help="Use the nodes listed in a file."),
     click.option("--job", metavar="ID", help="Use the nodes of a Slurm job."),
-    click.option(
-        "--rerun", type=file_path, metavar="REPORT", help="Use the nodes that failed or did not answer there."
-    ),
+    click.option("--rerun", type=file_path, metavar="REPORT", help="Use REPORT's nodes that failed or did not answer."),
     click.option("--pods", "selector", metavar="LABELS", help="Use the pods with these labels."),
     click.option("-n", "namespace", metavar="NS", help="Namespace of the pods."),
     click.option("-c", "container", metavar="NAME", help="Container in the pods."),

@@ -73,7 +73,7 @@ def plan(
     \f
 
     The plan states whether the job fits a GPU, which links each parallel group crosses, how long a step takes, and what
-    the layout violates. A setting that is not stated is requested by name.
+    the layout violates. The plan names missing settings.
     """
     overrides = _settings([*stated, *(changes or "").split(",")])
     if gpus is not None:
@@ -147,7 +147,7 @@ def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tup
     if missing := sorted((names or set()) - collected):
         raise UsageError(f"--nodes: {path} has no evidence of {fold(missing)}")
     if not collected:
-        raise UsageError(f"{path}: has no evidence of a node")
+        raise UsageError(f"{path}: contains no evidence of a node")
     return tuple(sorted(survey.nodes(), key=lambda node: natural(node.name))), survey.oversubscription
 
 

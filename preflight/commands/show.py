@@ -1,4 +1,4 @@
-"""``preflight show``: incidents of a report, and the nodes to keep jobs off."""
+"""``preflight show``: incidents of a report, and the nodes to exclude from jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENOUGH = 4
 @click.option(
     "--by", type=click.Choice(["node", "check", "owner"]), metavar="WORD", help="Group by node, check or owner."
 )
-@click.option("--bad", is_flag=True, help="Print the nodes to keep jobs off.")
+@click.option("--bad", is_flag=True, help="Print the nodes to exclude from jobs.")
 @click.option("--format", "form", type=click.Choice(["text", "line", "json", "md"]), default="text",
               metavar="WORD", help="text, line (tabs), json or md.")  # fmt: skip
 def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | None, bad: bool, form: str) -> None:
@@ -42,7 +42,7 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
 
     if bad and (which or by or form != "text"):
         raise UsageError(
-            "--bad prints all nodes to keep jobs off and cannot be used with an incident, --by or --format"
+            "--bad prints all nodes to exclude from jobs and cannot be used with an incident, --by or --format"
         )
     report = _report(source, cluster)
     if bad:

@@ -46,6 +46,6 @@ def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
         assert run is not None
         facts = RunFacts(run)
         print_text(trace_text.render(facts.traces, facts.job_trace if facts.traces else None, report["findings"]))
-    # a past job's failure holds no new job back in `check`, but here it is the result
+    # in `check`, a past job's failure does not block new jobs; here it is the result
     failed = any(finding["status"] == "fail" for finding in report["findings"])
     return 1 if failed else int(report["exit_status"])

@@ -22,7 +22,7 @@ _STEPS = {
     ABSENT: {"pass": "", "skip": "", "warn": "", "unknown": "", "fail": "unclear"},
 }
 
-#: Checks that count devices: if such a check passed and no longer applies, all devices have vanished.
+#: Checks that count devices: if such a check passed but no longer applies, all devices have vanished.
 _COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
 
 

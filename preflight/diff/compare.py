@@ -23,7 +23,7 @@ class _FindingState:
     message: str
     gating: bool
     found: str = ""
-    undecided: bool = False  # whether no side is called wrong
+    undecided: bool = False  # whether it is undecided which side is wrong
 
 
 _Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> its worst finding
@@ -103,7 +103,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
         status = was.status if was else before if before in (*GOOD, ABSENT) else "pass"
         then = now.status if now else after if after in (*GOOD, "unknown") else "pass"
         if was and not now and was.status in GOOD and after != "skip":
-            continue  # the check has another finding, with its own row
+            continue  # the check has a different finding, with a separate row
         how = change(check, status, then)
         if was and now and (turned := _of_same(was, now)):
             how = turned
@@ -116,7 +116,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 
 
 def _of_same(was: _FindingState, now: _FindingState) -> str:
-    """Return the change within a status: a decided side, or another value."""
+    """Return the change within a status: now decided, or a different value."""
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
     if was.undecided and not now.undecided:

@@ -54,7 +54,7 @@ STATUSES = {
 
 
 class EvidenceError(PreflightError):
-    """A record cannot be used: ``key`` names it, ``why`` is the reason."""
+    """The record cannot be used: ``key`` names it, ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -63,7 +63,7 @@ class EvidenceError(PreflightError):
 
 
 class DocumentError(PreflightError, ValueError):
-    """A file is not an Evidence document; the text is the reason."""
+    """The file is not an Evidence document; the text is the reason."""
 
 
 @dataclass(frozen=True)

@@ -63,12 +63,12 @@ class _Window:
         self._text, self._at, self._over = "", 0, False
 
     def sign(self, *expected: str) -> str:
-        """Take the next non-blank character, which must be one of these.
+        """Consume the next non-blank character, which must be one of these.
 
         Raises ValueError.
         """
         if (sign := self.peek()) not in expected:
-            raise ValueError(f"{' or '.join(map(repr, expected))} is expected, not {sign!r}")
+            raise ValueError(f"expected {' or '.join(map(repr, expected))}, not {sign!r}")
         self._at += 1
         return sign
 
@@ -81,7 +81,7 @@ class _Window:
                 return sign
 
     def value(self) -> Any:
-        """Take the next value; raises ValueError."""
+        """Consume the next value; raises ValueError."""
         self.peek()
         while True:
             try:
@@ -90,7 +90,7 @@ class _Window:
                 if not self._more():
                     raise
                 continue
-            if end < len(self._text) or not self._more():  # a number may go on
+            if end < len(self._text) or not self._more():  # a number may continue
                 self._at = end
                 return value
 
@@ -129,9 +129,9 @@ class _Held:
             raise json_limits.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
 
     def entry(self, value: Any) -> Any:
-        """Return an equal value that is already held, for an entry of a report's list.
+        """Return an equal stored value for an entry of a report's list.
 
-        The objects in an entry, such as the results of a node, mostly equal those of another entry; their digests are
+        The objects in an entry, such as the results of a node, usually equal those of another entry; their digests are
         compared first, which takes a third of the time.
         """
         return self._object(value, self._part) if type(value) is dict else self.held(value)

@@ -31,8 +31,7 @@ def spool(stream: _Readable) -> IO[bytes]:
             if size > MOST_SPOOLED:
                 raise UnreadableFile(
                     errno.EFBIG,
-                    f"more than {MOST_SPOOLED >> 20} MiB came through the pipe; save a part of it to a "
-                    "file and pass that",
+                    f"the pipe has more than {MOST_SPOOLED >> 20} MiB; save a part of it to a file and pass that",
                 )
             spooled.write(data)
     except BaseException:

@@ -96,7 +96,7 @@ class Cluster:
 
 
 def __getattr__(name: str) -> object:
-    """Import the judge's part on first use; a cluster file is read before any node."""
+    """Import the judge's part on first use: a cluster file is read earlier."""
     if name not in ("Expected", "Roles", "Site"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from preflight.expectations import site

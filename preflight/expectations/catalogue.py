@@ -46,7 +46,7 @@ class GpuModel:
         return self.sxm and self.generation in ("Hopper", "Blackwell")
 
     def memory_gib(self, device_id: str) -> int | None:
-        """Return the memory that a part of this id is sold with."""
+        """Return the memory of parts sold with this id."""
         return dict(self.sizes_gib).get(device_id)
 
 
@@ -107,7 +107,7 @@ class Part:
     gpus: int | None  # number of GPUs on the board; None if the GPU is sold singly
     nvswitch: bool  # every GPU reaches every other over NVLink
     nic_on_cpu: bool  # Grace: the NIC is attached to the CPU, so PHB/NODE/SYS is by design
-    compute_rate_gbps: float | None  # customary rate of a compute-fabric port, Gb/s
+    compute_rate_gbps: float | None  # usual rate of a compute-fabric port, Gb/s
     all_reduce_gbytes_s: float | None  # operators' floor of busbw, one node, >= 1 GiB, GB/s
     source: str
 
@@ -177,14 +177,15 @@ _GPU_SERVER = re.compile(
     r"|(?:p[2-6][a-z]*(?:-[a-z]+\d+)?|g4dn|g5g?|g6e?)\.(?:metal|\d*xlarge)"
 )
 
-#: Upper byte of the PCI class of accelerators, and classes of displays that drive no screen: AMD Instinct, Intel Gaudi.
+#: Upper byte of the PCI class of accelerators, and classes of display controllers without a screen: AMD Instinct, Intel
+#: Gaudi.
 _ACCELERATOR, _DISPLAYS = 0x12, (0x0302, 0x0380)
 
 
 def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
     """Return whether a server is sold only with NVIDIA GPUs, by DMI product name.
 
-    Some models are also sold with accelerators of other vendors: a server that shows those is excluded.
+    Some models are also sold with accelerators of other vendors: servers with such accelerators are excluded.
     """
     if not _GPU_SERVER.fullmatch(product.strip()):
         return False

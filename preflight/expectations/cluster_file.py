@@ -24,12 +24,12 @@ class ClusterFileError(PreflightError):
     """The cluster file has errors; the text has file, line, key and fix of each."""
 
 
-#: A key of more parts than a file of ours has any use for.
+#: A key with more parts than any valid key.
 _CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 _PLACE = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
 
-#: Tables of a file: ten thousand nodes with a class, or a waiver, for each have as many.
+#: Maximum number of tables: enough for ten thousand nodes with a class or a waiver each.
 _MOST_TABLES = 25_000
 
 #: Called for the ids of all checks if a cluster file names any.
@@ -63,7 +63,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
         if _CHAIN.search(text):
             raise RecursionError  # a parser needs the square of a key's parts in memory
         data = decoded(text)
-    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number with thousands of digits
         number, key, what, fix = explain(error, text)
         where = f"{path}:{number}:" if number else f"{path}:"
         raise ClusterFileError(f"{where} {key + ': ' if key else ''}{what} - {fix}") from None
@@ -173,7 +173,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
             seen[node] = name
         if members.checkpoint.interval_min is not None and members.checkpoint.path is None:
             reader.add_error(
-                ("class", name, "checkpoint", "interval_min"), "has an interval and no path",
+                ("class", name, "checkpoint", "interval_min"), "has an interval but no path",
                 'add path = "/shared/checkpoints"',
             )  # fmt: skip
         if (
@@ -224,6 +224,6 @@ def _consistent_marking(reader: schema.TableReader, name: str, qos: Qos) -> None
     marked = qos.dscp if qos.dscp is not None else number >> 2 if number is not None else None
     if marked is not None and qos.cnp_dscp == marked:
         reader.add_error(
-            (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications are to slow",
+            (*path, "cnp_dscp"), f"{marked} is the DSCP of the traffic that notifications should slow down",
             "use a separate DSCP: cnp_dscp = 48",
         )  # fmt: skip

@@ -28,13 +28,11 @@ class FabricTable:
 
     sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric with --fabric")
     device: str | None = schema.key(device, "RDMA device from which the fabric is swept; default: the first active one")
-    reference: str | None = schema.key(
-        schema.file_name, "file of a sweep that was good: `ibnetdiscover > FILE`, or evidence"
-    )
+    reference: str | None = schema.key(schema.file_name, "file of a good sweep: `ibnetdiscover > FILE`, or evidence")
     oversubscription: float | None = schema.key(
-        schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"
+        schema.number(0.1, 100), "ratio of the link rates below and above a leaf, by design; 1 is non-blocking"
     )
-    sharp: bool | None = schema.key(schema.boolean, "whether jobs are to use SHARP, the reduction inside the switches")
+    sharp: bool | None = schema.key(schema.boolean, "whether jobs should use SHARP, the reduction inside the switches")
 
 
 @dataclass(frozen=True)

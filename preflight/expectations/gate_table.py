@@ -30,9 +30,9 @@ class GateHook:
     fail: str | None = schema.key(schema.one_of(*_FAIL), "action for a node that fails")
     unknown: str | None = schema.key(schema.one_of(*_OTHER), "action for a node that could not be judged")
     error: str | None = schema.key(schema.one_of(*_OTHER), "action for a configuration error")
-    strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
+    strict: bool | None = schema.key(schema.boolean, "whether to refuse jobs on a node that could not be judged")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "time limit of the hook in seconds")
-    cached: bool | None = schema.key(schema.boolean, "whether a verdict of a little while ago will do")
+    cached: bool | None = schema.key(schema.boolean, "whether a cached verdict is accepted")
     only: tuple[str, ...] | None = schema.key(check_globs, "the checks to run")
     skip: tuple[str, ...] | None = schema.key(check_globs, "checks to skip")
 
@@ -41,7 +41,7 @@ class GateHook:
 class Gate:
     """Settings of all hooks; ``hooks`` holds the overrides of single ones."""
 
-    strict: bool | None = schema.key(schema.boolean, "whether a node that could not be judged gets no job")
+    strict: bool | None = schema.key(schema.boolean, "whether to refuse jobs on a node that could not be judged")
     dry_run: bool | None = schema.key(schema.boolean, "only report actions, and let every job start")
     refresh_s: float | None = schema.key(schema.number(5, 86400), "seconds after which a verdict is refreshed")
     deadline_s: float | None = schema.key(schema.number(1, 3600), "time limit of a hook in seconds")
@@ -49,7 +49,7 @@ class Gate:
     skip: tuple[str, ...] | None = schema.key(check_globs, "checks to skip")
     shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are only reported")
     job: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the job itself")
-    site: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the site, not of a node")
+    site: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the site, not a node")
     node: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the node")
     publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
     slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")

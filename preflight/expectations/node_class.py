@@ -19,7 +19,7 @@ class Ports:
     storage: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the storage network")
     management: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the management network")
     link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "of the compute ports")
-    rate_gbps: float | None = schema.key(schema.number(1, 3200), "of each compute port, Gb/s")
+    rate_gbps: float | None = schema.key(schema.number(1, 3200), "rate of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
     netdev_mtu: int | None = schema.key(schema.integer(576, 65535), "Ethernet MTU of the compute ports, bytes")
     load_balancing: str | None = schema.key(
@@ -52,11 +52,11 @@ class Qos:
     ecn: bool | None = schema.key(schema.boolean, "whether ECN is on for that priority")
     trust: str | None = schema.key(schema.one_of("dscp", "pcp"), "the packet field that sets the priority")
     traffic_class: int | None = schema.key(
-        schema.integer(0, 255), "traffic class that jobs send with, as NCCL_IB_TC: 4 x DSCP, and 2 for ECN"
+        schema.integer(0, 255), "traffic class of jobs, as in NCCL_IB_TC: 4 x DSCP, plus 2 for ECN"
     )
     dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of RDMA traffic")
     cnp_dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of congestion notifications")
-    dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "who sets PFC and DSCP on a port")
+    dcbx: str | None = schema.key(schema.one_of("os", "firmware"), "what sets PFC and DSCP on a port")
     dscp_map: str | None = schema.key(schema.line, 'priority of each DSCP: "0-7 to 0, 8-15 to 1"')
     dcqcn: str | None = schema.key(schema.line, "DCQCN setting, as the report shows it")
 
@@ -75,7 +75,7 @@ class Thresholds:
         schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
     )
     kernel_log_hours: float | None = schema.key(
-        schema.number(0.1, 8760), "hours for which a past event in the kernel log counts"
+        schema.number(0.1, 8760), "hours for which a past event in the kernel log is relevant"
     )
     nic_gbps_per_gpu: float | None = schema.key(
         schema.number(0.001, 12800), "NIC bandwidth that each GPU needs, in each direction, Gb/s"

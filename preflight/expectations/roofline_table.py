@@ -26,9 +26,9 @@ class FatTreeTable:
     switch_gbytes_s: float | None = schema.key(
         schema.number(1, 1_000_000), "capacity of a leaf or spine switch, GB/s per direction"
     )
-    uplink_gbps: float | None = schema.key(schema.number(1, 6400), "of a link between leaf and spine, Gb/s")
+    uplink_gbps: float | None = schema.key(schema.number(1, 6400), "rate of a link between leaf and spine, Gb/s")
     oversubscription: float | None = schema.key(
-        schema.number(1, 100), "share of a GPU at the leaf against that at the spine, by design; 1 is non-blocking"
+        schema.number(1, 100), "ratio of a GPU's share at the leaf to that at the spine, by design; 1 is non-blocking"
     )
     sharp: bool | None = schema.key(schema.boolean, "whether the switches reduce (SHARP)")
 
@@ -50,7 +50,7 @@ class Model:
 
 
 def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
-    """Return (limit, customary) of all_reduce on one node, GB/s, or None."""
+    """Return (limit, usual) of all_reduce on one node, GB/s, or None."""
     from preflight.expectations.roofline.collectives import roofline
     from preflight.expectations.roofline.machine import machine_of
 
@@ -76,13 +76,13 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
             reader.add_error(
                 ("class", name, "thresholds", "all_reduce_busbw_gbytes_s"),
                 f"is {floor:g} GB/s, more than {part.name} can reach: {limit:.0f} GB/s over its NVLink",
-                f"set the value of a good node; usual is about {customary:.0f}",
+                f"set the value of a good node, usually about {customary:.0f}",
             )
     tree = members.tree
     values = [getattr(tree, field) for field in ("unit_nodes", "unit_leaves", "units", "spines", "links_per_spine")]
     if any(value is not None for value in values[1:]) and None in values:  # `preflight plan` needs unit_nodes alone
         reader.add_error(
-            ("class", name, "tree"), "describes the tree in part",
+            ("class", name, "tree"), "describes the tree only partially",
             "set unit_nodes, unit_leaves, units, spines and links_per_spine",
         )  # fmt: skip
     model = members.model

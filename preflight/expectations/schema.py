@@ -36,18 +36,18 @@ def tables(cls: type[T], name: Kind) -> Mapping[str, T]:
     return field
 
 
-# --- kinds: value -> value, or ValueError("takes …") ---
+# --- validators: value -> value, or ValueError("takes …") ---
 
 
 def text(value: Any) -> str:
     """Accept any text."""
     if not isinstance(value, str):
-        raise ValueError("takes a text in quotes")
+        raise ValueError("takes quoted text")
     return value
 
 
 def line(value: Any) -> str:
-    """Return a text of one line, as a report shows it."""
+    """Return one-line text in the form of a report."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError('takes the value as a report shows it, in quotes: "570.86.15"')
     return value.strip()
@@ -344,7 +344,7 @@ class TableReader:
 
 
 def written_path(path: KeyPath) -> str:
-    """Write a key as a reader counts: ``waiver[2].until`` is of the second waiver."""
+    """Format a key with indices from 1: ``waiver[2].until`` is of the second waiver."""
     return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
@@ -366,5 +366,5 @@ def _kind_of(value: Any) -> str:
 def _show(value: Any) -> str:
     try:
         return f'"{value}"'[:80] if isinstance(value, str) else str(value)[:80]
-    except ValueError:  # Python cannot format numbers of more than 4300 digits, as 0x… may be
+    except ValueError:  # Python cannot format numbers of more than 4300 digits, such as a long 0x…
         return "of thousands of digits"

@@ -248,7 +248,7 @@ def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> R
 
 
 def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports of the most common link layer, the only layer that NCCL uses."""
+    """Return the ports of the most common link layer, the only ones that NCCL uses."""
     layers = Counter(port.link_layer for port in ports)
     usual = [layer for layer, number in layers.items() if number == max(layers.values())]
     return [port for port in ports if port.link_layer in usual]

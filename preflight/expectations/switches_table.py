@@ -13,7 +13,7 @@ from preflight.expectations.node_class import NodeClass
 
 @dataclass(frozen=True)
 class SwitchesTable:
-    """The table of the switches; without it, what it declares is unknown."""
+    """The table of the switches; without it, its values are unknown."""
 
     hosts: tuple[str, ...] | None = schema.key(
         schema.nodes, "switches that `check --switches` reads over SSH; no other switch is contacted"
@@ -23,21 +23,21 @@ class SwitchesTable:
     )
     roce_dscp: int | None = schema.key(schema.integer(0, 63), "DSCP of RoCE packets; default: qos.dscp of the classes")
     cable_m: float | None = schema.key(
-        schema.number(0.1, 100_000), "length of the longest cable, metres, if a switch does not have it"
+        schema.number(0.1, 100_000), "length of the longest cable in metres, if a switch does not show it"
     )
     dcqcn: bool | None = schema.key(schema.boolean, "whether hosts slow down on ECN marks; false: PFC alone, by design")
-    watchdog: bool | None = schema.key(schema.boolean, "whether the PFC watchdog is to be on")
+    watchdog: bool | None = schema.key(schema.boolean, "whether the PFC watchdog must be on")
     flows: int | None = schema.key(
         schema.integer(1, 10_000_000), "flows (queue pairs) that cross the uplinks of one leaf at the same time"
     )
     oversubscription: float | None = schema.key(
-        schema.number(0.1, 100), "rate of the links below a leaf against that above it, by design; 1 is non-blocking"
+        schema.number(0.1, 100), "ratio of the link rates below and above a leaf, by design; 1 is non-blocking"
     )
 
 
 @dataclass(frozen=True)
 class EthernetSite:
-    """What is expected of the switches, and where that is written."""
+    """Expectations of the switches, and their sources."""
 
     path: str = ""
     settings: SwitchesTable = field(default_factory=SwitchesTable)

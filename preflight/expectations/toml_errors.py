@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-#: Message of the TOML parser (Python's ``tomllib``, or tomli), its meaning, and the fix. In this order.
+#: Message of the TOML parser (Python's ``tomllib``, or tomli), its meaning and the fix, in order.
 _WORDS = (
     (r"Cannot (declare|overwrite|mutate|redefine)|twice|[Dd]uplicate", "is set twice", "keep one of the two"),
     (
         r"Unterminated string|Expected \"'\"|Illegal character '\\n'",
-        "a text has no end",
+        "a text is not closed",
         "close it with a quote, on the same line",
     ),
     (
@@ -18,8 +18,8 @@ _WORDS = (
         'write it twice ("\\\\"), or put the text in single quotes',
     ),
     (r"Illegal character", "an invisible character", "delete it; write plain text, with spaces"),
-    (r"Unclosed array", "a list has no end", "close it with ]"),
-    (r"Unclosed inline table", "an inline table has no end", "close it with }, on the same line"),
+    (r"Unclosed array", "a list is not closed", "close it with ]"),
+    (r"Unclosed inline table", "an inline table is not closed", "close it with }, on the same line"),
     (
         r"Expected newline or end of document",
         "something follows the value",
@@ -29,12 +29,12 @@ _WORDS = (
     (r"Expected '=' after a key", "has no value", "write it as key = value, and a table as [name]"),
     (
         r"Expected '\]'|Expected ']'|at the end of a table declaration",
-        "the name of a table has no end",
-        "write it as [name], a list's as [[name]]",
+        "the name of a table is not closed",
+        "write it as [name], that of a list as [[name]]",
     ),
     (
         r"Invalid value|Expected a value",
-        "has no value that TOML knows",
+        "has no valid TOML value",
         "put text in quotes; numbers are unquoted; true and false are lower case",
     ),
     (
@@ -50,16 +50,16 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
     if text.startswith("\ufeff"):
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):
-        return None, "", "is nested too deeply", "a cluster file needs tables in tables, and no deeper"
+        return None, "", "is nested too deeply", "a cluster file needs at most tables within tables"
     message = str(error)
     line = _line(message, text)
     for pattern, what, fix in _WORDS:
         if re.search(pattern, message):
             return line, _key(text, line), what, fix
-    if "digits" in message:  # Python refuses to read a number of thousands of digits
+    if "digits" in message:  # Python refuses to read a number with thousands of digits
         long = re.search(r"\d{4000}", text)
         line = text.count("\n", 0, long.start()) + 1 if long else line
-        return line, _key(text, line), "is a number of thousands of digits", "write the intended number"
+        return line, _key(text, line), "is a number with thousands of digits", "write the intended number"
     return line, _key(text, line), f"is not TOML ({message[:120]})", "see https://toml.io"
 
 

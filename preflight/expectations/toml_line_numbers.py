@@ -1,6 +1,6 @@
 """Line numbers of TOML keys, from the TOML parser itself.
 
-So no grammar of our own is needed.
+This avoids a separate grammar.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: Characters that are parsed at most to find lines, some seconds: a key without its line is better than no answer.
+#: Maximum characters parsed to find lines, some seconds: a key without its line is better than no answer.
 _MOST_PARSED = 4_000_000
 
 

@@ -1,4 +1,4 @@
-"""Values that a class of nodes shares: versions, firmware, settings."""
+"""Values shared by a class of nodes: versions, firmware, settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.expectations.schema import Alternatives
 
 @dataclass(frozen=True)
 class Versions:
-    """Software that all nodes of a class are to run."""
+    """Software required on all nodes of a class."""
 
     driver: str | None = schema.key(schema.line, 'NVIDIA driver: "570.86.15"')
     kernel_modules: str | None = schema.key(schema.one_of("open", "proprietary"), "flavour of NVIDIA's kernel modules")
@@ -39,7 +39,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Firmware:
-    """Firmware that all nodes of a class are to run."""
+    """Firmware required on all nodes of a class."""
 
     bios: str | Alternatives | None = schema.key(schema.lines, "BIOS version of the server")
     microcode: str | Alternatives | None = schema.key(schema.lines, 'microcode of the processors: "0x2b000603"')
@@ -50,7 +50,7 @@ class Firmware:
     )
     nics: Mapping[str, str | Alternatives] | None = schema.lines_by_name(
         schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID"),
-        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }; a list: each is right',
+        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }; a list: each is accepted',
         schema.lines,
     )
 
@@ -72,12 +72,12 @@ class GpuSettings:
 
 @dataclass(frozen=True)
 class DeclaredMount:
-    """A file system to be mounted, by its mount point."""
+    """A required file system, by its mount point."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
     read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false: read-only")
     min_free_pct: float | None = schema.key(schema.number(0, 100), "minimum free space for users, %")
-    min_free_gib: float | None = schema.key(schema.number(0, 1e9), "least space that users can still fill, GiB")
+    min_free_gib: float | None = schema.key(schema.number(0, 1e9), "minimum free space for users, GiB")
     min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "minimum number of free inodes")
 
 
@@ -136,7 +136,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Nvlink:
-    """The NVLink domain that the nodes of a class are in."""
+    """The NVLink domain of the nodes of a class."""
 
     cluster_uuid: str | None = schema.key(schema.line, "cluster UUID of the domain")
     clique: int | None = schema.key(schema.integer(0, 2**32 - 1), "clique of the domain")
@@ -148,7 +148,7 @@ class Rail:
     """One compute device, equal on all nodes of a class."""
 
     pci: str | None = schema.key(schema.line, 'PCI address: "0000:18:00.0"')
-    leaf: str | None = schema.key(schema.line, "switch that the rail is plugged into, by the name that it announces")
+    leaf: str | None = schema.key(schema.line, "switch of the rail, by the name that it announces")
     subnet: str | None = schema.key(schema.line, 'IP network of the rail: "10.1.0.0/16"; point to point: "/31"')
     ib_subnet: str | None = schema.key(schema.line, 'InfiniBand subnet: "prefix fe80:…, manager at LID 1"')
     partitions: str | None = schema.key(schema.line, 'InfiniBand partitions: "0xffff"')

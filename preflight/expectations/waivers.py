@@ -56,7 +56,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A waiver: failures of a check on some nodes do not hold back jobs until a date.
+    """A waiver: failures of a check on some nodes do not block jobs until a date.
 
     It has a responsible owner.
     """
@@ -88,8 +88,8 @@ class Waiver:
 
 #: Required keys of a waiver, and their form.
 _REQUIRED = {
-    "check": 'add which: check = "rdma.port-state"',
-    "owner": 'add who is responsible: owner = "jane@example.org"',
+    "check": 'add the check: check = "rdma.port-state"',
+    "owner": 'add the responsible owner: owner = "jane@example.org"',
     "reason": 'add the reason: reason = "cable on order"',
     "until": "add an end date: until = 2026-12-31",
 }
@@ -120,7 +120,7 @@ def unknown_checks(
 ) -> None:
     """Add errors for patterns that match no check.
 
-    ``ids`` is called only if the file names any, and is empty if unknown.
+    ``ids`` is called only if the file names any check, and returns nothing if unknown.
     """
     for path, globs in named:
         for glob in globs:

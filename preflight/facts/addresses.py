@@ -117,7 +117,7 @@ def _interface(address: Any, mask: Any) -> Address:
 def default_routes(text: str) -> tuple[str, ...]:
     """Return interfaces with an IPv4 default route; raises ValueError.
 
-    They are read from ``/proc/net/route``. A route to one half of all addresses counts: VPNs and DHCP clients set
+    They are read from ``/proc/net/route``. A route to one half of all addresses is included: VPNs and DHCP clients set
     both halves to precede a default route.
     """
     return tuple(dict.fromkeys(name for name, network in routes(text) if network.prefixlen <= 1))

@@ -17,7 +17,7 @@ class CounterKind(str, enum.Enum):
     ELSEWHERE = "another link"  # damaged on an earlier link
     FLAP = "link down"
     CONGESTION = "congestion"  # waits, marks and pauses: an explanation, not a fault
-    RECEIVER = "slow receiver"  # the host or the application did not keep up
+    RECEIVER = "slow receiver"  # the host or the application was too slow
     TRAFFIC = "traffic"
     NEUTRAL = "neutral"  # sampling periods, teardown, multicast: no information
 
@@ -34,7 +34,7 @@ class Counter:
     meaning: str
     unit: str = ""  # empty: events or packets
     bits: int = 64
-    stops: bool = False  # at its maximum; else it wraps
+    stops: bool = False  # stays at its maximum; otherwise it wraps
     scale: int = 1  # units in one count
     fail_per_h: float | None = None
     rare: bool = False  # judged as a share of the received packets, together with similar counters
@@ -95,25 +95,33 @@ _EFA = (
     _row("rx_drops", _R, "packets that were received and dropped", rare=True),
     _row("rdma_read_wr_err", _L, "RDMA reads that ended in an error"),
     _row("rdma_write_wr_err", _L, "RDMA writes that ended in an error"),
-    _row("unresponsive_remote_events", _L, "times a peer did not answer"),
-    _row("impaired_remote_conn_events", _C, "times a connection to a peer was slowed down"),
+    _row("unresponsive_remote_events", _L, "number of times that a peer did not answer"),
+    _row("impaired_remote_conn_events", _C, "number of times that a connection to a peer was throttled"),
     _row("retrans_pkts", _C, "packets sent again"),
     _row("retrans_timeout_events", _C, "time-outs that changed the path"),
 )
 
-#: ``/sys/class/infiniband/*/ports/*/hw_counters``, of mlx5 and efa; names that are not here are neutral.
+#: ``/sys/class/infiniband/*/ports/*/hw_counters``, of mlx5 and efa; other names are neutral.
 _HARDWARE = (
     _row("local_ack_timeout_err", _L, "acknowledgement timeouts", bits=32, fail_per_h=3600),
-    _row("req_transport_retries_exceeded", _L, "queue pairs that died of lost packets", bits=32, fail_per_h=0),
+    _row(
+        "req_transport_retries_exceeded", _L, "queue pairs that failed because of lost packets", bits=32, fail_per_h=0
+    ),
     _row("out_of_sequence", _L, "packets out of sequence", bits=32, rare=True),
-    _row("packet_seq_err", _L, "negative acknowledgements of a gap", bits=32, rare=True),
-    _row("implied_nak_seq_err", _L, "gaps seen by the requester", bits=32, rare=True),
+    _row("packet_seq_err", _L, "negative acknowledgements for a sequence gap", bits=32, rare=True),
+    _row("implied_nak_seq_err", _L, "sequence gaps seen by the requester", bits=32, rare=True),
     _row("duplicate_request", _L, "duplicate requests", bits=32, rare=True),
     _row("roce_adp_retrans", _L, "adaptive retransmissions", bits=32, rare=True),
     _row("roce_adp_retrans_to", _L, "time-outs of adaptive retransmission", bits=32),
     _row("rx_icrc_encapsulated", _L, "RoCE packets with a damaged ICRC"),
-    _row("req_rnr_retries_exceeded", _R, "queue pairs that died of a receiver without buffers", bits=32, fail_per_h=0),
-    _row("rnr_nak_retry_err", _R, "times a receiver had no buffer ready", bits=32),
+    _row(
+        "req_rnr_retries_exceeded",
+        _R,
+        "queue pairs that failed because the receiver had no buffers",
+        bits=32,
+        fail_per_h=0,
+    ),
+    _row("rnr_nak_retry_err", _R, "number of times that a receiver had no buffer ready", bits=32),
     _row("out_of_buffer", _R, "packets dropped for lack of a receive buffer", bits=32, rare=True),
     _row("roce_slow_restart", _C, "slow restarts", bits=32),
     _row("roce_slow_restart_cnps", _C, "CNPs of slow restart", bits=32),
@@ -134,10 +142,10 @@ _ETHTOOL = (
     _row("rx_prioN_cong_discard", _L, "packets of the priority dropped: congestion"),
     _row("tx_pause_storm_error_events", _L, "pause switched off after a storm"),
     _row("rx_out_of_buffer", _R, "packets dropped for lack of a receive buffer", rare=True),
-    _row("rx_buff_alloc_err", _R, "receive buffers that could not be had", rare=True),
-    _row("rx_crc_errors_phy", _Q, "frames with a bad check sum", fail_per_h=10),
+    _row("rx_buff_alloc_err", _R, "receive buffers that could not be allocated", rare=True),
+    _row("rx_crc_errors_phy", _Q, "frames with a bad checksum", fail_per_h=10),
     _row("rx_symbol_err_phy", _Q, "invalid symbols", fail_per_h=120),
-    _row("rx_pcs_symbol_err_phy", _Q, "symbol errors that no FEC corrected", fail_per_h=120),
+    _row("rx_pcs_symbol_err_phy", _Q, "symbol errors that FEC did not correct", fail_per_h=120),
     _row("rx_corrected_bits_phy", _N, "bits that FEC corrected", unit="bits"),
     _row("rx_bits_phy", _T, "bits received, including idle ones", unit="bits"),
     _row("link_down_events_phy", CounterKind.FLAP, "link downs", fail_per_h=0),
@@ -155,7 +163,7 @@ _ETHTOOL = (
     _row("tx_prioN_bytes", _T, "bytes of the priority sent", unit="bytes"),
 )
 
-#: ``/sys/class/net/*/carrier_changes``: up and down count one each.
+#: ``/sys/class/net/*/carrier_changes``: each up and each down counts once.
 CARRIER = _row("carrier_changes", CounterKind.FLAP, "carrier changes", bits=32, fail_per_h=0)
 
 _BY_SOURCE = {

@@ -96,7 +96,7 @@ class PortGrowth:
 
     @cached_property
     def _by_name(self) -> Mapping[str, Growth]:
-        return {growth.counter.name: growth for growth in reversed(self.growths)}  # the first of a name counts
+        return {growth.counter.name: growth for growth in reversed(self.growths)}  # the first of a name is used
 
     @property
     def gbps(self) -> tuple[float, float] | None:

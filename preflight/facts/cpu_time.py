@@ -23,7 +23,7 @@ class CpuTime:
     busy: float  # neither idle nor waiting for input and output
     interrupts: float  # hard and soft interrupts, mostly of the network
     stolen: float  # used by another guest
-    kernel: float = 0.0  # the kernel's own work, interrupts among it: TCP, page faults, copies
+    kernel: float = 0.0  # kernel work, including interrupts: TCP, page faults, copies
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,9 @@ def pairs(
 ) -> tuple[GpuNicPair, ...]:
     """Pair each GPU with its nearest NIC.
 
-    The best code wins, then the NUMA node, then the nearest bus number. On Grace every code is the same, and domain
-    numbers do not show which NIC is on which processor. Behind one PCIe switch NCCL uses every NIC: a NIC that is
-    nearest to no GPU is paired with the first GPU it is equally near to.
+    The best code takes precedence, then the NUMA node, then the nearest bus number. On Grace every code is the same,
+    and domain numbers do not show which NIC is on which processor. Behind one PCIe switch NCCL uses every NIC: a NIC
+    that is nearest to no GPU is paired with the first GPU it is equally near to.
     """
     found, equals = list[GpuNicPair](), dict[str, GpuNicPair]()
     for gpu, function in gpus.items():

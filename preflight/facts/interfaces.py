@@ -15,7 +15,7 @@ class Netdev:
 
     name: str
     mtu: int  # bytes, /sys/class/net/IF/mtu
-    operstate: str  # up, down, unknown (loopback and some virtual ones), …
+    operstate: str  # up, down, unknown (loopback and some virtual interfaces), …
 
 
 def netdevs(evidence: Evidence) -> dict[str, Netdev]:

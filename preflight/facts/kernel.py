@@ -27,7 +27,7 @@ PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 #: Installed with AWS EFA; the rest are for NVIDIA NICs.
 EFA_PEER_MODULE = "efa_nv_peermem"
 
-#: The kernel that brought DMA-BUF for RDMA; distributions carry it back to older ones.
+#: First kernel with DMA-BUF for RDMA; distributions backport it.
 DMA_BUF = (5, 12)
 
 

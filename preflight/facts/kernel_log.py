@@ -13,7 +13,7 @@ DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 NOTICES = "cmd:dmesg --raw --level=notice,info"
 UPTIME = "file:/proc/uptime"
 
-#: The first line of a log that reaches back to the boot was written within this, seconds.
+#: Maximum age in seconds of the first line in a log that goes back to the boot.
 _BOOT_S = 60
 
 

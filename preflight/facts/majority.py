@@ -149,7 +149,7 @@ def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
-    """Return whether a fault on so many nodes looks like the site's.
+    """Return whether a fault on this many nodes is likely site-wide.
 
     This means at least 30 % of the nodes, and at least three.
     """

@@ -46,8 +46,8 @@ NETWORKS = (
     EFA,
     NetworkFamily(
         re.compile(r"FasTrak(?:_v\d{1,2})?", re.I), None,
-        "Read the plug-in's own lines (NET/FasTrak): its receive daemon (tcpgpudmarxd) must run beside the job, of the "
-        "same release as the plug-in, with the variables of its nccl-env-profile.sh.",
+        "Read the plug-in's own lines (NET/FasTrak): its receive daemon (tcpgpudmarxd) must run "
+        "beside the job, in the same release as the plug-in, with the variables of its nccl-env-profile.sh.",
     ),
     NetworkFamily(
         re.compile(r"GPUDirectTCPX(?:_v\d{1,2})?", re.I), None,

@@ -58,8 +58,8 @@ class PciDevice:
     def is_rdma_nic(self) -> bool:
         """A NIC with an RDMA device in every function: Mellanox/NVIDIA (15b3), or an EFA.
 
-        InfiniBand controllers have class 0207, Ethernet ones 0200; DPU control functions and
-        NVMe emulation have others and are not HCAs.
+        InfiniBand controllers have class 0207, Ethernet ones 0200; DPU control functions and NVMe emulation have other
+        classes and are not HCAs.
         """
         if self.vendor == "15b3":
             return self.class_code >> 8 in (0x0207, 0x0200) and not self.is_switch_asic

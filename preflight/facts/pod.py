@@ -37,7 +37,7 @@ class Container:
     claims: tuple[str, ...]  # of dynamic resource allocation
     image: str = ""  # the pod's image, and its running digest; empty from older collectors
     restarts: int | None = None  # None if the kubelet or an older collector did not report it
-    ended: str = ""  # reason and exit code of its last end: ``OOMKilled 137``
+    ended: str = ""  # reason and exit code of its last termination: ``OOMKilled 137``
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _container(one: Any) -> Container:
         raise ValueError(f"the image of {one['name'][:60]!r} is not text")
     restarts, ended = one.get("restarts"), one.get("ended", "")
     if (restarts is not None and (type(restarts) is not int or restarts < 0)) or not isinstance(ended, str):
-        raise ValueError(f"the restarts of {one['name'][:60]!r} are not a number, or its end is not text")
+        raise ValueError(f"the restarts of {one['name'][:60]!r} are not a number, or its termination is not text")
     privileged = one.get("privileged") is True
     return Container(
         one["name"], one.get("init") is True, privileged, merged, tuple(claims), image, restarts, ended[:120]

@@ -145,7 +145,7 @@ def _of_interfaces(node: NodeFacts) -> Iterator[Identifier]:
             found = mac(_text(node, key))
         except ValueError:
             continue
-        # of IPoIB the first four bytes name a queue pair; the GUID at the end is reported as a GUID
+        # the first four bytes of an IPoIB address name a queue pair; the GUID at the end is reported as a GUID
         if found.strip("0:") and len(found) == 17:
             yield Identifier("MAC", found, name, key)
     try:

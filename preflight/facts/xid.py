@@ -17,7 +17,7 @@ from preflight.parsers.nvidia.xid_marks import pid_in, sxids_in, xids_in
 
 _Value = TypeVar("_Value")
 
-#: Seconds within which the same code of the same GPU counts once.
+#: Seconds within which a code of a GPU is counted once.
 INCIDENT_S = 60
 
 
@@ -103,7 +103,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     switches: list[SwitchEvent] = []
     unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> number of events when its recovery was cleared
-    probed: list[XidEvent] = []  # found while the driver was being loaded, before its own message of that
+    probed: list[XidEvent] = []  # logged while the driver was being loaded, before its own load message
     ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
     named = ""
     for line in lines:

@@ -21,7 +21,7 @@ from preflight.judge import judge
 from preflight.judge.actions import strongest
 from preflight.model import Check
 
-#: While a job may run, processes on the GPUs are normal; in a prolog they are left over.
+#: While a job may run, processes on the GPUs are normal; in a prolog they are leftovers.
 BUSY = ("gpu.left-over-processes", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.utilisation-visible")
 _ANY_TIME = ("slurm-healthcheck",)
 
@@ -49,7 +49,7 @@ class CheckSelection:
 
 @dataclass(frozen=True)
 class NodeEvaluation:
-    """Result of judging a node: the report, and its part that counts for the hook.
+    """Result of judging a node: the report, and its part relevant to the hook.
 
     ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out because it belongs to another job.
     """
@@ -221,7 +221,7 @@ def _unexpected(site: Site) -> list[str]:
 
 @dataclass(frozen=True)
 class _Others:
-    """GPUs of the node that belong to other jobs; their faults do not hold it back."""
+    """GPUs of the node that belong to other jobs; their faults do not block this job."""
 
     addresses: frozenset[str] = frozenset()
     confined: bool = False  # a cgroup hides them from the driver

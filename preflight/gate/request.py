@@ -67,5 +67,5 @@ def from_options(options: Options) -> GateRequest:
 
 
 def changed(options: Options, **changes: Any) -> Options:
-    """Return a copy of some options with changes."""
+    """Return a copy of the options with changes."""
     return Options(**{name: getattr(options, name) for name in Options.__slots__} | changes)

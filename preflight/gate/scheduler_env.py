@@ -90,7 +90,7 @@ def other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
-    """Return how a step leaves nodes of its job unjudged, or ""."""
+    """Return why a step would leave nodes of its job unjudged, or ""."""
     if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:
         return _uncovered_parts(int(environ["SLURM_HET_SIZE"]), environ)
     nodes = environ.get("SLURM_JOB_NUM_NODES") or environ.get("SLURM_NNODES") or "1"

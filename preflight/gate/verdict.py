@@ -43,7 +43,7 @@ _KEYS = {"owner": "whose"}
 
 
 class UnusableVerdict(PreflightError, ValueError):
-    """A document is not a verdict; the text gives the reason."""
+    """The document is not a verdict; the text gives the reason."""
 
 
 class Verdict:
@@ -179,7 +179,7 @@ def _validate(values: Mapping[str, Any]) -> None:
     if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
         raise UnusableVerdict("seconds is not a duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
-        raise UnusableVerdict("it passes, but names checks that did not")
+        raise UnusableVerdict("it passes, but names checks that did not pass")
     if (status == "pass") != (values["action"] == "none"):
         raise UnusableVerdict("a verdict requires no action if and only if it passes")
     if (status == "fail") != bool(values["cause"]):

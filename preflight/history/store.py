@@ -25,8 +25,8 @@ VERSION = 2
 #: Days for which runs are stored, and maximum size of the file in MiB: the oldest runs are deleted first.
 KEEP_DAYS, KEEP_MIB = 400, 512
 
-#: Maximum days by which the clock may be ahead of the median of the last runs (and number of runs): a clock that is
-#: further ahead may be wrong, so no run is deleted.
+#: Maximum days by which the clock may be ahead of the median of the last runs (and number of runs): a clock further
+#: ahead may be wrong, so no run is deleted.
 _AHEAD_DAYS, _LAST_RUNS = 100, 5
 
 #: Seconds to wait for another writer, which needs only milliseconds. No report waits longer for its history.
@@ -251,7 +251,7 @@ class HistoryStore:
     # Reading
 
     def runs(self, before: str | None = None, since: str = "") -> list[RecordedRun]:
-        """Return the runs before a time and not before ``since``, the newest first."""
+        """Return the runs since ``since`` and before a time, the newest first."""
         rows = self._select(
             "run", "SELECT id, at, command, version, exit_status, checks, record FROM run"
             " WHERE (? IS NULL OR at < ?) AND at >= ? ORDER BY at DESC, id DESC",

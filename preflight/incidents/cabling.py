@@ -1,4 +1,4 @@
-"""The leaf of a port that is down: LLDP does not name it, the cables of peers do."""
+"""Leaf of a port that is down, from the cables of its peers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.incidents.parts import Parts
 
-#: Ports of a node at one leaf from which its remaining ports are taken to be there as well. A judgement.
+#: Minimum ports of a node on one leaf for its remaining ports to be assumed there as well. A judgement.
 _ALL_AT_ONE = 3
 
-#: Different plans of cabling; of more, nodes do not have the same cabling.
+#: Maximum number of cabling plans; with more, nodes are cabled differently.
 _MOST_PLANS = 256
 
 #: RDMA device -> the leaf at the other end of its cable.
@@ -19,13 +19,13 @@ Plan = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Cabling:
-    """How the nodes of a report are cabled, each plan once."""
+    """Distinct cabling plans of the nodes of a report."""
 
     plans: tuple[Plan, ...]
 
     @classmethod
     def of(cls, nodes: Iterable[Parts]) -> Cabling:
-        """Return the plans of nodes; none where nearly each has its own."""
+        """Return the plans of nodes; none if nearly every node has a different one."""
         plans: dict[frozenset[tuple[str, str]], Plan] = {}
         for node in nodes:
             if node.leaves:
@@ -35,10 +35,10 @@ class Cabling:
         return cls(tuple(plans.values()))
 
     def leaf(self, node: Parts, subject: str) -> str:
-        """Return the leaf on which peers have a port that has no neighbour here.
+        """Return the leaf that peers show for a port without a neighbour here.
 
-        Peers have all other ports on the same leaves. Without peers, a node with all its ports at one leaf has this
-        port there as well. Empty: not known.
+        Peers have all other ports on the same leaves. Without peers, a node with all other ports on one leaf has this
+        port there as well. Empty if unknown.
         """
         mine, names = node.leaves, node.of_subject(subject)
         if not mine:

@@ -41,8 +41,8 @@ Document = Mapping[str, Any]
 def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
     """Return the fraction of each rate that a job reaches; None if unknown.
 
-    A job waits for its slowest GPU and a ring for its slowest port, so the lowest fraction of an expected rate counts.
-    If NVLink limits before the NICs, as in one NVLink domain, the loss is smaller than that of the port.
+    A job waits for its slowest GPU and a ring for its slowest port, so the lowest fraction of an expected rate decides.
+    If NVLink is the bottleneck, as in one NVLink domain, the loss is smaller than that of the port.
     """
     hit = [nodes[name] for name in names if name in nodes]
     if not hit:

@@ -27,8 +27,8 @@ _PLACES = 2
 #: Title suffix for the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: "}
 
-#: The same where LLDP does not name the leaf of each port, and the cables of peers do.
-_LIKELY = "all on {} by the cables of their peers: "
+#: The same, if the leaf of a port is inferred from the cables of peers.
+_LIKELY = "all on {}, inferred from the cables of their peers: "
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
 _SETTINGS = ("fix-job", "fix-site")

@@ -103,7 +103,7 @@ def _reached(root: int, effects: Mapping[int, set[int]]) -> set[int]:
 def _one_per_setting(
     roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]
 ) -> dict[int, frozenset[int]]:
-    """Join the findings of a check about one setting; those about a device stay apart."""
+    """Join the findings of a check about one setting, but not those about devices."""
     first: dict[tuple[str, str], int] = {}
     joined: dict[int, frozenset[int]] = {}
     for number in sorted(roots):  # the most urgent first, as in the report

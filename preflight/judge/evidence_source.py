@@ -13,7 +13,7 @@ class EvidenceSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """Whether it is of a node or of a switch."""
+        """Whether it is from a node or a switch."""
         ...
 
     def read(self) -> Evidence:

@@ -81,7 +81,7 @@ class Fleet:
             yield place, made[mine]
 
 
-#: Gravity of findings: a warning does not replace a failure.
+#: Severity of findings: a warning does not replace a failure.
 _GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
 
 
@@ -93,14 +93,14 @@ class Reported:
         self._of: dict[str, dict[int, int]] = {}
 
     def on(self, place: int, finding: Finding) -> tuple[str, ...]:
-        """Return the node checks that report a finding's cause with the same gravity."""
+        """Return the node checks that report a finding's cause with the same severity."""
         if finding.status is Status.SKIP:
             return finding.reported_by  # there was nothing to compare with
         least = _GRAVITY.get(finding.status, 0)
         return tuple(id for id in finding.reported_by if self._gravity(id).get(place, 0) >= max(least, 1))
 
     def _gravity(self, id: str) -> Mapping[int, int]:
-        """Return the gravity of a check by node, before waivers."""
+        """Return the severity of a check by node, before waivers."""
         if id not in self._of:
             found = self._of[id] = {}
             for outcome, members in self._folded.outcomes.items():
@@ -110,7 +110,7 @@ class Reported:
 
 
 def _gravity(finding: Finding) -> int:
-    """Return the gravity of a finding; a waiver makes a failure a warning."""
+    """Return the severity of a finding; a waiver makes a failure a warning."""
     waived = finding.status is Status.WARN and finding.excused not in ("", SHADOW)
     return _GRAVITY[Status.FAIL] if waived else _GRAVITY.get(finding.status, 0)
 
@@ -158,7 +158,7 @@ def ethernet(switches: Sequence[Evidence | EvidenceSource], fleet: Fleet) -> Eth
 def run_facts(run: Evidence, fleet: Fleet, cluster: Cluster) -> RunFacts:
     """Return the facts of a run's logs, and of the nodes they may name.
 
-    Each log is read once. The cluster file's leaf of a node counts before the one that its evidence shows.
+    Each log is read once. The cluster file's leaf of a node takes precedence over that in its evidence.
     """
     nodes = [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None]
 

@@ -46,7 +46,7 @@ def surveys(
 ) -> Iterator[NodeResult]:
     """Yield the result of each node, in order.
 
-    A worker that dies costs time, never a node. ``checks`` are those of the registry, or some of them.
+    A worker that dies costs time, but never a node. ``checks`` are those of the registry, or some of them.
     """
     batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
     context = get_context("forkserver")

@@ -1,7 +1,7 @@
 """Records that a check reads, found by running it.
 
-A check is a pure function of records. It runs on the demo's nodes, and on one of them without the records it read:
-first one kind at a time, then cumulatively; the latter also in a pod and without a cluster file. So its fallback
+A check is a pure function of records. It runs on the demo's nodes, and then on one of them without the records it read:
+first one kind at a time, then cumulatively; the latter also in a pod and without a cluster file. This way its fallback
 sources are read as well. Records needed only on rare machines are declared (``reads`` of ``@check``). A test compares
 the result with the records that the check reads in its fixtures.
 """

@@ -40,7 +40,7 @@ class ResultTable:
 
     @property
     def counts(self) -> Counter[Status]:
-        """How many outcomes have each status."""
+        """Number of outcomes with each status."""
         counts: Counter[Status] = Counter()
         for outcome, members in self.outcomes.items():
             counts[outcome.status] += len(members)

@@ -1,4 +1,4 @@
-"""Failures on so many nodes that they look like the site's problem."""
+"""Failures on so many nodes that they are probably site-wide."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.facts.majority import systemic
 def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the checks that fail or warn on 30 % of the answering nodes.
 
-    At least three nodes; most nodes first. Waived failures do not count. The share is a judgement: faults of nodes are
+    At least three nodes; most nodes first. Waived failures are ignored. The share is a judgement: faults of nodes are
     independent, and equal failures even on a tenth of a fleet are rare.
     """
     answered = {node["name"] for node in nodes if not node.get("no_answer")}

@@ -15,7 +15,7 @@ from preflight.model import SHADOW, Check, Finding, Status
 if TYPE_CHECKING:
     from datetime import date
 
-#: Statuses that can be waived: those that hold a job back.
+#: Statuses that can be waived: those that block a job.
 _WAIVED = (Status.FAIL, Status.UNKNOWN)
 
 #: The check of the waivers themselves.

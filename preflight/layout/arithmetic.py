@@ -13,7 +13,7 @@ from preflight.layout.job import Transformer
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """ParameterCount of a model by part."""
+    """Parameter counts of a model by part."""
 
     attention: int  # of one layer
     norms: int  # of one layer
@@ -95,7 +95,7 @@ def operations(model: Transformer, sequence: int) -> Operations:
 def model_flops(model: Transformer, sequence: int, causal: bool = True) -> float:
     """Return the operations of a forward and backward pass for one token.
 
-    Recomputation is not counted. Without ``causal`` the scores above the diagonal count too, as in Narayanan's
+    Recomputation is not counted. Without ``causal`` the scores above the diagonal are included, as in Narayanan's
     equation.
     """
     own = operations(model, sequence)

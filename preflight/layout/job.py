@@ -11,7 +11,7 @@ from preflight.layout.stages import depths
 
 
 class LayoutError(PreflightError):
-    """The description of a job cannot be used; the message has the value and the fix."""
+    """The description of a job is unusable; the message names the value and the fix."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from preflight.layout.placement import Spread
 from preflight.layout.step import bandwidth
 from preflight.parsers.nccl_tests.model import Report
 
-#: Minimum message size, in bytes, at which a run measures bandwidth and not latency.
+#: Minimum message size, in bytes, at which a run measures bandwidth rather than latency.
 LARGE = 64 << 20
 
 _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"})
@@ -64,7 +64,7 @@ def _unusable(hardware: Hardware, report: Report) -> str:
     if report.status != "ok":
         return "it did not complete successfully"
     if report.best(LARGE) is None:
-        return f"it has no size of at least {LARGE >> 20} MiB"
+        return f"it has no message of at least {LARGE >> 20} MiB"
     if models and models != {hardware.gpu.name}:
         return f"it ran on {', '.join(sorted(models))}, the plan is for {hardware.gpu.name}"
     if report.nranks < 2 or report.nranks % report.nnodes or report.nranks // report.nnodes > hardware.machine.gpus:

@@ -18,12 +18,12 @@ from preflight.parsers.job_config.settings import DEFAULT
 #: Bytes of a parameter's weight on a GPU.
 WEIGHT = 2.0
 
-#: Bytes of a logit: 16-bit value, float32 copy and gradient; and for a loss that is not fused, also the
-#: softmax, with both gradients in float32.
+#: Bytes of a logit: 16-bit value, float32 copy and gradient; for an unfused loss also the softmax, with both gradients
+#: in float32.
 LOGIT, LOGIT_UNFUSED = 8.0, 14.0
 
 #: GiB of a GPU that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation
-#: takes (judgement, from logs that print both the tensors' bytes and the device's).
+#: takes (judgement, from logs with the bytes of both the tensors and the device).
 OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
 
 #: Frameworks whose kernels keep no more memory than is counted here.

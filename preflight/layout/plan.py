@@ -24,7 +24,7 @@ from preflight.parsers.job_config import hostfile
 from preflight.parsers.job_config.settings import JobConfigError
 from preflight.parsers.nccl_tests.model import Report
 
-#: How to specify a cluster that is not known.
+#: How to specify an unknown cluster.
 NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or --cluster FILE with `part` and `nodes`'
 
 

@@ -23,15 +23,15 @@ EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.625, ("Hopper", "f
 #: The same for generations without runs in the fit.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
 
-#: Ranges of the published runs, as shares of the computed time: of dense models on generations that were fitted, on
-#: others, and of models with experts, of which small products and the exchange vary most (docs/plan.md).
+#: Ranges of the published runs, as shares of the computed time: for dense models on fitted generations, on other
+#: generations, and for models with experts, whose small products and exchange vary most (docs/plan.md).
 FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.75, 4.0)
 
 #: The same for frameworks other than Megatron-LM's and NVIDIA's, whose kernels and overlap vary.
 UNTUNED = (0.78, 3.0)
 
-#: Share of a GPU's memory above which PyTorch's allocator frees and allocates it again in each step, and how much
-#: longer a step then may take (llm-foundry's largest sequence: 1.4).
+#: Share of a GPU's memory above which PyTorch's allocator frees and reallocates it in each step, and the maximum
+#: slowdown of a step then (llm-foundry's largest sequence: 1.4).
 FULL, SLOWED = 0.92, 1.5
 
 #: FLOP/s that a GPU sustains over those of its datasheet. GB200 has the chip of B200, whose datasheet states 2250

@@ -19,7 +19,7 @@ from preflight.layout.rank_map import RankMap, dense_map, expert_map
 
 @dataclass(frozen=True)
 class Exchange:
-    """One kind of collective of an axis, with its number per step."""
+    """One kind of collective of an axis, with its count per step."""
 
     axis: str  # tensor, context, expert, pipeline, data
     collective: str  # all_reduce, all_gather, reduce_scatter, alltoall, sendrecv

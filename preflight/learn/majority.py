@@ -25,7 +25,7 @@ class Value:
     written: str  # as TOML
     comment: str  # its source, or why it was not learnt
     learnt: bool
-    odd: tuple[str, ...] = ()  # nodes that have another value
+    odd: tuple[str, ...] = ()  # nodes with a different value
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class _Key:
     key: str
     read: Callable[[NodeValues], Any]
     source: str  # where nodes show it
-    wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value is not to become the norm
+    wrong: Callable[[Any, Part | None], str] = lambda value, part: ""  # why a value must not become the norm
     tolerance: float = 0.0  # relative tolerance of numbers
 
 
@@ -47,7 +47,7 @@ def _too_few(value: Any, part: Part | None) -> str:
 def _too_slow(value: Any, part: Part | None) -> str:
     if part is None or part.compute_rate_gbps is None or value >= part.compute_rate_gbps:
         return ""
-    return f"below the {part.compute_rate_gbps:g} Gb/s that a {part.name} customarily has ({part.source})"
+    return f"below the usual {part.compute_rate_gbps:g} Gb/s of a {part.name} ({part.source})"
 
 
 def _small(least: int, why: str) -> Callable[[Any, Part | None], str]:
@@ -55,7 +55,7 @@ def _small(least: int, why: str) -> Callable[[Any, Part | None], str]:
 
 
 def _folded(devices: tuple[str, ...] | None) -> str | list[str] | None:
-    """Write devices as a person would: ``mlx5_[0,3-6]``."""
+    """Fold device names: ``mlx5_[0,3-6]``."""
     if not devices or not all(map(is_name, devices)):
         return None
     folded = fold(devices)
@@ -71,7 +71,7 @@ KEYS = (
     _Key("ports", "link_layer", lambda one: one.link_layer, "/sys/class/infiniband/*/ports/*/link_layer"),
     _Key("ports", "rate_gbps", lambda one: one.rate_gbps, "/sys/class/infiniband/*/ports/*/rate", _too_slow),
     _Key("ports", "mtu", lambda one: one.mtu, "ibv_devinfo",
-         _small(LEAST_MTU, "the largest RDMA MTU, which training fabrics have")),
+         _small(LEAST_MTU, "the largest RDMA MTU, usual for training fabrics")),
     _Key("ports", "netdev_mtu", lambda one: one.netdev_mtu, "/sys/class/net/*/mtu",
          _small(LEAST_NETDEV_MTU, "which an RDMA MTU of 4096 needs")),
     _Key("ports", "point_to_point", lambda one: one.point_to_point, "ip addr"),
@@ -82,7 +82,7 @@ KEYS = (
     _Key("host", "nvme", lambda node: node.nvme, "/sys/class/nvme"),
     _Key("host", "swap", lambda node: node.swap, "/proc/swaps", lambda value, part: _SWAPS if value else ""),
     _Key("checkpoint", "path", lambda one: one.checkpoints, "the evidence, which lists its checkpoints"),
-    _Key("checkpoint", "interval_min", lambda one: one.interval_min, "times of the checkpoints that are there"),
+    _Key("checkpoint", "interval_min", lambda one: one.interval_min, "times of the existing checkpoints"),
 )  # fmt: skip
 
 
@@ -129,7 +129,7 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
     if reason:
         return Value(key.table, key.key, found.usual, f"{share} have it: {reason}", False, odd)
     if missed:
-        share += f", {len(missed)} without a vote, because they fail a check of it"
+        share += f", {len(missed)} without a vote because they fail its check"
     return Value(key.table, key.key, found.usual, f"{share}; {key.source}", True, odd)
 
 
@@ -148,7 +148,7 @@ def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
     share = f"{len(found.holders)} of {len(members)} nodes"
     if len(usual) != 1:
         what = f"PFC on for {', '.join(map(str, usual))}" if usual else "no PFC"
-        why = f"{share} have {what}: a lossless fabric has it on one priority; set false if it is lossy by design"
+        why = f"{share} have {what}: a lossless fabric uses one priority; set false if the fabric is lossy by design"
         yield Value("qos", "lossless", "", why, False, odd)
         return
     yield Value("qos", "lossless", "true", f"{share} have PFC on one priority", True, odd)
@@ -183,7 +183,7 @@ def _mounts(members: Sequence[NodeValues]) -> Iterator[Value]:
 
 
 def _unmarked(value: Any, part: Part | None) -> str:
-    """Return why a value of a lossless fabric is not to become the norm."""
+    """Return why a value of a lossless fabric must not become the norm."""
     if value is False:
         return "without ECN only PFC remains, which stops complete paths; declare it if intended"
     return ""

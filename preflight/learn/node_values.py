@@ -44,7 +44,7 @@ class NodeValues:
     gpu_ids: str  # PCI ids of its GPUs, if no part is recognised
     devices: int  # RDMA devices that the kernel registered
     compute: tuple[str, ...] | None
-    known_from: str  # how the compute ports were recognised; empty: they were not
+    known_from: str  # how the compute ports were identified; empty if they were not
     link_layer: str | None = None
     rate_gbps: float | None = None
     mtu: int | None = None
@@ -64,7 +64,7 @@ class NodeValues:
     nvme: int | None = None
     swap: bool | None = None
     mounts: Mapping[str, tuple[str, bool]] = declare(default_factory=dict)  # place -> type, writable
-    missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> checks of the node that fail on it
+    missed: Mapping[str, tuple[str, ...]] = declare(default_factory=dict)  # key -> failed checks of the node
 
 
 def read_node(node: NodeFacts, site: Site) -> NodeValues:
@@ -114,7 +114,7 @@ def _host(node: NodeFacts) -> dict[str, Any]:
 
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
-    """Return the keys on which a node check fails: the node does not vote on them."""
+    """Return the keys whose node check fails: the node does not vote on them."""
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {

@@ -20,7 +20,7 @@ class Fault:
     message: str  # of its first finding
     nodes: tuple[str, ...]
     of: int  # nodes of the class
-    systemic: bool  # on so many nodes that it looks like the site's
+    systemic: bool  # on so many nodes that it is probably site-wide
 
 
 def faults(report: Mapping[str, Any], classes: Mapping[str, Sequence[str]]) -> list[Fault]:

@@ -14,7 +14,7 @@ from preflight.nodeset import fold, is_name, unfold
 
 _WIDTH = 110
 
-#: Nodes and lines of exceptions that a class's comment names.
+#: Maximum number of nodes and lines of exceptions in a class's comment.
 _MOST_LINES = 40
 
 
@@ -43,7 +43,7 @@ def text(
         if fault.systemic:
             lines += ["#", *_comment(
                 f"SYSTEMIC: {fault.check} {fault.status}s on {len(fault.nodes)} of {fault.of} nodes of class "
-                f"{fault.class_name} ({_words(fault.message)}): looks like the site's problem, not a node's. "
+                f"{fault.class_name} ({_words(fault.message)}): probably a site-wide problem, not a node's. "
                 f"{_nodes(fault.nodes)}"
             )]  # fmt: skip
     if apart:
@@ -100,7 +100,7 @@ def _value(value: Value) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str | list[str]:
-    """Return the names as the file can list them."""
+    """Return the names that the file can list."""
     folded = fold(names)
     return folded if set(unfold(folded)) == set(names) else names
 

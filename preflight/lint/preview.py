@@ -38,7 +38,7 @@ def preview(
 
 
 def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
-    """Return what holds jobs back: check and message, with the nodes."""
+    """Return the findings that block jobs: check and message, with the nodes."""
     found: dict[tuple[str, str], list[str]] = {}
     for finding in report["findings"]:
         if finding["gating"] and finding["status"] == status:
@@ -54,15 +54,15 @@ def _nodes(found: Mapping[tuple[str, str], Sequence[str]]) -> set[str]:
 
 
 def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
-    """List classes without any of the nodes, and nodes without a class."""
+    """List classes without any of these nodes, and nodes without a class."""
     met: dict[str | None, list[str]] = {}
     for node in report["nodes"]:
         met.setdefault(cluster.class_of(node["name"]), []).append(node["name"])
     for name in cluster.classes:
         if name not in met:
-            yield f"class {name}: has none of these nodes"
+            yield f"class {name}: contains none of these nodes"
     if None in met and cluster.classes:
-        yield f"in no class, so without expectations: {fold(met[None])}"
+        yield f"in no class, so no expectations apply: {fold(met[None])}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -30,7 +30,7 @@ _ENDS = (
 #: Seconds for the first collection from both nodes; additional seconds of a side to connect and to answer.
 LOOK_S, _TRAVEL_S = 60.0, 15.0
 
-#: Seconds for a server to print its result after its client's end, and between two calls of a client.
+#: Seconds for a server to print its result after its client ended, and between two calls of a client.
 _FAREWELL_S, _AGAIN_S = 3.0, 0.3
 
 #: Seconds for one size of ping: three packets, 0.2 s apart, and a second for the last reply.
@@ -95,10 +95,10 @@ def carry_out(
     hosts: tuple[str, str], names: Sequence[str], wanted: Wanted, cluster: Cluster, connect: Connect, deadline_s: float,
     progress: Callable[[str], AbstractContextManager[None]],
 ) -> list[Evidence]:  # fmt: skip
-    """Run the tests in sequence, the first host as server; return both evidences."""
+    """Run the tests in sequence, the first host as server; return both documents."""
     with connect(hosts[0]) as one, connect(hosts[1]) as other:
         server, client = PairNode(hosts[0], one), PairNode(hosts[1], other)
-        with progress(f"looking at {hosts[0]} and {hosts[1]}"):
+        with progress(f"examining {hosts[0]} and {hosts[1]}"):
             together(lambda: server.look(look(wanted)), lambda: client.look(look(wanted)))
         if server.evidence.no_answer is None and client.evidence.no_answer is None:
             for name in names:
@@ -163,7 +163,7 @@ def _exchange(
         thread.join(_FAREWELL_S)
     key = f"cmd:{shlex.join(serve)}"
     if key not in served or (waiting and served[key]["status"] == "error"):
-        why = f"still waited {_FAREWELL_S:g} s after its client had ended; its connection was closed, which ends it"
+        why = f"still waiting {_FAREWELL_S:g} s after its client had ended; ended by closing its connection"
         served = {key: {"status": "timeout", "why": why}}
     server.keep({**served, **_note(kind.name, "server", here, there, port, key, wanted)})
     client.keep({**called, **_note(kind.name, "client", there, here, port, next(iter(called)), wanted)})
@@ -198,7 +198,7 @@ def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted
 
 
 def _path(side: PairNode, own: End, peer: End, role: str, limit_s: float) -> None:
-    """Find how large a packet passes from one end to the other."""
+    """Find the largest packet that passes from one end to the other."""
     until = time.monotonic() + limit_s
     version = 6 if ":" in own.address else 4
     sizes: dict[int, str] = {}

@@ -17,7 +17,7 @@ LIKELY = (1500, 4200, 9000)
 #: Number of sizes tried in parallel.
 AT_ONCE = 8
 
-#: Packets of each size, so that one random loss does not count.
+#: Packets of each size, so that one random loss has no effect.
 PACKETS = 3
 
 

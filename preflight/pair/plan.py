@@ -53,7 +53,7 @@ def run_pair(request: CollectRequest, names: Sequence[str], wanted: Wanted) -> C
     def reach(host: str) -> Iterator[PairTransport]:
         with connection(replace(request, nodes=(host,))) as transport:
             try:
-                yield cast("PairTransport", transport)  # no srun: it runs on many nodes
+                yield cast("PairTransport", transport)  # not srun, which runs on many nodes
             finally:
                 through_openssh.update(transport.through_openssh)
 
@@ -66,5 +66,5 @@ def run_pair(request: CollectRequest, names: Sequence[str], wanted: Wanted) -> C
 def _host(name: str) -> str:
     found = Targets(hosts=name).nodes(CollectOptions())
     if len(found) != 1:
-        raise UsageError(f"{name!r} is {len(found)} nodes: a side of a pair is one")
+        raise UsageError(f"{name!r} is {len(found)} nodes; each side of a pair is a single node")
     return found[0]

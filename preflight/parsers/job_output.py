@@ -1,4 +1,4 @@
-"""Lines of a job's output, without marks of terminals, launchers and mails."""
+"""Lines of a job's output, without terminal codes and launcher or mail prefixes."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
-#: Number of lines equal except for digits from which they count as repetitive; and how many of them are searched for
-#: tool output.
+#: Number of lines, equal except for digits, from which they are repetitive; number of these lines searched for tool
+#: output.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
 

@@ -30,7 +30,8 @@ _DCB = "QEMU guest (TCG), Debian 12: dcb of iproute2 6.1; the DCB state behind t
 _NETDEVSIM = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a netdevsim interface"
 _VIRTIO = "QEMU guest (TCG), Debian 12: ethtool 6.1 on a virtio-net interface"
 _NAMESPACES = (
-    "network namespaces on Debian 12 and kernel 6.18: two hosts at MTU 9000, a bridge port or a router at 1500 between"
+    "network namespaces on Debian 12 and kernel 6.18: two hosts at MTU 9000, with a bridge port or a "
+    "router at 1500 in between"
 )
 _RECORDED = "fixtures/nodes/soft-roce.json"
 _VM = "a virtual machine with Debian 12 and kernel 6.18"
@@ -102,7 +103,7 @@ FORMATS = (
     # tests of a pair
     Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (
         _GUEST, _GITHUB + "tensorflow/tensorflow/issues/22077", _GITHUB + "linux-rdma/perftest/issues/132",
-    )),  # pair: our notes on a test, with its output
+    )),  # pair: notes of preflight on a test, with its output
     Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
     Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
     Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),
@@ -115,7 +116,7 @@ FORMATS = (
     Format("congestion control in the vendor driver's debugfs", ("file:/sys/kernel/debug/mlx5/*",)),
     Format("carrier changes in sysfs", ("file:/sys/class/net/*/carrier_changes",), (_VM,)),
     Format("lldpcli", ("cmd:lldpcli *",), (
-        "lldpd 1.0.16 on Debian 12, two virtual interfaces with DCBX TLVs that were put in",
+        "lldpd 1.0.16 on Debian 12, two virtual interfaces with injected DCBX TLVs",
     )),
     Format("dcb -j pfc show", ("cmd:dcb -j pfc show *",), (_DCB,)),
     Format("dcb -j app show", ("cmd:dcb -j app show *",), (_DCB,)),

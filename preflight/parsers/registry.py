@@ -1,8 +1,8 @@
 """Registry of format parsers.
 
 A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``: texts,
-one of which is in the first line of an output (empty: any line may start it). Families are in the order in which the
-formats are tried, the most certain first.
+one of which is in the first line of an output (empty: any line may start it). Families are in detection order,
+unambiguous formats first.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def block(
 ) -> tuple[int, list[Line]]:
     """Return the end of a block from ``at``, and its lines without blank ones.
 
-    It continues while lines belong to it, across at most this many consecutive blank lines, up to a prompt or to a line
+    It continues while lines belong to it, across at most this many consecutive blank lines, up to a prompt or a line
     that starts it ``again``.
     """
     taken, end, empty = [lines[at]], at + 1, 0
@@ -102,7 +102,7 @@ def block(
 def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
     """Return the end of a block of fields, and the fields.
 
-    The first of repeated names counts.
+    The first of repeated names is used.
     """
     end, taken = block(lines, at, belongs, blanks=0)
     fields: dict[str, str] = {}

@@ -3,7 +3,7 @@
 Data flow:
 
 - ``input_sources``: files and standard input;
-- ``container_formats``: mails, pages, patches and tables around the text (``textprep.encodings``);
+- ``container_formats``: mail, pages, patches and tables around the text (``textprep.encodings``);
 - ``switch_output``: sessions and databases of Ethernet switches;
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
@@ -12,7 +12,7 @@ Data flow:
 - ``framed_tables``: outputs with a frame that looks like such a prefix;
 - ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
 - ``rank_errors``: the errors of all ranks of a job as one part;
-- ``formats``, one module a family of tools: the first line of an output, and its parser;
+- ``formats``, one module per tool family: the first line of an output, and its parser;
 - ``stated_facts``: hosts, ranks, processes and named values that the lines of a part state;
 - ``evaluate``: findings (``judges``, the cores of checks by kind).
 
@@ -61,18 +61,18 @@ __all__ = [
 
 SCHEMA = "preflight.read/1"
 
-#: Marks that occur only in a job's own log, which `log_parts` reads.
+#: Markers found only in job logs, which `log_parts` reads.
 _OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
 
-#: Number of characters in which such a mark must occur; after a progress bar, further characters.
+#: A marker must occur within this many characters, plus this many after a progress bar.
 _MARKED_BY = 120
 
-#: Parts of one source that are reported.
+#: Maximum number of parts reported per source.
 MOST_PARTS = 1000
 
 
 def read(source: InputSource) -> list[TextPart]:
-    """Return the parts of one source in the order of their lines, judged."""
+    """Return the judged parts of one source, in line order."""
     found, seen = read_trace_or_dump(source)
     if found:
         judge_logs(found, source, seen)
@@ -81,7 +81,7 @@ def read(source: InputSource) -> list[TextPart]:
         return switch
     recognised = container_formats.best(source, _read) or _logs(lines_of(source.text), source.name)
     if len(recognised) > MOST_PARTS:
-        source.note(f"the parts after line {recognised[MOST_PARTS].first}: only {MOST_PARTS} are reported")
+        source.note(f"the parts after line {recognised[MOST_PARTS].first}: only the first {MOST_PARTS} are reported")
     return recognised[:MOST_PARTS]
 
 
@@ -98,7 +98,7 @@ def _read(source: InputSource) -> list[TextPart]:
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:
-    """Return the program's log that a text without any other output is."""
+    """Return a text without any other output as a program's log."""
     writers = list(split_by_writer(lines))
     writer, own = writers[0] if len(writers) == 1 else ("", lines)
     written = [line for line in bare(own) if line.text.strip()]
@@ -113,7 +113,7 @@ def _logs(lines: Lines, source: str) -> list[TextPart]:
 
 
 def read_text(text: str, source: str) -> list[TextPart]:
-    """Return the tool output in a text, judged.
+    """Return the judged tool output in a text.
 
     ``log_parts`` handles a job's own output.
     """
@@ -136,7 +136,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
 
 
 def _is_of_job(text: str) -> bool:
-    """Return whether `log_parts` alone reads a line.
+    """Return whether only `log_parts` reads a line.
 
     The exception of a traceback also belongs to a program's error.
     """
@@ -153,7 +153,7 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
 
 
 def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
-    """Return the numbers of the lines that are part of something."""
+    """Return the numbers of the lines that belong to a part."""
     numbers = [line.number for line in lines]
     spans = ((bisect_left(numbers, part.first), bisect_right(numbers, part.last)) for part in found)
     return {number for first, end in spans for number in numbers[first:end]}
@@ -175,7 +175,7 @@ def known() -> tuple[str, ...]:
 
 
 class Across(NamedTuple):
-    """Results from several sources together: runs over many pairs of nodes."""
+    """Combined results of several sources: runs over many node pairs."""
 
     findings: list[dict[str, Any]]
     bench: dict[str, Any]  # ``preflight.bench/1``
@@ -188,7 +188,7 @@ def reports_of(source: InputSource, parts: Sequence[TextPart]) -> tuple[Report, 
 
 
 def leaves_of(parts: Sequence[TextPart]) -> dict[str, str]:
-    """Return node -> leaf, as the sweeps of a fabric in a source show it."""
+    """Return node -> leaf from the fabric sweeps in a source."""
     leaves: dict[str, str] = {}
     for part in parts:
         if isinstance(part.taken, TypedPart) and isinstance(part.taken.value, Net) and part.taken.complete:
@@ -197,9 +197,9 @@ def leaves_of(parts: Sequence[TextPart]) -> dict[str, str]:
 
 
 def across(reports: Mapping[str, tuple[Report, ...]], leaves: Mapping[str, str]) -> Across | None:
-    """Compare the runs of nccl-tests of all sources; None without any to compare.
+    """Compare the nccl-tests runs of all sources; None if there are too few.
 
-    ``leaves`` is node -> leaf, as far as a source shows it.
+    ``leaves`` maps nodes to leaf switches where a source shows them.
     """
     findings, facts = judge_across({name: own for name, own in reports.items() if own}, leaves)
     if not facts.pairwise:
@@ -240,7 +240,7 @@ def exit_status(
 ) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged means an unrecognised source, a part without a finding, an unknown finding, and truncated or unread text.
+    Not judged means an unrecognised source, a part without a finding, an unknown finding, or truncated or unread text.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()

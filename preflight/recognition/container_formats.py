@@ -1,4 +1,4 @@
-"""Source and its unpacked content: the one with more facts is used."""
+"""Choice between a source and its unpacked content: more facts win."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Read = Callable[[InputSource], list[TextPart]]
 
 #: Maximum lines of a pasted text; longer ones come from log collectors and are read once.
 _MOST_LINES = 20_000
-#: The content of a certain envelope is used even if it has less: the text around it has no information.
+#: Content of these envelopes is used even if it has fewer facts: the surrounding text has none.
 _LEFT = 0.5
-#: How findings name lines.
+#: Line references in findings.
 _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")
 
 
@@ -41,7 +41,7 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
 
 
 def _renumber(part: TextPart, numbers: Sequence[int]) -> None:
-    """Renumber the lines of a part as in the source."""
+    """Map the line numbers of a part to those of the source."""
 
     def at(number: int) -> int:
         return numbers[min(max(number, 1), len(numbers)) - 1]

@@ -1,6 +1,6 @@
 """``kubectl describe pod``, with annotations that contain another output.
 
-It is the status of the pod's networks.
+The embedded output is the status of the pod's networks.
 """
 
 from __future__ import annotations

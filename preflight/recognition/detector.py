@@ -1,6 +1,6 @@
 """Detection of tool output in a text.
 
-Each output format matches its first line and parses itself to its end.
+Each format matches the first line of its output and parses to its end.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TextPart:
 
     @property
     def judged(self) -> bool:
-        """Whether a rule judged anything in it."""
+        """Whether a rule judged any of it."""
         return bool(self.findings)
 
     @property
@@ -113,7 +113,7 @@ def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Se
     return may_begin
 
 
-#: Number of lines before and after a line that a format examines; numbers of lines that may repeat.
+#: Context lines around a line that a format examines; lengths of repeating line groups.
 _FAR, _PERIODS = 1000, (1, 2, 3, 4)
 
 
@@ -126,7 +126,7 @@ class _Repetition(NamedTuple):
 
 
 def _repeated(lines: Lines) -> list[_Repetition]:
-    """Return the ranges in which a few lines repeat for long: no format begins there."""
+    """Return the ranges of long repetitions, in which no format begins."""
     repetitions: list[_Repetition] = []
     for period in _PERIODS:
         first = period
@@ -144,10 +144,10 @@ def _repeated(lines: Lines) -> list[_Repetition]:
 
 
 def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[TextPart]:
-    """Yield the parts of a run of lines by one writer."""
+    """Yield the parts of consecutive lines by one writer."""
     may_begin = _by_hints(lines, kinds)
     repeated = _repeated(lines) if len(lines) > 4 * _FAR else []
-    at = silent = 0  # no format begins in lines up to this one
+    at = silent = 0  # no format begins at or before this line
     while at < len(lines):
         while repeated and at >= repeated[0].end:
             del repeated[0]

@@ -22,15 +22,15 @@ from preflight.recognition.formats.typed import TypedPart
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 
-#: Parts of one kind that a part is compared with.
+#: Maximum number of parts of one kind to compare a part with.
 _MOST_EARLIER = 64
 
-#: Writers that a part is compared with.
+#: Maximum number of writers to compare a part with.
 _MOST_OTHERS = 64
 
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
-    """Add to each part its findings."""
+    """Add findings to each part."""
     earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
     written: dict[str, dict[str, Any]] = defaultdict(dict)  # by kind, the last value of each writer
     for part in parts:
@@ -53,7 +53,7 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
 
 
 def _node_of(part: TextPart) -> str:
-    """Return the node that the lines of a part name; empty if none or several."""
+    """Return the node named in the lines of a part; empty if none or several."""
     value = part.taken.value if isinstance(part.taken, TypedPart) else None
     hosts = value.hosts if isinstance(value, KernelText) else ()
     if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):

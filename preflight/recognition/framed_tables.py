@@ -1,8 +1,8 @@
 """Outputs with their own frame (``nvidia-smi``, ``dcgmi``); unit statuses.
 
-Their bars look like the frame of a page around a text, and their rules like lines of a patch. They are read before
-prefixes are stripped; a launcher's prefix in front of them names the writer. Journal lines below a status have the
-names of a host and a program, like a launcher's.
+Their vertical bars look like a page frame around a text, and their horizontal rules like lines of a patch. They are
+read before prefixes are stripped; a launcher's prefix in front of them names the writer. Journal lines below a status
+start with a host and a program name, like a launcher's prefix.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FRAMED = frozenset(
     {"nvidia-smi", "dcgmi diag", "dcgmi health", "dcgmi discovery", "dcgmi nvlink", "nvidia-smi mig", "dcgmi stats"}
 )
 
-#: Kinds of outputs that end with lines of the journal.
+#: Kinds of outputs that end with journal lines.
 STATUSES = frozenset({"systemctl status", "fabricmanager status"})
 
-#: Words of which each output has one.
+#: Each such output contains one of these words.
 _WORDS = re.compile(
     r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
     r"|NvLink Link Status|(?:GPU|Compute) instance|GPU ID: \d"
@@ -32,7 +32,7 @@ _WORDS = re.compile(
 _FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
 #: Prefixes of launchers.
 _MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
-#: Writers of one text.
+#: Maximum number of writers in one text.
 _MOST_WRITERS = 256
 
 

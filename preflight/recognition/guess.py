@@ -60,7 +60,7 @@ _LOOKED_AT = 20_000
 
 
 def guess(text: str) -> Guess:
-    """Return the guess at a text."""
+    """Guess the kind of a text."""
     head = text[:_LOOKED_AT]
     for name, pattern, commands in _LOOKS:
         if pattern.search(head):

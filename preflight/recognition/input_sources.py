@@ -22,11 +22,11 @@ from preflight.parsers import job_log
 from preflight.textprep.line_source import CHUNK, ByteReader, Notes, opened, peeked
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
-#: Bytes and lines of a source without a job's log that are read: so much of its beginning and of its end. A line of a
-#: few bytes costs more as a fact than as text, up to 3 KB.
+#: Maximum bytes and lines read at the beginning, and again at the end, of a source without a job log. A short line
+#: takes up to 3 KB as a fact.
 HELD, HELD_LINES = 8 << 20, 40_000
 
-#: Files of a folder that are read; more are refused.
+#: Maximum number of files in a folder; more are refused.
 MOST_FILES = 20_000
 
 #: Maximum bytes of a text copied from a page, a mail or a log store; longer text is a file.
@@ -118,7 +118,7 @@ def _files(name: str) -> list[str]:
         paths = (Path(folder, entry) for entry in sorted(inside) if not entry.startswith("."))
         files += [str(path) for path in paths if path.is_file()]
         if len(files) > MOST_FILES:
-            raise SourceError(f"{name}: contains more than {MOST_FILES:,} files; name some of them")
+            raise SourceError(f"{name}: contains more than {MOST_FILES:,} files; specify some of them")
     if not files:
         raise SourceError(f"{name}: holds no file")
     return files
@@ -187,7 +187,7 @@ def _drop(tail: bytearray) -> int:
 def _end(data: bytes, most: int, most_lines: int) -> int:
     """Return the end of the first ``most`` bytes or ``most_lines`` lines.
 
-    The sooner counts.
+    Whichever is reached first.
     """
     end = min(most, len(data))
     if data.count(b"\n", 0, end) <= most_lines:
@@ -198,7 +198,7 @@ def _end(data: bytes, most: int, most_lines: int) -> int:
 def _begin(data: bytes | bytearray) -> int:
     """Return the start of the last ``HELD`` bytes or ``HELD_LINES`` lines.
 
-    The later counts.
+    Whichever starts later.
     """
     begin = max(len(data) - HELD, 0)
     if data.count(b"\n", begin) <= HELD_LINES:

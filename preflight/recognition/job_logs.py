@@ -27,7 +27,7 @@ from preflight.recognition.input_sources import InputSource
 NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
 
-#: Prefixes of the checks that compare the sources with each other.
+#: Prefixes of the checks that compare sources.
 ACROSS = "bench."
 
 #: Kinds that are complete files.
@@ -113,7 +113,7 @@ def judge_across(
 ) -> tuple[list[dict[str, Any]], RunFacts]:
     """Return the findings from the reports of all sources, and their facts.
 
-    ``leaves`` is node -> leaf, as far as a source shows it.
+    ``leaves`` maps nodes to leaf switches where a source shows them.
     """
     records = {f"log:{name}": LogFile(Path(name), log=of_reports(own)) for name, own in reports.items()}
     run = Evidence(RUN, "", records)
@@ -134,7 +134,7 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
-        shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning that no signature knows
+        shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning without a signature
         shown = shown or (finding["check"] in _MEASURED and finding["found"] is not None)
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)

@@ -1,4 +1,4 @@
-"""Wrapped lines, joined where an output is then read better."""
+"""Wrapped lines, joined where that makes an output more readable."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Lines
 from preflight.textprep.wrapped_lines import unbroken
 
-#: Lines between two pieces of one output, where a broken line could not be read.
+#: Maximum number of lines between two pieces of an output split by a broken line.
 _GAP = 3
-#: Most lines of a pasted text; logs are longer, and their writers do not wrap lines.
+#: Maximum lines of a pasted text; logs are longer, and their writers do not wrap lines.
 _MOST_LINES = 5000
 
 

@@ -15,7 +15,7 @@ from preflight.recognition.formats.typed import TypedPart
 
 _KINDS = (FRAMEWORK, SLURM)
 
-#: What launchers call a writer: ``rank3``, ``default3``, ``3`` (srun), ``1,3`` (mpirun), and a host or a pod.
+#: Writer names used by launchers: ``rank3``, ``default3``, ``3`` (srun), ``1,3`` (mpirun), and a host or a pod.
 _RANK = re.compile(r"(?:[a-z]{0,20}|\d{1,6},)(\d{1,6})(?:\|\d{1,6})?")
 _ADDRESS = re.compile(r"pid=\w{1,32}, ip=([^)\s]{1,64})")
 _NODE = re.compile(r"(?:pod/)?(?=[\w.-]{0,63}[a-z])([\w.-]{1,64})(?:/[\w.-]{1,64})?")
@@ -23,7 +23,7 @@ _RANK_NAME = re.compile(r"(?:rank|default|trainer|worker|local_rank)?\d{1,6}(?:\
 
 
 def merge_ranks(parts: Sequence[TextPart]) -> list[TextPart]:
-    """Return the parts; errors of one kind that named writers logged are one part."""
+    """Return the parts; merge errors of one kind by named writers into one."""
     first: dict[str, TextPart] = {}
     merged: list[TextPart] = []
     for part in parts:

@@ -1,8 +1,8 @@
 """Aliases of addresses: keyed permutations that preserve what checks compare.
 
 A keyed hash of the preceding bits decides whether a bit is flipped (prefix-preserving anonymisation, Xu, Fan, Ammar,
-Moon: "Prefix-preserving IP address anonymization", 2002). So two addresses share the same number of leading bits before
-and after: subnets remain subnets. The last changeable bit always changes, so no address is its own alias.
+Moon: "Prefix-preserving IP address anonymization", 2002). Two addresses therefore share the same number of leading bits
+before and after: subnets remain subnets. The last changeable bit always changes, so no address is its own alias.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _DASHED_ADDRESS = re.compile(rf"(?<!\d){_OCTET}(?:-{_OCTET}){{3}}(?!\d)", re.A)
 #: Maximum numbers in a host name, and their digits, that are preserved: rack, chassis, node; more is an identity.
 _MOST_NUMBERS, _MOST_DIGITS = 3, 5
 
-#: Names that tools number from zero: a host of this name looks like a device.
+#: Names that tools number from zero: a host with such a name looks like a device.
 _DEVICE = re.compile(r"(?:gpu|cpu|nic|nv|rank|hca|cuda)[0-9]{1,2}")
 
 #: Minimum letters of a series of host names for unknown names of it to be treated as hosts, too.
@@ -197,4 +197,4 @@ class Names:
             if alias.lower() not in self._taken and alias not in self._given:
                 self._given.add(alias)
                 return alias
-        raise AssertionError  # cannot happen: serial numbers are learnt from five characters, with a digit among them
+        raise AssertionError  # cannot happen: learnt serial numbers have at least five characters, including a digit

@@ -24,7 +24,7 @@ DOCUMENT = 160 << 20
 UNPACKED_CAP, FREE, SMALL = 16_000_000_000, 5 << 20, 1 << 20
 RATIO, RATIO_OF_SMALL = 100, 40
 
-#: Bytes read at once, and maximum characters of them without a space; more is left out, because a cut could hide a
+#: Bytes read at once, and maximum characters of them without a space; more is left out, because a cut could split a
 #: name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 
@@ -138,7 +138,7 @@ def _pieces(path: Path) -> Iterator[str]:
             block = stream.read(_BLOCK)
             total += len(block)
             if total > UNPACKED_CAP:
-                raise RedactionError(f"holds more than {UNPACKED_CAP} bytes")
+                raise RedactionError(f"contains more than {UNPACKED_CAP} bytes")
             if b"\0" in block:
                 raise RedactionError("is not text")
             rest += decoder.decode(block, final=not block)
@@ -195,8 +195,8 @@ def _no_bomb(path: Path) -> None:
             held += len(block)
             if held > most:
                 raise RedactionError(
-                    f"{size} bytes that unpack to more than {most}, the limit of a compressed file of this size; "
-                    "unpack it with gunzip and name what that writes"
+                    f"{size} bytes unpack to more than {most}, the limit for a compressed file of this "
+                    "size; unpack it with gunzip and pass the result"
                 )
 
 

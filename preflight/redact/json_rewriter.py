@@ -14,7 +14,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
 
 class DuplicateKey(PreflightError):
-    """A JSON text cannot be rewritten value by value: an object has a duplicate key."""
+    """The JSON text cannot be rewritten by value: an object has a duplicate key."""
 
 
 def loads(text: str, most: int = json_limits.PART) -> Any:

@@ -58,7 +58,7 @@ _KEYED = re.compile(
 )
 
 
-#: An item of a host list, possibly with the number of its slots or a port.
+#: An item of a host list, possibly with its number of slots or a port.
 _FOLDED = re.compile(
     r"((?:[^\s,\[:]|:(?![0-9]+(?:,|\Z)))+(?:\[[\d,-]+\](?:[^\s,\[:]|:(?![0-9]+(?:,|\Z)))*)*)(:[0-9]+)?"
 )

@@ -81,7 +81,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("uid=", r"\b(?:uid|gid|groups)=\d+\((?P<user>[^\W_][\w.-]{0,63})\)"),
     ("@", r"(?<![\w.+-])(?P<user>[^\W_][\w.+-]{0,63})@(?![\w.-]{1,100}\.(?:service|socket|mount|timer|slice|target|scope|device)\b)(?=[A-Za-z][\w-]*\.[A-Za-z])"),
     (" user", r"\b(?:for|of) user (?P<user>[^\W_][\w.-]{0,63})"),
-    # people at prompts and in commands; the second of two names is that of the host
+    # users at prompts and in commands; the second of two names is the host
     ("@", _PROMPT + rf"(?P<user>{_USER})@{_NO_UNIT}(?P<host>{HOST}){_PROMPTED}"),
     ("@", _REMOTE + rf"(?P<user>{_USER})@(?P<host>{HOST})"),
     ("@", rf"(?<![\w.+@/:-]){_NO_LINK}(?P<user>{_USER})@{_NO_UNIT}(?=[A-Za-z][A-Za-z]*[\w-]{{0,62}}\d)"),
@@ -111,7 +111,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("User ", rf"(?m)^[ \t]{{1,16}}User[ \t]{{1,8}}(?P<user>{_USER})[ \t\r]*$"),
     ("HostName ", r"(?m)^[ \t]{0,16}HostName[ \t]{1,8}(?P<host>HOST)[ \t\r]*$"),
     ("Host ", r"(?m)^Host[ \t]{1,8}(?P<host>HOST)[ \t\r]*\n(?=[ \t]{1,16}(?:HostName|User|Port|ProxyJump|IdentityFile)[ \t])"),
-    # hosts in commands and what they print
+    # hosts in commands and their output
     (" (", r"\b(?:PING|traceroute to) (?P<host>HOST) \("),
     # Open MPI: `[gpu001:4242] *** Process received signal ***`; UCX: `[1760000000.123456] [gpu001:4242 :0]`
     ("[", r"(?m)^(?:\[\d{9,11}\.\d{1,9}\] )?\[(?!mlx|rank|cuda|[0-9a-f]{4}:[0-9a-f]{4}[]])(?P<host>HOST):\d{3,8}(?:[ ]{0,3}:[a-z]?\d{1,4})?\] "),
@@ -129,7 +129,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("-J", rf"\bssh\b[^\n]{{0,200}}?\s-J ?(?:{_USER}@)?(?P<host>{HOST})"),
     ("slots=", rf"(?m)^\s{{0,8}}(?P<host>{HOST})\s{{1,40}}slots=\d"),
     ("://", r"\b[a-z][a-z0-9+.-]{1,15}://(?:[^\s/@]{0,300}@)?(?P<host>[A-Za-z][A-Za-z_-]{0,62}\d[\w-]{0,62})(?=[:/]|\s|$)"),
-    # Slurm and Kubernetes about nodes
+    # Slurm and Kubernetes messages about nodes
     ("Comment=", r"(?m)^\s{2,8}(?:Admin|System)?Comment=(?P<name>[^\s(][^\s]{0,200})"),
     ("salloc: Node", rf"\bsalloc: Nodes? (?P<host>{_LIST}) (?:is|are) ready"),
     (" node", rf"\b(?:on|show|describe|delete|get|taint|label) nodes? (?P<host>(?!node\d\b){_NUMBERED})"),
@@ -141,7 +141,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("ok=", rf"(?m)^(?P<host>{HOST})\s{{1,60}}: ok=\d"),
     ("ansible_", rf"(?m)^(?P<host>{HOST})\s{{1,20}}ansible_\w+="),
     ("ansible_", rf"(?m)^\s{{1,20}}(?P<host>{HOST}):[ \t\r]*\n\s{{1,40}}ansible_\w+:"),
-    # what ssh, sudo and PyTorch print
+    # output of ssh, sudo and PyTorch
     ("ermanently added", rf"Permanently added '\[?(?P<host>{HOST})"),
     (": ssh: ", rf"(?m)^(?P<host>{HOST}): ssh: "),
     ("", rf"(?i)\buser(?:name)?[ ]?[/,&+:][ ]?pass\w{{0,6}}[ \t]{{0,8}}[:=][ \t]{{0,8}}(?P<user>{_USER})(?=[ \t]{{0,4}}[/,:])"),
@@ -180,7 +180,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".core.windows.net", r"\.(?:blob|dfs|file|queue|table)\.core\.windows\.net/(?P<name>[^\W_][\w-]{2,62})"),
     ("wandb.ai/", r"wandb\.ai/(?!authorize|settings|home|site\b)(?P<name>[\w.-]{2,64})(?=/|\s|$)"),
     ("wandb.ai/", r"wandb\.ai/[\w.-]{2,64}/(?P<name>[\w-]{2,64})"),
-    # what Slurm, ssh, ping and remote shells print about a node
+    # messages of Slurm, ssh, ping and remote shells about a node
     ("ode", rf"\b[Nn]odes? (?P<host>(?!node\d\b){_NUMBERED}(?:\[[\d,-]{{1,200}}\])?) (?:not responding|is |are |has |have |set(?:ting)? |state |failed|went |did )"),
     ("Nodes=", rf"\bNodes=(?P<host>[A-Za-z]{_LIST[6:]})"),
     ("down", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED})\s{{1,40}}\d{{1,6}}\s{{1,8}}(?:down|drain|fail|idle|mix|alloc|maint|unk)\w{{0,10}}[*~#!%$@^-]?\s"),
@@ -197,7 +197,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("]", rf"(?m)\[(?:SUCCESS|FAILURE)\] (?P<host>[A-Za-z]{HOST[6:]})(?=\s|$)"),
     ("]", rf"(?m)^\[(?P<host>{NO_HOST}{_NUMBERED})\] (?=SUCCESS\b|FAILURE\b|out:|err:|\d{{4}}-\d\d-\d\d[ T])"),
     (": ", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED}): (?=(?:-?bash|sh|zsh): |[\w./-]{{1,60}}: (?:command )?not found)"),
-    # Intel MPI, MVAPICH, and what ranks print
+    # Intel MPI, MVAPICH, and output of ranks
     ("mpi_rank_", rf"(?m)^\[(?P<host>{HOST}):mpi_rank_\d"),
     ("MPI startup", rf"MPI startup\(\):\s{{1,8}}\d{{1,8}}\s{{1,8}}\d{{1,10}}\s{{1,12}}(?P<host>{HOST})(?=\s|$)"),
     (" on ", rf"\b(?:[Rr]ank \d{{1,8}}|nvidia-smi[\w -]{{0,40}}|task \d{{1,8}}|pid \d{{1,10}}) on (?P<host>{NO_HOST}{_NUMBERED})(?=[\s:,.]|$)"),
@@ -209,7 +209,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("assigned ", rf"\b[Ss]uccessfully assigned \S{{1,300}} to (?P<host>[A-Za-z]{HOST[6:]})"),
     ("instance=", rf"\binstance=\\?\"(?P<host>[A-Za-z]{HOST[6:]}):\d"),
     ("HCA-", rf"(?m)^\s{{0,8}}(?P<host>{NO_HOST}{_NUMBERED}) (?:HCA-\d{{1,2}}|mlx5_\d{{1,3}})(?=\s*$)"),
-    # people in commands of administrators and in logs
+    # users in commands of administrators and in logs
     ("sudo ", rf"\bsudo(?: -[A-Zbeknv]{{1,4}}){{0,4}} -\w{{0,3}}u ?(?P<user>{_USER})"),
     ("su ", rf"(?m)(?:^|[;&|$#>] ?|\bsudo )su (?:- |-l |--login )?(?P<user>{_USER})(?=\s|$)"),
     ("-u", rf"\b(?:squeue|sacct|scancel|sreport|sshare|sprio|crontab|ps|pkill|pgrep|loginctl|quota)\b[^\n|;]{{0,200}}?\s-u ?(?P<user>{_USER})"),
@@ -230,7 +230,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".", rf"(?m)^(?P<user>{_USER})\+?[ \t]{{1,20}}\d{{1,10}}(?:[ \t]{{1,8}}\d{{1,6}}\.\d){{2}}(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,8}}(?:\?|pts/\d|tty)"),
     ("/home-", rf"/home-(?P<user>{_USER})(?=[/\s:\"']|$)"),
     ("cron/", rf"/var/spool/cron/(?:crontabs/)?(?P<user>{_USER})"),
-    # organisations and people of code hosts; buckets that are named by a key
+    # organisations and users of code hosts; buckets named by a key
     (".co", rf"\b(?:github|gitlab|bitbucket|huggingface)\.com?/(?:datasets/|spaces/|orgs/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/[\w.-])"),
     ("hf://", rf"\bhf://(?:datasets/|spaces/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/)"),
     ("git@", r"\bgit@[\w.-]{1,100}:(?P<name>[\w.-]{2,64})/(?P<name2>[\w-]{2,64})"),

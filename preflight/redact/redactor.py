@@ -147,7 +147,7 @@ class Redactor:
             self._shared = None
 
     def _is_known(self, value: Any, key: str, ours: bool) -> bool:
-        """Return whether this object was already learnt from under the same key."""
+        """Return whether this object was already processed under the same key."""
         if self._shared is None or not isinstance(value, dict | list):
             return False
         place = id(value), key, ours

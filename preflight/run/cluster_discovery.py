@@ -38,7 +38,7 @@ class ClusterChoice(NamedTuple):
 def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
     """Return the cluster file of a command; raises UsageError.
 
-    ``saved`` lists evidence paths; the first with a copy counts.
+    ``saved`` lists evidence paths; the first with a copy is used.
     """
     if named is not None:
         return ClusterChoice(named)
@@ -70,7 +70,7 @@ def _found() -> ClusterChoice:
             why = _starts_programs(path)
         if not why:
             return ClusterChoice(path, origin)
-        print_text(f"warning: {path} is not used: {why}; to use it, name it: --cluster {path}\n", sys.stderr)
+        print_text(f"warning: {path} is ignored: {why}; to use it, pass --cluster {path}\n", sys.stderr)
     return ClusterChoice(None)
 
 

@@ -73,7 +73,7 @@ def _files(
 def _note_undecided(report: Mapping[str, Any]) -> None:
     """Report the checks for which no node is excluded."""
     if checks := dict.fromkeys(finding["check"] for finding in report["findings"] if finding.get("undecided")):
-        note = f"{', '.join(checks)}: nodes differ and no side is known to be right; none is excluded for it"
+        note = f"{', '.join(checks)}: nodes differ, and which side is right is unknown; no node is excluded for it"
         print_text(f"note: {note}\n", sys.stderr)
 
 
@@ -94,7 +94,7 @@ def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
             _print_text(report, outputs)
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # remaining output is discarded
-        if not isinstance(error, BrokenPipeError):  # a reader that closed the pipe has read enough
+        if not isinstance(error, BrokenPipeError):  # a reader that closed the pipe wants no more output
             print_text(f"error: standard output could not be written: {error.strerror}\n", sys.stderr)
             return False
     return True

@@ -205,18 +205,18 @@ def report_broken(check_registry: Registry) -> None:
 
 
 def _validate(outputs: Outputs) -> None:
-    """Refuse outputs that cannot be written."""
+    """Reject outputs that cannot be written."""
     for target in outputs.files.values():
         require_writable(Path(target))
     printed = [option for option, target in outputs.files.items() if target == "-"]
     if len(printed) > 1:
-        raise UsageError(f"{' and '.join(printed)}: only one of them can be standard output")
+        raise UsageError(f"{' and '.join(printed)}: only one of these can be standard output")
     if outputs.save:
         _require_directory(outputs.save)
 
 
 def require_writable(path: Path | None) -> None:
-    """Refuse an output that cannot be written; raises UsageError."""
+    """Reject an output that cannot be written; raises UsageError."""
     if path is None or str(path) == "-":
         return
     if path.is_dir():
@@ -234,6 +234,6 @@ def _require_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be made: {error.strerror}") from None
+        raise UsageError(f"{path}: cannot be created: {error.strerror}") from None
     if not os.access(path, os.W_OK):
         raise UsageError(f"{path}: is not writable")

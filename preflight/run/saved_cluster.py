@@ -118,7 +118,7 @@ def _folder(path: Path) -> Path:
 
 
 def shown(cluster: str) -> str:
-    """Return how to name a cluster file to people: one out of a bundle by the bundle."""
+    """Return the display name of a cluster file; for one in a bundle, the bundle's."""
     bundle = _UNPACKED.get(Path(cluster))
     return f"{bundle[0]}:{FOLDER}/{NAME}" if bundle else cluster
 

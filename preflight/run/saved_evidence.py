@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from preflight.collect.request import Collected
     from preflight.evidence.document import Evidence
 
-#: Checks of a campaign; all others judge each launch as a benchmark of its own.
+#: Checks of a campaign; all others judge each launch as a separate benchmark.
 CAMPAIGN_CHECKS = ("bench.*",)
 
 #: Maximum stored size of a --log file in bytes.

@@ -1,1 +1,1 @@
-"""The JSON Schemas of what goes in and out."""
+"""JSON Schemas of inputs and outputs."""

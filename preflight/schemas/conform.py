@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    #: Returns what is wrong with a value, after its place; empty: nothing.
+    #: Returns the fault of a value, after its place; empty if valid.
     _Check = Callable[[Any], str]
     _Make = Callable[[Any], _Check]
 
@@ -25,7 +25,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value),
 }
 
-#: Keywords that do not restrict a value, or that no reader relies on: an order, a length, a spelling.
+#: Keywords without a restriction, or with one that no reader relies on: order, length, spelling.
 LET_BE = frozenset((
     "$schema", "$id", "$defs", "title", "description", "minLength", "maxLength", "minimum", "exclusiveMinimum",
     "maximum", "pattern", "propertyNames", "uniqueItems", "maxProperties",
@@ -39,7 +39,7 @@ def find_error(
     document: Any, schema: str, needed: tuple[str, ...] = (), *, part: str = "", shallow: tuple[str, ...] = (),
     exact: bool = False, partly: bool = False,
 ) -> str:  # fmt: skip
-    """Return a document's first fault with its place; empty: none.
+    """Return a document's first fault with its place; empty if valid.
 
     For example ``findings[3].message is missing``.
     """
@@ -87,11 +87,11 @@ def _made(schema: Any, defs: Mapping[str, Any], exact: bool) -> _Check:
         if isinstance(schema, bool):
             return lambda value: "" if schema else " must not be there"
         if unknown := set(schema) - LET_BE - set(_WORDS) - {"$ref", "then", "else", "additionalProperties", "required"}:
-            raise NotImplementedError(f"a schema of ours has {', '.join(sorted(unknown))}")
+            raise NotImplementedError(f"unsupported keyword in a schema of preflight: {', '.join(sorted(unknown))}")
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/$defs/")
             if name not in known:
-                known[name] = lambda value: known[name](value)  # it may hold itself
+                known[name] = lambda value: known[name](value)  # it may contain itself
                 known[name] = made(defs[name])
             if not exact or len(schema) == 1:
                 return known[name]
@@ -131,7 +131,7 @@ def _type(schema: Mapping[str, Any], made: _Make) -> _Check:
 
 
 class _OneOfWords:
-    """Check of an enumeration of strings."""
+    """Validator of an enumeration of strings."""
 
     def __init__(self, words: frozenset[str], wrong: str) -> None:
         self._words, self._wrong = words, wrong
@@ -193,7 +193,7 @@ def _items(schema: Mapping[str, Any], made: _Make) -> _Check:
 
 def _length(schema: Mapping[str, Any], made: _Make) -> _Check:
     least, most = schema.get("minItems", 0), schema.get("maxItems", 1 << 62)
-    wrong = f" has not {least} entries" if least == most else f" has less than {least} entries"
+    wrong = f" has not {least} entries" if least == most else f" has fewer than {least} entries"
     return lambda value: "" if not isinstance(value, list) or least <= len(value) <= most else wrong
 
 
@@ -237,8 +237,8 @@ def _spelling(schema: Mapping[str, Any], made: _Make) -> _Check:
         if not isinstance(value, str):
             return ""
         if not least <= len(value) <= most:
-            return f" has {len(value)} characters, and has to have {least} to {most}" if value else " is empty"
-        return "" if matches(value) else f" is {value[:40]!a}, which it cannot be"
+            return f" has {len(value)} characters; {least} to {most} are allowed" if value else " is empty"
+        return "" if matches(value) else f" is {value[:40]!a}, which is not allowed"
 
     return check
 
@@ -248,7 +248,7 @@ def _closed(schema: Mapping[str, Any]) -> _Check:
 
     def check(value: Any) -> str:
         odd = next((name for name in value if name not in known), None) if isinstance(value, dict) else None
-        return "" if odd is None else f"{_place(odd)} is not a key of it"
+        return "" if odd is None else f"has an unknown key {_place(odd)}"
 
     return check
 

@@ -1,1 +1,1 @@
-"""Removal of text added by terminals, launchers, mails and pages."""
+"""Removal of text added by terminals, launchers, mail and pages."""

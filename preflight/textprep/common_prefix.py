@@ -1,6 +1,6 @@
 """Common prefix of a run of lines: of a logger, a loop, a number.
 
-It handles prefixes that are in no list.
+It handles prefixes missing from the lists.
 """
 
 from __future__ import annotations

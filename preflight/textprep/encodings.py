@@ -39,7 +39,7 @@ _LEAST, _SHARE = 3, 0.8
 def opened(text: str) -> list[UnpackedText]:
     """Return the content of a text's envelopes, innermost first; empty without one.
 
-    If text that looks like an envelope is part of a tool's output, the enclosing content is the last one.
+    If text that looks like an envelope is part of a tool's output, the list ends with the enclosing content.
     """
     lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
     found: list[UnpackedText] = []

@@ -32,7 +32,7 @@ class ByteReader(Protocol):
 
 
 class Notes(Protocol):
-    """Receives notes on unread parts."""
+    """Receiver of notes on unread parts."""
 
     def __call__(self, remark: str, /) -> None:
         """Receive a note."""
@@ -180,14 +180,14 @@ class _Unpacked:
                 self.ended = True
                 if not self.given:
                     raise ValueError(f"compressed data cannot be unpacked: {error}") from None
-                self.note(f"compressed data is damaged: read up to byte {self.given} of what it holds ({error})")
+                self.note(f"compressed data is damaged: read up to byte {self.given} of the content ({error})")
                 return b""
             if data:
                 self.given += len(data)
                 if self.given > BOMB_BYTES and self.given > BOMB_RATIO * self.taken:
                     self.ended = True
                     self.note(
-                        f"compressed data unpacks to over {BOMB_RATIO} times its size: left after {self.given} bytes"
+                        f"compressed data expands to over {BOMB_RATIO} times its size: stopped after {self.given} bytes"
                     )
                 return data
         return b""

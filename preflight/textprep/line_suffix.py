@@ -6,7 +6,7 @@ import re
 
 from preflight.textprep.plain_text import strip_ray_repeat
 
-#: A word after which nothing is removed, as nearly all channel transports.
+#: A word after which nothing is removed, such as most channel transports.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
 #: Citation marks that a language model appends to a line.
 _CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")

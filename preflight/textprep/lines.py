@@ -1,4 +1,4 @@
-"""Lines of a pasted text, without marks of terminals, mails and pages."""
+"""Lines of a pasted text, without marks of terminals, mail and pages."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import numbered
 
-#: Marker for omitted lines of a source; every parser knows it from texts shortened by people.
+#: Marker for omitted lines of a source; people shorten texts in the same way, so every parser knows it.
 LEFT_OUT = "[...]"
 
 

@@ -21,7 +21,7 @@ _UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)
 
 
 def patched(lines: _Lines) -> _Lines | None:
-    """Return a file after a patch; before it, if the patch only removes lines."""
+    """Return a file after a patch; before it if the patch only removes lines."""
     marked = _hunks(lines) or _changes(lines)
     if marked is None:
         return None

@@ -86,10 +86,10 @@ def id_list(text: str, what: str) -> frozenset[int]:
         if not item:
             continue
         if not (match := re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item.strip())):
-            raise ValueError(f"{what} holds {item.strip()[:60]!r}, not an id or a range")
+            raise ValueError(f"{what} contains {item.strip()[:60]!r}, not an id or a range")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"{what} holds the range {item.strip()!r} that ends before it begins")
+            raise ValueError(f"{what} contains the range {item.strip()!r}, which ends before it begins")
         named += last - first + 1
         if named > MOST_IDS:
             raise ValueError(f"{what} names more than {MOST_IDS} ids")

@@ -42,7 +42,7 @@ def decoded(text: str) -> str:
 
 
 def _plain(pieces: list[str]) -> str:
-    """Join the pieces of a line; a reply mark before each counts once."""
+    """Join the pieces of a line; only the first reply mark is preserved."""
     quoted = re.match(r"(?:> ?){0,8}", pieces[0])
     mark = quoted[0] if quoted else ""
     joined = "".join(piece.removesuffix("=").removeprefix(mark if at else "") for at, piece in enumerate(pieces))

@@ -135,7 +135,7 @@ def _mail(line: str, after: str, width: int) -> str | None:
     return f"{line} {after}" if len(line) + 1 + len(words[0]) > width else None
 
 
-#: The time of the kernel before a message, complete or cut: a screen breaks no line into one that begins like this.
+#: The time of the kernel before a message, complete or truncated: no continuation of a wrapped line starts with it.
 KERNEL_TIME = re.compile(r"(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{0,9}(?:\]|$)")
 
 

@@ -1,1 +1,1 @@
-"""Transports: start a collector and bring its document back."""
+"""Transports: start a collector and return its document."""

@@ -85,11 +85,11 @@ class AnswerMemory:
             needed = json_limits.memory(raw, json_limits.ANSWER)
             if needed > json_limits.ANSWER:
                 raise json_limits.DocumentTooLarge(f"it would take {needed >> 20} MiB of memory")
-            size = needed - json_limits.text_size(raw)  # of texts there is one at a time
+            size = needed - json_limits.text_size(raw)  # only one text is decoded at a time
             if size >= SMALL:
                 _give_back_at_once()
             if not self._take(size):
-                size = json_limits.memory(raw) - json_limits.text_size(raw)  # the estimate may be three times that
+                size = json_limits.memory(raw) - json_limits.text_size(raw)  # the estimate may be three times as large
                 if not self._take(size):
                     raise _Full(size)
         held = None

@@ -174,7 +174,7 @@ class CollectorProtocol:
         """Return the node's Evidence document, or raise NoAnswer with the cause.
 
         ``ended`` is the reason for an abnormal end (``the connection was lost``); ``status`` is the command's exit
-        status if known; ``late`` if our deadline ended it.
+        status if known; ``late`` if the deadline ended it.
         """
         if flood := self._flood():
             raise NoAnswer("read" if self.announced else "start", flood)

@@ -39,7 +39,7 @@ class ConnectionRejected(PreflightError):
 
 
 class PipedTransport:
-    """Collects from nodes over child processes; methods are thread-safe."""
+    """Transport over child processes; methods are thread-safe."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Set the environment of the children; no child is started yet."""

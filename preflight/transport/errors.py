@@ -15,7 +15,7 @@ PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "
 
 
 class TransportError(PreflightError):
-    """The run cannot begin: a configuration or key file is unusable.
+    """The run cannot start: a configuration or key file is unusable.
 
     No node was touched.
     """
@@ -60,7 +60,7 @@ def check_readable(configuration: Path) -> None:
 
 
 def utc_now() -> str:
-    """Return this moment as documents write it."""
+    """Return the current time in the format of documents."""
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-#: Source that reads the collector and a plan and imports the one, for Python 3.6 and later.
+#: Source that reads the collector and a plan and imports the collector, for Python 3.6 and later.
 LOAD = """\
 import json, signal, sys, zlib
 from importlib.machinery import ModuleSpec

@@ -19,7 +19,7 @@ def test_a_group_in_the_working_directory_is_not_looked_up(tmp_path: Path) -> No
     (tmp_path / "cluster.toml").write_text(GROUP, encoding="utf-8")
     commands = ("check -q", "judge evidence", "checklist evidence", "diff evidence evidence", "show --from evidence")
     for ran in site.run(*(words.split() for words in commands)):
-        assert "cluster.toml is not used: it names a group of nodes" in ran.output, ran
+        assert "cluster.toml is ignored: it names a group of nodes" in ran.output, ran
     assert not site.left()
 
 

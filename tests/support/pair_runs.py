@@ -163,7 +163,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "scattered": (
             records(_scattered, repeats=4),
-            [{"status": "unknown", "message": "a part at half its rate would not be seen"}],
+            [{"status": "unknown", "message": "a part at half its rate would go unnoticed"}],
         ),
         "lost-rail": (records(_lost_rail), [{"status": "pass", "message": "21 runs, none is slow"}]),
         "four-pairs": (dict(list(records(_healthy).items())[:4]), [{"status": "unknown", "message": "too few"}]),
@@ -232,10 +232,10 @@ CASES["bench.coverage"] = {
     "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 rounds, 2 launches"}]),
     "a-node-in-use": (
         campaign(out=NODES[3]),
-        [{"status": "unknown", "message": "gpu003 was not measured: no run with it ended well"},
+        [{"status": "unknown", "message": "gpu003 was not measured: no run with it was successful"},
          {"status": "unknown", "message": "gpu004 was not measured: it was left out: its GPUs are in use"}],
     ),
-    "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time was used up"}]),
+    "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time limit was reached"}]),
     "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),
     "left-behind": (
         campaign(left=["gpu002: not examined: no answer"]),

@@ -1,4 +1,4 @@
-"""Smallest batch per GPU, in tokens, that arithmetic bounds, not the network."""
+"""Smallest batch per GPU, in tokens, that is compute-bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bus bandwidth of collectives: customary, possible, and the limiting link."""
+"""Bus bandwidth of collectives: usual, possible, and the limiting link."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class Roofline:
     nodes: int
     customary: float  # busbw, GB/s
     limit: float  # busbw, GB/s
-    wire: Constraint  # the one that binds
+    wire: Constraint  # the limiting one
     nics: Constraint | None  # of a node or rack, if the collective spans several
     ring: float | None  # busbw of a ring, GB/s, if NVLS is assumed
     smallest: int  # minimum message size in bytes to compare
 
     def seconds(self, size: int, factor: float) -> float:
-        """Return the customary time of one operation on ``size`` bytes.
+        """Return the usual time of one operation on ``size`` bytes.
 
         ``factor`` is busbw over algbw.
         """
@@ -77,7 +77,7 @@ def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline 
     ring = None
     if binding.name == _NVLS:
         ring = RING[machine.gpu.generation] * machine.nvlink
-    # half of the peak is reached at a size that grows with the ranks: 16 MiB a rank was enough in all public runs
+    # half of the peak is reached at a size that grows with the ranks: 16 MiB per rank was enough in all public runs
     smallest = max((256 if nodes == 1 else 1024) * MIB, 16 * MIB * ranks)
     limit = min(wire.limit for wire in wires)
     return Roofline(collective, ranks, nodes, binding.customary, limit, binding, nics, ring, smallest)
@@ -96,14 +96,14 @@ _KINDS = {
 def _nvlink(collective: str, machine: RooflineMachine, ranks: int, inside: int) -> Constraint:
     line = machine.nvlink
     kind = _KINDS[collective]
-    # data from the own NIC does not use NVLink
+    # data from a GPU's own NIC does not use NVLink
     own = inside / (inside - 1) * ((ranks - 1) / ranks if kind != "root" else 1) if ranks > inside else 1.0
     if kind in ("pairs", "neighbour"):
         # of T bytes a rank sends those for the other ranks of its domain over NVLink
         share = (ranks - 1) / (inside - 1) if kind == "pairs" else 1.0
         return Constraint(_NVLINK, line, PAIRS * line * share, line * share)
     if kind == "both" and machine.reduces_in_switch(inside):
-        # a GPU sends S and the n-th part of it that it reduced, and receives as much
+        # a GPU sends S and the n-th part that it reduced, and receives the same amount
         limit = 2 * (ranks - 1) / ranks * line * inside / (inside + 1)
         return Constraint(_NVLS, line, NVLS[machine.gpu.generation] * line, limit)
     return Constraint(_NVLINK, line, RING.get(machine.gpu.generation, 0.76) * line, line * own)
@@ -127,9 +127,9 @@ def _nics(collective: str, machine: RooflineMachine, ranks: int, inside: int, do
     if kind == "root":
         return Constraint(name, line, NICS * line, line)
     if kind == "half":
-        # a domain must receive the data it lacks, T (n-G)/n; a ring forwards T (n-1)/n
+        # a domain must receive the data that it lacks, T (n-G)/n; a ring forwards T (n-1)/n
         return Constraint(name, line, NICS * line, line * outside)
-    # S (N-1)/N out, and as much again, and the same in; with SHARP once S; two nodes halve a ring's traffic
+    # S (N-1)/N out twice, and the same in; with SHARP S once; two nodes halve a ring's traffic
     limit = 2 * (ranks - 1) / ranks * line
     if machine.sharp is False:
         limit *= domains / (2 * (domains - 1))

@@ -13,7 +13,7 @@ class Level:
 
     name: str
     gpus: int  # below one group
-    parts: int  # groups of the level below that it joins: GPUs of a node, nodes of a unit, units
+    parts: int  # groups of the level below that it connects: GPUs of a node, nodes of a unit, units
     links: float
     switches: float | None  # None: their capacity is not known
 
@@ -75,9 +75,9 @@ def seconds(
 ) -> tuple[float, Level]:
     """Return the time of a collective over a tree, and the level that takes longest.
 
-    ``max_i(bytes x parts_i / W_i)``; all_reduce takes twice that unless the switches reduce; alltoall sends across a
-    level what does not stay below it. An array that is sharded over ``ways`` neighbouring GPUs goes up in as many
-    parts: ``parts_i`` is ``S_i / max(ways, S_(i-1))``, S_i being the GPUs below level i. (J. Austin et al., How to
+    ``max_i(bytes x parts_i / W_i)``; all_reduce takes twice that unless the switches reduce; alltoall only sends data
+    across a level that does not stay below it. An array that is sharded over ``ways`` neighbouring GPUs goes up in this
+    many parts: ``parts_i`` is ``S_i / max(ways, S_(i-1))``, S_i being the GPUs below level i. (J. Austin et al., How to
     Scale Your Model, chapter on GPUs.)
     """
     times = []

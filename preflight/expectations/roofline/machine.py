@@ -1,4 +1,4 @@
-"""The machine that a roofline is worked out for: GPUs, NVLink, NICs."""
+"""The machine of a roofline: GPUs, NVLink, NICs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from preflight._startup.lightclass import dataclass
 from preflight.expectations.catalogue import GPUS, GpuModel, Part
 
-#: How the CUDA runtime names the models of the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
+#: CUDA runtime names of the models in the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
 _NAMES = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -55,11 +55,11 @@ class RooflineMachine:
 
     gpu: GpuModel
     gpus: int  # of a node
-    domain: int  # GPUs that NVLink joins: those of a node, or 72 of a rack
+    domain: int  # GPUs connected by NVLink: those of a node, or 72 of a rack
     nvswitch: bool = True
     nics: int | None = None  # of the compute fabric, of a node; None: not known
     nic_gbps: float | None = None  # line rate of one, Gb/s
-    sharp: bool | None = None  # whether the switches reduce; None: they might
+    sharp: bool | None = None  # whether the switches reduce; None: unknown
     nvls: bool | None = None  # whether the NVSwitches reduce; None: NCCL's choice
     source: str = ""
 

@@ -75,7 +75,7 @@ class Graph:
     def tiers(self) -> tuple[tuple[FabricDevice, ...], ...]:
         """Switches by distance from the leaves: leaves, spines, cores.
 
-        Switches that reach no leaf come last.
+        Switches that reach no leaf are last.
         """
         depth = self._depths(leaf.switch.guid for leaf in self.leaves)
         tiers: dict[int, list[FabricDevice]] = {}
@@ -141,7 +141,7 @@ class Placement:
     nodes: int  # of the job, on the fabric
     pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
     needed: int  # switches on the longest path for the closest possible placement of this many nodes
-    leaves: int  # that the job's HCAs hang on
+    leaves: int  # leaves to which the job's HCAs are connected
     far: tuple[str, ...]  # nodes farther than needed from more than half of their peers
 
 

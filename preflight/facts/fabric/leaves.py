@@ -1,7 +1,7 @@
 """The leaf of each node: the switch, or switches, of its compute ports.
 
-On a rail-optimised fabric each rail has a switch of its own. Nodes on the same switches are then one group, and the
-group is what is called their leaf.
+On a rail-optimised fabric each rail has a separate switch. Nodes on the same switches then form a group, and that group
+is their leaf.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from preflight.parsers.network import lldp
 #: The description of an HCA: its host, then its device ("gpu001 mlx5_0", "gpu001 HCA-1").
 _DESCRIPTION = re.compile(r"(\S{1,253})\s+(?:HCA-\d+|[a-z][\w-]{0,30}\d)", re.ASCII)
 
-#: Longest list of switches that is written out as a name.
+#: Maximum number of switches spelled out in a name.
 _MOST_NAMED = 2
 
 
@@ -77,7 +77,7 @@ def from_sweep(net: Net) -> dict[str, str]:
 
 
 def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
-    """Return the leaves of some hosts; empty unless that of each is known.
+    """Return the leaves of some hosts; empty unless all are known.
 
     Programs print host names up to the first dot. Runs of which only some have a leaf cannot be compared by distance.
     """
@@ -96,7 +96,7 @@ def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
 def name_groups(connected: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Return the name of each node's group of switches.
 
-    A node on some of the switches of exactly one group belongs to it: a port is down, or its neighbour silent.
+    A node on only some of the switches of exactly one group belongs to it: a port is down, or a neighbour is silent.
     """
     switches = {node: frozenset(own) for node, own in connected.items() if own}
     sets = set(switches.values())

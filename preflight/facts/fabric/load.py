@@ -1,4 +1,4 @@
-"""Fan-in to a port of the fabric, and the load of a leaf's uplinks.
+"""Fan-in to fabric ports, and load of leaf uplinks.
 
 Routing, not load, selects the uplink of a flow.
 """

@@ -128,7 +128,7 @@ class FabricFacts:
         """Links below the speed of their peers."""
         return compare.slow(self.net)
 
-    # --- whether it is all of it ---
+    # --- completeness ---
 
     @cached_property
     def lost(self) -> Mapping[str, sminfo_saquery.Lost]:
@@ -165,7 +165,7 @@ class FabricFacts:
         routes = dict.fromkeys(route for lost in self.lost.values() for route in lost.routes)
         yield from dict.fromkeys(filter(None, (self.graph.along(route) for route in routes)))
 
-    # --- who manages it ---
+    # --- subnet manager ---
 
     @cached_property
     def master(self) -> sminfo_saquery.Manager | None:

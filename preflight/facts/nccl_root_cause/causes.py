@@ -72,7 +72,7 @@ NO_ROUTE = CauseKind(
     "Route the rails' subnets to each other, or keep traffic on its rail: NCCL_CROSS_NIC=0.",
 )  # fmt: skip
 GPUDIRECT_OFF = CauseKind(
-    "gpudirect-off", "GPUDirect RDMA is switched off", device_evidence.gpudirect_off,
+    "gpudirect-off", "GPUDirect RDMA is disabled", device_evidence.gpudirect_off,
     "look for NCCL_NET_GDR_LEVEL in the job's environment and in /etc/nccl.conf",
     "Remove NCCL_NET_GDR_LEVEL where it is set.", check="nccl.left-over-disables", proved=True,
 )  # fmt: skip
@@ -89,12 +89,12 @@ DISTANCE = CauseKind(
 )  # fmt: skip
 ACS = CauseKind(
     "acs", "ACS redirects peer-to-peer traffic", network_evidence.acs, "ACSCtl of all bridges: `lspci -vvv` as root",
-    "Switch ACS off in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    "Disable ACS in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
     check="gpudirect.path",
 )  # fmt: skip
 IOMMU = CauseKind(
     "iommu", "the IOMMU translates", network_evidence.iommu, "`cat /sys/kernel/iommu_groups/*/type`",
-    "Boot with `iommu=pt`, or switch the IOMMU off in the firmware.",
+    "Boot with `iommu=pt`, or disable the IOMMU in the firmware.",
     check="gpudirect.iommu",
 )  # fmt: skip
 

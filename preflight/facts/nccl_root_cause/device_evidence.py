@@ -25,7 +25,7 @@ _DEV, _DEVINFO = facts.rdma_ports.DEVICE_NODES, facts.rdma_ports.DEVINFO
 _CLASS = f"dir:{facts.rdma_ports.ROOT}"
 _BUS = f"dir:{facts.pci.ROOT}"
 
-#: Names in one clause.
+#: Maximum number of names in one clause.
 _SHOWN = 4
 
 

@@ -11,7 +11,7 @@ from preflight.parsers.nccl_log.model import is_tcp
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, HostChannels, LogLine, NcclLog, NetChannels, ReportedVariable
 
-#: The log's reader names at most so many hosts of one line; a statement of that many counts for all.
+#: The log's parser names at most this many hosts per line; a statement by this many applies to all.
 _NAMED = 20
 
 
@@ -39,7 +39,7 @@ class HostStatements:
         return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
 
     def reports(self, failure: Failure) -> bool:
-        """Return whether a failure is this host's; one without a host is every host's."""
+        """Return whether a failure applies to this host; without a host, to all."""
         return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
 
     def variable(self, name: str) -> ReportedVariable | None:

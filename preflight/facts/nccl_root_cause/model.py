@@ -63,7 +63,7 @@ class Suspect:
 class Cause:
     """The reason for the path of a host's traffic."""
 
-    kind: CauseKind  # the earliest layer that bears the blame
+    kind: CauseKind  # the earliest layer at fault
     proof: Proof
     line: LogLine | None
     summary: str  # the node's evidence; several clauses if contradictory

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
 _DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")
 _INDEX = re.compile(r"\blocal GID index (\d{1,3})(?!\d)")
-#: A GID behind "remote GID " (ibv_modify_qp) or "remoteGids" (work completions, without a blank).
+#: A GID after "remote GID " (ibv_modify_qp) or "remoteGids" (work completions, without a blank).
 _REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 
 
@@ -86,7 +86,7 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
 def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a route from the port's interface to the peer's address.
 
-    Its own subnets come first, then the main table.
+    The interface's subnets are searched first, then the main table.
     """
     message = line.message if line else ""
     device, peer = _DEVICE.search(message) or re.search(r"\bhca ([\w.-]{1,63})", message), _REMOTE.search(message)
@@ -101,7 +101,7 @@ def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
         return SILENT
     keys = (node.addresses.evidence, ROUTES)
     if any(remote in own.network for own in node.addresses.ipv4(interface)):
-        return NodeEvidence(False, f"{remote} is in a subnet of {interface} itself", keys)
+        return NodeEvidence(False, f"{remote} is in a subnet of {interface}", keys)
     if any(remote in to for over, to in node.parsed(ROUTES, facts.addresses.routes) if over == interface):
         return NodeEvidence(False, f"a route leads from {interface} to {remote}", keys)
     own = ", ".join(str(address) for address in node.addresses.ipv4(interface)) or "no address"
@@ -122,7 +122,7 @@ def no_peer_memory(node: NodeFacts, host: HostStatements, line: LogLine | None) 
     if (major, minor) >= DMA_BUF:
         return NodeEvidence(False, f"open kernel modules on kernel {major}.{minor} offer DMA-BUF", keys)
     # distributions backport DMA-BUF; NCCL's detection decides
-    return NodeEvidence(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} brings no DMA-BUF", keys)
+    return NodeEvidence(True, f"nvidia_peermem is not loaded, and kernel {major}.{minor} has no DMA-BUF", keys)
 
 
 def _devices(node: NodeFacts, host: HostStatements) -> list[str]:

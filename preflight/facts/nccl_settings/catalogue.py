@@ -125,7 +125,7 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
 
     Similar are words in another order, a prefix of one longer name, and typing errors.
     """
-    import difflib  # with re it is most of the start of this module, and needed for a typing error only
+    import difflib  # slow to import, and needed for a typing error only
 
     if names is None:
         known = {
@@ -139,7 +139,7 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
     same = [one for one in known if Counter(one.upper().split("_")) == words]
     begun = [one for one in known if one.upper().startswith(f"{wanted}_")]
     same = same or (begun if len(begun) == 1 and len(words) > 2 else [])
-    likeness = 0.85 if names is None else 0.6  # names of variables resemble each other, words of a list do not
+    likeness = 0.85 if names is None else 0.6  # variable names resemble each other, words of a list do not
     slips = difflib.get_close_matches(wanted, {one.upper(): one for one in known}, n=1, cutoff=likeness)
     found = same or [one for one in known if one.upper() in slips]
     return known[found[0]] if found else ""

@@ -1,4 +1,4 @@
-"""Settings that undo or exclude each other."""
+"""Settings that cancel or exclude each other."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader
 
 
 def contradictions(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield settings that undo or exclude each other."""
+    """Yield settings that cancel or exclude each other."""
     read = SettingsReader(env)
     yield from _network_clashes(read, here)
     yield from _memory_clashes(read, here)
@@ -37,7 +37,7 @@ def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Viola
         yield read.clash("the job fails at start, because that network belongs to a plug-in", "one or the other",
                          "NCCL_NET_PLUGIN", "NCCL_NET", fatal=True)  # fmt: skip
     if read.set("NCCL_OOB_NET_IFNAME") and not read.number("NCCL_OOB_NET_ENABLE"):
-        yield read.clash("it is only read with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
+        yield read.clash("it has an effect only with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
                          "NCCL_OOB_NET_IFNAME", "NCCL_OOB_NET_ENABLE")  # fmt: skip
     level = read.text("NCCL_NET_GDR_LEVEL")
     far = level == "SYS" or (level.isdigit() and (read.number("NCCL_NET_GDR_LEVEL") or 0) >= 4)
@@ -63,8 +63,13 @@ def _memory_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Violat
     if any(item.startswith("nvls") for item in algorithms) and read.number("NCCL_NVLS_ENABLE") == 0:
         alone = all(item.startswith("nvls") for item in algorithms)
         fatal = alone and here.version is not None and here.version >= STRICT
-        yield read.clash("no algorithm remains, so the job fails at start" if fatal else "NVLS is requested and off",
-                         "one or the other", "NCCL_ALGO", "NCCL_NVLS_ENABLE", fatal=fatal)  # fmt: skip
+        yield read.clash(
+            "no algorithm remains, so the job fails at start" if fatal else "NVLS is requested but disabled",
+            "one or the other",
+            "NCCL_ALGO",
+            "NCCL_NVLS_ENABLE",
+            fatal=fatal,
+        )
     if read.number("NCCL_P2P_DISABLE") == 1:
         if read.set("NCCL_P2P_LEVEL"):
             yield read.clash("the distance has no effect", "one or the other", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")

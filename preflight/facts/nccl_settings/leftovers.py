@@ -21,17 +21,17 @@ def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
                 what = f"{setting.text} in {setting.where} {switch.effect}"
                 if needed(env, setting) or (here.libfabric and name == "NCCL_IB_DISABLE"):
                     continue
-                yield Violation("left-over", (setting,), what, "unset, but for an experiment")
+                yield Violation("left-over", (setting,), what, "unset, except for an experiment")
 
 
 def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield a log that slows the job down, or that its ranks overwrite."""
+    """Yield log settings that slow the job down, or let ranks overwrite the log."""
     read = SettingsReader(env)
     level = read.text("NCCL_DEBUG").strip().upper()
     debug = read.set("NCCL_DEBUG")
     if level == "TRACE":
         what = f"{debug[0].text} in {debug[0].where} writes a line for every step of every collective"
-        yield Violation("verbose-log", debug, what, "WARN, or INFO while looking for a fault")
+        yield Violation("verbose-log", debug, what, "WARN, or INFO while debugging")
     elif level == "INFO" and (here.ranks or 0) > 1000:
         what = f"{debug[0].text} in {debug[0].where} on {here.ranks} ranks: gigabytes of log at each start"
         yield Violation("verbose-log", debug, what, "WARN")
@@ -40,7 +40,7 @@ def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]
     if level in ("INFO", "TRACE") and loud:
         settings = read.set("NCCL_DEBUG_SUBSYS", "NCCL_DEBUG")
         what = f"{settings[0].text} in {settings[0].where} writes a line for every collective ({', '.join(loud)})"
-        yield Violation("verbose-log", settings, what, "INIT,BOOTSTRAP,ENV, with NET,GRAPH while looking for a fault")
+        yield Violation("verbose-log", settings, what, "INIT,BOOTSTRAP,ENV, with NET,GRAPH while debugging")
     path = read.set("NCCL_DEBUG_FILE")
     if path and not re.search("%[hp]", path[0].value) and not path[0].value.startswith("/dev/"):
         what = f"{path[0].text} in {path[0].where} names one file for all ranks: they overwrite each other"

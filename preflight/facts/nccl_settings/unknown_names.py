@@ -58,7 +58,7 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             if here.versions and all(variable.is_read_by(version) for version in here.versions):
                 continue
             if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
-                continue  # the newest series read it, so nearly every NCCL in use does
+                continue  # the newest series reads it, so nearly every NCCL in use does
             until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
             if not variable.ended_in and variable.last is not None:
                 until = f"after NCCL {dotted(variable.last)}"

@@ -114,7 +114,8 @@ def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
         yield InvalidValue("gives up earlier than the hardware can: the default is the maximum", "7")
     elif variable.name == "NCCL_BUFFSIZE" and (number < 2**20 or number & (number - 1)):
         yield InvalidValue(
-            "is not a power of two of at least 1 MiB: chunks and slots do not divide it evenly", "4194304, the default"
+            "is not a power of two of at least 1 MiB: it does not divide evenly into chunks and slots",
+            "4194304, the default",
         )
 
 

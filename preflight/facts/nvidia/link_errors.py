@@ -87,7 +87,7 @@ def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
     for uuid, before in readings.before.items():
         after = readings.after.get(uuid)
         if after is None or set(after) != set(before):
-            raise EvidenceError(key, f"its second reading has other links of {uuid[:60]}")
+            raise EvidenceError(key, f"its second reading has different links of {uuid[:60]}")
         for link, counts in before.items():
             links += 1
             grown = {
@@ -130,7 +130,7 @@ def _gpus(record: Record) -> list[Mapping[str, Any]]:
 
 
 def usual_replays_per_min(generation: int | None, width: int | None) -> int | None:
-    """Return the PCIe replays per minute for one wrong bit in 10^12; None if unknown."""
+    """Return PCIe replays per minute at a bit error rate of 1e-12; None if unknown."""
     if generation not in _GIGATRANSFERS or not width or not 0 < width <= 32:
         return None
     return math.ceil(_GIGATRANSFERS[generation] * 60 / 1000 * width)

@@ -18,7 +18,7 @@ NOT_REPORTED = "N/A"
 #: The reason for a value that the output lacks.
 NOT_IN_OUTPUT = "not in the output"
 
-#: Bits of the clocks' event reasons that slow a GPU against its will (nvml.h).
+#: Bits of the clocks' event reasons that throttle a GPU (nvml.h).
 HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, POWER_BRAKE = 0x08, 0x20, 0x40, 0x80
 
 #: nvmlGpuFabricState_t -> nvidia-smi's name.
@@ -107,7 +107,7 @@ class GpuHealth:
     pcie_generation_max: int | None = None  # of this GPU in this slot
     pcie_width: int | None = None  # lanes
     pcie_width_max: int | None = None
-    pcie_replays: int | None = None  # packets sent again since its reset
+    pcie_replays: int | None = None  # packets retransmitted since its reset
     performance_state: int | None = None  # 0 is the fastest
     compute_mode: str | None = None
     recovery_action: str | None = None  # driver 565 and newer

@@ -174,7 +174,7 @@ def of_paste(log: QueryLog, evidence: str) -> Health:
             )
         )
     count = query_log.attached(log)
-    partial = f"{count} GPUs are attached and {len(log.gpus)} are shown" if count and count > len(log.gpus) else ""
+    partial = f"{count} GPUs are attached, but {len(log.gpus)} are listed" if count and count > len(log.gpus) else ""
     return Health(driver, tuple(gpus), tuple(silent), (evidence,), partial, pasted=True)
 
 
@@ -338,7 +338,7 @@ def _reasons(tree: Tree) -> int:
     raise ValueError(NOT_IN_OUTPUT)
 
 
-#: Reasons that slow a GPU against its will.
+#: Reasons that throttle a GPU.
 _SLOWED = HW_SLOWDOWN | SW_THERMAL | HW_THERMAL | POWER_BRAKE
 
 

@@ -37,7 +37,7 @@ def address(at: Place, name: str) -> ChainLink:
         key = gids.keys(at.port.device, at.port.number, above.index)[0]
         return ChainLink(name, State.OK, f"{above.shown}, above {at.netdev}", evidence=(key,))
     return ChainLink(name, State.BROKEN, "none", "no IP address, so only a link-local GID",
-                "an IPv4 or IPv6 address on each rail", (known.evidence,),
+                "an IPv4 or IPv6 address for each rail", (known.evidence,),
                 fix="Configure an address for the rail; in a pod, in the IPAM of the secondary network.")  # fmt: skip
 
 

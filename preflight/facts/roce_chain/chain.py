@@ -93,7 +93,7 @@ def _chain(at: Place) -> Chain:
 def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
     """Judge a link on each interface of a bond and return the worst.
 
-    Any other port is judged on its own.
+    Any other port is judged as it is.
     """
     try:
         slaves = at.slaves
@@ -110,7 +110,7 @@ def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
     return replace(link, reason=f"{where}{link.reason}", evidence=keys)
 
 
-#: Of several interfaces of a bond the worst counts.
+#: The worst interface of a bond decides.
 _WORST = (State.BROKEN, State.UNKNOWN, State.OK, State.APART)
 
 
@@ -184,7 +184,7 @@ def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
         link = chain.link("DCQCN")
         if link.state is State.OK and link.value != usual:
             odd = replace(
-                link, state=State.BROKEN, minor=True, expected=f"{usual}, as on the other ports",
+                link, state=State.BROKEN, minor=True, expected=f"{usual}, like the other ports",
                 reason=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
                 fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and set equal values",
             )  # fmt: skip

@@ -77,10 +77,15 @@ def cnp(at: Place, name: str) -> ChainLink:
     if priority != at.priority:
         return ChainLink(name, State.OK, f"DSCP {found}, priority {priority}", evidence=(key, table.evidence))
     return ChainLink(
-        name, State.BROKEN, f"DSCP {found}, priority {priority}",
-        f"CNPs (DSCP {found}) share the lossless priority {priority}, and queue behind the traffic they should slow",
-        "a separate priority, without PFC", (key, table.evidence), fix=fix,
-    )  # fmt: skip
+        name,
+        State.BROKEN,
+        f"DSCP {found}, priority {priority}",
+        f"CNPs (DSCP {found}) share the lossless priority {priority}, and queue behind the traffic "
+        "that they should slow down",
+        "a separate priority, without PFC",
+        (key, table.evidence),
+        fix=fix,
+    )
 
 
 def pause(at: Place, name: str) -> ChainLink:

@@ -64,7 +64,7 @@ class EthernetCable:
 
     @property
     def note(self) -> str:
-        """How the cable is known, if only one end shows it."""
+        """Note on a cable that only one end shows."""
         return "" if len(self.heard) == 2 else f" (only {self.heard[0].device} shows this cable)"
 
 
@@ -80,13 +80,13 @@ class Contradiction:
 
 @dataclass(frozen=True)
 class HostPort:
-    """A RoCE port of a host, and what it hears."""
+    """A RoCE port of a host, and its LLDP neighbour."""
 
     node: NodeFacts
     port: Port
     netdev: str
     heard: lldp.Neighbour | None
-    why: str = ""  # why it hears nothing
+    why: str = ""  # why it has no neighbour
 
 
 class Ethernet:
@@ -95,7 +95,7 @@ class Ethernet:
     NAME = SWITCHES
 
     def __init__(self, read: Sequence[Callable[[], Evidence]], nodes: Sequence[NodeFacts], compute: Compute) -> None:
-        """Read the switches one by one; ``compute`` returns the job's ports of a node."""
+        """Read each switch; ``compute`` returns the job's ports of a node."""
         self._nodes, self._compute = nodes, compute
         self._sources: dict[str, Callable[[], Evidence]] = {}
         self.switches: list[SwitchFacts] = []
@@ -179,7 +179,7 @@ class Ethernet:
         return by_form
 
     def _switch(self, *names: str) -> SwitchFacts | None:
-        """Return the one switch with one of these names or addresses."""
+        """Return the only switch with one of these names or addresses."""
         for name in names:
             switches = set().union(
                 *(self._switch_names.get(form, set()) for form in {*_names(name), _mac(name)} - {""})
@@ -194,7 +194,7 @@ class Ethernet:
 
     @cached_property
     def _announced(self) -> dict[CableEnd, CableEnd]:
-        """The other end of each port, as the port itself shows it."""
+        """The other end of each port, by its own LLDP neighbour."""
         announced: dict[CableEnd, CableEnd] = {}
         for switch in self.switches:
             for port in switch.ports.values():
@@ -206,7 +206,7 @@ class Ethernet:
         return announced
 
     def _switch_heard(self, host: HostPort) -> CableEnd | None:
-        """Return the switch and port that a host's port hears."""
+        """Return the switch and port that a host's port sees by LLDP."""
         switch = self._switch(host.heard.switch) if host.heard else None
         name = self._port_named(switch, host.heard.port) if switch and host.heard else ""
         return CableEnd(switch.name, name, True) if switch and name else None
@@ -224,7 +224,7 @@ class Ethernet:
         for name in (heard.port, heard.description):
             if (host, name) in self._host_ports:
                 return CableEnd(host, name, False)
-        # The switch shows an address instead of the interface, so the host's word decides.
+        # The switch shows an address instead of the interface, so the host's record decides.
         here = [
             port_here
             for port_here in self._of_host[host]

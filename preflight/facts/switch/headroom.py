@@ -10,7 +10,7 @@ import math
 
 from preflight._startup.lightclass import dataclass
 
-#: Metres that a signal travels in a second, in fibre and in copper.
+#: Signal speed in metres per second, in fibre and in copper.
 LIGHT = 1.98e8
 
 #: Time in pause quanta of 512 bits until a peer stops, by speed in Gb/s.
@@ -25,7 +25,7 @@ class Headroom:
     """Bytes that a lossless buffer must hold beyond its pause threshold."""
 
     in_flight: int  # on the cable, in both directions
-    minimum: int  # those, and the frame that the peer is sending
+    minimum: int  # the same, and the frame that the peer is sending
     worst: int  # also the peer's response time and the frame in transmission here
 
 

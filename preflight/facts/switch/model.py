@@ -18,9 +18,9 @@ class Heard:
     """A neighbour on a port, by LLDP; empty: not announced."""
 
     system_name: str  # of the neighbour
-    chassis: str  # its chassis, mostly a MAC
+    chassis: str  # its chassis, usually a MAC address
     port: str
-    description: str  # of that port: mostly the name of the interface
+    description: str  # of that port, usually the interface name
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class SwitchPort:
     pfc: frozenset[int] | None = None  # lossless priorities
     heard: Heard | None = None
     lanes: int | None = None  # lanes of the switch chip
-    subport: int | None = None  # which part of its module, from 1; 0: the complete module
+    subport: int | None = None  # number of its part of the module, from 1; 0: the complete module
 
     @property
     def names(self) -> frozenset[str]:
-        """The names by which a neighbour may know it."""
+        """The names that a neighbour may show for it."""
         return frozenset(name for name in (self.name, self.alias) if name)
 
 
@@ -210,12 +210,12 @@ class SwitchFacts:
 
 
 def growth(before: int | None, after: int | None) -> int | None:
-    """Return by how much a counter grew; None where unknown or reset in between."""
+    """Return the growth of a counter; None if unknown or reset in between."""
     return after - before if before is not None and after is not None and after >= before else None
 
 
 def went_back(first: Counters, second: Counters) -> Sequence[str]:
-    """Return the ports with a counter of traffic that became smaller: it was cleared."""
+    """Return the ports with a traffic counter that decreased: it was cleared."""
     return [
         name
         for name, now in second.ports.items()

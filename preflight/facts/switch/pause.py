@@ -1,7 +1,7 @@
-"""Who stops whom: the graph of pauses, and where each chain of them ends.
+"""Graph of pauses, and the origin of each chain of pauses.
 
 A port that receives pauses of a lossless priority may not send, so its device waits for the device at the other end.
-The chain is followed until a device that is not paused itself: there the pressure begins.
+The chain is followed to a device that is not paused itself, which is the origin.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 
-#: Share of the window from which a port counts as paused, from which an egress counts as full, and two signs of a
-#: storm: a port that is paused for so long and sends so little. Only the last two have a source (SIGCOMM 2016, 4.3).
+#: Share of the window from which a port is paused; share of its rate from which an egress is full; and two limits of a
+#: storm: minimum time paused, and maximum load. Only the last two have a source (SIGCOMM 2016, 4.3).
 PAUSED, FULL, STORM, IDLE = 0.001, 0.9, 0.5, 0.05
 
 #: Longest time of one pause frame, in bits: 65,535 quanta of 512 bits (IEEE 802.3 annex 31B).
@@ -48,7 +48,7 @@ class PausedPort:
 
 
 def roots(net: Ethernet, priority: int | None) -> list[PauseRoot]:
-    """Return where the pauses of a window begin, each root once."""
+    """Return the origins of the pauses in a window, each root once."""
     waits = _waits(net, priority)
     reach = {device: _reached(device, waits) for device in waits}
     waiting_for: dict[tuple[str, str], set[str]] = {}
@@ -139,7 +139,7 @@ def _reached(device: str, waits: _Waits) -> set[str]:
 
 
 def _ends_at(net: Ethernet, device: str, waits: _Waits) -> Iterator[tuple[str, str]]:
-    """Yield why a device that is not paused stops others."""
+    """Yield the reasons why a device that is not paused stops others."""
     if device.startswith("?"):
         yield UNKNOWN, device[1:]
         return

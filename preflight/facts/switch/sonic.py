@@ -54,7 +54,7 @@ _REMEDY = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n
 
 
 def facts(evidence: Evidence) -> SwitchFacts:
-    """Return the facts of a switch; what could not be read is in its gaps."""
+    """Return the facts of a switch; unreadable parts are in its gaps."""
     tables = _Tables(evidence)
     ports = _ports(tables)
     maps = dict(_maps(tables, ports))
@@ -181,7 +181,7 @@ def _is_up(text: str | None) -> bool | None:
 
 
 def _qos(tables: _Tables) -> dict[str, Mapping[str, str]]:
-    """Return the QoS settings by port; one row may be of several ports."""
+    """Return the QoS settings by port; one row may apply to several ports."""
     return {port: row for ports, row in tables[KEYS["pfc"]].items() for port in ports.split(",")}
 
 
@@ -282,7 +282,7 @@ def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
 
 
 def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
-    """Return the light of each lane up to the last that shows any."""
+    """Return the light of each lane up to the last lane with a value."""
     values = [_decimal(row.get(f"{way}{lane}power")) for lane in range(1, 9)]
     while values and values[-1] is None:
         values.pop()
@@ -292,7 +292,7 @@ def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
 # --- counters ---
 
 
-#: Queues and priority groups of lossless priorities: all of a fabric would be a million objects.
+#: Queues and priority groups of lossless priorities: all those of a fabric are a million objects.
 _Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
 
 

@@ -100,7 +100,10 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
             refused.append(f"{series.kind} of ranks {series.members}: fewer than {matching.ENOUGH_MATCHES} collectives "
                            "in common, so their clocks cannot be compared")  # fmt: skip
         elif not matching.ends_agree(series, clock):
-            refused.append(f"{series.kind} of ranks {series.members}: they do not end together: not one collective")
+            refused.append(
+                f"{series.kind} of ranks {series.members}: they do not end together, so "
+                "they are not the same collectives"
+            )
         else:
             comparable.append(series)
     waits = measure(by_rank, comparable, clock)

@@ -122,7 +122,7 @@ def _undrain(controller: Controller, own: Node) -> DrainOutcome:
     controller.undrain(own.name)
     now = controller.node(own.name)
     if now.drained:
-        return DrainOutcome(f"the node was drained by someone else at the same time: {_as_it_is(now)}", True)
+        return DrainOutcome(f"the node was drained by another user at the same time: {_as_it_is(now)}", True)
     return DrainOutcome(f"lifted our drain: {own.reason}")
 
 

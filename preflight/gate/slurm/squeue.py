@@ -54,7 +54,7 @@ def read(text: str, number: str) -> SlurmJob | None:
     for line in text.splitlines():
         cells = [line[start : start + _WIDTH].strip() for start in range(0, _WIDTH * len(_FIELDS), _WIDTH)]
         if not cells[0].isdigit() or not cells[4].isupper():
-            raise ValueError(f"has a line that is not a job: {line[:80]!r}")
+            raise ValueError(f"contains a line that is not a job: {line[:80]!r}")
         if cells[0] == number:
             return SlurmJob(*cells)
     return None

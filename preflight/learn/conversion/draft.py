@@ -1,4 +1,4 @@
-"""A class of a cluster file in the making: values with their lines, and losses."""
+"""Draft of a cluster file class: values with their source lines, and losses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Draft:
             self.entries[path] = Entry([*before.value, item], (*before.lines, self.line))
 
     def mount(self, path: str, **fields: Any) -> None:
-        """Expect a file system; the highest of several minimums counts."""
+        """Expect a file system; the highest of several minimums is used."""
         self.entries.setdefault(("host", "mounts", path, ""), Entry(None, (self.line,)))
         for name, value in fields.items():
             if value is not None:
@@ -89,8 +89,10 @@ class Draft:
             if rate == usual:
                 compute.append(device)
             else:
-                self.lose(f"{device} at {rate:g} Gb/s: ports.rate_gbps is one for all rails, here {usual:g}; a port "
-                          "of storage or management is named in ports.storage or ports.management")  # fmt: skip
+                self.lose(
+                    f"{device} at {rate:g} Gb/s: ports.rate_gbps applies to all rails, here {usual:g}; "
+                    "storage and management ports belong in ports.storage or ports.management"
+                )
         lines = tuple(line for rate, line, _ in self.rates.values() if rate == usual)
         folded = fold(compute)
         self.line = lines[0]

@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.learn.conversion.targets import Target
 from preflight.nodeset import MOST_NAMES
 
-#: Patterns times names that are tried, and lines of all nodes together.
+#: Maximum number of patterns times names, and of lines of all nodes together.
 _MOST_TRIALS, _MOST_MEMBERSHIPS = 2_000_000, 5_000_000
 
 
@@ -49,7 +49,7 @@ def group_nodes(targets: Sequence[tuple[int, Target]], hosts: Sequence[str]) -> 
     if hosts:
         for text in by_target:
             if text not in matched:
-                uncertain[text] = "none of the named nodes matches it"
+                uncertain[text] = "it matches none of the named nodes"
         return Grouping(tuple(groups), uncertain)
     certain = [n for target, numbers in by_target.values() if target.matches_unlisted() for n in numbers]
     patterns = {text: pair[1] for text, pair in by_target.items() if pair[0].matches_unlisted() is None}

@@ -11,7 +11,7 @@ from preflight.learn.conversion.targets import Target, TargetSyntax, parse_targe
 from preflight.learn.conversion.writer import ConvertedClass
 from preflight.parsers.host.nhc_config import ConfigLine, ShellSyntax, assignments, parse, words
 
-#: Lines of all classes together.
+#: Maximum number of lines of all classes together.
 _MOST_CONVERSIONS = 2_000_000
 
 

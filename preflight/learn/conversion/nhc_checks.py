@@ -118,7 +118,7 @@ def _gpu_count(draft: Draft, arguments: list[str]) -> None:
 
 def _dmi(draft: Draft, arguments: list[str]) -> None:
     if arguments and arguments[0] in ("-!", "-n", "!"):
-        return draft.lose("forbids a text in the DMI data; keys are for values that a node is to have")
+        return draft.lose("forbids a text in the DMI data; keys declare values that a node must have")
     while len(arguments) > 2 and arguments[0] in ("-h", "-t"):
         arguments = arguments[2:]
     for lead, path in (("BIOS Information: Version: ", ("firmware", "bios")),
@@ -138,7 +138,7 @@ def _mount(draft: Draft, arguments: list[str], mode: str = "") -> None:
         arguments[0].startswith("/")) else None  # fmt: skip
     if options is None:
         if not arguments or not arguments[0].startswith("/"):
-            return draft.lose("names no mount point that could be read")
+            return draft.lose("names no readable mount point")
         if any(argument.startswith("-") for argument in arguments[1:]):
             draft.lose("has options after the mount point, which NHC parses as source, type and options")
             arguments = arguments[:1]

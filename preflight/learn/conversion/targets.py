@@ -30,7 +30,7 @@ class TargetSyntax(PreflightError, ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """A target: the names that it lists, or a pattern that names are tried on."""
+    """A target: the names that it lists, or a pattern for names."""
 
     text: str
     negated: bool
@@ -49,7 +49,7 @@ class Target:
         return (self.pattern is None or self.pattern.search(name) is not None) != self.negated
 
     def matches_unlisted(self) -> bool | None:
-        """Return whether it matches nodes that no line names; None: some of them."""
+        """Return whether it matches nodes that no line names; None if only some."""
         if self.pattern is not None:
             return None
         return (self.names is None) != self.negated

@@ -18,7 +18,7 @@ _SECTIONS = frozenset({"Containers", "Init Containers", "Conditions", "Volumes",
 
 @dataclass(frozen=True)
 class ContainerState:
-    """One container: its state, the state before, and their reasons."""
+    """One container: its current and last states, and their reasons."""
 
     name: str
     state: str

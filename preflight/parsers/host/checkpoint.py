@@ -25,7 +25,7 @@ class CheckpointEntry:
 def newest(text: str) -> CheckpointEntry | None:
     """Return the entry changed last, None for an empty directory.
 
-    Sharded checkpoints are deeper than find searches: then their directory counts. Raises ValueError.
+    Sharded checkpoints are deeper than find searches, so their directory is used. Raises ValueError.
     """
     best: CheckpointEntry | None = None
     for line in text.splitlines():

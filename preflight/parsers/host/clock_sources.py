@@ -33,7 +33,7 @@ class ClockSource:
     selected: bool
     stratum: int
     reach: int  # of the last eight polls, a bit each
-    usable: bool  # not unreachable, nor called false
+    usable: bool  # reachable, and not a falseticker
     line: int
 
 
@@ -58,7 +58,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[ClockSource, ...]]:
             sources.append(ClockSource(match[2], chosen, int(match[4]), int(match[8], 8), usable, line.number))
     gaps = () if sources else (ParseGap(lines[at].number, "no row follows the header"),)
     if end < len(lines) and lines[end].text.strip() and end == len(lines) - 1:
-        gaps = (ParseGap(lines[end].number, "a row that is cut"),)
+        gaps = (ParseGap(lines[end].number, "a truncated row"),)
     return Parsed(tuple(sources), gaps, end)
 
 

@@ -1,4 +1,4 @@
-"""``smartctl``: what a disk reports of its own health, SATA, SAS or NVMe.
+"""``smartctl``: the health report of a SATA, SAS or NVMe disk.
 
 Sources: smartctl(8); NVM Express base specification, SMART / Health Information log; ACS (ATA attributes).
 """
@@ -53,7 +53,7 @@ class DiskHealth:
 
     @property
     def healthy(self) -> bool | None:
-        """Whether the disk calls itself healthy; None where the text lacks it."""
+        """Whether the disk reports that it is healthy; None if the text lacks it."""
         return None if self.health is None else self.health.rstrip("!.").upper() in ("PASSED", "OK")
 
     @property
@@ -85,7 +85,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
             attributes.append(DiskAttribute(int(match[1]), match[2], int(match[7]), failing))
         elif match := _FIELD.fullmatch(text.strip()):
             fields.setdefault(match[1], match[2].strip())
-    gaps = () if health else (ParseGap(lines[end - 1].number, "the disk's own verdict of its health is missing"),)
+    gaps = () if health else (ParseGap(lines[end - 1].number, "the disk's health self-assessment is missing"),)
     value = DiskHealth(
         next((fields[name] for name in ("Device Model", "Model Number", "Product") if name in fields), None),
         next((fields[name] for name in ("Serial Number", "Serial number") if name in fields), None),

@@ -24,7 +24,7 @@ class Manifest:
 
     values: Mapping[str, Any]
     lines: Mapping[KeyPath, int]
-    repeated: tuple[KeyPath, ...]  # keys that occur twice in an object: the last one counts
+    repeated: tuple[KeyPath, ...]  # keys that occur twice in an object: the last one is used
 
     def line(self, *path: str) -> int:
         """Return the line of a key, or of the closest enclosing one."""

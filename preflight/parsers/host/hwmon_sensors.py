@@ -71,9 +71,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[HwmonReading, ...]]:
                 limits.get("high", limits.get("max")), limits.get("crit"), alarm[0] if alarm else "", line.number,
             ))  # fmt: skip
     cut = end < len(lines) and bool(lines[end].text.strip()) and end == len(lines) - 1
-    return Parsed(
-        tuple(readings), (ParseGap(lines[end].number, "a line that is cut or not known"),) if cut else (), end
-    )
+    return Parsed(tuple(readings), (ParseGap(lines[end].number, "a truncated or unknown line"),) if cut else (), end)
 
 
 def _belongs(text: str) -> bool:

@@ -37,7 +37,7 @@ _DEVICE = rf"\b(?P<dev>{_PCI})(?: [\w.@-]{{1,32}})?: "
 _BLOCK = r"(?P<dev>[\w!-]{1,32})"
 _LINK = r"[Ll]ink (?:is )?"
 
-#: In order; within a kind, the first matching pattern counts.
+#: In order; within a kind, the first matching pattern is used.
 KINDS = (
     # GPUs: their codes are left to the Xid parser
     _kind("gpu-fallen-off-bus", FATAL, "allen off the bus|ALLEN OFF THE BUS",
@@ -58,7 +58,7 @@ KINDS = (
           r"(?P<dev>[\w-]{1,56}): (?:disagrees about version of symbol|Unknown symbol) "
           r"|(?:PKCS#7 signature not signed with a trusted key|[Kk]ey was rejected by service"
           r"|Loading of .{0,60}(?:key|module|signature).{0,40} is rejected)"),
-    _kind("peer-memory", ERROR, "peermem|nvidia_p2p_",  # an invalid context belongs to a program that has ended
+    _kind("peer-memory", ERROR, "peermem|nvidia_p2p_",  # an invalid context belongs to a terminated program
           r"(?i)(?:nvidia[-_]peermem\b|nvidia_p2p_\w{1,40})(?!.{0,120}invalid context).{0,120}(?:error|fail)"),
     _kind("gsp-rpc-errors", ERROR, "GSP|gsp",
           r"(?i)NVRM:(?: Rate limiting GSP RPC error prints|.{0,400}GSP.{0,400}(?:timeout|crash))"),

@@ -56,7 +56,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LustreTarget, ...]]:
         elif match := _CHECK.fullmatch(line.text) or _DOWN.fullmatch(line.text):
             targets.append(LustreTarget(match[1], None, match[2].strip(" ."), line.number))
     cut = end < len(lines) and end == len(lines) - 1 and bool(lines[end].text.strip())
-    return Parsed(tuple(targets), (ParseGap(lines[end].number, "a row that is cut"),) if cut else (), end)
+    return Parsed(tuple(targets), (ParseGap(lines[end].number, "a truncated row"),) if cut else (), end)
 
 
 def facts(targets: tuple[LustreTarget, ...]) -> dict[str, Any]:

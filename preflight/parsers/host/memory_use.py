@@ -47,7 +47,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[MemoryUse]:
         rows.setdefault(match[1], [_amount(cell) for cell in match[2].split()])
         end += 1
     memory, swap = rows.get("Mem", []), rows.get("Swap", [])
-    gaps = () if len(memory) == 6 else (ParseGap(lines[at].number, "the row of the memory is missing or cut"),)
+    gaps = () if len(memory) == 6 else (ParseGap(lines[at].number, "the row of the memory is missing or truncated"),)
     return Parsed(
         MemoryUse(memory[0] if memory else 0.0, memory[5] if len(memory) == 6 else None, swap[0] if swap else None,
                   swap[1] if len(swap) > 1 else None, lines[at].number),

@@ -48,7 +48,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[MountedPlace, ...]]:
         MountedPlace(*row, line.number) for line in taken if (row := _row(line.text)) is not None
     )  # fmt: skip
     cut = end < len(lines) and end == len(lines) - 1 and bool(lines[end].text.strip())
-    return Parsed(places, (ParseGap(lines[end].number, "a row that is cut"),) if cut else (), end)
+    return Parsed(places, (ParseGap(lines[end].number, "a truncated row"),) if cut else (), end)
 
 
 def _row(text: str) -> tuple[str, str, str, tuple[str, ...]] | None:

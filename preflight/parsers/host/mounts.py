@@ -44,7 +44,7 @@ class MountEntry:
 
     @property
     def turned_read_only(self) -> bool:
-        """Whether the kernel made it read-only: the mount itself is writable."""
+        """Whether the kernel made it read-only although the mount is writable."""
         return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
 
 

@@ -63,7 +63,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
         nodes[name] = PrintedNumaNode(None if ids is None else tuple(ids), memory.get("size"), memory.get("free"))
     gaps = []
     if promised is not None and promised != len(nodes):
-        gaps.append(ParseGap(taken[-1].number, f"{promised} nodes are available and {len(nodes)} are shown"))
+        gaps.append(ParseGap(taken[-1].number, f"{promised} nodes are available, but {len(nodes)} are listed"))
     gaps += [ParseGap(taken[-1].number, f"the CPUs of node {name} are missing") for name, node in nodes.items()
              if node.cpus is None]  # fmt: skip
     gaps += [ParseGap(taken[-1].number, f"the size of node {name} is missing") for name, node in nodes.items()

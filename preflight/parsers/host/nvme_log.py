@@ -1,4 +1,4 @@
-"""``nvme smart-log``: what an NVMe disk reports of its health.
+"""``nvme smart-log``: the health report of an NVMe disk.
 
 Sources: nvme-smart-log(1); NVM Express base specification, SMART / Health Information log.
 """
@@ -18,7 +18,7 @@ HINTS = ("Smart Log for NVME",)
 
 _HEAD = re.compile(r"Smart Log for NVME device: ?(\S{1,60}) namespace-id: ?\S{1,20}")
 _FIELD = re.compile(r"[\w %()./-]{2,60}?\s{0,40}:.*")
-#: A bit of the critical warning, expanded below it: its values are those of the warning.
+#: A bit of the critical warning, expanded on a line below it.
 _BIT = re.compile(r"\s{1,16}[A-Za-z][\w ./()-]{1,60}\[\d{1,2}\]\s{0,40}:.*")
 
 

@@ -1,4 +1,4 @@
-"""``ps`` with a column of states: processes that wait in the kernel, and zombies.
+"""``ps`` with a state column: processes in uninterruptible sleep, and zombies.
 
 Source: ps(1), PROCESS STATE CODES.
 """
@@ -51,7 +51,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[ListedProcess, ...]]:
                                        words[command], lines[end].number))  # fmt: skip
         end += 1
     if end < len(lines) and lines[end].text.strip() and end == len(lines) - 1:
-        gaps.append(ParseGap(lines[end].number, "a row that is cut"))
+        gaps.append(ParseGap(lines[end].number, "a truncated row"))
     if not processes:
         gaps.append(ParseGap(lines[at].number, "no row follows the header"))
     return Parsed(tuple(processes), tuple(gaps), end)

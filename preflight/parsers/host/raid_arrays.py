@@ -107,7 +107,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[RaidArray, ...]]:
         if array := _array(texts, index):
             arrays.append(replace(array, line=taken[index].number))
         else:
-            gaps.append(ParseGap(taken[index].number, "an array whose line is cut or not known"))
+            gaps.append(ParseGap(taken[index].number, "an array with a truncated or unknown line"))
     if not texts[-1].startswith(_LAST):
         gaps.append(ParseGap(taken[-1].number, "the end of the list is missing"))
     return Parsed(tuple(arrays), tuple(gaps), end)

@@ -15,7 +15,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = (" | ",)
 
-#: Short and long forms of the state of a sensor with thresholds; ns: no reading, or none at all.
+#: Short and long forms of the state of a sensor with thresholds; ns: no reading.
 _STATES = "ok|ns|nc|cr|nr|lnc|lcr|lnr|unc|ucr|unr|na|us"
 _SDR = re.compile(rf"([^|]{{1,40}}?) +\| ([^|]{{1,100}}?) +\| ({_STATES})\s*")
 _ELIST = re.compile(
@@ -40,7 +40,7 @@ class SensorRow:
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a list begins at a line.
 
-    A row of three cells alone may be of another table: a second one follows.
+    A single row of three cells may be part of a different table, so a second one must follow.
     """
     if _row(lines[at].text, 0) is None:
         return False
@@ -70,7 +70,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[SensorRow, ...]]:
     end, taken = block(lines, at, lambda text: _row(text, 0) is not None, blanks=0)
     rows = tuple(row for line in taken if (row := _row(line.text, line.number)))
     cut = end < len(lines) and " | " in lines[end].text
-    gaps = (ParseGap(lines[end].number, "a row that is cut or not known"),) if cut else ()
+    gaps = (ParseGap(lines[end].number, "a truncated or unknown row"),) if cut else ()
     return Parsed(rows, gaps, end)
 
 

@@ -108,4 +108,4 @@ def facts(readings: tuple[LoadReading, ...]) -> dict[str, Any]:
 
 def summary(readings: tuple[LoadReading, ...]) -> str:
     """Return one line on the values."""
-    return f"{len(readings)} readings of how busy the host is"
+    return f"{len(readings)} readings of the host's load"

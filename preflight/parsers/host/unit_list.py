@@ -59,7 +59,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[ListedUnit, ...]]:
         if (match := _ROW.fullmatch(line.text)) and match[2] in _LOADS
     )
     counts = [int(match[1]) for line in taken if (match := _COUNT.fullmatch(line.text))]
-    gaps = () if counts and counts[-1] == len(units) else (ParseGap(taken[-1].number, "the list of units is cut"),)
+    gaps = (
+        () if counts and counts[-1] == len(units) else (ParseGap(taken[-1].number, "the list of units is truncated"),)
+    )
     return Parsed(units, gaps, end)
 
 

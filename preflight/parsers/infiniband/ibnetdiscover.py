@@ -196,7 +196,7 @@ def _quoted(comment: str) -> tuple[str, str]:
 
 def _link(ends: tuple[End, End], speeds: list[str]) -> FabricLink:
     known = [(rate, speed) for speed in speeds if (rate := gbps(speed)) is not None]
-    if known:  # the two ends of a cable agree; if a simulator lets them differ, the lower speed counts
+    if known:  # the two ends of a cable agree; if they differ in a simulator, the lower speed is used
         rate, speed = min(known)
         return FabricLink(ends, speed, rate, len(speeds))
     return FabricLink(ends, next(filter(None, speeds), ""), None, len(speeds))

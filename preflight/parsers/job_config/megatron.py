@@ -107,7 +107,7 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--hidden-dropout": ("dropout", lambda share: _number(share) > 0),
 }  # fmt: skip
 
-#: Values of a job that states no others.
+#: Defaults for a job that does not state these values.
 DEFAULTS = {
     "tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": False, "sharding": "none",
     "recompute": "none", "gated": False, "tied": True, "overlap_gradients": False, "overlap_parameters": False,

@@ -10,7 +10,7 @@ from preflight.errors import PreflightError
 
 
 class JobConfigError(PreflightError, ValueError):
-    """A file does not describe a supported job; the message has the file and the fix."""
+    """The file does not describe a supported job; the message names file and fix."""
 
 
 @dataclass(frozen=True)

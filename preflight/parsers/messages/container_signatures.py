@@ -35,7 +35,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|no matching manifest for|ErrImagePull|ImagePullBackOff|[Ff]ailed to pull image|returned error code: 40[134]"
      r"|registry.{0,80}x509: certificate",
      "fail", "the image could not be fetched: no access, a wrong name or tag, or no path to the registry",
-     "container.state", _IMAGE, "Try the pull by hand on that node; check the name, the credentials and the disk."),
+     "container.state", _IMAGE, "Try the pull manually on that node; check the name, the credentials and the disk."),
     ("container-network", "network for sandbox|CNI|multus|no free VF|error adding container to "
      "network|IPAM|whereabouts|sriov"
      "|pod network",

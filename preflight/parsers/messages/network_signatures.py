@@ -34,7 +34,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "Load the driver (`modprobe mlx5_ib`) and its user-space provider (rdma-core); in a pod, request the device."),
     ("memlock", "RLIMIT_MEMLOCK",
      r"libibverbs: Warning: RLIMIT_MEMLOCK is (?P<what>\d{1,12} bytes)",
-     "warn", "little memory may be locked, so RDMA cannot register its buffers", "host.memlock",
+     "warn", "the locked-memory limit is too low for RDMA to register its buffers", "host.memlock",
      ("ulimit -l", "systemctl show slurmd -p LimitMEMLOCK", "cat /etc/security/limits.d/*.conf"),
      "Set the limit of locked memory to unlimited where the job is started."),
     ("interface-missing", "No such device|does not exist|Cannot find device|not found|Cannot get ",
@@ -75,7 +75,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
     ("libfabric-none", "fi_getinfo", r"fi_getinfo(?:\(\))?:? .{0,40}(?:-61\b|No data available).{0,40}",
      "fail", "libfabric finds no provider that fits the request", "rdma.device-nodes",
      ("fi_info -l", "ls /dev/infiniband", "ibv_devinfo"),
-     "Check that the device is there, and the provider in the request: `fi_info -p efa`."),
+     "Check that the device exists, and the provider in the request: `fi_info -p efa`."),
     ("queue-pair", "odify QP|to RTR|to RTS|remote QP|remote address",
      r"[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
      r" remote address).{0,80}|[Uu]nable to [Cc]onnect the HCA's.{0,80}",
@@ -101,5 +101,5 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      r"(?:refused|timed out)",
      "fail", "there is no TCP connection to the other side", "pair.pingpong",
      ("ping -c 3 ADDRESS", "nc -vz ADDRESS PORT", "ip route get ADDRESS"),
-     "Start the server side first; check the firewall, and the address, which must be one of the other node's."),
+     "Start the server side first; check the firewall, and the address, which must be on the other node."),
 ))  # fmt: skip

@@ -1,6 +1,6 @@
-"""The log of a program or daemon in which no line has a form that is known.
+"""Log of a program or daemon without a line in a known format.
 
-Lines with a date or a level, and those of them that may report a fault.
+Lines with a date or a level, including those that may report a fault.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from preflight.textprep.lines import Lines
 
 HINTS = ()
 
-#: Lines that a log has at least, share of them that has a log's form, and characters of a line that are looked at.
+#: Minimum lines of a log, minimum share in a log format, and maximum characters examined of a line.
 _FEWEST, _SHARE, _LONGEST = 3, 0.7, 2000
 
-#: A line of an actor or rank, behind the mark that Ray or a launcher puts before it.
+#: A line of an actor or rank, after the prefix of Ray or a launcher.
 _ACTOR = re.compile(
     r"\([\w.:-]{1,60}(?: rank=\d{1,6})? (?:pid=\d{1,8}(?:, ip=[\w.:]{3,45})?|\+[\dhms]{2,16})\) ?"
     r"|\[(?:rank|default)\d{1,6}\]:? ?"
 )
-#: A line that continues a message: indented, or a bracket of a value that is printed over several lines.
+#: A line that continues a message: indented, or a bracket of a multi-line value.
 _CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
 _MOST_CONTINUED = 2  # maximum number of these lines per message
 #: Prefix that journald and syslog write before a program's line.
@@ -58,14 +58,14 @@ _TROUBLE = re.compile(
     r"|exit ?(?:code|status)[ =:]{1,2}[1-9]\d*|rejoin\w*|leaving|leave|left|fall(?:ing)? ?back|without"
     r"|0 (?:gpus?|devices?))\b"
 )
-#: Lines that sound programs write as warnings.
+#: Warnings that healthy programs print.
 _USUAL = re.compile(
     r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
     r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
     r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # the loss scaler is still adapting
     r"|Please specify the CUTLASS repo|\]\s*\**$|errno: 9[79]\b"
 )
-#: Words among which such a word reports nothing.
+#: Context in which such a word reports nothing.
 _HARMLESS = re.compile(
     r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:checks?|polic(?:y|ies)"
     r"|handlers?|intervals?|secs?|seconds|budget|backoff)\b|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
@@ -110,7 +110,7 @@ def begins(lines: Lines, at: int) -> bool:
     ]
     logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
     stamped = [match["time"] for text in begun if (match := _SYSLOG.match(text))]
-    logged += len(stamped) if len(set(stamped)) > 1 else 0  # one time before all lines is a mark of any text
+    logged += len(stamped) if len(set(stamped)) > 1 else 0  # a time before every line may precede any text
     enough = logged >= max(1, _SHARE * len(own), (len(texts) - len(begun)) / _MOST_CONTINUED)
     return len(texts) >= _FEWEST and enough
 
@@ -120,7 +120,7 @@ def _without_actor(text: str) -> str:
     return text[match.end() :] if match else text
 
 
-#: Lines that are looked at, and the form of those of Slurm's daemons, with the words that sound ones have.
+#: Maximum lines examined, and the format of Slurm daemon logs, with words of healthy ones.
 _LOOKED_AT = 2000
 _OF_SLURM = re.compile(
     r"\[(?:\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} \d\d )\d\d:\d\d:\d\d\.\d{1,6}\] (?:\[\d{1,10}\.\w{1,12}\] )?"
@@ -130,7 +130,7 @@ _OF_SLURM = re.compile(
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
-    """Read all lines from one on."""
+    """Read all lines, starting at one."""
     levels, versions, troubles = Counter[str](), dict[str, None](), list[tuple[int, str]]()
     times: list[str] = []
     number = 0
@@ -150,7 +150,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
     if troubles and number:
         troubles = _lasting(troubles, [line.text[:_LONGEST] for line in lines[at:] if line.text.strip()])
     longest = max((len(line.text) for line in lines[at:]), default=0)
-    gaps = (ParseGap(lines[at].number, "a line is too long to be read"),) if longest > _LONGEST else ()
+    gaps = (ParseGap(lines[at].number, "a line is too long to read"),) if longest > _LONGEST else ()
     value = ProgramLog(
         number, times[0] if times else "", times[-1] if times else "", dict(levels), tuple(versions)[:20],
         tuple(troubles), lines[at].number,
@@ -167,14 +167,14 @@ def _level(match: re.Match[str]) -> str:
     return _LEVELS.get(word.upper()[:1], word.lower())
 
 
-#: Words of a wait that succeeded, if the log ends with a word of success.
+#: Words of a wait, which succeeded if the log ends with a word of success.
 _WAITED = re.compile(
     r"(?i)\b(?:re-?try(?:ing)?|retries|waiting|pending|not (?:yet )?(?:ready|available|discovered|found yet))\b"
 )
 _SUCCESS = re.compile(
     r"(?i)\b(?:success(?:ful(?:ly)?)?|succeeded|completed?|finished|passed|ready|started|connected|registered|done)\b"
 )
-#: An administrator takes a node out of service, and puts it back.
+#: An administrator takes a node out of service or returns it.
 _TAKEN = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:DRAIN\w{0,4}|DOWN)\b")
 _RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RESUME|IDLE|UNDRAIN)\b")
 

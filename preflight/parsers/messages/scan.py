@@ -26,7 +26,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.plain_text import ends_of
 
-#: All signatures; the first match of a line counts.
+#: All signatures; the first match of a line is used.
 SIGNATURES: tuple[ErrorSignature, ...] = (
     *driver_signatures.SIGNATURES,
     *slurm_signatures.SIGNATURES,
@@ -64,17 +64,17 @@ _SERVICE = re.compile(
 )
 _NAMES_SLURM = re.compile(r"\b(?:slurm\w{0,12}|srun|sbatch|salloc|munged?|pyxis|enroot|spank|StepId|JobId)\b", re.I)
 
-#: Maximum characters of a line that are examined, that its finding quotes, and of these before the match.
+#: Maximum characters of a line that are examined and quoted, and maximum of quoted characters before the match.
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
 #: Maximum lines without an error within a part; maximum errors of a part.
 _GAP, MAX_ERRORS = 12, 1000
-#: Training steps after an error that show that the job continued; checks of errors that a job can survive, or restart
-#: after: none of them is a hardware fault.
+#: Minimum training steps after an error that show that the job continued; checks of errors that a job can survive or
+#: restart after, none of them a hardware fault.
 _WENT_ON, _SURVIVED = 3, frozenset({"job.errors", "gpu.memory-headroom", "kernel.events"})
 #: Maximum distance in lines at which an error without a signature belongs to one with a signature.
 _SAME = 1
 
-#: Prose before a message that is quoted in a sentence.
+#: Prose before a message quoted in a sentence.
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
@@ -84,7 +84,7 @@ _RAISED = re.compile(r"(?<![\w.])[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
 )
-#: The node that a message names itself.
+#: The node named in the message itself.
 _NODE_WITHIN = re.compile(r"\b(?:node|host|hostname): ([a-z][a-z0-9-]{0,60}\d[a-z0-9.-]{0,30})\b")
 #: Log lines that other parsers read: of the kernel, UCX and NCCL.
 _OTHERS = re.compile(
@@ -120,7 +120,7 @@ class LoggedError:
 
 
 def _in_nccls_log(text: str) -> bool:
-    """Return whether NCCL's log reader covers the failure in a line."""
+    """Return whether NCCL's log parser covers the failure in a line."""
     return nccl_signatures.matching(text, "outside") is not None
 
 

@@ -43,7 +43,7 @@ SIGNATURES = signatures(SLURM, (
      "Read slurmd's log on that node: check its prolog, credentials (munge) and clock."),
     ("slurm-credential-age", "redential|CODED: ",
      r"[Ee]xpired credential|[Rr]ewound credential|[Cc]redential .{0,60}expired|\berror: (?:EN|DE)CODED: .{10,60}",
-     "fail", "a credential was too old, or from the future, on arrival: clocks of nodes differ, or a daemon hung",
+     "fail", "a credential was expired or from the future on arrival: the nodes' clocks differ, or a daemon hung",
      "host.time-sync", ("chronyc tracking", "clush -a -b date", "munge -n | ssh NODE unmunge"),
      "Synchronise the clocks: compare the times of ENCODED and DECODED, and `date` on node and controller."),
     ("slurm-communication", "slurm", r"(?:(?:srun|slurmstepd|slurmd|slurmctld|sbatch|salloc|scontrol|sacct|sinfo|squeue"
@@ -59,7 +59,7 @@ SIGNATURES = signatures(SLURM, (
      r"|error: (?:Batch job submission failed|Unable to allocate resources|allocation failure)[:.]? {0,2}"
      r"(?P<what>.{0,120})",
      "fail", "Slurm rejected the job", "host.services", _SUBMIT,
-     "Change the option that it names: partition, account, limit, GRES."),
+     "Change the option that the message names: partition, account, limit, GRES."),
     ("slurm-gres", "gres|GRES",
      r"\b(?:fatal|error): (?:.{0,80}\bgres(?:\.conf|/gpu)\b.{0,120}|.{0,60}GRES(?:\[gpu\]| core specification).{0,120}"
      r"|.{0,80}_gres\w{0,40}: .{0,120})|Waiting for gres\.conf file|gres/gpu count reported lower than configured"

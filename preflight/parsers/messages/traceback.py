@@ -14,7 +14,7 @@ _FRAME = re.compile(r'(?P<before>.{0,200}?)(?P<indent>\s{2,12})File "(?P<file>[^
                     r"(?:, in (?P<function>.{1,200}))?")  # fmt: skip
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.<>]{0,160}(?:\(\w{1,80}\))?)(?::\s?(?P<message>.*))?")
 _CHAIN = re.compile(r"(?:During handling of the above exception, another|The above exception was the direct cause)")
-#: Files that are not the user's: of the interpreter and of installed packages.
+#: Files of the interpreter and of installed packages, which are not the user's.
 _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib(?:64)?/python\d[\d.]{0,6})/|^<(?:frozen|string"
     r"|stdin)"

@@ -33,7 +33,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"Error\(s\) in loading state_dict|size mismatch for [\w.]{1,200}:|(?:Missing"
      r"|Unexpected) key(?:\(s\))? in (?:checkpoint )?"
      r"state.?dict",
-     "fail", "the checkpoint is from another model: shapes or names differ", "job.errors",
+     "fail", "the checkpoint is from a different model: shapes or names differ", "job.errors",
      ("grep -n -i -e 'size mismatch' -e 'key(s)' LOG | head", "diff OLD_CONFIG NEW_CONFIG", "ls -l CHECKPOINT"),
      "Compare the configuration that wrote it: vocabulary, hidden size, parallel layout."),
     ("checkpoint-missing", "heckpoint",
@@ -75,7 +75,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Compare the versions of PyTorch, Triton and CUDA with the GPU; run once without compilation to continue."),
     ("extension-abi", "undefined symbol|GLIBC|CXXABI",
      r"undefined symbol: (?P<what>_Z\w{1,120})|version .?(?P<lib>(?:GLIBC|GLIBCXX|CXXABI)_[\d.]{1,12}).? not found",
-     "fail", "a compiled extension was built for another PyTorch, compiler or system", "job.errors",
+     "fail", "a compiled extension was built for a different PyTorch, compiler or system", "job.errors",
      _IMPORT,
      "Rebuild or reinstall the extension for exactly this PyTorch and this image."),
     ("package-missing", "No module named|cannot import name",
@@ -87,7 +87,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found$"
      r"|execve\(\): (?P<path>\S{1,200}): No such file|executable file not found in \$PATH|[Ee]xec format error"
      r"|unable to find the specified executable file",
-     "fail", "a program is not installed in the job's environment, or is for another architecture", "job.errors",
+     "fail", "a program is not installed in the job's environment, or is for a different architecture", "job.errors",
      ("which PROGRAM; echo $PATH", "uname -m; file PROGRAM", "module list"),
      "Load its module or environment in the job's script; check the image's architecture."),
     ("bad-arguments", "rror: unrecognized|rror: the following|rror: argument|is not in struct|MissingMandatory"
@@ -138,12 +138,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"failed to load '(?P<what>[^']{1,120})'|\|\s{0,4}UNAVAILABLE: .{1,200}",
      "fail", "the server could not load a model", "job.errors",
      ("grep -n -i -e error -e failed LOG | head", "ls -l MODEL_REPOSITORY", "nvidia-smi"),
-     "The reason follows its name: a missing file, another version, or too little memory."),
+     "The reason follows its name: a missing file, a different version, or too little memory."),
     ("engine-version", "ngine|serialization",
      r"[Ee]ngine (?:plan|file|was|version).{0,120}(?:incompatible|mismatch|different|not compatible)"
      r"|[Ss]erialization.{0,60}(?:version|[Aa]ssertion|Check).{0,80}(?:failed|mismatch)"
      r"|IRuntime::deserialize\w{0,40}: Error Code",
-     "fail", "an engine was built with another version, or for another GPU", "versions.compatibility", _BUILD,
+     "fail", "an engine was built with a different version, or for a different GPU", "versions.compatibility", _BUILD,
      "Rebuild it with the serving version, on the serving GPU."),
     ("tensorrt-llm", "Assertion failed|TllmException|TensorRT-LLM",
      r"\[TensorRT-LLM\]\[ERROR\]\s{0,2}(?P<what>.{5,200})|TllmException|Assertion failed: .{1,200}\.(?:cpp|cu"
@@ -154,7 +154,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"client socket has failed to connect to (?P<what>\S{1,120}) \(errno: (?:11[0-3]|101|104)\b.{0,80}",
      "unknown", "the rendezvous store was not reached: it starts later, or name, port, firewall or its node are wrong",
      "nccl.socket-ifname", ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", "env | grep MASTER"),
-     "If the job does not start after a minute, see whether the node of rank 0 runs and its port is reachable."),
+     "If the job does not start after a minute, check that the node of rank 0 is up and its port reachable."),
     ("name-unresolved", "gaierror|Name or service not known|name resolution|not resolve host",
      r"gaierror.{0,80}|Name or service not known|Temporary failure in name resolution|[Cc]ould not resolve host.{0,80}",
      "fail", "a host name cannot be resolved", "nccl.socket-ifname",
@@ -167,13 +167,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Raise gpu_memory_utilization or tensor_parallel_size, or lower max_num_seqs and max_model_len."),
     ("broadcast-waits", "shared memory broadcast block",
      r"No available (?:shared memory broadcast )?block found in \d{1,5} seconds?",
-     "warn", "an engine's workers do not read what was sent to them: one hangs, computes for long, or has ended",
+     "warn", "an engine's workers do not read their queue: one hangs, is busy for a long time, or has ended",
      "torch.hang", ("py-spy dump --pid PID", "nvidia-smi", "dmesg -T | grep -i xid"),
      "If the line repeats without requests, find the worker that hangs."),
     ("extension-build", "XFORMERS|xFormers|CUDA SETUP|bitsandbytes|Apex|flash_attn",
      r"xFormers can't load C\+\+/CUDA extensions.{0,80}|CUDA SETUP: (?:Problem|ERROR|Something).{0,120}"
      r"|bitsandbytes.{0,60}compiled without GPU support.{0,40}|bitsandbytes library load error.{0,80}",
-     "warn", "a compiled extension does not fit the installed PyTorch or CUDA: it is slow or does not work",
+     "warn", "a compiled extension does not match the installed PyTorch or CUDA: it is slow or does not work",
      "versions.compatibility", ("python -m torch.utils.collect_env", "pip list | grep -i -e torch -e cuda",
                                 "ldconfig -p | grep cudart"),
      "Install the build of the extension for this PyTorch and CUDA."),
@@ -186,7 +186,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"[Ee]rror validating (?P<what>[\w -]{3,40}? (?:installation|status|workload|plugin|toolkit)).{0,120}",
      "fail", "the GPU operator's validation failed on this node", "gpu.driver",
      ("kubectl logs -n gpu-operator POD -c driver-validation", "nvidia-smi", "dmesg -T | grep -i nvrm"),
-     "Look at the logs of the driver's and the toolkit's pod on that node."),
+     "Check the logs of the driver and toolkit pods on that node."),
     ("mpi-slots", "slots available|slots$|already filled|slots that were requested",
      r"not enough slots available in the system|nodes which are allocated for this job are already filled",
      "fail", "more processes were requested than the launcher has slots", "job.errors", _MPI,
@@ -197,7 +197,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|prted): (?:command )?not found"
      r"|HYD[TU]?_\w{3,60}.{0,120}(?:error|failed|assert|unable)|unable to (?:connect to|launch).{0,40}prox(?:y|ies)",
      "fail", "the launcher could not start its daemons on all nodes", "host.services", (*_LOGIN[:2], _MPI[0]),
-     "Try `ssh NODE which orted` by hand; all nodes need the same MPI at the same path."),
+     "Try `ssh NODE which orted` manually; all nodes need the same MPI at the same path."),
     ("mpi-init", "PMIX|PMI|MPI_INIT|MPI_Init|OPAL|opal_|orte_|ompi_|No components were able",
      r"PMIX[_ ]ERR(?:OR)?\b|PMI2?_Init.{0,40}(?:fail|error)|MPI_INIT(?:_THREAD)? failed"
      r"|MPI_Init(?:_thread)?\b.{0,80}(?:[Ff]atal|fail|abort|error)"
@@ -217,12 +217,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|pdsh@\S{1,64}: \S{1,64}: ssh exited with exit code 255"
      r"|kex_exchange_identification",
      "fail", "the launcher cannot log in to a node", "host.services", _LOGIN,
-     "Try `ssh NODE true` by hand as the job's user; the usual causes are sshd, host key, name and firewall."),
+     "Try `ssh NODE true` manually as the job's user; the usual causes are sshd, host key, name and firewall."),
     ("launcher-exit", "exits with return code|exited with return code|returned non-zero exit status|has FAILED|death "
      "signal",
      r"exit(?:s|ed) with return code = (?P<what>-?[1-9]\d{0,3})|returned non-zero exit status [1-9]\d{0,3}"
      r"|Received .{0,20}(?:SIG(?:TERM|HUP|INT)|15|1|2) death signal",
-     "fail", "the launcher ended: one of its processes had an error, or it received a signal to end", "job.errors",
+     "fail", "the launcher ended: one of its processes had an error, or it received a termination signal", "job.errors",
      _FIRST_ERROR, "The first error in the output of that process is the cause."),
     ("engine-ended", "EngineCore|EngineDead|Engine process failed|Scheduler hit an exception|ngine core init",
      r"EngineCore (?:failed to start|encountered (?:a fatal|an) (?:error|issue)|hit an exception|died)|EngineDeadError"
@@ -231,13 +231,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Look for the first traceback before it."),
     ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
      r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
-     "fail", "the serving engine's own watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
+     "fail", "the serving engine's watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
      "`py-spy dump` of its workers, `nvidia-smi`, and the kernel's log for an Xid."),
     ("horovod-stall", "submitted to be reduced|HorovodInternalError|Horovod has been shut down",
      r"submitted to be reduced, gathered or broadcasted by subset of ranks|HorovodInternalError"
      r"|Horovod has been shut down",
      "fail", "some ranks wait in a collective that others did not join (Horovod)", "torch.hang", _FIRST_ERROR,
-     "Check the ranks that it reports as missing: they hang, have ended, or run another branch."),
+     "Check the ranks that it reports as missing: they hang, have ended, or took a different branch."),
     ("expert-parallel", "DeepEP|deep_ep|ibgda|IBGDA|PeerMappingOverride",
      r"DeepEP (?:timeout|error)|deep_ep.{0,60}(?:timeout|[Aa]ssert\w* fail)|(?:ibgda|IBGDA).{0,120}(?:[Ff]ail"
      r"|[Ee]rror|[Uu]nable|not supported)"

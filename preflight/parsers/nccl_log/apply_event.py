@@ -21,7 +21,7 @@ _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", 
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
-#: These facts occur once for each of up to a hundred thousand ranks, and their lines are never quoted.
+#: These facts occur once per rank, for up to a hundred thousand ranks, and their lines are never quoted.
 _NOWHERE = LogLine(0, None, "", "")
 
 

@@ -20,7 +20,7 @@ _CONNECTION = re.compile(
     r"(?:Ring|Channel|Coll|CollNet) \d+(?:/\d+)?"
     r"(?:\s*:\s*\d+(?:\[[0-9a-fA-F]+\]?)?(?:\s*->\s*\d+(?:\[[0-9a-fA-F]+\]?)?)?)?(?: \[(?:send|receive|recv)\]?)?"
 )
-#: Up to 2.3, and if a page removed the brackets.
+#: Format up to 2.3, and if a page removed the brackets.
 _PLAIN_CONNECTION = re.compile(
     r"(?:Ring|Channel|CollNet|Coll) \d+(?:/\d+)?(?: ?:)? (?:\d+(?: -> \d+)? )?"
     r"(?:\(?(?:send|receive|recv)\)? )?via (\S.*)"

@@ -30,7 +30,7 @@ def failures(
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
         if is_explanation(seen.first.text) or (tally.lines and (is_prose if named else is_quoting)(seen.first.text)):
-            continue  # a manual's sentence, or the log itself is available: prose about it is not output
+            continue  # a manual's sentence, or the log itself is available, so prose about it is ignored
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))
@@ -55,7 +55,7 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
     hosts = dict.fromkeys(host for seen in found if (host := _host(seen.first)) is not None)
     rank, host = _rank(line, members, signature), _host(line)
     if host is None and len(hosts) == 1:
-        # the first was quoted without its host, in a title or by a framework
+        # the first one was quoted without its host, in a title or by a framework
         host = next(iter(hosts))
         known = {rank for seen in found if (rank := _rank(seen.first, members, signature)) is not None}
         rank = known.pop() if rank is None and len(known) == 1 else rank
@@ -79,8 +79,7 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
 def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], timed: bool) -> tuple[Failure, ...]:
     """Sort failures: fatal before slow, consequences last, then causes, then time.
 
-    Among consequences, those that only name the kind of error come last: a framework prints the kind before the
-    message.
+    Among consequences, those that only name the kind of error are last: a framework prints the kind before the message.
     """
     rest = sorted(found, key=lambda f: (f.echo, f.severity != "fatal", f.layer == "summary", _when(f.line, timed)))
     order: list[Failure] = []
@@ -120,7 +119,7 @@ def _host(line: LogLine) -> str | None:
 def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
     """Return the failed rank: from the process, the launcher's prefix or the text.
 
-    The rank in PyTorch's text counts within its process group; the prefix has the rank of the job.
+    The rank in PyTorch's text is that of its process group; the prefix has the rank of the job.
     """
     known = members.rank_of((line.host or line.tag, line.pid, line.device))
     if known is not None:

@@ -52,7 +52,7 @@ _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"W
 #: Maximum entries of the caches, which are emptied when full.
 _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
 #: The note on a line above the maximum length, and the longest text searched after it.
-LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; what follows there was not read"
+LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; the rest of it was not read"
 _LONGEST_MARK = 256
 #: Maximum bytes of a cached message.
 _REMEMBERED = 1024
@@ -91,7 +91,7 @@ class Scanner(LineParser):
         """Read lines, without their line ends."""
         start = self.number
         self.tally.all_lines += len(lines)
-        if not any(lines):  # a flood of line ends
+        if not any(lines):  # many consecutive line ends
             self.number += len(lines)
             return
         written = lines

@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
     """Count nodes: NCCL's own number (since 2.20), otherwise hosts.
 
-    A single host counts only if all ranks are on it.
+    A single host is only conclusive if all ranks are on it.
     """
     sizes: list[int] = [key[1] for key, _ in table.rows("size")]
     if sizes:
@@ -41,8 +41,8 @@ def _complete(addresses: set[object]) -> set[object]:
 def ranks_of_rings(table: Tables) -> int | None:
     """Return the number of ranks in trees, or in a ring through all ranks.
 
-    The last line of a text may be truncated, so a ring in it does not count. Up to 2.4, long rings were broken over
-    several lines.
+    The last line of a text may be truncated, so a ring in it is ignored. Up to 2.4, long rings were broken over several
+    lines.
     """
     if tree_ranks := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
         return int(tree_ranks)

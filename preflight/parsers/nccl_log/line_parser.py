@@ -89,7 +89,7 @@ class LineParser:
     def _part(self, part: bytes, before: str) -> str:
         """Parse one message, and return it.
 
-        A message that a collector wrote twice on a line counts once.
+        A message that a collector wrote twice on a line is counted once.
         """
         text = clean(part)
         level = _LEVEL.search(text)

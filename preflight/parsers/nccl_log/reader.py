@@ -111,7 +111,7 @@ def scan(paths: Sequence[Path], processes: int | None = None, *, select: bool = 
 def _finished(tally: LogCounters, name: str) -> NcclLog:
     log = summarize(tally)
     if log is None:
-        long = f", {tally.long_lines} of them longer than any of NCCL" if tally.long_lines else ""
+        long = f", {tally.long_lines} of them longer than any NCCL line" if tally.long_lines else ""
         raise NoNcclOutput(f"{name}: no line of NCCL in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
     return log
 
@@ -245,7 +245,7 @@ def _scan_pieces(pieces: Iterable[_Piece], select: bool) -> ScannedLog:
 
 
 def _count_lines(stream: BinaryIO, end: int) -> int:
-    """Count line ends up to a position, and stay there."""
+    """Count line ends up to a position, and stay at it."""
     number = 0
     while end > 0 and (data := stream.read(min(CHUNK, end))):
         number += data.count(b"\n")
@@ -280,7 +280,9 @@ def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, selec
                 copied_lines[number] = line[:MAX_LINE_BYTES]
         restored = _restore_lines(copied_lines)
         if cut := sum(line.endswith(CUT_VALUE) for line in restored):
-            scanner.tally.unread[f"{cut} lines of NCCL end where a screen cut them: their values are left out"] = None
+            scanner.tally.unread[
+                f"{cut} lines of NCCL were truncated at the screen width; their values are left out"
+            ] = None
         scanner.feed(restored)
     else:
         for chunk in lines(reader, scanner.left_out, most):

@@ -51,7 +51,7 @@ _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
 #: Words, one of which occurs in every line that may be restored.
 _WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
           b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
-#: Minimum number of such messages for a text to be an NCCL log, instead of a text that quotes one.
+#: Minimum number of such messages for a text to be an NCCL log rather than a text that quotes one.
 _ENOUGH = 2
 _LONGEST = 8192
 

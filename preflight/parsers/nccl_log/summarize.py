@@ -196,7 +196,7 @@ def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
 
 def _unread(tally: LogCounters) -> tuple[str, ...]:
     lines = "1 line is" if tally.long_lines == 1 else f"{tally.long_lines} lines are"
-    long = f"{lines} longer than any of NCCL; only the beginning was looked at"
+    long = f"{lines} longer than any NCCL line; only the beginning was examined"
     return (*tally.unread, *([long] if tally.long_lines else ()))
 
 

@@ -74,7 +74,7 @@ class ReportBuilder:
         nranks = len(ranks) if ranks and not self.devices_cut and ranks == list(range(len(ranks))) else None
         rows = tuple(self.rows)
         average = self.average
-        # a number at the end of a text may lack digits, unless the rows agree
+        # a number at the end of a text may lack digits, unless the rows are consistent
         if self.average_may_be_cut and average is not None:
             mean = mean_busbw(rows)
             average = average if mean is not None and abs(mean - average) <= 0.01 else None

@@ -66,7 +66,7 @@ BEGINNINGS: tuple[str, ...] = (
     "Test ", "nvalid", "Incomp", "_perf", "CCL version",
 )  # fmt: skip
 
-#: Messages of a launcher or shell that a process of the run died. They count only without a footer.
+#: Messages of a launcher or shell that a process of the run died. They are only used without a footer.
 DIED = re.compile(
     r"(?:mpirun|mpiexec|prterun|orterun) (?:noticed that process rank|detected that one or more processes exited).*"
     r"|Primary job\s{1,2}terminated normally, but \d+ process(?:es)? returned.*"

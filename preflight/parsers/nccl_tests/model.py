@@ -28,7 +28,8 @@ class IterationTimes:
     def quantile(self, share: float) -> float | None:
         """Return a percentile by the nearest rank; None for too few iterations.
 
-        With 95 % confidence, at least one iteration is above it: this needs 299 for 0.99 and 2,995 for 0.999.
+        At least one iteration must be above it with 95 % confidence, which needs 299 iterations for 0.99 and 2,995 for
+        0.999.
         """
         if not self.times_us or len(self.times_us) < fewest_iterations(share):
             return None

@@ -101,7 +101,7 @@ class _Reader:
         self.open: dict[str, ReportBuilder] = {}  # by tag
         self.command: str | None = None
         self.nccl_version: str | None = None  # printed before the report to which it belongs
-        self.raw = ""  # the line with its marks, which a launcher's message looks like
+        self.raw = ""  # the line with its prefix, which looks like a launcher's message
         beginnings = words.BEGINNINGS
         if "\x1b" not in text and "&" not in text:  # which may occur within a word
             beginnings = tuple(word for word in beginnings if word in text)
@@ -117,7 +117,7 @@ class _Reader:
             self.read(number, *_unmarked(line))
             if len(self.all) > MOST_REPORTS:
                 break
-            # a line without effect while no report is open has no effect the next time
+            # a line without effect while no report is open never has an effect
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = source.number(text.count("\n") + 1)
         end = source.number(text.rstrip().count("\n") + 1)

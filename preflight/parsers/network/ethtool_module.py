@@ -111,7 +111,7 @@ def _carried(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
-    """Read the fields starting at a line; the first of repeated names counts."""
+    """Read the fields starting at a line; the first of repeated names is used."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -277,7 +277,7 @@ def parse_mlxlink(text: str) -> LinkQuality:
     effective, symbol = _ratio(fields.get("Effective Physical BER", "")), _ratio(fields.get("Symbol BER", ""))
     if raw is None and effective is None and symbol is None:
         first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
-        raise ValueError(f"it holds no bit error ratio; it begins {first[:80]!r}")
+        raise ValueError(f"it contains no bit error ratio; it begins {first[:80]!r}")
     temperature, limits = None, None
     if match := _HEAT.match(fields.get("Temperature [C]", "")):
         temperature = float(match[1])
@@ -304,7 +304,7 @@ def _ratio(text: str) -> float | None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the lines ``name : value``; the first of repeated names counts."""
+    """Return the lines ``name : value``; the first of repeated names is used."""
     result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):

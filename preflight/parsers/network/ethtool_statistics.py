@@ -63,7 +63,7 @@ _NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200}
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters starting at a line; the first of repeated names counts."""
+    """Read the counters starting at a line; the first of repeated names is used."""
     counters: dict[str, int] = {}
     end = at if _STATISTIC.fullmatch(lines[at].text) else at + 1
     while end < len(lines) and (match := _STATISTIC.fullmatch(lines[end].text)):
@@ -87,7 +87,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
         cut.append(
             ParseGap(
-                lines[at].number, "the head of the list is missing: other counters may have come first", beside=True
+                lines[at].number, "the head of the list is missing: preceding counters may be missing", beside=True
             )
         )
     if broken_off(lines, end):

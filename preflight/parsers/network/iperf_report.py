@@ -1,4 +1,4 @@
-"""``iperf3``: the rates of a TCP or UDP test, and what was sent again.
+"""``iperf3``: the rates and retransmissions of a TCP or UDP test.
 
 Source: iperf3(1).
 """
@@ -72,7 +72,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[IperfReport]:
 
 
 def _total(rates: dict[tuple[str, str], tuple[float, int | None]], side: str) -> tuple[float | None, int | None]:
-    """Return the sum of a side's streams, as printed or added."""
+    """Return the sum of a side's streams, as printed or summed up."""
     if (side, "SUM") in rates:
         return rates[side, "SUM"]
     own = [value for (name, _), value in rates.items() if name == side]

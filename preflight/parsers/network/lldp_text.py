@@ -23,7 +23,7 @@ _MOST_BLANKS = 2
 
 @dataclass(frozen=True)
 class LldpEntry:
-    """One neighbour of one interface; the first of repeated names counts."""
+    """One neighbour of one interface; the first of repeated names is used."""
 
     interface: str
     line: int

@@ -103,7 +103,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:
         parsed = _cut_status(lines, at)
-        cut.append(ParseGap(lines[parsed[0] - 1].number, "the JSON of the network status is cut"))
+        cut.append(ParseGap(lines[parsed[0] - 1].number, "the JSON of the network status is truncated"))
     end, value = parsed
     networks = []
     for entry in value:

@@ -33,7 +33,7 @@ class Ping:
 
     @property
     def silent(self) -> bool:
-        """Whether packets were sent without any answer."""
+        """Whether packets were sent, but none was answered."""
         return not self.received and not self.local_mtu and not self.reported_mtu and not self.objection
 
 

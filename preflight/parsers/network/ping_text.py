@@ -68,4 +68,4 @@ def summary(run: PingRun) -> str:
     """Return one line on the run."""
     if run.result is None:
         return f"{run.peer}: no summary"
-    return f"{run.peer}: {run.result.received} of {run.result.sent} packets came back"
+    return f"{run.peer}: {run.result.received} of {run.result.sent} packets were answered"

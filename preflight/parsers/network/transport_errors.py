@@ -21,7 +21,7 @@ _DEVICE = re.compile(
     r"\b((?:mlx[45]|bnxt_re|irdma|rocep?|rdma|efa|ib|mlx5_bond|cxgb4|hns|ionic)\w*_?\w*?)(?::(\d{1,2}))(?=\W|$)"
 )
 
-#: (object, words, check for the same fault, meaning). The first match counts.
+#: (object, words, check for the same fault, meaning). The first match is used.
 SIGNATURES = (
     ("retries-exceeded", r"[Tt]ransport retry count exceeded|InfiniBand retry count between two MPI processes",
      "counters.loss", "retry count exceeded: packets are not acknowledged, or the peer is gone"),
@@ -33,15 +33,15 @@ SIGNATURES = (
      "host.memlock", "max locked memory is too small to register memory"),
     ("device-not-available", r"network device '([^']{1,64})' is not available"
      r"|network devices ('[^']{1,64}'(?:,\s?'[^']{1,64}'){0,63}) are not available", "rdma.device-count",
-     "the device that the job names is not here"),
+     "the device named by the job does not exist"),
     ("no-active-port", r"no active ports detected", "rdma.port-state", "no active ports detected"),
     ("device-open", r"error initializing an OpenFabrics device|ibv_open_device.{0,80}failed"
      r"|Failed to open .{0,60}device|failed to create a queue pair", "rdma.device-nodes",
      "the device cannot be opened"),
     ("gid", r"(?i)(?:invalid|failed to (?:get|query)|no) gid\b.{0,80}|gid index .{0,40}(?:invalid|not found)",
-     "roce.chain", "the GID that the job names is not there"),
+     "roce.chain", "the GID named by the job does not exist"),
     ("no-transport", r"no (?:active messages?|auxiliary|remote registered memory access|usable) transports?",
-     "rdma.device-nodes", "no transport reaches the peer"),
+     "rdma.device-nodes", "no transport can reach the peer"),
 )  # fmt: skip
 _COMPILED = tuple((what, re.compile(words), check, meaning) for what, words, check, meaning in SIGNATURES)
 

@@ -188,7 +188,7 @@ def parse_discovery(lines: Lines, at: int) -> Parsed[Discovery]:
     count = counts.get("GPU")
     gaps = []
     if count is not None and count != len(gpus):
-        gaps.append(ParseGap(lines[last].number, f"{count} GPUs are found and {len(gpus)} are shown"))
+        gaps.append(ParseGap(lines[last].number, f"{count} GPUs were found, but {len(gpus)} are listed"))
     return Parsed(Discovery(count, counts.get("NvS"), tuple(gpus)), tuple(gaps), last + 1)
 
 

@@ -34,7 +34,7 @@ class LoggedTrouble:
 
 @dataclass(frozen=True)
 class FabricManagerLog:
-    """The lines that report trouble, and the total number of lines."""
+    """The warnings and errors, and the total number of lines."""
 
     lines: int
     troubles: tuple[LoggedTrouble, ...]

@@ -30,7 +30,7 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class MigTable:
-    """One table; without rows no GPU is partitioned."""
+    """One table; if it has no rows, no GPU is partitioned."""
 
     what: str
     rows: tuple[MigInstance, ...]

@@ -57,7 +57,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[MonitorRow, ...]]:
             if row is None:
                 if not _CELL.match(text.strip()) and not _ENTITY.match(text):
                     break
-                gaps.append(ParseGap(lines[end].number, "the row is cut: it has fewer cells than the header"))
+                gaps.append(ParseGap(lines[end].number, "the row is truncated: it has fewer cells than the header"))
             elif len(rows) < MOST_ROWS:
                 rows.append(row)
         last = end

@@ -58,7 +58,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuProcess, ...]]:
             break
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(columns):
-            gaps.append(ParseGap(lines[end].number, "the row is cut: it has fewer cells than the header"))
+            gaps.append(ParseGap(lines[end].number, "the row is truncated: it has fewer cells than the header"))
             end += 1
             break
         row = dict(zip(columns, cells, strict=True))

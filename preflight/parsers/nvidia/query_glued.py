@@ -68,7 +68,7 @@ def _fields(text: str) -> Iterator[str]:
 def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
     """Return the number of words before ``end`` that form a known name; 0 if none.
 
-    The longest name counts.
+    The longest name is used.
     """
     end = len(words) if end is None else end
     return next((n for n in range(min(_LONGEST, end), 0, -1) if known(key(" ".join(words[end - n : end])))), 0)

@@ -16,7 +16,7 @@ from preflight.parsers.parsed import ParseGap
 #: Name -> text, a tree, or, for processes and MIG instances, a list of trees.
 Tree = dict[str, Any]
 
-#: Maximum levels of a tree: the tool prints five, and deeper ones are read as siblings of the last.
+#: Maximum levels of a tree: the tool prints five; deeper ones are read as siblings of the last.
 DEEPEST = 32
 
 _NOT_REPORTED = r"n/a|not supported|requested functionality has been deprecated"
@@ -158,9 +158,9 @@ def gaps(log: QueryLog, last: int) -> list[ParseGap]:
     if count is None:
         values.append(ParseGap(last, "the head with the number of GPUs is missing", beside=True))
     elif count != len(log.gpus):
-        values.append(ParseGap(last, f"{count} GPUs are attached and {len(log.gpus)} are shown"))
+        values.append(ParseGap(last, f"{count} GPUs are attached, but {len(log.gpus)} are listed"))
     if log.gpus and len({len(str(tree)) > 600 for _, tree in log.gpus}) > 1:
-        values.append(ParseGap(last, f"of GPU {log.gpus[-1][0]} only the beginning is there"))
+        values.append(ParseGap(last, f"only the beginning of GPU {log.gpus[-1][0]} is shown"))
     elif log.gpus and "product_name" in log.gpus[-1][1] and not log.gpus[-1][1].keys() & _LAST:
-        values.append(ParseGap(last, "the processes with which a GPU's list ends are missing", beside=True))
+        values.append(ParseGap(last, "the processes at the end of a GPU's list are missing", beside=True))
     return values

@@ -138,7 +138,7 @@ def parse_rows(lines: Lines, at: int, columns: Sequence[str]) -> Parsed[QueryLog
             gpus.append(("", {"state": "GPU is lost", "message": text.strip()}))
         else:
             if "," in text:
-                gaps.append(ParseGap(lines[end].number, "the row is cut: it has fewer cells than the header"))
+                gaps.append(ParseGap(lines[end].number, "the row is truncated: it has fewer cells than the header"))
                 end += 1
             break
         end += 1

@@ -24,7 +24,7 @@ _ERRORS = (
 _BITS = (
     "device_memory dram register_file l1_cache l2_cache texture_memory texture_shared cbu sram total total_ecc"
 )  # fmt: skip
-#: R535 renamed the block and half of its fields, and added others of the same names after it.
+#: R535 renamed the block and half of its fields, and added others with the same names after it.
 _WATTS_OLD = (
     "power_management power_draw power_limit default_power_limit enforced_power_limit min_power_limit max_power_limit"
 )
@@ -157,7 +157,7 @@ def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
     here, instance = begun, False
     for entry in entries:
         name = key(entry.name)
-        # a MIG instance has sections of the same names
+        # a MIG instance has sections with the same names
         instance = name == "mig_device" or (
             instance and name not in TOP and (name not in HEADS or name in _OF_INSTANCE)
         )

@@ -66,7 +66,7 @@ def _headless(lines: Lines, at: int) -> bool:
 
 
 def _ends_section(lines: Lines, at: int, depth: int) -> bool:
-    """Return whether the rest of a section is here, followed by another section."""
+    """Return whether the rest of a section starts here, followed by another section."""
     for end in range(at + 1, min(at + _OWN_NEAR, len(lines))):
         match = _TEXT_FIELD.fullmatch(lines[end].text)
         if not match:
@@ -183,14 +183,14 @@ def _opens(lines: Lines, at: int) -> bool:
     match = _TEXT_FIELD.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
     if not match or match[3] is None or not re.fullmatch(r"[A-Z][\w ()/-]{1,60}", match[2]):
         return False
-    # without indentation, the name must be one of this output
+    # without indentation, the name must be known from this output
     return bool(match[1]) or (key(match[2]) in NAMES and len(lines[at].text) < _HEAD)
 
 
 def _of_gpu(lines: Lines, at: int) -> bool:
     """Return whether an unindented name belongs to this output.
 
-    A newer driver's name counts if it is surrounded by this output.
+    A newer driver's name is accepted if it is surrounded by this output.
     """
     here, *after = (_TEXT_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
     if here and key(here[2]) in NAMES:

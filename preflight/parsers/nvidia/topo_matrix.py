@@ -108,9 +108,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     names, phrases, end = header(lines, at)
     gaps: list[ParseGap] = []
     if not names:
-        gaps.append(
-            ParseGap(lines[at].number, "the header is missing: columns that no row shows by its X have no name")
-        )
+        gaps.append(ParseGap(lines[at].number, "the header is missing: columns without the X of a row have no name"))
         end = at
     rows: dict[str, list[str]] = {}
     numbers: dict[str, int] = {}
@@ -158,16 +156,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
         here = places.get(name, -1)
         if here >= 0 and cells[here : here + 1] not in ([], ["X"]):
             gaps.append(ParseGap(numbers[name], f"the row of {name} does not fit the header"))
-            damage.append(f"the row of {name} has {cells[here]!r} where it meets itself, not X")
+            damage.append(f"the row of {name} has {cells[here]!r} instead of X on the diagonal")
             continue
         links[name] = {other: code for other, code in zip(names, cells, strict=False) if other != name}
         if len(cells) < len(names):
-            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut: {len(cells)} of {len(names)} codes"))
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is truncated: {len(cells)} of {len(names)} codes"))
             if cells and not behind and re.fullmatch(r"NV\d", cells[-1]):
                 links[name].pop(names[len(cells) - 1], None)  # may be the start of NV18
             continue
         if 0 < len(behind) < len(phrases) and numbers[name] == lines[-1].number:  # the text stops within a range
-            gaps.append(ParseGap(numbers[name], f"the row of {name} is cut within {phrases[len(behind) - 1]}"))
+            gaps.append(ParseGap(numbers[name], f"the row of {name} is truncated within {phrases[len(behind) - 1]}"))
             behind = behind[:-1]
         complete_rows[name] = _divided(words, 999)[1] if headless else behind
     gaps += [ParseGap(last, f"the row of {name} is missing") for name in names if name not in rows]

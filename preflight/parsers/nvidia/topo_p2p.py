@@ -38,7 +38,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PeerAccess]:
         if match and match[1] not in access:
             cells = list(itertools.takewhile(PEER.fullmatch, match[2].split()))
             if len(cells) < len(names):
-                gaps.append(ParseGap(lines[end].number, f"the row of {match[1]} is cut"))
+                gaps.append(ParseGap(lines[end].number, f"the row of {match[1]} is truncated"))
             row = zip(names, cells, strict=False)
             access[match[1]] = {other: cell for other, cell in row if other != match[1]}
         elif text.strip() and not LEGEND_LINE.fullmatch(text):

@@ -34,7 +34,7 @@ class Topology:
     def bridged(self) -> bool:
         """Whether NVLink joins cards in pairs, as bridges do.
 
-        No GPU is joined to more than one other.
+        No GPU is connected to more than one other GPU.
         """
         rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
         partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]

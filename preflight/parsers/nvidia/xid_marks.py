@@ -35,7 +35,7 @@ class LoggedXid:
 
 
 def xids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the XIDs of one line; torn lines may hold several."""
+    """Read the XIDs of one line; torn lines may contain several."""
     if _XID_WORD not in line:
         return ()
     return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
@@ -92,7 +92,7 @@ _RECOVERY = re.compile(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", re.I)
 _SEVERITY = re.compile(r"\b(non-?)?fatal\b", re.I)
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
-#: Lines after a line that names a lost GPU, and the driver's message when it is loaded.
+#: Lines after a line that names a lost GPU, and the driver's load message.
 FALLEN = "fallen off the bus and is not responding"
 LOADED = "NVRM: loading NVIDIA UNIX"
 _WORDS = ("NVRM: ", _SXID_WORD, FALLEN)
@@ -124,12 +124,12 @@ def named_gpu(line: str) -> str | None:
 
 
 def is_cleared(text: str) -> bool:
-    """Return whether an Xid 154 withdraws the recovery that was required."""
+    """Return whether an Xid 154 clears the required recovery action."""
     return _CLEARED.search(text) is not None
 
 
 def required_recovery(text: str) -> str | None:
-    """Return the recovery that an Xid 154 requires."""
+    """Return the recovery action that an Xid 154 requires."""
     match = _RECOVERY.search(text)
     return match[1] if match else None
 

@@ -131,7 +131,7 @@ _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 
 
-#: First lines of outputs that are often pasted after it.
+#: First lines of outputs often pasted after it.
 _NEXT = re.compile(
     r"(?:CA:? '|hca_id:|Infiniband device '|link \S+/\d|driver:|NIC statistics:|Settings for |[A-Z][A-Za-z]+:\s*$).*"
 )
@@ -197,7 +197,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
     rest = [line for line in lines[end:] if line.text.strip()] if end > len(lines) - 4 else []
     if len(rest) == 1 and _DEVICE_STUMP.fullmatch(rest[0].text):
         last = end
-        cut.append(ParseGap(lines[end].number, "the line of the next device breaks off"))
+        cut.append(ParseGap(lines[end].number, "the line of the next device is truncated"))
     elif _STUMP.fullmatch(lines[last].text):
         cut.append(ParseGap(lines[last].number, "the line breaks off"))
     return Parsed(tuple(devices), tuple(cut), last + 1)

@@ -29,7 +29,7 @@ _MLNX = re.compile(
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
     r"|skprio:\s*\d{1,2}\b.*)\s*"
 )
-#: If a paste omits DSCPs, as in ``07,…,00``, only those shown count.
+#: If a paste omits DSCPs, as in ``07,…,00``, only those shown are used.
 _PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 
@@ -99,7 +99,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
             owners = tuple(map(int, match["buffers"].split()))
             buffers = Buffers(owners, buffers.bytes, buffers.most_bytes)
             if len(owners) != len(PRIORITIES) or not set(owners) <= set(PRIORITIES):
-                cut.append(ParseGap(line.number, "the row of buffers is not one of eight that are there"))
+                cut.append(ParseGap(line.number, "the row of buffers is not that of an existing buffer"))
         elif match["numbers"] and not tc:
             if match["numbers"].split() != [str(number) for number in PRIORITIES]:
                 cut.append(ParseGap(line.number, "the PFC rows are not those of priorities 0 to 7"))

@@ -22,7 +22,7 @@ class DscpMap:
         """Return a DSCP's priority; None if the table does not determine it.
 
         The kernel lists the configured entries. For all others the firmware uses its own map: all to the default, or in
-        blocks of eight. If both give the same priority, it is known.
+        blocks of eight. If both result in the same priority, it is known.
         """
         listed = self.of.get(dscp)
         if listed is None:

@@ -36,7 +36,7 @@ _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
 _LATER_FIELD = re.compile(
     r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
 )
-#: Lines of a port, two of which are enough if the head is missing, or if a search filtered them.
+#: Lines of a port; two are enough if the head is missing or a search filtered the list.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
     r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"
@@ -81,7 +81,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
     last = taken[-1].number
     cut += [ParseGap(last, f"the ports of {name} are missing") for name in listing.missing("Number of ports")]
     if stops_in(lines, end, _CA_BEGUN):
-        cut.append(ParseGap(last, "the text stops where another device begins"))
+        cut.append(ParseGap(last, "the text ends at the start of another device"))
     listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
     others: dict[str | None, Mapping[str, str | None]] = {}  # one for all ports of a device

@@ -21,7 +21,7 @@ _IBSTATUS_FIELDS = frozenset(
 )
 
 
-#: Lines of a port, two of which are enough if the head is missing.
+#: Lines of a port; two are enough if the head is missing.
 _IBSTATUS_OWN = re.compile(
     r"\s*(?:default gid:\s+[0-9a-fA-F:]{6,}|(?:base|sm) lid:\s+0x[0-9a-f]+|(?:phys )?state:\s+\d: \w+"
     r"|rate:\s+\d+ Gb/sec .*|link_layer:\s+\w+)\s*"
@@ -53,7 +53,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         elif result := field(line.text):
             listing.add(result[0], result[1], line.number)
     if stops_in(lines, end, _IBSTATUS_BEGUN):
-        cut.append(ParseGap(taken[-1].number, "the text stops where another device begins"))
+        cut.append(ParseGap(taken[-1].number, "the text ends at the start of another device"))
     listing.name_alone(queried_device(lines, at, "ibstatus"))
     ports = []
     for port in listing.ports:

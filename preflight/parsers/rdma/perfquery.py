@@ -60,7 +60,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     elif _PERF_OWN.fullmatch(lines[at].text):
         cut.append(
             ParseGap(
-                lines[at].number, "the head of the list is missing: other counters may have come first", beside=True
+                lines[at].number, "the head of the list is missing: preceding counters may be missing", beside=True
             )
         )
 

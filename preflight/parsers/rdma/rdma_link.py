@@ -106,7 +106,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         fields = dict(zip(words[::2], words[1::2], strict=False))
         ports.append(_port(match[1], int(match[2]), lines[end - 1].number, fields))
         if ports[-1].physical_state is None:
-            cut.append(ParseGap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is cut"))
+            cut.append(
+                ParseGap(lines[end - 1].number, f"the physical state of {match[1]} port {match[2]} is truncated")
+            )
     if stops_in(lines, end, _LINK_BEGUN):
         cut.append(ParseGap(lines[end - 1].number, "the text stops within another link"))
     return Parsed(PortList(tuple(ports)), tuple(cut), end)

@@ -99,7 +99,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
     if promised is None:
         cut.append(ParseGap(taken[-1].number, "the line n_gids_found=… that ends the list is missing"))
     elif promised != len(gids):
-        cut.append(ParseGap(taken[-1].number, f"the list announces {promised} GIDs and shows {len(gids)}"))
+        cut.append(ParseGap(taken[-1].number, f"the list announces {promised} GIDs but shows {len(gids)}"))
     return Parsed(tuple(gids), tuple(cut), end)
 
 

@@ -49,7 +49,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "BUFFER_PG": ("buffer of each priority group", ("profile",)),
         "CABLE_LENGTH": ("declared length of each cable", ()),
         "PFC_WD": ("PFC watchdog", ("action", "detection_time", "restoration_time", "POLL_INTERVAL")),
-        "FLEX_COUNTER_TABLE": ("counters that are polled, and how often", ("FLEX_COUNTER_STATUS", "POLL_INTERVAL")),
+        "FLEX_COUNTER_TABLE": ("polled counters and intervals", ("FLEX_COUNTER_STATUS", "POLL_INTERVAL")),
     },
     "APPL_DB": {
         "PORT_TABLE": (

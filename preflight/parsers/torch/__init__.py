@@ -98,7 +98,7 @@ def _seen(values: Values) -> TorchOutput:
     seen.cut, seen.last = values.cut, values.line
     for what, dropped in (("events", trace.dropped), ("entries", recording.dropped)):
         if dropped:
-            seen.cut.append((seen.last, f"{dropped} {what} were not looked at: there are too many"))
+            seen.cut.append((seen.last, f"{dropped} {what} were not examined: there are too many"))
     if trace.untimed:
         seen.cut.append((seen.last, f"{trace.untimed} kernels or copies have no valid begin or duration"))
     recording.cut = bool(seen.cut)
@@ -116,7 +116,7 @@ def from_pickle(data: bytes) -> Recording:
     """Read a pickled dump without unpickling it; raises UnsafePickle."""
     value: Any = plain_values(data)
     if not isinstance(value, dict):
-        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
+        raise UnsafePickle("the pickle contains no flight-recorder dump; it was not unpickled")
     recording = Recording()
     for name, one in value.items():
         if name == "entries" and isinstance(one, (list, tuple)):
@@ -127,5 +127,5 @@ def from_pickle(data: bytes) -> Recording:
             recording.member(name, one)
     recording.cut = recording.dropped > 0
     if not recording.entries and not {"pg_config", "pg_status"} & recording.about.keys():
-        raise UnsafePickle("the pickle holds no dump of a flight recorder; it was not unpickled")
+        raise UnsafePickle("the pickle contains no flight-recorder dump; it was not unpickled")
     return recording

@@ -40,7 +40,7 @@ class GpuWork:
         self.kinds.append(kind)
 
     def order(self) -> None:
-        """Put all in the order of time."""
+        """Sort all by time."""
         order = in_order(self.begins)
         if not isinstance(order, range):
             for name in ("begins", "ends", "correlations", "kinds"):
@@ -60,7 +60,7 @@ class GpuWork:
         return self.kinds.count(COMPUTE) + self.kinds.count(COMMUNICATION)
 
     def computed(self) -> int:
-        """Return the number of kernels that compute."""
+        """Return the number of compute kernels."""
         return self.kinds.count(COMPUTE)
 
     def median_us(self) -> float | None:

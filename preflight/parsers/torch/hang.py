@@ -36,7 +36,7 @@ class Hang:
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
     """Compare the dumps of several ranks, by process group.
 
-    The earliest unfinished work counts.
+    The earliest unfinished work is used.
     """
     by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[RecordedCall]]] = defaultdict(lambda: defaultdict(list))
     members = memberships(recordings)
@@ -185,7 +185,7 @@ def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
     """Return the values that ranks must agree on: operation, elements in and out.
 
     None is not compared. The library counts elements: tensors of different shapes with equal numbers of elements are
-    the same to it.
+    equal for it.
     """
     op = entry.op.partition(":")[2] or entry.op
     inside, outside = entry.elements

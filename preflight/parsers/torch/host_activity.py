@@ -34,7 +34,7 @@ class HostActivity:
 
     def __init__(self) -> None:
         self._bins: set[int] = set()
-        self._noted = float("inf")  # begin of the last noted millisecond
+        self._noted = float("inf")  # start of the last recorded millisecond
         self._long = Stretches()
         self._functions: list[str] = []
         self._begins, self._ends = array("d"), array("d")
@@ -42,7 +42,7 @@ class HostActivity:
 
     def ran(self, begin: float, end: float) -> None:
         """Record an operator or a runtime call."""
-        if self._noted <= begin and end < self._noted + _BIN_US:  # as most do: the last noted millisecond
+        if self._noted <= begin and end < self._noted + _BIN_US:  # in most cases: the last recorded millisecond
             return
         if end - begin > _BIN_US:
             self._long.add(begin, end - begin)
@@ -62,7 +62,7 @@ class HostActivity:
             self._ends.append(begin + length)
 
     def pauses(self, steps: Sequence[Stretch], explained: Sequence[Stretch]) -> list[QuietStretch] | None:
-        """Return the longest pause of each step; None if there was too much to record.
+        """Return the longest pause of each step; None if there were too many to record.
 
         ``explained`` are intervals with a known cause, such as a data loader.
         """

@@ -37,7 +37,7 @@ class Spans(Sequence[Stretch]):
         return self.begins[at], self.ends[at]
 
     def place(self, instant: float) -> int:
-        """Return which stretch an instant lies in; -1: none."""
+        """Return the index of the stretch that contains an instant; -1: none."""
         place = bisect_right(self.begins, instant) - 1
         return place if place >= 0 and instant < self.ends[place] else -1
 
@@ -69,7 +69,7 @@ class Stretches:
 
 
 def united(stretches: Iterable[Stretch]) -> Spans:
-    """Return the union of stretches that are in order of their begins."""
+    """Return the union of stretches that are in order of their starts."""
     joined = Spans()
     begins, ends = joined.begins, joined.ends
     last = float("-inf")

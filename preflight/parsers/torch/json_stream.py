@@ -19,7 +19,7 @@ Read = Callable[[int], str]
 Decode = Callable[[str], Sequence[Any]]
 
 CHUNK = 1 << 20
-#: Maximum characters of one value: a profiler event has some hundred, with its Python stack some thousand.
+#: Maximum characters of one value: a profiler event has a few hundred, with its Python stack a few thousand.
 LONGEST = 4 << 20
 #: Number of errors after which the rest is skipped: no real file is damaged so often.
 MOST_DAMAGE = 100
@@ -206,16 +206,16 @@ class Values:
                 wrong = error.msg
                 near_end = error.pos > len(self._text) - 64 or wrong.startswith("Unterminated")
                 if not near_end:
-                    raise _JsonError(f"no JSON from character {error.pos - begun} on: {wrong}") from None
+                    raise _JsonError(f"invalid JSON from character {error.pos - begun} on: {wrong}") from None
             except (ValueError, RecursionError) as error:
-                raise _JsonError(f"no JSON that can be read: {str(error)[:80]}") from None
+                raise _JsonError(f"unreadable JSON: {str(error)[:80]}") from None
             if len(self._text) - begun > LONGEST:
                 raise _JsonError(f"a value is longer than {LONGEST} characters")
             if not self._more() and wrong:
                 raise _JsonError(_END_MISSING)
 
     def _more(self) -> bool:
-        """Read on, doubling the buffer, so that a long value is not retried too often."""
+        """Read more, doubling the buffer, so that a long value is not retried too often."""
         if self._ended:
             return False
         self._before += self._text.count("\n", 0, self._at)

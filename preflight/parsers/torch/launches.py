@@ -63,10 +63,10 @@ class LaunchIndex:
         return None
 
     def launches(self, correlations: Iterable[int]) -> Iterator[tuple[float, int]]:
-        """Yield begin and place of the thread of each launch; begin NaN: unknown."""
+        """Yield start and thread index of each launch; start NaN: unknown."""
         numbers, begins, by, count, place = self._numbers, self._begins, self._by, len(self._numbers), -1
         for correlation in correlations:
-            place += 1  # the next, as a rule
+            place += 1  # usually the next one
             if not (place < count and numbers[place] == correlation):
                 place = bisect_left(numbers, correlation)
             if place < count and numbers[place] == correlation:

@@ -22,9 +22,9 @@ from preflight.parsers.torch.trace_events import NO_ARGUMENTS, Arguments, Event,
 from preflight.parsers.torch.trace_facts import TraceSummary, summarize
 from preflight.parsers.torch.trace_names import NameCache
 
-#: Events that are processed of one trace: each takes some bytes.
+#: Maximum number of processed events of one trace: each takes some bytes.
 MOST = 24_000_000
-#: Times beyond are none.
+#: Maximum valid time.
 _SANE_US = 1e18
 
 _MEMORY = "[memory]"
@@ -39,7 +39,7 @@ class Trace:
         self.dropped = 0
         self.untimed = 0  # kernels and copies without a valid time
         self.about: dict[str, Any] = {}
-        self.steps: list[Stretch] = []  # as the CPU started them
+        self.steps: list[Stretch] = []  # in the order in which the CPU started them
         self.numbers: dict[float, int] = {}  # of the steps, by their start on the CPU
         self.work: dict[int | str | None, GpuWork] = {}  # by device
         self.calls = CollectiveCalls()
@@ -80,7 +80,7 @@ class Trace:
         self.batch((event_of(value),))
 
     def batch(self, events: Sequence[Event]) -> None:
-        """Process elements of a list of events; most of a trace need little."""
+        """Process elements of a list of events; most events of a trace need little work."""
         full = self.events >= MOST
         first, last, processors = self.begin, self.end, _PROCESSORS
         for event in events:
@@ -168,7 +168,7 @@ class Trace:
             self.backends["nccl"] += 1
 
     def copy(self, event: Event, begin: float, end: float) -> None:
-        """Process a copy or a filling of memory, as the GPU made it."""
+        """Process a memory copy or fill on the GPU."""
         arguments = event.arguments or NO_ARGUMENTS
         if "Pageable" in event.name:
             self.launches.pageable(arguments.correlation)
@@ -176,7 +176,7 @@ class Trace:
         self._work(event, arguments).add(begin, end, arguments.correlation, kind)
 
     def function(self, event: Event, begin: float, end: float) -> None:
-        """Process a function of Python, of a profile with stacks."""
+        """Process a Python function of a profile with stacks."""
         self.host.function(event.name, begin, event.length)
 
     def _work(self, event: Event, arguments: Arguments) -> GpuWork:
@@ -187,12 +187,12 @@ class Trace:
         return work
 
     def summary(self) -> TraceSummary:
-        """Return the content of the complete trace; no more events are accepted."""
+        """Return the content of the complete trace; afterwards no events are accepted."""
         return summarize(self)
 
 
 def _ignore(trace: Trace, event: Event, begin: float, end: float) -> None:
-    """Skip an event that only adds to the profile's span."""
+    """Process an event that only extends the profile's span."""
 
 
 def _profile_span(trace: Trace, event: Event, begin: float, end: float) -> None:

@@ -33,7 +33,7 @@ CONVERT = (
 
 
 class UnsafePickle(PreflightError, ValueError):
-    """The file is damaged or has more than plain values.
+    """The file is damaged or contains more than plain values.
 
     The text names the fault, and how to convert the file.
     """

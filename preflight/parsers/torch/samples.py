@@ -34,5 +34,5 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def rounded(value: float | None) -> float | None:
-    """Return a value to three digits behind the point."""
+    """Round a value to three decimals."""
     return None if value is None else round(value, 3)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, without
 
-#: Time after the end of a CPU wait within which it explains an idle GPU.
+#: Time after a CPU wait within which the wait explains an idle GPU.
 _JUST_AFTER_US = 20.0
 #: Time from a launch call to the start of the kernel on an idle GPU: 5 to 10 µs, more under a profiler.
 _LAUNCH_US = 20.0
@@ -29,7 +29,7 @@ class StepBudget(NamedTuple):
 
     all: float
     compute: float
-    communication: float  # exposed: no kernel computes meanwhile
+    communication: float  # exposed: no kernel computes at the same time
     copies: float  # exposed
     idle_data: float
     idle_sync: float
@@ -38,7 +38,7 @@ class StepBudget(NamedTuple):
 
     @property
     def idle(self) -> float:
-        """Time in which the GPU is idle."""
+        """Time that the GPU is idle."""
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
 
 
@@ -49,7 +49,7 @@ class BusyTime:
     """
 
     def __init__(self, work: GpuWork) -> None:
-        """Take the work, in order."""
+        """Build them from work in order."""
         self.compute = work.joined(COMPUTE)
         self.talk = work.joined(COMMUNICATION)
         self.copies = work.joined(COPY, COPY_TO_GPU)

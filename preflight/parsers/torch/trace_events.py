@@ -1,8 +1,8 @@
-"""Events of a Chrome trace, with the fields that are used here.
+"""Events of a Chrome trace, with the fields used here.
 
 msgspec decodes them several times faster than the standard library, since it creates no object for any other field. The
-single-file build has no compiled modules, and some traces hold what msgspec refuses (a number as text, NaN): then
-``json`` decodes them. Both give the same events (tests/unit/parsers/test_trace_events.py).
+single-file build has no compiled modules, and some traces contain values that msgspec rejects (a number as text, NaN):
+``json`` then decodes them. Both give the same events (tests/unit/parsers/test_trace_events.py).
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def event_of(value: Mapping[str, Any]) -> Event:
 
 
 def _known(value: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
-    """Return the known fields of a JSON object that have the right type."""
+    """Return the known fields of a JSON object with the right type."""
     return {
         fields[name].name: given
         for name, given in value.items()

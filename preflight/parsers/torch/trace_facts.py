@@ -46,7 +46,7 @@ def summarize(trace: Trace) -> TraceSummary:
             busy[device] = BusyTime(work)
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
-    if len(busy) != 1:  # of a process with several GPUs, which of them a rank is is unknown
+    if len(busy) != 1:  # a process with several GPUs has no known GPU per rank
         return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), ())
     ((device, only),) = busy.items()
     computing = Coverage(only.compute)

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from preflight.parsers.torch.matrix_products import NAMES as PRODUCTS
 
-#: Maximum number of cached names: a model has some hundred.
+#: Maximum number of cached names: a model has a few hundred.
 _MOST_NAMES = 1 << 14
 
 STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,12})")
@@ -35,7 +35,7 @@ _CALLS = (
         r"|cudaMemcpy(?:ToSymbol|FromSymbol)?|hipMemcpy(?:WithStream|DtoH|HtoD)?")),
     ("copy", re.compile(r"(?:cuda|hip)Memcpy(?:2D)?Async")),
 )  # fmt: skip
-#: .item(), bool() and float() of a tensor end in this operator.
+#: .item(), bool() and float() of a tensor call this operator.
 _READ_BACK = "aten::_local_scalar_dense"
 _LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
 _BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
@@ -44,7 +44,7 @@ Meaning = TypeVar("Meaning")
 
 
 class NameCache(Generic[Meaning]):
-    """Roles of names, each found once."""
+    """Cached roles of names."""
 
     def __init__(self, find: Callable[[str], Meaning]) -> None:
         self._find = find
@@ -64,7 +64,7 @@ class KernelName(NamedTuple):
     """The role of a kernel, by its name."""
 
     communicates: bool
-    collective: str  # of NCCL or RCCL; empty if it is none of theirs
+    collective: str  # of NCCL or RCCL; empty for any other kernel
 
 
 def kernel(name: str) -> KernelName:

@@ -1,7 +1,7 @@
 """Messages of PyTorch's watchdog: timed-out collectives, progress of ranks.
 
-The watchdog is part of ProcessGroupNCCL. Formats of PyTorch 1.7 … 2.13. A rank in the text counts within its process
-group; the prefix of the line (``[rank13]:``) counts within the job.
+The watchdog is part of ProcessGroupNCCL. Formats of PyTorch 1.7 … 2.13. A rank in the text is relative to its process
+group; the prefix of the line (``[rank13]:``) is the rank in the job.
 """
 
 from __future__ import annotations

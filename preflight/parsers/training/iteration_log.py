@@ -140,12 +140,12 @@ def _real(text: str | None) -> float | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the log of a training begins at a line."""
+    """Return whether a training log begins at a line."""
     return step_in(lines[at]) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
-    """Read the steps from the first one on."""
+    """Read the steps, starting at the first one."""
     steps: list[TrainingStep] = []
     framework = ""
     end = last = at

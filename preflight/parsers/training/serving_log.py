@@ -95,7 +95,7 @@ def _start_in(text: str) -> int | None:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingLog]:
-    """Read the reports starting at the first; other lines may be in between."""
+    """Read the reports, starting at the first; other lines may be in between."""
     reports: list[ServingReport] = []
     program = ""
     started = tokens = None

@@ -29,7 +29,7 @@ _SAMPLE = re.compile(
 _BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
 _COMMENT = re.compile(r"# (?:HELP|TYPE|UNIT|EOF)\b")
 _LABEL = re.compile(r"([A-Za-z_]\w{0,99})\s?=\s?\"((?:[^\"\\]|\\.){0,2000})\"")
-#: Other lines between two samples, and samples of one text.
+#: Maximum number of other lines between two samples, and of samples in one text.
 _GAP, _MOST = 4, 200_000
 #: Maximum use of a cache: a share, which may count a block twice.
 _FULLEST = 1.05
@@ -44,11 +44,11 @@ _RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
 #: Start time of the scraped process; it differs between replicas, and after a restart.
 _STARTED = "process_start_time_seconds"
 
-#: Value -> names of its metric, without the engine's prefix; the first that a scrape has counts.
+#: Value -> names of its metric, without the engine's prefix; the first one in a scrape is used.
 _GAUGES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
                 "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests"),
-    # not dynamo_frontend_queued_requests: a request counts there until its first token, prefill included
+    # not dynamo_frontend_queued_requests: it counts a request until its first token, prefill included
     "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
 }  # fmt: skip
 _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization",
@@ -102,7 +102,7 @@ class Distribution(NamedTuple):
     def bounds(self, share: float) -> tuple[float, float | None] | None:
         """Return the bounds of the bucket of a percentile; None if unknown.
 
-        The last bucket has no upper one.
+        The last bucket has no upper bound.
         """
         lower = 0.0
         for upper, below in self.buckets:
@@ -147,7 +147,7 @@ class ServingMetrics:
 
     @property
     def name(self) -> str:
-        """The program, and which engine if there are several."""
+        """The program, and the engine if there are several."""
         return f"{self.program}, {self.place}" if self.place else self.program
 
     def grown(self, name: str) -> float | None:
@@ -195,7 +195,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
-    """Read the metrics from the first on; some other lines may be in between."""
+    """Read the metrics, starting at the first; some other lines may be in between."""
     samples: list[MetricSample] = []
     gaps: list[ParseGap] = []
     end = last = at
@@ -283,7 +283,7 @@ def _engine_of(labels: str) -> tuple[tuple[str, str], ...]:
 
 
 def _parts(samples: Sequence[MetricSample]) -> Iterator[list[MetricSample]]:
-    """Yield the samples of each scrape: a series that comes again starts the next one."""
+    """Yield the samples of each scrape: a repeated series starts the next one."""
     part: list[MetricSample] = []
     series: set[tuple[str, str]] = set()
     for sample in samples:
@@ -334,7 +334,7 @@ def _scrape(samples: Sequence[MetricSample]) -> Scrape:
 def _distribution(
     by_name: Mapping[str, Sequence[MetricSample]], names: Sequence[tuple[str, float]]
 ) -> Distribution | None:
-    """Return a histogram over all of its series; None if it is not there."""
+    """Return a histogram over all of its series; None if it is absent."""
     for name, factor in names:
         counts, sums = by_name.get(f"{name}_count"), by_name.get(f"{name}_sum")
         if not counts or not sums:

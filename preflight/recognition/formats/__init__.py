@@ -1,6 +1,6 @@
-"""Recognised kinds of output, in the order of detection.
+"""Recognised kinds of output, in detection order.
 
-The most certain come first.
+Unambiguous formats precede ambiguous ones.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from importlib import import_module
 
 from preflight.recognition.detector import OutputFormat
 
-#: Modules of this package; each has its kinds in ``KINDS``.
+#: Modules of this package; each lists its kinds in ``KINDS``.
 MODULES = (
     "pytorch",
     "nvidia_smi",

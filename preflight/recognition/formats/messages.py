@@ -11,7 +11,7 @@ from preflight.recognition.formats.typed import output_format
 
 
 def describe(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
-    """Return the facts of errors, and one line."""
+    """Return the facts of errors and a one-line summary."""
     listed = [
         {
             "id": error.signature.id, "rank": int(error.rank) if error.rank.isdecimal() else error.rank or None,

@@ -71,7 +71,7 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
 
 
 def judged(text: str, first: int) -> str:
-    """Return the judgeable text of such a part, a line for each source line.
+    """Return the text of a part to judge, one line per source line.
 
     A line is ``NAME=value`` or empty.
     """
@@ -84,9 +84,9 @@ def judged(text: str, first: int) -> str:
 
 
 def commands(lines: Lines) -> list[TextPart]:
-    """Return the settings of commands, each command a part.
+    """Return the settings on command lines, one part per command.
 
-    For a text without any other part. A person chose them for one run: they are listed and not judged.
+    Used for a text without any other part. The user chose them for one run, so they are listed but not judged.
     """
     found = []
     at = 0

@@ -28,7 +28,7 @@ def parts(log: JobLog) -> list[TextPart]:
 
 
 def facts_of(report: Report) -> dict[str, Any]:
-    """Return the facts of a report, with the names of `preflight read`'s contract."""
+    """Return the facts of a report under their documented names."""
     best = report.best()
     return {
         "collective": report.collective,
@@ -125,11 +125,11 @@ def _finite(value: float | None) -> float | None:
 
 
 def summary(report: Report) -> str:
-    """Return a report in one line."""
+    """Summarise a report in one line."""
     nodes = f" on {report.nnodes} node{'s' * (report.nnodes != 1)}" if report.nnodes else ""
     over = f" over {report.nranks} ranks{nodes}" if report.nranks else ""
     best = report.best()
-    phrases = [f"{report.collective or 'a collective that is not named'}{over}"]
+    phrases = [f"{report.collective or 'an unnamed collective'}{over}"]
     if report.copies > 1:
         phrases.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
     if best is not None:
@@ -139,7 +139,7 @@ def summary(report: Report) -> str:
     if report.failures:
         phrases.append(f"stopped: {report.failures[0].text[:120]}")
     elif not report.finished:
-        phrases.append("its end is not here")
+        phrases.append("its end is missing")
     return "; ".join(phrases)
 
 

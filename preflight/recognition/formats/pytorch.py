@@ -17,10 +17,10 @@ from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
 
-#: Number of lines after the opening of an object within which a name must identify it.
+#: An identifying name must occur within this many lines after an object opens.
 _AHEAD = 12
 
-#: A prefix of a launcher or logger, with which no JSON begins.
+#: A launcher or logger prefix; JSON never begins with one.
 _MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 
 #: Maximum bytes of a line read at once.
@@ -31,7 +31,7 @@ _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 
 def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.TorchOutput]:
-    """Read a source that is one trace or dump from its first byte; else return none."""
+    """Read a source that consists of one trace or dump; else return none."""
     nothing = torch.TorchOutput()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
@@ -56,7 +56,7 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
 
 
 def _another(path: Path, last: int) -> int | None:
-    """Return the line after a dump on which another begins; None without one."""
+    """Return the line at which another dump begins; None if none does."""
     number, begins = 1, True  # a dump may be on one line, which is read in parts
     with path.open("rb") as stream:
         while part := stream.readline(_PART):
@@ -107,14 +107,14 @@ def _of_recording(facts: dict[str, Any]) -> str:
 #: A dump printed by Python, and the text that may precede it on its line.
 _PYTHON = re.compile(r"(?:[\w ,.()=:'\"-]{0,80}[=:]\s?|\s{0,40}(?:return|yield)\s)?\s*(?P<dump>[\[{].*)")
 _PYTHON_SIGN = re.compile(r"(?P<q>['\"])(?:collective_seq_id|profiling_name|pg_status|pg_config)(?P=q)\s?:")
-#: Python syntax that differs from JSON, and marks of omitted entries.
+#: Python syntax that differs from JSON, and markers of omitted entries.
 _NO_JSON = re.compile(r"'\s?:|:\s?(?:\(|True\b|False\b|None\b)|\s*\.{3}\s*(?:[\]}],?)?$")
-#: Number of lines in which that must occur.
+#: It must occur within this many lines.
 _SOON = 400
 
 
 def _printed(lines: Lines, at: int) -> str | None:
-    """Return the beginning of a printed dump; None if none is on this line."""
+    """Return the beginning of a printed dump; None if this line has none."""
     text = lines[at].text
     if ("{" not in text and "[" not in text) or not (match := _PYTHON.match(text)):
         return None
@@ -142,7 +142,7 @@ def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
 
 
-#: Characters of a printed dump that are read; and how its lines go on.
+#: Maximum characters read of a printed dump; pattern of its continuation lines.
 _MOST_PRINTED = 8 << 20
 _GOES_ON = re.compile(r"\s*(?:['\"\[\](){},]|-?\d|True|False|None|\.{3}\s*(?:[\]}],?)?$)")
 

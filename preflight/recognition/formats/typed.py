@@ -21,7 +21,7 @@ class TypedPart(ParsedPart):
 def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str]]) -> OutputFormat:
     """Return the format of a registered parser.
 
-    ``describe`` makes documented facts and one line of a value.
+    ``describe`` turns a value into documented facts and a one-line summary.
     """
     parser = registry.parser(name)
 

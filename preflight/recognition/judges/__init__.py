@@ -19,8 +19,8 @@ from preflight.facts.node import NodeFacts
 from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstring
 from preflight.recognition.evidence_adapter import key_of
 
-#: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Those of a job's own
-#: output come first: it is pasted most, and is the largest.
+#: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Job output is first: it
+#: is the most frequently pasted, and the largest.
 MODULES = (
     "jobs", "signatures", "transport", "gpu", "devices", "kernel", "host", "kubernetes", "slurm", "ports", "counters",
     "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware", "system",
@@ -90,7 +90,7 @@ def checks_of(
 def _judges(kind: str) -> Judged | Callable[[Any], Judged]:
     """Return the judges of a kind.
 
-    Modules behind the one that has them are not imported.
+    Modules after the matching one are not imported.
     """
     judges_of = (import_module(f"{__name__}.{name}").JUDGES for name in MODULES)
     return next((judges[kind] for judges in judges_of if kind in judges), ())

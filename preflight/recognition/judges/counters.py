@@ -56,7 +56,7 @@ def _fabric_totals(check: str) -> Judge:
 def _fabric_queries(part: PastedValue) -> Iterator[Finding]:
     errors: Errors = part.value
     if errors.unanswered:
-        yield unknown(f"{errors.unanswered} queries of counters were not answered", found=errors.unanswered,
+        yield unknown(f"{errors.unanswered} counter queries were not answered", found=errors.unanswered,
                       expected="0", evidence=part.evidence, fix="`ibqueryerrors` again, and `saquery` of these"
                                                                 " nodes.")  # fmt: skip
     elif not errors.counters and errors.nodes and part.complete:

@@ -65,7 +65,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         yield report(
             f"GPU{gpu.index} ({gpu.address}): shows instead of values: {words}", subject=bus_address(gpu.address),
             found=words, expected="values", evidence=part.evidence,
-            fix="Drain the node; `dmesg | grep -i xid`; reset the GPU, and reseat or replace it if it stays so.",
+            fix="Drain the node; `dmesg | grep -i xid`; reset the GPU, and reseat or replace it if the error persists.",
         )  # fmt: skip
     numbers = [gpu.index for gpu in table.gpus]
     if lacking := sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers)):
@@ -155,8 +155,13 @@ def _power(part: PastedValue) -> Iterator[Finding]:
         most = max(caps.values())
         for index, cap in caps.items():
             if cap < most:
-                yield warned(f"GPU{index}: power cap of {cap} W, its peers {most} W", subject=f"GPU{index}",
-                             found=f"{cap} W", expected=f"{most} W, as its peers", evidence=part.evidence)  # fmt: skip
+                yield warned(
+                    f"GPU{index}: power cap of {cap} W, its peers {most} W",
+                    subject=f"GPU{index}",
+                    found=f"{cap} W",
+                    expected=f"{most} W, like its peers",
+                    evidence=part.evidence,
+                )
 
 
 #: Temperature in Celsius at which every data-center part is close to its slowdown: a judgement (A100 slows at 89 to

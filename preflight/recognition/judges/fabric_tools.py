@@ -64,7 +64,7 @@ def _offloads(part: PastedValue) -> Iterator[Finding]:
             fix=f"`ethtool -K {settings.interface} FEATURE on`.",
         )
     elif shown and part.complete:
-        yield passed(f"{settings.interface}: {len(shown)} offloads of the CPU are on", evidence=part.evidence)
+        yield passed(f"{settings.interface}: {len(shown)} CPU offloads are on", evidence=part.evidence)
 
 
 def _channels(part: PastedValue) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ def _firmware(part: PastedValue) -> Iterator[Finding]:
     old = [f"{what} {now}, available {new}" for what, (now, new) in image.versions.items()
            if new not in ("N/A", "--", now)]  # fmt: skip
     if image.running and image.burnt and image.running != image.burnt:
-        yield unknown(f"{name} runs firmware {image.running}, {image.burnt} is burnt: it waits for a reset",
+        yield unknown(f"{name} runs firmware {image.running}, but {image.burnt} is burned: a reset is pending",
                       subject=name,
                       found=image.running, expected=image.burnt, evidence=part.evidence,
                       fix="`mlxfwreset -d DEVICE reset`, or reboot, while no job runs.")  # fmt: skip
@@ -135,8 +135,13 @@ def _firmware(part: PastedValue) -> Iterator[Finding]:
 def _manager(part: PastedValue) -> Iterator[Finding]:
     manager: Manager | None = part.value
     if manager is None:
-        yield warned("no subnet manager answered the query", found="no answer", expected="one master",
-                     evidence=part.evidence, fix="Is the port up (`ibstat`)? Does opensm or UFM run?")  # fmt: skip
+        yield warned(
+            "no subnet manager answered the query",
+            found="no answer",
+            expected="one master",
+            evidence=part.evidence,
+            fix="Check that the port is up (`ibstat`), and that opensm or UFM runs.",
+        )
     elif manager.is_master:
         yield passed(f"the subnet manager is master: {manager.words}", evidence=part.evidence)
     else:
@@ -161,7 +166,7 @@ def _speeds(part: PastedValue) -> Iterator[Finding]:
             if rate < usual or not speed.startswith(("4x", "2x", "8x", "12x")):
                 slow = True
                 yield warned(
-                    f"{words} runs at {speed} ({rate:g} Gb/s), most links of its sort at {usual:g} Gb/s",
+                    f"{words} runs at {speed} ({rate:g} Gb/s), most such links at {usual:g} Gb/s",
                     subject=words,
                     found=speed,
                     expected=f"{usual:g} Gb/s",
@@ -233,10 +238,10 @@ def _dead_routes(part: PastedValue) -> Iterator[Finding]:
     routing: Routing = part.value
     for route in routing.routes:
         if marks := [flag for flag in route.flags if flag in ("linkdown", "dead")]:
-            yield unsure(f"{route.device or route.to} is {marks[0]}: the route to {route.to} leads nowhere",
+            yield unsure(f"{route.device or route.to} is {marks[0]}: the route to {route.to} is unusable",
                          subject=route.device, found=marks[0], expected="a link", evidence=part.evidence)  # fmt: skip
         elif route.kind in ("unreachable", "blackhole", "prohibit"):
-            yield unknown(f"packets to {route.to} are refused by a route of type {route.kind}", found=route.kind,
+            yield unknown(f"packets to {route.to} are rejected: the route has type {route.kind}", found=route.kind,
                           evidence=part.evidence)  # fmt: skip
 
 
@@ -267,7 +272,7 @@ def _exceeded(part: PastedValue) -> Iterator[Finding]:
         place = f"LID {item.lid} port {item.port}" if item.lid is not None else "a port"
         yield warned(
             f"{place}: {item.name} {item.value}, above the threshold {item.threshold} (line "
-            f"{item.line}); the time is unknown from one reading",
+            f"{item.line}); the period is unknown from a single reading",
             subject=place,
             found=f"{item.name} {item.value}",
             expected=f"at most {item.threshold}",
@@ -291,13 +296,13 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
     counts = Counter(guids.values())
     for name, guid in guids.items():
         if not guid.strip("0:"):
-            yield unknown(f"{name} has no GUID: a virtual function that was not set up, or firmware that hangs",
+            yield unknown(f"{name} has no GUID: an unconfigured virtual function, or hung firmware",
                           subject=name, found=guid, expected="a GUID", evidence=part.evidence)  # fmt: skip
         elif counts[guid] > 1:
             yield warned(f"{name} shares its GUID {guid} with another device", subject=name, found=guid,
                          expected="a unique GUID", evidence=part.evidence)  # fmt: skip
     if guids and all(guid.strip("0:") and counts[guid] == 1 for guid in guids.values()) and part.complete:
-        yield passed(f"{len(guids)} RDMA devices have a GUID each", evidence=part.evidence)
+        yield passed(f"each of {len(guids)} RDMA devices has a GUID", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -17,7 +17,7 @@ from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
 from preflight.recognition.judges.lists import judge_number_of_gpus
 
-#: A judge of the health of all GPUs, and of the text that it was read from.
+#: Judge of the health of all GPUs, and of the text with it.
 _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
 
 
@@ -73,7 +73,7 @@ _SECTIONS = {
 def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report the sections that a GPU lacks and its peers show.
 
-    Peers are GPUs of the same product and those without a name; for a GPU without a name, all.
+    Peers are GPUs of the same product and those without a name; for a GPU without a name, all GPUs.
     """
     shown: dict[object, set[str]] = {}
     for _, tree in gpus:
@@ -105,7 +105,7 @@ def _lifetime(health: Health) -> Iterator[Finding]:
                 found=f"{sram} SRAM, {dram} DRAM (aggregate)",
                 expected="0",
                 evidence=health.evidence,
-                fix="See that no row remapping or page retirement is pending; watch the GPU.",
+                fix="Check that no row remapping or page retirement is pending; watch the GPU.",
             )
 
 
@@ -148,7 +148,7 @@ def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
                     f"{gpu.label}: power limit of {limit:g} W, its peers {most:g} W",
                     subject=gpu.address,
                     found=f"{limit:g} W",
-                    expected=f"{most:g} W, as its peers",
+                    expected=f"{most:g} W, like its peers",
                     evidence=health.evidence,
                 )
 

@@ -16,7 +16,7 @@ from preflight.parsers.host.system_events import SystemEvent
 from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import limited
 
-_DISK = "Save what is on it, drain the node and replace the disk; `smartctl -x DEVICE` shows more."
+_DISK = "Back up its data, drain the node and replace the disk; see `smartctl -x DEVICE` for details."
 
 #: Attributes of sectors that cannot be read: pending, and uncorrectable.
 _UNREADABLE = (197, 198)
@@ -54,21 +54,21 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
     moved = [attribute for attribute in disk.attributes if attribute.number == _REALLOCATED and attribute.raw]
     if disk.healthy is False or faults:
         shown = "; ".join([*([f"its health is {disk.health}"] if disk.healthy is False else []), *faults, *signs])
-        yield failed(f"{disk.name} reports that it fails: {shown}", subject=disk.name, found=shown,
+        yield failed(f"{disk.name} reports a failure: {shown}", subject=disk.name, found=shown,
                      expected="PASSED, without a warning", evidence=part.evidence, fix=_DISK)  # fmt: skip
     elif signs:
         yield warned(f"{disk.name}: {'; '.join(signs)}", subject=disk.name, found="; ".join(signs), expected="none",
                      evidence=part.evidence, fix=_DISK)  # fmt: skip
     elif moved:
-        yield unknown(f"{disk.name} has moved {moved[0].raw} sectors to spare ones: a fault if the number grows",
+        yield unknown(f"{disk.name} has reallocated {moved[0].raw} sectors: a fault if the number grows",
                       subject=disk.name, found=moved[0].raw, expected="0", evidence=part.evidence,
-                      fix="Compare `smartctl -A DEVICE` of another day.")  # fmt: skip
+                      fix="Compare with `smartctl -A DEVICE` on another day.")  # fmt: skip
     elif (disk.healthy or disk.critical_warning == 0) and part.complete:
         yield passed(
             f"{disk.name} reports that it is healthy", found=disk.health or "no warning", evidence=part.evidence
         )
     else:
-        yield unknown(f"{disk.name}: the text lacks the disk's own verdict of its health", evidence=part.evidence,
+        yield unknown(f"{disk.name}: the text lacks the disk's health self-assessment", evidence=part.evidence,
                       fix="`smartctl -x DEVICE`, as root.")  # fmt: skip
 
 
@@ -81,13 +81,14 @@ _FAULT = re.compile(
     r"|leak|power supply input lost|input out.of.range|soft power control failure|watchdog.{0,30}(?:hard reset|power)"
     r"|throttl|\b(?:lower|upper) critical\b|transition to (?:critical|non-recoverable)|rebuild (?:failed|aborted)"
 )
-#: Events of a sound machine: boots, buttons, states of power, cleared logs, things present.
+#: Events of a healthy machine: boots, buttons, power states, cleared logs, presence.
 _USUAL = re.compile(
     r"(?i)log area reset|initiated by|power (?:up|off|down|on|cycle)|S\d(?:/G\d)?\b|present|boot|button|timestamp clock"
     r"|fully redundant|\bOK\b|enabled|installed|log cleared|version|running|device inserted"
 )
 _BMC = (
-    "See whether the part was replaced since (`ipmitool sdr elist`); if not, drain the node and replace it. Then "
+    "Check whether the part has been replaced since (`ipmitool sdr elist`); if not, drain the node "
+    "and replace it. Then "
     "`ipmitool sel clear`."
 )
 
@@ -96,8 +97,8 @@ _BMC = (
 def _system_events(part: PastedValue) -> Iterator[Finding]:
     """Warn of faults in the BMC's log that have not ended.
 
-    The log goes back to its last clearing, so a fault may have been repaired since. In a log that is cut, the rest
-    may show the end of a state.
+    The log covers the time since it was last cleared, so a fault may have been repaired since. If the log is truncated,
+    the missing part may show the end of a state.
     """
     entries: tuple[SystemEvent, ...] = part.value
     last = {(entry.sensor, entry.event): entry for entry in entries}
@@ -109,13 +110,13 @@ def _system_events(part: PastedValue) -> Iterator[Finding]:
         ends = not part.complete and "ncorrectable" not in entry.event
         report = unknown if ends else warned
         yield report(f"{entry.sensor}: {entry.event}, on {entry.date}{times} (line {entry.line})"
-                     f"{'; the log is cut, and it may have ended' if ends else ''}",
+                     f"{'; the log is truncated, and the state may have ended' if ends else ''}",
                      subject=entry.sensor, found=entry.event, expected="no such entry", evidence=part.evidence,
                      fix=_BMC)  # fmt: skip
     strange = [entry for entry in lasting if entry not in faults and not _USUAL.search(entry.event)]
     if strange:
         quoted = "; ".join(f"{entry.sensor}: {entry.event} (line {entry.line})" for entry in strange[:3])
-        yield unknown(f"no rule knows {len(strange)} entries of the BMC's log: {quoted}", found=strange[0].event,
+        yield unknown(f"no rule matches {len(strange)} entries of the BMC's log: {quoted}", found=strange[0].event,
                       evidence=part.evidence, fix="`ipmitool sel get NUMBER` shows an entry in full.")  # fmt: skip
     elif entries and not faults and part.complete:
         yield passed(f"no fault in {len(entries)} entries of the BMC's log", evidence=part.evidence)
@@ -147,7 +148,7 @@ def _sensor_rows(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"none of {len(rows)} sensors of the BMC reports a fault", evidence=part.evidence)
 
 
-_HEAT = "Look at fans, air flow and the room; `ipmitool sdr elist`."
+_HEAT = "Check the fans, the airflow and the room temperature; `ipmitool sdr elist`."
 
 
 @limited
@@ -182,7 +183,7 @@ def _readings(part: PastedValue) -> Iterator[Finding]:
             yield warned(f"{where}, at or above its high limit (line {reading.line})", **details)
         elif reading.alarm:
             yield unknown(
-                f"{where}, with {reading.alarm}: inputs that are not connected have it too (line {reading.line})",
+                f"{where}, with {reading.alarm}: unconnected inputs show this too (line {reading.line})",
                 **details,
             )
         else:
@@ -233,8 +234,8 @@ def _benchmark(part: PastedValue) -> Iterator[Finding]:
             in_words(rate) + (f" at {rate.latency_s * 1000:.3g} ms" if rate.latency_s else "")
             for rate in report.rates[:4]
         )
-        yield unknown(f"fio ended without an error: {shown}; the text does not show what the storage should reach",
-                      found=shown, evidence=part.evidence, fix="Compare the run with one of a sound node.")  # fmt: skip
+        yield unknown(f"fio ended without an error: {shown}; the expected rate is unknown",
+                      found=shown, evidence=part.evidence, fix="Compare with a run on a healthy node.")  # fmt: skip
 
 
 JUDGES: Judges = {

@@ -8,7 +8,7 @@ from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.host.numa_nodes import HostCpus
 from preflight.recognition.judges import Judges, PastedValue
 
-#: A node with less memory than this share of the largest is uneven: a module that failed, or an uneven population.
+#: A node with less memory than this share of the largest is uneven: a failed module or uneven population.
 _EVEN = 0.8
 
 
@@ -22,10 +22,10 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
     few = {name: size for name, size in sizes.items() if size < _EVEN * most}
     if bare := [name for name, size in few.items() if not size]:
         yield unknown(
-            f"NUMA node {', '.join(bare)} has CPUs but no memory: by design of some processors, "
+            f"NUMA node {', '.join(bare)} has CPUs but no memory: by design on some processors, "
             "otherwise modules are missing",
             found="0 GiB",
-            expected=f"{_gib(most)} GiB, as the largest",
+            expected=f"{_gib(most)} GiB, like the largest",
             evidence=part.evidence,
             fix="Compare `dmidecode -t memory` with an identical machine.",
         )
@@ -34,7 +34,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
             continue
         yield warned(
             f"NUMA node {name} has {_gib(size)} GiB of memory, the largest {_gib(most)} GiB", subject=f"node {name}",
-            found=f"{_gib(size)} GiB", expected=f"{_gib(most)} GiB, as the largest", evidence=part.evidence,
+            found=f"{_gib(size)} GiB", expected=f"{_gib(most)} GiB, like the largest", evidence=part.evidence,
             fix="Compare the memory modules of both sockets: `dmidecode -t memory`, `ras-mc-ctl --errors`.",
         )  # fmt: skip
     if len(sizes) > 1 and not few and part.complete:
@@ -59,8 +59,12 @@ def _cpus(part: PastedValue) -> Iterator[Finding]:
         return
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"node {name} {number}" for name, number in counts.items())
-        yield unknown(f"the NUMA nodes have different numbers of CPUs: {listed}", found=listed, evidence=part.evidence,
-                      fix="Compare with an equal machine, or see whether a virtual machine has it so.")  # fmt: skip
+        yield unknown(
+            f"the NUMA nodes have different numbers of CPUs: {listed}",
+            found=listed,
+            evidence=part.evidence,
+            fix="Compare with an identical machine, or check whether the hypervisor configured it.",
+        )
     elif counts and not host.offline:
         number = next(iter(counts.values()))
         yield passed(f"{len(counts)} NUMA node{'s' if len(counts) > 1 else ''} with {number} CPUs each",

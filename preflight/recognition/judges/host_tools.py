@@ -38,8 +38,8 @@ def _iommu(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"the boot options set the IOMMU to {wish}", found=shown, evidence=part.evidence)
     elif wish or shown:
         yield unknown(
-            f"the boot options switch IOMMU translation on ({shown}), expected iommu=pt; a virtual machine "
-            "and Grace have it so by design",
+            f"the boot options switch IOMMU translation on ({shown}), expected iommu=pt; normal in a "
+            "virtual machine and on Grace",
             found=shown,
             expected="iommu=pt",
             evidence=part.evidence,

@@ -1,6 +1,6 @@
-"""Comparison of the hosts in one text, where their devices are the same.
+"""Comparison of the hosts in one text that have the same devices.
 
-The odd one is reported, at the part of its host. Hosts with other devices are other machines: they are not compared.
+A deviating host is reported in its own part. Hosts with different devices are not compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _rates(ports: Mapping[str, RdmaPort]) -> Counter[float]:
 
 @limited
 def port_states(part: PastedValue) -> Iterator[Finding]:
-    """Warn of ports that are down, and active on every other host."""
+    """Warn of down ports that are active on every other host."""
     others = _alike(part)
     for name, port in _by_name(part.value).items():
         if others and port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
@@ -65,9 +65,9 @@ def port_rates(part: PastedValue) -> Iterator[Finding]:
 
 
 def equal_values(what: str, value_of: Callable[[RdmaPort], object], fix: str) -> Judge:
-    """Return a judge of a value that is one on all hosts.
+    """Return a judge of a value that should be equal on all hosts.
 
-    Where as many have another one, which of them is right is unknown, and reported once.
+    If two values are equally common, the right one is unknown; this is reported once.
     """
 
     @limited
@@ -81,7 +81,7 @@ def equal_values(what: str, value_of: Callable[[RdmaPort], object], fix: str) ->
 
 
 def driver(version_of: Callable[[Any], str | None]) -> Judge:
-    """Return a judge of the NVIDIA driver, which is one on all hosts."""
+    """Return a judge of the NVIDIA driver, which should be equal on all hosts."""
 
     def compare(part: PastedValue) -> Iterator[Finding]:
         yield from _unequal("the NVIDIA driver is", "", version_of(part.value), map(version_of, part.others), part,

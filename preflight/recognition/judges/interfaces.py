@@ -82,8 +82,7 @@ def _module(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"the module raises no alarm{heat}", evidence=[key])
 
 
-#: mW of a lane that receives no light (-30 dBm), and from which on it surely has enough (-10 dBm), where the module
-#: shows no threshold of its own.
+#: Receive power in mW of a dark lane (-30 dBm) and of a healthy one (-10 dBm), for modules without a threshold.
 _NO_LIGHT_MW, _LIGHT_MW = 0.001, 0.1
 #: Lanes that a breakout cable uses.
 _BREAKOUTS = (1, 2, 4)
@@ -98,7 +97,7 @@ def _received(part: PastedValue) -> Iterator[Finding]:
     shown = "; ".join(f"lane {lane} {_power(powers.get(lane))}" for lane in sorted(dark)[:8])
     expected = f"at least {least:g} mW" if least else "light on each lane"
     if dark and not lit:
-        yield unsure("no lane receives a signal: the other end is off, or the fibre is out", found=shown,
+        yield unsure("no lane receives a signal: the other end is off, or the fibre is disconnected", found=shown,
                      expected=expected, evidence=part.evidence)  # fmt: skip
     elif dark and len(lit) in _BREAKOUTS:
         yield unknown(f"{len(dark)} of {len(dark) + len(lit)} lanes receive too little light ({shown}): a faulty "
@@ -159,7 +158,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _unequal_speeds(part: PastedValue) -> Iterator[Finding]:
-    """Compare the speed with interfaces above whose names differ in numbers only."""
+    """Compare the speed with preceding interfaces whose names differ only in numbers."""
     links: list[EthernetLink] = [*part.earlier, part.value]
     mine: EthernetLink = part.value
     alike = {link.interface: link.speed_gbps for link in links if link.interface and link.speed_gbps and mine.interface
@@ -174,7 +173,7 @@ def _unequal_speeds(part: PastedValue) -> Iterator[Finding]:
 
 
 def _driver(part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware of an interface with its board's above."""
+    """Compare the firmware with preceding interfaces of the same board."""
     drivers: list[DriverInfo] = [driver for driver in (*part.earlier, part.value) if driver.psid and driver.firmware]
     mine: DriverInfo = part.value
     versions = {str(driver.bus_info or f"line {driver.line}"): str(driver.firmware) for driver in drivers
@@ -188,7 +187,7 @@ def _driver(part: PastedValue) -> Iterator[Finding]:
 
 # --- ip link, ip addr, bonding -------------------------------------------------------------------------
 
-#: Bytes of MTU of the interfaces that carry jumbo frames.
+#: MTU in bytes from which an interface carries jumbo frames.
 _JUMBO = 4200
 
 
@@ -249,9 +248,14 @@ def _interface_errors(part: PastedValue) -> Iterator[Finding]:
         errors = {"RX errors": interface.rx_errors or 0, "TX errors": interface.tx_errors or 0}
         if high := {name: value for name, value in errors.items() if value > TOLERATED[CounterKind.LINK]}:
             listed = ", ".join(f"{name} {value}" for name, value in high.items())
-            yield unknown(f"{interface.name}: {listed}; the time is unknown from one reading", subject=interface.name,
-                          found=listed, expected="no growth between two readings", evidence=part.evidence,
-                          fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
+            yield unknown(
+                f"{interface.name}: {listed}; the period is unknown from a single reading",
+                subject=interface.name,
+                found=listed,
+                expected="no growth between two readings",
+                evidence=part.evidence,
+                fix="Read it again after a minute: `ip -s link show IF`.",
+            )
 
 
 def _interface_drops(part: PastedValue) -> Iterator[Finding]:
@@ -259,7 +263,7 @@ def _interface_drops(part: PastedValue) -> Iterator[Finding]:
     for interface in interfaces:
         dropped = (interface.rx_dropped or 0) + (interface.tx_dropped or 0)
         if dropped > TOLERATED[CounterKind.RECEIVER]:
-            yield unknown(f"{interface.name}: {dropped} packets dropped; the time is unknown from one reading",
+            yield unknown(f"{interface.name}: {dropped} packets dropped; the period is unknown from a single reading",
                           subject=interface.name, found=f"{dropped} dropped", 
                           expected="no growth between two readings", evidence=part.evidence,
                           fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip

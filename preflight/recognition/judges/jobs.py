@@ -72,14 +72,16 @@ def _cache(part: PastedValue) -> Iterator[Finding]:
     if full:
         share, item = max(full, key=lambda pair: pair[1].waiting or 0)
         yield warned(
-            f"{item.waiting} requests wait while the KV cache is {100 * share:.0f} % full (line {item.line}; so in "
-            f"{len(full)} of {len(used)} reports)", found=f"{100 * share:.0f} %",
-            expected=f"below {100 * _FULL:.0f} %, or no request waits", evidence=part.evidence,
+            f"{item.waiting} requests wait while the KV cache is {100 * share:.0f} % full (line "
+            f"{item.line}; in {len(full)} of {len(used)} reports)",
+            found=f"{100 * share:.0f} %",
+            expected=f"below {100 * _FULL:.0f} %, or no request waits",
+            evidence=part.evidence,
             fix="Add replicas or GPUs, lower max_model_len, or quantise the KV cache.",
-        )  # fmt: skip
+        )
     else:
         yield passed(
-            f"the KV cache is {100 * max(share for share, _ in used):.0f} % full at most", evidence=part.evidence
+            f"the KV cache is at most {100 * max(share for share, _ in used):.0f} % full", evidence=part.evidence
         )
 
 
@@ -97,17 +99,17 @@ def _served(part: PastedValue) -> Iterator[Finding]:
         if len(reports) >= _SILENT:
             of = f"engine {engine}: " if engine else ""
             yield warned(
-                f"{of}{reports[-1].running} requests run, and the last {len(reports)} reports have no token (from line "
+                f"{of}{reports[-1].running} requests run, and the last {len(reports)} reports show no token (from line "
                 f"{reports[0].line})", found="0 tokens/s", expected="above 0", evidence=part.evidence,
                 fix="Look for a worker that hangs or ended: `py-spy dump`, `nvidia-smi`, `dmesg | grep -i xid`.",
             )  # fmt: skip
             return
     if any(reports for reports in silent.values()):
-        yield unknown("requests are running, but the last reports have no token; too few to call it a hang",
+        yield unknown("requests are running, but the last reports show no token; too few to call it a hang",
                       evidence=part.evidence, fix="Paste more of the log.")  # fmt: skip
     elif any(item.generation_tokens_s or item.prompt_tokens_s for item in log.reports):
         queue = max((item.waiting or 0 for item in log.reports), default=0)
-        yield passed(f"requests that run get tokens{f'; up to {queue} wait' if queue else ''}", evidence=part.evidence)
+        yield passed(f"running requests get tokens{f'; up to {queue} wait' if queue else ''}", evidence=part.evidence)
     else:
         yield passed("no request runs in these reports", evidence=part.evidence)
 

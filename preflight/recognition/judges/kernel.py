@@ -20,7 +20,7 @@ from preflight.parsers.host.kernel_text import KernelText, PastedLine
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.textprep.plain_text import ends_of
 
-#: Times from here on are of a wall clock, not seconds since boot.
+#: Times from this value on are wall-clock times, not seconds since boot.
 _WALL_S = 3e8
 
 
@@ -49,7 +49,7 @@ def _xids(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence)  # fmt: skip
 
 
-#: Other messages of the GPU's driver; the first three mean what an Xid means.
+#: Other messages of the GPU's driver; the first three are equivalent to an Xid.
 _OF_DRIVER = (("gpu-fallen-off-bus", failed), ("gsp-rpc-errors", warned), ("gpu-init-failed", failed),
               ("gpu-held", failed), ("gpu-window-invalid", failed), ("gpu-not-taken", failed),
               ("gpu-unpowered", failed))  # fmt: skip
@@ -61,7 +61,7 @@ def _sxids(part: PastedValue) -> Iterator[Finding]:
         yield from judge_sxids(logged, XidContext(part.evidence, pasted=True))
 
 
-#: Lines that the driver writes about different versions.
+#: Driver messages about mismatched versions.
 _MISMATCH = 4
 
 
@@ -112,23 +112,23 @@ def _events(part: PastedValue) -> Iterator[Finding]:
             fix="Read the lines around it, and run `preflight check` on the node.",
         )
     elif log.lines and not (judgement.problems or noted or logged.gpus or logged.switches) and part.complete:
-        yield passed(f"no fault of the machine in these {len(log.lines)} lines{words_of(judgement, 0)}",
+        yield passed(f"no machine fault in these {len(log.lines)} lines{words_of(judgement, 0)}",
                      evidence=part.evidence)  # fmt: skip
 
 
-#: Lines that the finding of what no rule knows quotes.
+#: Maximum number of unknown lines that a finding quotes.
 _QUOTED = 3
 
 
-#: Seconds, and lines without a time, within which a line is taken for a part of an event.
+#: Seconds, or lines without a time, within which a line is treated as part of an event.
 _SAME_S, _SAME_LINES = 2.0, 3
 
 
 def _strange(log: KernelText, events: Sequence[KernelEvent]) -> list[PastedLine]:
-    """Return the lines that may report a fault which no rule knows.
+    """Return the lines that may report an unknown fault.
 
-    Lines that differ in digits only are listed once. A line at the time of an event is taken for a part of it: a call
-    trace, an answer of the device.
+    Lines that differ only in digits are listed once. A line at the time of an event is treated as part of it, such as a
+    call trace or a device's response.
     """
     judged_lines = {code.line.number for code in (*log.xids, *log.sxids)}
     for event in events:
@@ -151,7 +151,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report corrected errors that are too few for a problem, over an unknown time."""
+    """Report corrected errors over an unknown period, too few for a fault."""
     covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
     few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
     if few:
@@ -168,7 +168,7 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
         total = counts.total()
         yield unknown(f"{total} corrected hardware error{'s' if total > 1 else ''} ({listed}{of}; the first on line "
                       f"{few[0].line}): "
-                      f"fewer than a fault has{span}", subject=few[0].device,
+                      f"too few for a fault{span}", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
 
@@ -176,7 +176,7 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
 def _unjudged(
     events: tuple[KernelEvent, ...], judgement: Judged, window: Window, evidence: tuple[str, ...]
 ) -> Iterator[Finding]:
-    """Name errors of which no rule speaks, as those of devices that a boot sets up."""
+    """Report errors without a rule, such as those of device setup at boot."""
     spoken = {problem.kind for problem in judgement.problems} | {kind for kind, _ in _OF_DRIVER} | {"driver-mismatch"}
     kinds: dict[str, list[KernelEvent]] = defaultdict(list)
     for event in events:
@@ -188,7 +188,7 @@ def _unjudged(
             continue
         device = own[0].bus or own[0].device
         of = f" of {device}" if device else ""
-        early = " as the node booted, when drivers set up their devices" if all(map(window.booting, own)) else ""
+        early = " during boot, when drivers set up their devices" if all(map(window.booting, own)) else ""
         more = f", {len(own)} such lines" if len(own) > 1 else ""
         yield unknown(f"an error of the kind {kind}{of}{early}: {own[0].text.strip()[:200]} (line {own[0].line}{more})",
                       subject=device, found=own[0].text.strip()[:200], expected="none", evidence=evidence,
@@ -196,7 +196,7 @@ def _unjudged(
 
 
 def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report links that recovered more than once: a text may be part of a log."""
+    """Report links that recovered repeatedly; the text may be an excerpt."""
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
     for shown, downs in repeated(kinds, window):
         yield unknown(f"the link of {shown} went down and came back {len(downs)} times (the first on line "
@@ -207,7 +207,7 @@ def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: t
 
 
 def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Name tasks that waited for storage, which no problem names."""
+    """Report tasks that waited for storage and are not part of a problem."""
     named = any(problem.kind == "hung-task" for problem in judgement.problems)
     for event in () if named else [event for event in events if event.kind == "hung-task"][:_QUOTED]:
         stalled = any(problem.kind in ("nfs-stalled", "lustre-lost") for problem in judgement.problems)
@@ -251,19 +251,24 @@ _USUAL = re.compile(
 
 #: Kinds that other checks judge on a node, and their messages.
 _NOTED = {
-    "nic-pcie-limited": ("a NIC has less PCIe bandwidth than it could use",
-                         "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card."),
+    "nic-pcie-limited": (
+        "a NIC has less PCIe bandwidth than it could use",
+        "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card.",
+    ),
     "slot-power": ("a NIC sees too little power at its slot", "Check the slot's power limit and the riser's cables."),
-    "segfault": ("a program crashed", "Its core (`coredumpctl`) or its own log names the place; a library of another "
-                 "build is the usual cause, bad memory a rare one."),
-}  # fmt: skip
+    "segfault": (
+        "a program crashed",
+        "Look for the location in its core dump (`coredumpctl`) or its log. The usual cause is a "
+        "library from another build, rarely bad memory.",
+    ),
+}
 
 
 #: Number of throttle events from which cooling is the cause instead of a load peak: a judgement.
 _HOT = 100
 
 
-#: Widths of a link in a kernel's line: what it has, and what the device can.
+#: Link widths in a kernel message: current and supported.
 _WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 

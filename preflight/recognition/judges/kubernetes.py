@@ -72,7 +72,7 @@ def _every_object_well(part: PastedValue) -> Iterator[Finding]:
     listed: KubernetesObjects = part.value
     if part.complete:
         number = len(listed.pods) + len(listed.others) + len(listed.events)
-        yield passed(f"{number} objects are as they should be", evidence=part.evidence)
+        yield passed(f"{number} objects are healthy", evidence=part.evidence)
 
 
 def _pod_row(pod: ListedPod) -> Judge | None:
@@ -120,13 +120,15 @@ def _versions(part: PastedValue) -> Iterator[Finding]:
 def _every_row_well(part: PastedValue) -> Iterator[Finding]:
     table: KubernetesList = part.value
     if part.complete:
-        words = f"{len(table.nodes)} nodes are ready" if table.nodes else f"{len(table.pods)} pods run or ended well"
-        words = f"{len(table.others)} objects are as they should be" if table.others else words
+        words = (
+            f"{len(table.nodes)} nodes are ready" if table.nodes else f"{len(table.pods)} pods are running or completed"
+        )
+        words = f"{len(table.others)} objects are healthy" if table.others else words
         yield passed(words, evidence=part.evidence)
 
 
 def _quota(part: PastedValue) -> Iterator[Finding]:
-    """Name resources of which nothing is left."""
+    """Report exhausted resources."""
     quota: Quota = part.value
     used_up = [row for row in quota.rows if row.used == row.hard != "0"]
     of = f"quota {quota.name}" if quota.name else "the quota"
@@ -134,7 +136,7 @@ def _quota(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{of}: {row.resource} is used up, {row.used} of {row.hard}; no further pod starts "
                       f"(line {row.line})", subject=row.resource, found=f"{row.used} of {row.hard}",
                       expected="some left", evidence=part.evidence,
-                      fix="`kubectl get pods -A`: end what is not needed, or raise the quota.")  # fmt: skip
+                      fix="`kubectl get pods -A`: delete unneeded pods, or raise the quota.")  # fmt: skip
     if quota.rows and not used_up and part.complete:
         yield passed(f"{of} has room for all of {len(quota.rows)} resources", evidence=part.evidence)
 

@@ -48,7 +48,7 @@ def node_conditions(part: PastedValue) -> Iterator[Finding]:
                          expected="no taint, or one that the pod tolerates", evidence=part.evidence,
                          fix="Find out who set it and why: a controller of the cluster, or a person.")  # fmt: skip
     if not bad and part.complete and any(item.type == "Ready" for item in node.conditions):
-        yield passed(f"{_node_name(node)} is ready, and under no pressure", evidence=part.evidence)
+        yield passed(f"{_node_name(node)} is ready and reports no pressure", evidence=part.evidence)
 
 
 def node_devices(part: PastedValue) -> Iterator[Finding]:

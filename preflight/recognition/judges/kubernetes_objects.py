@@ -147,7 +147,7 @@ def object_troubles(entry: KubernetesObject) -> Iterator[ObjectTrouble]:
     if not reported and unavailable:
         yield ObjectTrouble("warn", f"{unavailable} of its pods are not available", str(unavailable))
     elif not reported and counts.get("waiting", 0):
-        yield ObjectTrouble("unknown", f"{counts['waiting']} of its pods wait", str(counts["waiting"]))
+        yield ObjectTrouble("unknown", f"{counts['waiting']} of its pods are waiting", str(counts["waiting"]))
 
 
 def _condition_status(item: NodeCondition, over: bool) -> str | None:

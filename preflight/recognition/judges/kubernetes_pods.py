@@ -13,7 +13,7 @@ from preflight.textprep.plain_text import ends_of
 
 
 def _is_later(event: KubernetesEvent, other: KubernetesEvent) -> bool:
-    """Return whether an event is younger than another, or below it."""
+    """Return whether an event is more recent than another, or follows it."""
     ages = [seconds(item.age) for item in (event, other)]
     if ages[0] is None or ages[1] is None or ages[0] == ages[1]:
         return event.line > other.line
@@ -21,7 +21,7 @@ def _is_later(event: KubernetesEvent, other: KubernetesEvent) -> bool:
 
 
 def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
-    """Return a judge for each different warning, or that of events without any."""
+    """Return a judge per distinct warning, or one for events without warnings."""
     warnings: dict[str, KubernetesEvent] = {}
     for event in events:
         if event.type == "Warning" or FATAL.fullmatch(event.reason) or _stops(event):
@@ -49,7 +49,7 @@ def _event_judge(event: KubernetesEvent, started: bool) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         stopped = not started and NOT_STARTED.search(f"{event.reason}: {event.message}")
         report = failed if stopped or FATAL.search(event.reason) else warned
-        since = "; it was started since" if started else ""
+        since = "; it has started since" if started else ""
         of = f"{event.object}: " if event.object else ""
         yield report(
             f"{of}{event.reason}: {ends_of(event.message, 320)}{since} (line {event.line})", subject=event.object,
@@ -69,7 +69,7 @@ def judge_pod(pod: PodDescription) -> Judged:
     judges: list[tuple[str, Judge]] = []
     for container in pod.containers:
         for state, reason, code in (
-            (container.last_state, container.last_reason, container.last_exit_code),  # why it waits to start again
+            (container.last_state, container.last_reason, container.last_exit_code),  # why it waits for a restart
             (container.state, container.reason, container.exit_code),
         ):
             bad = reason not in ("", "Completed", "ContainerCreating", "PodInitializing") or bool(code)

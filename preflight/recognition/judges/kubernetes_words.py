@@ -1,4 +1,4 @@
-"""Words in reasons, states and messages of Kubernetes that are faults.
+"""Words in Kubernetes reasons, states and messages that indicate faults.
 
 Their meaning is judged only in this module; the parsers return them as printed.
 """
@@ -20,7 +20,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"UnexpectedAdmissionError|device plugin|allocate failed|unhealthy devices?", "container.device-plugin",
          "Run `kubectl logs` for the device plug-in on that node, and `nvidia-smi` on the node: a GPU may be lost."),
         (r"FailedMount|FailedAttachVolume|MountVolume|unable to attach or mount", "host.mounts",
-         "See the volume's claim and driver, and whether the node reaches the server."),
+         "Check the volume's claim and driver, and whether the node reaches the server."),
         (r"FailedCreatePodSandBox|CNI|network-status|multus|sandbox", "container.networks",
          "`kubectl logs` of the CNI on that node; compare NetworkAttachmentDefinition and node."),
         (r"\bxid|nvidia-container-cli|nvml|(?<![\w./-])GPUs?(?![\w.-])", "container.gpu-devices",
@@ -33,7 +33,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"Insufficient (?:memory|cpu|pods|hugepages)|didn't match|taint|affinity|FailedScheduling|Preempt",
          "container.state", "Run `kubectl describe node`: check labels, taints and allocatable resources."),
         (r"ErrImagePull|ImagePullBackOff|Failed to pull image|pull QPS", "container.state",
-         "See the image's name and the registry's credentials, from that node."),
+         "Check the image name and, from that node, the registry credentials."),
         (r"NodeNotReady|Rebooted|NodeHasInsufficient|NetworkNotReady|TaintManagerEviction|Kubelet|node lost|Evicted",
          "host.services", "`kubectl describe node`; kubelet's log and the kernel's log of that node."),
     )
@@ -79,13 +79,13 @@ BAD = re.compile(
     r"(?i).*(?:fail|error|not ?ready|notready|crash|backoff|oom|evict|lost|unhealthy|degraded|invalid|denied"
     r"|unavailable|false|stalled|expired|exceeded|abort|conflict|missing|down).*"
 )
-#: A state in a column of another name.
+#: A state in a column with another name.
 BAD_WORD = re.compile(r"(?i)fail(?:ed|ure|ing)?|error|degraded|unhealthy|not ?ready|stalled|lost|crash\w{0,20}")
 EXITED = re.compile(r"Exited(?: \((\d{1,3})\).*)?")
 #: Transient states.
 NOT_WELL = re.compile(r"(?i)not ?ready|false|unavailable|degraded")
 COUNT = re.compile(r"\d{1,7}")
-#: A resource of a quota, with what is used and what may be.
+#: A resource of a quota: amount used, and limit.
 QUOTA = re.compile(r"([\w./-]{1,120}): (\w{1,20})/(\w{1,20})")
 SHARE = re.compile(r"(\d{1,7})/(\d{1,7})")
 

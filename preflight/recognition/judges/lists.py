@@ -10,7 +10,7 @@ from preflight._startup.lightclass import replace
 from preflight.model import Finding, Status, unknown
 from preflight.recognition.judges import Judge, PastedValue
 
-#: Maximum number of findings per check and part; the rest is one more.
+#: Maximum number of findings per check and part; one more summarises the rest.
 MOST_FINDINGS = 8
 #: Names in a list.
 MOST_NAMED = 20
@@ -25,7 +25,7 @@ def unsure(message: str, **details: object) -> Finding:
     return unknown(f"{message}; the text does not show whether a job uses it", **{"fix": fix, **details})
 
 
-#: From this odd number of GPUs on, one of a board or a chassis may be lost: those have 1, 2, 4, 6, 8, 10 or 16.
+#: Smallest odd number of GPUs that suggests a lost one: boards and chassis have 1, 2, 4, 6, 8, 10 or 16.
 _ODD = 5
 
 

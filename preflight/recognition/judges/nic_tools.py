@@ -64,7 +64,7 @@ def _link_downs(part: PastedValue) -> Iterator[Finding]:
     counts = (("went down", link.link_downs), ("recovered", int(recovered) if recovered.isdecimal() else None))
     for what, count in counts:
         if count is not None and count > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{name}: its link {what} {count} times; the time is unknown from one reading",
+            yield unknown(f"{name}: its link {what} {count} times; the period is unknown from a single reading",
                           subject=link.device or "", found=count, expected="no growth between two readings",
                           evidence=part.evidence)  # fmt: skip
 
@@ -99,7 +99,9 @@ def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
         report, message = warned, f"{name} has had {reporter.errors} errors{where}"
     else:
         report = unknown
-        message = f"{name} has had {reporter.errors} errors and recovered{where}; the time is unknown from one reading"
+        message = (
+            f"{name} has had {reporter.errors} errors and recovered{where}; the period is unknown from a single reading"
+        )
     return report(message, subject=reporter.device, found=f"state {reporter.state}, {reporter.errors} errors",
                   expected="healthy, no error", evidence=evidence, fix=fix)  # fmt: skip
 
@@ -108,7 +110,7 @@ def _devices(part: PastedValue) -> Iterator[Finding]:
     devices: Sequence[MstDevice] = part.value
     without = [device.address for device in devices if not device.rdma]
     if without and len(without) < len(devices):
-        yield unsure(f"{', '.join(without[:8])} has no RDMA device, others have one", subject=without[0],
+        yield unsure(f"{', '.join(without[:8])} has no RDMA device, but others have one", subject=without[0],
                      found=f"{len(devices) - len(without)} of {len(devices)}", expected="an RDMA device for each",
                      evidence=part.evidence, fix="`dmesg | grep mlx5_ib`; `modprobe mlx5_ib`.")  # fmt: skip
     elif devices and not without and part.complete:

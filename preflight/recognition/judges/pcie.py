@@ -28,7 +28,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
                       subject=function.address or "", found=f"{errors}+", expected="FatalErr-, NonFatalErr-",
                       evidence=part.evidence, fix="`dmesg -T | grep -i aer` shows when.")  # fmt: skip
     if nics and not slow and not sick and all(function.width for function in nics):
-        yield passed(f"{len(nics)} NICs have trained all they can", evidence=part.evidence)
+        yield passed(f"{len(nics)} NICs trained at full speed and width", evidence=part.evidence)
 
 
 def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:

@@ -59,7 +59,7 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{len(up)} of {len(ports)} RDMA ports are active", evidence=part.evidence)
     elif len(up) == len(ports):
         yield unknown(f"the {len(up)} RDMA ports that the text shows are active, but the list is incomplete",
-                      fix="Paste the complete output; an unreadable device may be the fault.",
+                      fix="Paste the complete output; an unreadable device may be faulty.",
                       evidence=part.evidence)  # fmt: skip
 
 
@@ -73,9 +73,13 @@ def _port_rates(part: PastedValue) -> Iterator[Finding]:
         if _is_placeholder(source):
             yield _unknown_speed(source, part)
         elif _is_one_lane(source):
-            yield unsure(f"{source.name} runs on one lane ({source.rate}): a link that trained three lanes less, or a "
-                          "split cable", subject=source.name, found=source.rate, expected="4X or 2X",
-                          evidence=part.evidence)  # fmt: skip
+            yield unsure(
+                f"{source.name} runs on one lane ({source.rate}): a link that lost three lanes, or a split cable",
+                subject=source.name,
+                found=source.rate,
+                expected="4X or 2X",
+                evidence=part.evidence,
+            )
         else:
             by_layer[port.link_layer].append(port)
     for ports in by_layer.values():

@@ -45,7 +45,7 @@ def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
     rows = qos.dscp.of if qos.dscp else {}
     if double := [dscp for dscp, priorities in rows.items() if len(priorities) > 1]:
         listed = ", ".join(f"DSCP {dscp}: priorities {_numbers(rows[dscp])}" for dscp in double[:8])
-        yield unknown(f"{name}: {listed}: one of them rules", subject=qos.interface, found=listed,
+        yield unknown(f"{name}: {listed}: only one of them applies", subject=qos.interface, found=listed,
                       expected="one priority for each DSCP", evidence=part.evidence)  # fmt: skip
     if rows.get(CNP_DSCP, frozenset()) & qos.lossless:
         yield unknown(

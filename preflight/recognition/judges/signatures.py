@@ -46,19 +46,22 @@ def _rest(groups: list[tuple[ErrorSignature, list[LoggedError]]]) -> Judge:
     return judge_part
 
 
-#: Lines of a program's log that a finding quotes.
+#: Maximum number of log lines that a finding quotes.
 _QUOTED = 3
 
 
 def _program_log(part: PastedValue) -> Iterator[Finding]:
-    """Name the lines that may report a fault; a log without one is sound."""
+    """Report the lines that may describe a fault; a log without any is healthy."""
     log: ProgramLog = part.value
     if log.troubles:
         more = f" and {len(log.troubles) - _QUOTED} more such lines" if len(log.troubles) > _QUOTED else ""
         quoted = "; ".join(f"{text[:200]} (line {number})" for number, text in log.troubles[:_QUOTED])
-        yield unknown(f"no rule knows what this means: {quoted}{more}", found=log.troubles[0][1][:200],
-                      evidence=part.evidence, fix="Look at the lines around it, and at the log of what it"
-                      " names.")  # fmt: skip
+        yield unknown(
+            f"no rule explains this: {quoted}{more}",
+            found=log.troubles[0][1][:200],
+            evidence=part.evidence,
+            fix="Read the lines around it, and the logs of the components that it names.",
+        )
     elif part.complete:
         yield passed(f"none of {log.lines} lines of a program's log reports an error", evidence=part.evidence)
 

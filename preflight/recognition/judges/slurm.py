@@ -171,7 +171,7 @@ _ENDS = (
                                                           " LOG`."),
     ("PREEMPTED", "host.services", "it was preempted by another job", "Requeue it from its last checkpoint."),
     ("CANCELLED", "host.services", "it was cancelled: by a person, or after one of its tasks failed",
-     "If a task failed before it, that one is the cause."),
+     "If a task failed before it, look there for the cause."),
 )  # fmt: skip
 
 
@@ -360,7 +360,7 @@ def _behind(name: str, number: int, words: str) -> Judge:
 
 def _in_order(part: PastedValue) -> Iterator[Finding]:
     if part.complete:
-        yield passed("controllers, partitions and queues of Slurm that it shows are in order", evidence=part.evidence)
+        yield passed("the controllers, partitions and queues of Slurm in the text are healthy", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -15,10 +15,10 @@ from preflight.parsers.training.ray_status import RayStatus
 from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import limited
 
-#: Values above which a host does not get on with its work: a load of more tasks than any node has CPUs, percent of time
-#: that CPUs wait for storage, KiB/s of swap, percent of time in pressure, zombies. Judgements.
+#: Values above which a host is overloaded: a load of more tasks than any node has CPUs, percent of time that CPUs wait
+#: for storage, KiB/s of swap, percent of time in pressure, zombies. Judgements.
 _MOST_LOAD, _MOST_WAITING_PCT, _MOST_SWAPPED, _MOST_PRESSURE_PCT, _MOST_ZOMBIES = 512, 25, 256, 25, 8
-#: A disk that is busy all the time and answers late: percent, milliseconds.
+#: Thresholds of a saturated disk: percent of time busy, milliseconds of latency.
 _BUSY_PCT, _LATE_MS = 95, 50
 
 
@@ -28,7 +28,7 @@ def _worst(part: PastedValue, name: str) -> LoadReading | None:
 
 
 def _tasks(part: PastedValue) -> Iterator[Finding]:
-    """Look for a load above any number of CPUs, and for waiting tasks."""
+    """Look for a load above any CPU count, and for waiting tasks."""
     load = _worst(part, "load")
     if load is not None and load.value > _MOST_LOAD:
         yield unknown(f"the load average of 15 minutes is {load.value:g}: that many tasks run or wait for a device "
@@ -58,7 +58,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
 
 
 def _storage(part: PastedValue) -> Iterator[Finding]:
-    """Look for CPUs that wait for storage, and for disks that answer late."""
+    """Look for CPUs that wait for storage, and for slow disks."""
     readings: Sequence[LoadReading] = part.value
     waiting, pressure = _worst(part, "waiting_pct"), _worst(part, "pressure_pct")
     late = {item.device: item.value for item in readings if item.name == "await_ms" and item.value > _LATE_MS}
@@ -73,7 +73,7 @@ def _storage(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{item.device} is busy {item.value:g} % of the time and answers after {late[item.device]:g} ms "
                       f"(line {item.line})", subject=item.device, found=f"{late[item.device]:g} ms",
                       expected=f"at most {_LATE_MS} ms", evidence=part.evidence,
-                      fix=f"`smartctl -a /dev/{item.device}`; look at what reads and writes: `iotop -o`.")  # fmt: skip
+                      fix=f"`smartctl -a /dev/{item.device}`; find out what reads and writes: `iotop -o`.")  # fmt: skip
     if pressure is not None and pressure.value > _MOST_PRESSURE_PCT:
         yield unknown(f"tasks wait {pressure.value:g} % of a minute for this resource (line {pressure.line})",
                       found=f"{pressure.value:g} %", expected=f"at most {_MOST_PRESSURE_PCT} %", evidence=part.evidence,
@@ -84,7 +84,7 @@ def _storage(part: PastedValue) -> Iterator[Finding]:
             yield passed("neither CPUs nor disks wait for long", evidence=part.evidence)
 
 
-#: States of file systems in which all is well, and in which they work with less; any other is a fault.
+#: Healthy and degraded states of file systems; any other state is a fault.
 _WELL = frozenset({"HEALTH_OK", "active", "HEALTHY", "TIPS", "ONLINE", "AVAIL", "INUSE"})
 _LESS = frozenset({"HEALTH_WARN", "DEGRADED", "arbitrating", "CHECKING", "DEPEND", "unknown", "OFFLINE", "REMOVED"})
 
@@ -104,7 +104,8 @@ def _states(part: PastedValue) -> Iterator[Finding]:
         yield passed(words, evidence=part.evidence)
 
 
-#: Corrected memory errors of a GPU that are worth a second look, and the limit of its hot spot: judgements.
+#: Number of corrected memory errors of a GPU that deserves a second look, and its hot-spot limit in Celsius:
+#: judgements.
 _MANY_CORRECTED, _HOT_C = 100, 100
 
 
@@ -129,7 +130,7 @@ def _amd_corrected(part: PastedValue) -> Iterator[Finding]:
             yield unknown(f"GPU{item.gpu}: {item.value:.0f} corrected errors of {item.name}; the time is unknown from "
                           f"one reading (line {item.line})", subject=f"GPU{item.gpu}", found=f"{item.value:.0f}",
                           expected="no growth between two readings", evidence=part.evidence,
-                          fix="Read it again after an hour of work.")  # fmt: skip
+                          fix="Read it again after an hour under load.")  # fmt: skip
 
 
 @limited
@@ -161,7 +162,7 @@ def _ray(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _subnet(part: PastedValue) -> Iterator[Finding]:
-    """Report errors of a subnet manager, those that differ in digits once."""
+    """Report subnet manager errors; those that differ only in digits, once."""
     log: OpensmLog = part.value
     for event in log.events:
         if event.left:
@@ -193,7 +194,7 @@ def _neighbours(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{len(rows)} neighbours answer or have answered", evidence=part.evidence)
 
 
-#: Boots that a list of last(1) may show without a remark.
+#: Maximum number of boots in a normal last(1) list.
 _FEW_BOOTS = 2
 
 

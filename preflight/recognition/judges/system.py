@@ -73,7 +73,7 @@ def _mounts(part: PastedValue) -> Iterator[Finding]:
                      subject=mount.place, found="ro", expected="rw", evidence=part.evidence,
                      fix="`dmesg -T | grep -i -e ext4 -e xfs -e 'i/o error'`; `grep PLACE /etc/fstab`.")  # fmt: skip
     if places and not wrong and part.complete:
-        yield passed(f"{len(places)} file systems are mounted as they should be", evidence=part.evidence)
+        yield passed(f"{len(places)} file systems are mounted as expected", evidence=part.evidence)
 
 
 def _governor(part: PastedValue) -> Iterator[Finding]:
@@ -102,12 +102,12 @@ def _errors(part: PastedValue) -> Iterator[Finding]:
         elif count.number >= _MANY:
             yield warned(message, evidence=part.evidence, **details)
         else:
-            yield unknown(f"{message}; over how long is not shown", evidence=part.evidence, **details)
+            yield unknown(f"{message}; the period is unknown", evidence=part.evidence, **details)
     if not bad and part.complete:
         yield passed("no hardware error is counted", evidence=part.evidence)
 
 
-#: Corrected errors of a module from which on it is faulty over any time that a node is up: a judgement.
+#: Number of corrected errors that make a module faulty regardless of uptime: a judgement.
 _MANY = 1000
 
 
@@ -118,13 +118,16 @@ def _iperf(part: PastedValue) -> Iterator[Finding]:
         yield failed(f"iperf3 failed: {report.error}", found=report.error, expected="a rate", evidence=part.evidence,
                      fix="Start `iperf3 -s` on the peer; look at the firewall and the route.")  # fmt: skip
     elif report.received_gbps is not None:
-        again = f", {report.retransmitted} segments sent again" if report.retransmitted else ""
-        yield unknown(f"{report.received_gbps:.4g} Gb/s received{again}; what the link should reach is not "
-                      "shown", found=f"{report.received_gbps:.4g} Gb/s", evidence=part.evidence,
-                      fix="Compare with the link: `ethtool INTERFACE`; try `iperf3 -P 8`.")  # fmt: skip
+        again = f", {report.retransmitted} segments retransmitted" if report.retransmitted else ""
+        yield unknown(
+            f"{report.received_gbps:.4g} Gb/s received{again}; the expected rate is unknown",
+            found=f"{report.received_gbps:.4g} Gb/s",
+            evidence=part.evidence,
+            fix="Compare with the link: `ethtool INTERFACE`; try `iperf3 -P 8`.",
+        )
 
 
-#: Share of a target from which on it is full: a judgement, as for disks.
+#: Usage at which a target is full: a judgement, as for disks.
 _FULL_PCT = 95
 
 
@@ -136,7 +139,7 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
     for target in targets:
         details = {
             "subject": target.name,
-            "fix": "`lfs check servers`; look at its server.",
+            "fix": "`lfs check servers`; check its server.",
         }
         if target.state.lower() != "active":
             wrong += 1
@@ -151,7 +154,7 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{len(targets)} Lustre targets are active and have room", evidence=part.evidence)
 
 
-#: Processes that a finding names.
+#: Maximum number of processes that a finding names.
 _NAMED = 4
 
 
@@ -168,9 +171,13 @@ def _processes(part: PastedValue) -> Iterator[Finding]:
                 for process in own[:_NAMED]
             )
             more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
-            yield unknown(f"{len(own)} of {len(processes)} processes are {kind}: {named}{more}; a fault if they "
-                          "stay so",
-                          found=str(len(own)), expected="0", evidence=part.evidence, fix=fix)  # fmt: skip
+            yield unknown(
+                f"{len(own)} of {len(processes)} processes are {kind}: {named}{more}; a fault if this persists",
+                found=str(len(own)),
+                expected="0",
+                evidence=part.evidence,
+                fix=fix,
+            )
     if processes and not waiting and not zombies and part.complete:
         yield passed(f"none of {len(processes)} processes waits in the kernel", evidence=part.evidence)
 

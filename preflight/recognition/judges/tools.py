@@ -51,8 +51,8 @@ _COLUMNS = {
     "pviol": ("limited by its power limit for that percentage of the time: usual under full load",
               unknown),
     "dbecc": ("uncorrectable memory errors", failed),
-    "sbecc": ("corrected memory errors; the time is unknown from one reading", unknown),
-    "pci": ("PCIe replays; the time is unknown from one reading", unknown),
+    "sbecc": ("corrected memory errors; the period is unknown from a single reading", unknown),
+    "pci": ("PCIe replays; the period is unknown from a single reading", unknown),
     "gtemp": ("high temperature, Celsius", warned),
     "mtemp": ("high memory temperature, Celsius", warned),
     "tmptr": ("high temperature, Celsius", warned),
@@ -154,7 +154,7 @@ def _fabric_manager(part: PastedValue) -> Iterator[Finding]:
                      fix="`systemctl status nvidia-fabricmanager`; `dmesg | grep -i -e nvswitch -e sxid`; "
                      "`nvidia-smi nvlink -s`.")  # fmt: skip
     if log.lines and not log.troubles and part.complete:
-        yield passed(f"{log.lines} lines of the fabric manager report no trouble", evidence=part.evidence)
+        yield passed(f"{log.lines} lines of the fabric manager report no error", evidence=part.evidence)
 
 
 # --- the kernel ---------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def _balancing(part: PastedValue) -> Iterator[Finding]:
 
 
 def _arp(part: PastedValue) -> Iterator[Finding]:
-    """Report settings by which rails of one subnet answer for each other."""
+    """Report settings that let rails in one subnet answer for each other."""
     settings: KernelSettings = part.value
     shown: dict[str, list[str]] = defaultdict(list)
     for name, value in settings.values.items():
@@ -272,7 +272,7 @@ def _folders(part: PastedValue, inside: str) -> Iterator[tuple[str, str, dict[st
 
 @limited
 def _slots(part: PastedValue) -> Iterator[Finding]:
-    """Compare the width and the speed of each PCIe link with the most that it can."""
+    """Compare the width and the speed of each PCIe link with its maximum."""
     good = 0
     for _, name, files in _folders(part, "/"):
         pairs = [
@@ -283,11 +283,16 @@ def _slots(part: PastedValue) -> Iterator[Finding]:
         for now, most, what in odd:
             fault = warned if what == "width" else unknown
             rest = "" if what == "width" else "; idle GPUs run at a lower speed"
-            yield fault(f"{name}: the PCIe link's {what} is {now}, it can {most}{rest}", subject=name, found=now,
-                        expected=most, evidence=part.evidence)  # fmt: skip
+            yield fault(
+                f"{name}: the PCIe link's {what} is {now}, its maximum is {most}{rest}",
+                subject=name,
+                found=now,
+                expected=most,
+                evidence=part.evidence,
+            )
         good += bool(shown) and not odd
     if good and part.complete:
-        yield passed(f"{good} PCIe links run at the most that they can", evidence=part.evidence)
+        yield passed(f"{good} PCIe links run at their maximum", evidence=part.evidence)
 
 
 def _number(text: str) -> float:
@@ -318,9 +323,13 @@ def _flaps(part: PastedValue) -> Iterator[Finding]:
     for _, name, files in _folders(part, "/net/"):
         downs = files.get("carrier_down_count", "")
         if downs.isdecimal() and len(downs) < 12 and int(downs) > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{name} lost its link {downs} times since it came up; the time is unknown from one reading",
-                          subject=name, found=downs, expected="no growth between two readings",
-                          evidence=part.evidence)  # fmt: skip
+            yield unknown(
+                f"{name} lost its link {downs} times since it came up; the period is unknown from a single reading",
+                subject=name,
+                found=downs,
+                expected="no growth between two readings",
+                evidence=part.evidence,
+            )
 
 
 def _governors(part: PastedValue) -> Iterator[Finding]:

@@ -43,10 +43,14 @@ def _fabric_links(part: PastedValue) -> Iterator[Finding]:
     slow = [port for port in ports if port.state == "Active" and port.could_be]
     for port in slow:
         far = f" (to {port.peer})" if port.peer else ""
-        yield warned(f"{port.name} port {port.number}{far} runs at {port.width}X {port.lane_gbps:g} Gb/s, both ends "
-                     f"can {', '.join(port.could_be)}", subject=f"{port.name}:{port.number}",
-                     found=f"{port.width}X {port.lane_gbps:g} Gb/s", expected=", ".join(port.could_be),
-                     evidence=part.evidence)  # fmt: skip
+        yield warned(
+            f"{port.name} port {port.number}{far} runs at {port.width}X {port.lane_gbps:g} Gb/s, both "
+            f"ends support {', '.join(port.could_be)}",
+            subject=f"{port.name}:{port.number}",
+            found=f"{port.width}X {port.lane_gbps:g} Gb/s",
+            expected=", ".join(port.could_be),
+            evidence=part.evidence,
+        )
     waiting = [port for port in ports if port.state in ("Initialize", "Armed")]
     for port in waiting:
         yield unknown(f"{port.name} port {port.number} is {port.state}: no subnet manager has activated it",
@@ -54,10 +58,10 @@ def _fabric_links(part: PastedValue) -> Iterator[Finding]:
                       evidence=part.evidence, fix="`sminfo`")  # fmt: skip
     active = sum(port.state == "Active" for port in ports)
     if active and not slow and not waiting and part.complete:
-        yield passed(f"{active} active ports run at the most that both ends can", evidence=part.evidence)
+        yield passed(f"{active} active ports run at the maximum of both ends", evidence=part.evidence)
 
 
-#: The test of each tool; a Send test has none of its own.
+#: The test of each tool; a Send test has none.
 _TESTS = {"ib_write_bw": "pair.write-bw", "ib_read_bw": "pair.read-bw", "ib_write_lat": "pair.write-lat"}
 
 
@@ -81,7 +85,7 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
         best = max(speeds, key=lambda row: row.bandwidth_gbps or 0) if speeds else run.rows[0]
         shown = f"{best.bandwidth_gbps:g} Gb/s" if speeds else f"{best.latency_us} us"
         yield _with_rate(run, name, best, shown, part) or unknown(
-            f"{name}: {shown} at {best.bytes} bytes; the text does not show what the port can",
+            f"{name}: {shown} at {best.bytes} bytes; the text does not show the port's rate",
             subject=run.device or "", found=shown, expected="the rate of the port, less a tenth",
             evidence=part.evidence, fix="Compare with `ibstat` of both ports; `preflight pair NODE NODE` judges it.",
         )  # fmt: skip

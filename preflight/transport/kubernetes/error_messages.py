@@ -36,8 +36,8 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
      "the container {name} does not run: waiting, ended, or its init containers still run; `kubectl describe pod`"),
     (r".*pod \S+ does not have a host assigned", "start", "the pod is not scheduled yet; `kubectl describe pod`"),
     (r".*container \"?(?P<name>[\w.-]+?)\"? (?:not found in pod|is not valid for pod) .*", "start",
-     "the pod has no container {name}: name another with -c"),
-    (r".*error dialing backend: (?P<why>.+)", "connect", "the API server does not reach the node's kubelet: {why}"),
+     "the pod has no container {name}: specify one with -c"),
+    (r".*error dialing backend: (?P<why>.+)", "connect", "the API server cannot reach the node's kubelet: {why}"),
     (r"error: .*(?:websocket: bad handshake|unable to upgrade connection).*(?P<why>Forbidden|forbidden).*",
      "authenticate", "RBAC does not let you exec in the namespace {namespace}: request " + _RBAC),
     (r".*unable to upgrade connection: (?P<why>.+)", "connect",
@@ -81,7 +81,7 @@ class ExecFailure:
 
 
 def meaning(stderr: bytes, namespace: str) -> ExecFailure:
-    """Return the meaning of a ``kubectl`` error before the command began.
+    """Return the meaning of a ``kubectl`` error before the command started.
 
     ``namespace`` is used in the text.
     """
@@ -106,7 +106,9 @@ def meaning(stderr: bytes, namespace: str) -> ExecFailure:
 
 
 def _not_begun(status: int, output: str) -> str:
-    """Return the failure of a command that never announced itself in the container."""
+    """Return the failure of a command that never started in the container."""
     how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
     memory = " (out of memory?)" if status == 137 else ""
-    return f"our command {how}{memory} before it began" + (f"; the container printed: {output}" if output else "")
+    return f"the collector command {how}{memory} before it started" + (
+        f"; the container printed: {output}" if output else ""
+    )

@@ -79,7 +79,7 @@ def find(selector: str, kubectl: Kubectl) -> tuple[tuple[str, ...], int]:
 
 
 class KubectlTransport(PipedTransport):
-    """Collects from pods over ``kubectl exec``; methods are thread-safe."""
+    """Transport over ``kubectl exec``; methods are thread-safe."""
 
     def __init__(self, kubectl: Kubectl = Kubectl()) -> None:
         """Check ``kubectl`` and its configuration; raise TransportError if unusable."""
@@ -110,7 +110,7 @@ class KubectlTransport(PipedTransport):
         try:
             return self._exec(host, WITHOUT_SHELL, plan, until)
         except _MissingProgram:
-            fix = "name one that has it with -c, or add an ephemeral one with `kubectl debug`"
+            fix = "specify one that has it with -c, or add an ephemeral container with `kubectl debug`"
             raise NoAnswer("start", f"the container has neither sh nor python3: {fix}") from None
 
     def _exec(self, pod: str, inside: Sequence[str], plan: Mapping[str, Any], until: float) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class KubectlTransport(PipedTransport):
         if channel.late:
             return protocol.document(f"no answer within {left_s:.3g} s")
         if protocol.announced:
-            # Older ones end with status 0 when the connection is lost.
+            # Older versions exit with status 0 when the connection is lost.
             lost = status in (0, 1) and b"command terminated with exit code 1" not in channel.stderr
             return protocol.document("the connection was lost" if lost else "", status)
         if lacks_python(channel.stderr):

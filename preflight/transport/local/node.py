@@ -125,7 +125,7 @@ def _no_answer(node: str, at: str, phase: str, reason: str) -> dict[str, Any]:
 
 
 class _CollectorStreams:
-    """Both directions of the exchange, without waiting for an end of file."""
+    """Both directions of the exchange, without waiting for end-of-file."""
 
     def __init__(self, process: Process | Forked) -> None:
         self.answer = frame.FrameReader()

@@ -1,1 +1,1 @@
-"""Nodes through Slurm's own ``srun``."""
+"""Transport over Slurm's ``srun``."""

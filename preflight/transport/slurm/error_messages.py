@@ -14,7 +14,7 @@ from preflight.transport.errors import NoAnswer, quoted
 _LAUNCH = re.compile(r"srun: error: Task launch for (?:StepId=)?\S+ failed on node (\S+): (.*)")
 #: A task that failed, or several of one node.
 _ENDED = re.compile(r"srun: error: (\S+): tasks? (\d+)[\d,-]*: (.*)")
-#: A node that went down meanwhile.
+#: A node that went down during the step.
 _NODE_DOWN = re.compile(r"srun: error: Node failure on (\S+)")
 _EXIT = re.compile(r"Exited with exit code (\d+)")
 
@@ -45,7 +45,7 @@ def meaning(line: bytes) -> SrunMessage:
         code = _EXIT.search(found[3])
         return SrunMessage(found[1], int(found[2]), int(code[1]) if code else None)
     if found := _NODE_DOWN.match(text):
-        return SrunMessage(found[1], answer=NoAnswer("collect", "Slurm reports that the node failed meanwhile"))
+        return SrunMessage(found[1], answer=NoAnswer("collect", "Slurm reports that the node failed during the step"))
     if not text or _CONSEQUENCES.search(text):
         return SrunMessage()
     return SrunMessage(cause=re.sub(r"^srun: (error: )?", "", text))

@@ -91,7 +91,7 @@ class TaskAssembler:
             return self.protocol.over
         node = found[1].decode("utf-8", "backslashreplace")
         if self.node and node != self.node:
-            self.damage = f"one task speaks for two nodes, {self.node[:60]} and {node[:60]}"
+            self.damage = f"one task answers for two nodes, {self.node[:60]} and {node[:60]}"
         elif piece is None or int(found[2]) != self._next:
             self.damage = f"line {self._next} of the answer is lost or damaged"
         self.node, self._next = self.node or node, self._next + 1

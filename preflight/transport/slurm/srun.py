@@ -1,9 +1,9 @@
 """Transport over Slurm's ``srun``: one step with one task on each node.
 
-It runs within a job or as a job of its own. The collector and all plans are passed to every task as arguments, because
-srun forwards standard input only after every task has started, which never happens with a failed node. Answers are sent
-as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10 to 20 s; nodes
-without an answer are then collected again without it. The step and the job always end with the run.
+It runs within a job or as a separate job. The collector and all plans are passed to every task as arguments, because
+srun forwards standard input only after every task has started, which never happens if a node has failed. Answers are
+sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10 to 20 s;
+nodes without an answer are then collected again without it. The step and the job always end with the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COMPLETING, _COMPLETING_S, _AGAIN_S = "(completing", 15.0, 0.3
 #: Seconds between checks of the clock; maximum number of restarts of a step without its failed nodes.
 _TICK_S, _ROUNDS = 0.2, 8
 
-#: States in which a node takes no new job, and what to do then (Slurm: sinfo, NODE STATE CODES).
+#: States in which a node accepts no new job, and the next step (Slurm: sinfo, NODE STATE CODES).
 _AWAY = ("down", "drain", "fail", "unk", "maint", "power", "reboot", "not_responding", "blocked", "plnd")
 _BUSY = ("alloc", "comp", "resv", "reserved")
 
@@ -101,7 +101,7 @@ class Srun:
         """Collect from every node; yield one document for each, as they end."""
         until = time.monotonic() + times.run_s
         left = dict.fromkeys(hosts)
-        last = NoAnswer("queue", "its turn did not come")
+        last = NoAnswer("queue", "it was not started in time")
         for round_ in range(_ROUNDS):
             if not left or stop.is_set() or time.monotonic() + _RETURN_S > until:
                 break
@@ -143,7 +143,7 @@ class Srun:
         ]  # fmt: skip
 
     def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start srun in a process group of its own, shielded from Ctrl-C."""
+        """Start srun in a separate process group, shielded from Ctrl-C."""
         try:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
@@ -169,7 +169,7 @@ class Srun:
         return status if by_itself else None
 
     def cancel(self, name: str) -> None:
-        """Cancel the jobs with a name of ours; within a job, its steps."""
+        """Cancel the jobs of this run by name; within a job, its steps."""
         if self.job is None:
             self._run("scancel", f"--name={name}")
             return
@@ -182,7 +182,7 @@ class Srun:
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
         """Return the nodes that are still unusable after completing jobs have ended.
 
-        That is usually our own last job.
+        That is usually the last job of preflight.
         """
         until = min(until - _RETURN_S, time.monotonic() + _COMPLETING_S)
         while True:
@@ -201,20 +201,20 @@ class Srun:
         for node, state, reason in self._states(hosts):
             listed.add(node)
             if _is_away(state):
-                unusable[node] = NoAnswer("queue", f"Slurm gives the node no job: it is {state}{reason}")
+                unusable[node] = NoAnswer("queue", f"the node accepts no job from Slurm: it is {state}{reason}")
             elif state.startswith(_BUSY):
                 fix = "collect within that job with --job ID, or use --via ssh"
-                unusable[node] = NoAnswer("queue", f"other jobs have the node to themselves ({state}): {fix}")
+                unusable[node] = NoAnswer("queue", f"other jobs use the node exclusively ({state}): {fix}")
         if listed:
             unusable.update(
-                {one: NoAnswer("resolve", "Slurm knows no such node") for one in hosts if one not in listed}
+                {one: NoAnswer("resolve", "Slurm does not know this node") for one in hosts if one not in listed}
             )
         return {node: why for node, why in unusable.items() if node in set(hosts)}
 
     def away(self, hosts: Sequence[str]) -> dict[str, str]:
-        """Return the nodes that take no new job, such as drained ones, with the reason.
+        """Return the nodes that accept no new job, such as drained ones, with the reason.
 
-        Steps of a job that has them already would still start there.
+        Steps of a job that already has these nodes would still start there.
         """
         wanted = set(hosts)
         return {node: f"Slurm: it is {state}{reason}" for node, state, reason in self._states(hosts)
@@ -258,7 +258,7 @@ class _Step:
         self._status: dict[str, int | None] = {}
         self._rest = b""
         self._cause = ""
-        self.faulty: dict[str, NoAnswer] = {}  # nodes that the step could not be started on
+        self.faulty: dict[str, NoAnswer] = {}  # nodes on which the step could not be started
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
@@ -285,7 +285,7 @@ class _Step:
 
     def _talk(self, process: subprocess.Popen[bytes]) -> Iterator[TaskAssembler]:
         """Yield tasks with complete answers until srun ends or time is up."""
-        _, stdout, stderr = pipes(process)  # standard input stays open: its end would end the collectors
+        _, stdout, stderr = pipes(process)  # standard input stays open: closing it would end the collectors
         with selectors.DefaultSelector() as selector:
             reading = {stdout, stderr}
             for stream in reading:

@@ -68,7 +68,7 @@ class InlineConnection(paramiko.Transport):
             self._preferred_pubkeys = pubkeys
         self.wire = wire
         self.refused_channel = ""
-        self.agreed = threading.Event()  # keys agreed on, or failed
+        self.agreed = threading.Event()  # key exchange finished or failed
         self._script: Script | None = None
         self._failure: BaseException | None = None
         self._channel: paramiko.Channel | None = None  # otherwise it would close with two messages
@@ -96,7 +96,7 @@ class InlineConnection(paramiko.Transport):
         self.run()
         del self.packetizer.before  # only the user references the connection
         if self._script is not None:
-            for _ in script:  # it waits for nothing any more
+            for _ in script:  # it no longer waits for anything
                 continue
         if self._failure is not None:
             raise self._failure
@@ -129,8 +129,8 @@ class InlineConnection(paramiko.Transport):
             raise failures[0]
 
     def _go_on(self) -> None:
-        """Carry on with the script, in paramiko's loop; end that with it."""
-        if self._script is None or not self.clear_to_send.is_set():  # keys are being agreed on
+        """Continue the script in paramiko's loop; end the loop with it."""
+        if self._script is None or not self.clear_to_send.is_set():  # a key exchange is in progress
             return
         try:
             next(self._script)

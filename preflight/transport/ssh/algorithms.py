@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from preflight.transport.errors import OpenSshRequired
 
-# The post-quantum exchange comes first, as in OpenSSH since 9.9: it costs nothing on hosts that lack it. Then the
-# cheapest: OpenSSL's P-256 takes sshd and the client each 3 ms less than OpenSSH's own curve25519; classic
+# The post-quantum exchange is first, as in OpenSSH since 9.9: it costs nothing on hosts without it. The cheapest
+# follow: OpenSSL's P-256 saves sshd and the client 3 ms each compared with OpenSSH's own curve25519; classic
 # Diffie-Hellman costs a client 7 to 23 times the rest of a connection.
 KEX = (
     "mlkem768x25519-sha256", "ecdh-sha2-nistp256", "curve25519-sha256", "curve25519-sha256@libssh.org",
@@ -50,7 +50,7 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
     """Parse a list of ssh_config.
 
     ``+`` appends to the usual names, ``^`` puts first, ``-`` removes matches. ``ssh -G`` prints such a list in full;
-    this is for machines without ``ssh``.
+    this is used on machines without ``ssh``.
     """
     sign = text[:1] if text[:1] in ("+", "-", "^") else ""
     named = [name.strip() for name in text.removeprefix(sign).split(",")]

@@ -81,7 +81,7 @@ class AutoTransport:
             if self._closed:
                 raise NoAnswer("connect", "interrupted")
             if self._openssh is None:
-                # No hosts: the configuration was read and found valid already
+                # No hosts: the configuration has already been read and validated
                 self._openssh = OpenSshTransport(self._options.config_file, (), self._options.connect_timeout_s)
             self.through_openssh[host] = need.why
             return self._openssh

@@ -67,7 +67,7 @@ class HostConfig:
 
     @property
     def itself(self) -> str:
-        """The wording for the host in its own document, to group equal causes.
+        """The name of the host in its own document, worded to group equal causes.
 
         ``the host``; with its address if the configuration redirects its name.
         """

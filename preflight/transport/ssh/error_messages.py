@@ -90,7 +90,7 @@ LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote h
 _REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
 _FORWARDED = "stdio forwarding failed"
 
-#: How ``ssh`` calls the other end of a connection that a jump host or ProxyCommand carries.
+#: Name that ``ssh`` prints for the other end of a connection over a jump host or ProxyCommand.
 _CARRIED = "UNKNOWN port 65535"
 
 

@@ -207,8 +207,9 @@ class Known:
     def _incomparable(self, key: bytes) -> str:
         kinds = " and ".join(sorted({entry.kind for entry in self.plain}))
         return (
-            f"the host key cannot be compared: only {kinds} keys are known for {self.label}, which HostKeyAlgorithms "
-            f"of the SSH configuration or paramiko rules out; the node shows {fingerprint(key)}. {self._learn()}"
+            f"the host key cannot be compared: only {kinds} keys are known for {self.label}, which "
+            "HostKeyAlgorithms of the SSH configuration or paramiko excludes; the node shows "
+            f"{fingerprint(key)}. {self._learn()}"
         )
 
     def _unknown(self, key: bytes, signed: bool) -> str:
@@ -233,7 +234,7 @@ def known(
     strict: bool = True,
     revoked: frozenset[bytes] = frozenset(),
 ) -> Known:
-    """Look a host up.
+    """Look up a host.
 
     ``alias`` is its HostKeyAlias; ``strict`` refuses a host without a known key.
     """

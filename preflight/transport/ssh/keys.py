@@ -30,7 +30,7 @@ _AGENT_LIMIT_S, _CONFIRMATION_S = 5.0, 30.0
 # draft-miller-ssh-agent
 _LIST_REQUEST, _LIST_RESPONSE, _SIGN_REQUEST, _SIGN_RESPONSE = 11, 12, 13, 14
 
-#: Bytes of an agent's longest answer, as OpenSSH has it.
+#: Maximum bytes of an agent's answer, as in OpenSSH.
 _LONGEST_ANSWER = 256 * 1024
 
 #: Beginning of an unencrypted OpenSSH private key with its other half in a FIDO token (PROTOCOL.key).
@@ -52,7 +52,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys to offer to a host, in OpenSSH's order, and why others are not.
+    """The keys to offer to a host, in OpenSSH's order, and reasons to omit others.
 
     ``beyond`` are keys that only ssh can use.
     """

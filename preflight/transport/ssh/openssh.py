@@ -33,7 +33,7 @@ _SSH_FAILED = 255
 
 
 class OpenSshTransport(PipedTransport):
-    """Collects from nodes over ``ssh`` processes; methods are thread-safe."""
+    """Transport over ``ssh`` processes; methods are thread-safe."""
 
     def __init__(self, config: Path | None, hosts: Sequence[str], connect_timeout_s: float = 10.0) -> None:
         """Check ``ssh`` and its configuration; raise TransportError if unusable."""

@@ -74,7 +74,7 @@ class PlainConnection(paramiko.Transport):
         self.banner_timeout = self.handshake_timeout = self.auth_timeout = _NEVER_S
         self.wire = wire
         self.refused_channel = ""
-        self.agreed = threading.Event()  # keys agreed on, or failed
+        self.agreed = threading.Event()  # key exchange finished or failed
 
     @classmethod
     def algorithms(cls) -> dict[str, tuple[str, ...]]:
@@ -127,7 +127,7 @@ class PlainConnection(paramiko.Transport):
         channel.exec_command(command)
         channel.settimeout(0.0)
         return channel
-        yield  # a generator, as the tuned one is
+        yield  # a generator, like the tuned one
 
     def wait(self, event: threading.Event) -> Script:
         """Wait for the effect of a message, or for the end of the connection."""

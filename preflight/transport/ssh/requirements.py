@@ -64,7 +64,7 @@ _KLIST_LIMIT_S = 5.0
 
 
 class Demands:
-    """Finds the demands of one run's hosts."""
+    """Finder of the requirements of one run's hosts."""
 
     def of(self, values: Mapping[str, Sequence[str]], defaults: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         """Return each setting of a host that paramiko cannot follow, as ``Keyword value``."""
@@ -80,7 +80,7 @@ class Demands:
         word = value.lower()
         if keyword == "preferredauthentications":
             return "publickey" not in word.split(",")
-        if keyword.startswith("gssapi"):  # Debian and Red Hat switch it on for everybody
+        if keyword.startswith("gssapi"):  # Debian and Red Hat enable it by default
             return word not in _OFF and self._has_ticket
         if keyword in _ON:
             return word in _ON[keyword]

@@ -24,7 +24,7 @@ from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream, no_banner
 
 _LOG = "preflight.transport.ssh.paramiko_transport.paramiko"
-logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # its messages become a reason
+logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # its messages are used as a reason
 
 # paramiko would poll ten times a second for the end; closing the socket also wakes it. Without a time limit a socket
 # needs one system call less per read; a channel of a jump host's connection keeps a limit.
@@ -106,11 +106,11 @@ class SshSession(Connection):
                     "banner",
                     f"{self.config.itself} accepted the connection and sent no SSH banner: sshd hangs",
                 )
-            raise no_banner(self.config, f"sends {banner!r} and hangs up" if busy else _hung_up(self.wire))
+            raise no_banner(self.config, f"sends {banner!r} and disconnects" if busy else _hung_up(self.wire))
         if not ended:
             raise NoAnswer("banner", f"{self.config.itself} sent only its banner: sshd hangs in the key exchange")
         if isinstance(error, IncompatiblePeer):
-            raise OpenSshRequired("banner", f"paramiko and the host agree on no algorithm: {error}")
+            raise OpenSshRequired("banner", f"paramiko and the host have no common algorithm: {error}")
         if self.wire.ended:
             raise ConnectionDropped("banner", f"{self.config.itself} {_hung_up(self.wire)} during the key exchange")
         raise NoAnswer("banner", f"the key exchange failed: {error or 'no reason given'}")
@@ -151,7 +151,7 @@ class SshSession(Connection):
                 self._cut_off(tried, error)
             allowed: Sequence[str] = getattr(error, "allowed_types", None) or ("publickey",)
             if isinstance(error, PartialAuthentication):
-                also = f"the key was accepted, and {' or '.join(allowed)} is wanted as well"
+                also = f"the key was accepted, but {' or '.join(allowed)} is required as well"
                 raise (
                     OpenSshRequired("authenticate", also) if "publickey" in allowed else NoAnswer("authenticate", also)
                 )
@@ -168,7 +168,7 @@ class SshSession(Connection):
             many = (
                 f"the host disconnected after {len(tried)} keys: too many; set IdentityFile and IdentitiesOnly for it"
             )
-            raise NoAnswer("authenticate", many if len(tried) > 1 else f"the host hung up: {error}")
+            raise NoAnswer("authenticate", many if len(tried) > 1 else f"the host disconnected: {error}")
         raise ConnectionDropped("authenticate", f"{self.config.itself} {_hung_up(self.wire)} during authentication")
 
     def _refused(self, tried: Sequence[str], notes: Sequence[str]) -> str:

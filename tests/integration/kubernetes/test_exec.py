@@ -149,12 +149,12 @@ def test_an_overloaded_api_server_is_retried(server: ApiServer) -> None:
         ({"refuse": (404, None, 'container not found ("main")')}, "start",
          "the container main does not run"),
         ({"refuse": (500, "", "error dialing backend: dial tcp 192.0.2.10:10250: i/o timeout")}, "connect",
-         "the API server does not reach the node's kubelet: dial tcp 192.0.2.10:10250"),
+         "the API server cannot reach the node's kubelet: dial tcp 192.0.2.10:10250"),
         ({"failure": "Internal error occurred: OCI runtime exec failed: exec failed: unable to start container "
           'process: exec: "sh": executable file not found in $PATH: unknown'}, "start", "neither sh nor python3"),
         ({"failure": "Internal error occurred: the shim has died"}, "connect", "the shim has died"),
-        ({"prefix": ("/bin/sh", "-c", "echo no licence; exit 7")}, "start", "ended with status 7 before it began"),
-        ({"prefix": ("/bin/sh", "-c", "kill -9 $$")}, "start", "by signal 9 (out of memory?) before it began"),
+        ({"prefix": ("/bin/sh", "-c", "echo no licence; exit 7")}, "start", "ended with status 7 before it started"),
+        ({"prefix": ("/bin/sh", "-c", "kill -9 $$")}, "start", "by signal 9 (out of memory?) before it started"),
     ],
 )  # fmt: skip
 def test_faults_by_their_true_names(server: ApiServer, options: dict[str, Any], phase: str, text: str) -> None:

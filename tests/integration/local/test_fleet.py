@@ -56,7 +56,7 @@ def test_the_deadline_of_a_run_names_the_nodes_still_queued() -> None:
     assert watch.seconds < 2
     assert len(found) == 50
     queued = set(reasons(found).values())
-    assert queued == {"queue: its turn did not come within 1 s, 2 nodes at once: raise --deadline or --fanout"}
+    assert queued == {"queue: it was not started within 1 s, with 2 nodes in parallel: raise --deadline or --fanout"}
     assert 2 <= 50 - len(reasons(found)) <= 2 * (5 + 1), "those whose turn came, and five turns are a second"
 
 

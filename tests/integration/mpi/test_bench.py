@@ -260,7 +260,7 @@ def test_a_full_disk(hosts: MpiHosts, folder: Path) -> None:
     ran = hosts.preflight(*words(hosts, folder, "--json"))
     assert ran.returncode == 3, ran.stderr
     assert "No space left on device; the campaign ends" in ran.stderr
-    assert any("the disk took no more" in text for text in findings(report(ran), "bench.coverage", "unknown"))
+    assert any("the disk is full" in text for text in findings(report(ran), "bench.coverage", "unknown"))
     assert hosts.left_behind() == {}
 
 

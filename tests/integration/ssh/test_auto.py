@@ -330,7 +330,7 @@ def test_partial_logins_are_not_repeated_unless_a_second_key_is_wanted(farm: Far
     farm.view(host, View(sshd=("KbdInteractiveAuthentication=yes", "UsePAM=yes",
                                "AuthenticationMethods=publickey,keyboard-interactive")))  # fmt: skip
     node, through = auto(farm, farm.ssh_config, host)
-    assert "is wanted as well" in reason(node, "authenticate")
+    assert "is required as well" in reason(node, "authenticate")
     assert not through
     farm.view(host, View(sshd=("AuthenticationMethods=publickey,publickey",)))
     _, through = auto(farm, farm.ssh_config, host)

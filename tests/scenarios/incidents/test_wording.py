@@ -52,7 +52,7 @@ WORDING = {
         "IPC_LOCK in the pod.",
     ),
     "NCCL_IB_DISABLE left over": (
-        "NCCL_IB_DISABLE=1 in the environment switches InfiniBand and RoCE off, expected unset", "slows-job", "job",
+        "NCCL_IB_DISABLE=1 in the environment disables InfiniBand and RoCE, expected unset", "slows-job", "job",
         "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a "
         "fault, find that fault.",
     ),

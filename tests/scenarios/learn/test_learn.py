@@ -72,7 +72,7 @@ def test_what_two_fifths_of_a_fleet_lack_is_reported_and_not_learnt(name: str) -
     found = learn(sick(0.4, fault), SOME)
     plain = " ".join(line.lstrip("# ") for line in found.text.splitlines())
     assert f"SYSTEMIC: {words} nodes of class hgx-h100" in plain
-    assert "looks like the site's problem" in plain
+    assert "probably a site-wide problem" in plain
     assert found.systemic
     members = only_class(found)
     assert getattr(getattr(members, table) if table else members, key) != value
@@ -81,11 +81,11 @@ def test_what_two_fifths_of_a_fleet_lack_is_reported_and_not_learnt(name: str) -
 @pytest.mark.parametrize(
     ("name", "fault", "table", "key", "words"),
     [
-        ("slow rails", SLOW, "ports", "rate_gbps", "below the 400 Gb/s that a HGX H100 customarily has"),
+        ("slow rails", SLOW, "ports", "rate_gbps", "below the usual 400 Gb/s of a HGX H100"),
         ("seven GPUs", gpu(5, on_bus=False), "", "gpus", "below the 8 that a HGX H100 has"),
         ("small frames", every_rail(netdev_mtu=1500), "ports", "netdev_mtu", "below 4200"),
-        ("no PFC", every_rail(pfc=()), "qos", "lossless", "set false if it is lossy by design"),
-        ("PFC on all", every_rail(pfc=tuple(range(8))), "qos", "lossless", "a lossless fabric has it on one priority"),
+        ("no PFC", every_rail(pfc=()), "qos", "lossless", "set false if the fabric is lossy by design"),
+        ("PFC on all", every_rail(pfc=tuple(range(8))), "qos", "lossless", "a lossless fabric uses one priority"),
         ("no ECN", every_rail(ecn=False), "qos", "ecn", "without ECN only PFC remains"),
     ],
 )

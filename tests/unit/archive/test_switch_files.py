@@ -114,7 +114,7 @@ def test_a_damaged_dump_is_a_record_with_its_reason(tmp_path: Path) -> None:
 
 def test_a_path_without_a_dump_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database\n")
-    with pytest.raises(ArchiveError, match="holds no dump"):
+    with pytest.raises(ArchiveError, match="contains no dump"):
         switch_documents([tmp_path])
     with pytest.raises(ArchiveError, match="no such file"):
         switch_documents([tmp_path / "none"])

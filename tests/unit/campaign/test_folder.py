@@ -112,7 +112,7 @@ def test_what_a_command_line_may_not_hold(tmp_path: Path) -> None:
     usual = ["bench", "--hosts", "gpu[001-004]", "--gpus", "8", "--print"]
     text = run(*usual, expect=(0,))
     assert text.startswith(
-        "4 nodes: gpu[001-004]\n2 pairs at a time, 8 GPUs of each node, alltoall of 1,073,741,824 bytes"
+        "4 nodes: gpu[001-004]\n2 pairs in parallel, 8 GPUs per node, alltoall of 1,073,741,824 bytes"
     )
     assert text.count("mpirun") == 3
     for words in (["--env", "LD_PRELOAD=x.so"], ["--binary", "x;y"], ["--mpi", "a b"], ["--size", "1X"],

@@ -116,7 +116,7 @@ def test_all_errors_are_reported_at_once(tmp_path: Path) -> None:
     ("raw", "expected"),
     [
         (b"", "describes no class"),
-        (b"[class.a\n", ":1: class.a: the name of a table has no end"),
+        (b"[class.a\n", ":1: class.a: the name of a table is not closed"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[class.a]\ngpus = 8\ngpus = 9\n", ":3: gpus: is set twice"),
     ],
@@ -204,7 +204,7 @@ def test_checkpoints_addressing_and_networks_can_be_declared(tmp_path: Path) -> 
     ("text", "message"),
     [
         ('[class.a.checkpoint]\npath = "shared"', "takes an absolute path"),
-        ("[class.a.checkpoint]\ninterval_min = 30", "has an interval and no path"),
+        ("[class.a.checkpoint]\ninterval_min = 30", "has an interval but no path"),
         ('[class.a.checkpoint]\npath = "/x"\ninterval_min = "30"', "takes a number"),
         ("[class.a.ports]\nnetworks = [1]", "takes a list of texts"),
         ('[class.a.ports]\npoint_to_point = "yes"', "takes true or false"),

@@ -116,7 +116,7 @@ WRONG = {
     ),
     "a waiver without an owner, the second": (
         WAIVER + WAIVER.replace('owner = "jane"\n', ""),
-        ":6: waiver[2]: has no owner - add who is responsible",
+        ":6: waiver[2]: has no owner - add the responsible owner",
     ),
     "a date in quotes": (
         WAIVER.replace("2026-12-31", '"2026-12-31"'),
@@ -145,26 +145,29 @@ WRONG = {
     ),
     "a text without end": (
         '[class.a]\npart = "HGX H100\ngpus = 8\n',
-        ":2: part: a text has no end - close it with a quote",
+        ":2: part: a text is not closed - close it with a quote",
     ),
     "a Windows path": ('[class.a.checkpoint]\npath = "C:\\data"\n', ":2: path: a backslash in a text - write it twice"),
     "a relative path": (
         '[class.a.checkpoint]\npath = "data"\n',
         ':2: class.a.checkpoint.path: has the value "data" - takes an',
     ),
-    "a bracket too few": ("[class.a\ngpus = 8\n", ":1: class.a: the name of a table has no end - write it as [name]"),
-    "no value": ("[class.a]\ngpus =\n", ":2: gpus: has no value"),
+    "a bracket too few": (
+        "[class.a\ngpus = 8\n",
+        ":1: class.a: the name of a table is not closed - write it as [name]",
+    ),
+    "no value": ("[class.a]\ngpus =\n", ":2: gpus: has no valid TOML value"),
     "no quotes": (
         "[class.a.ports]\nlink_layer = Ethernet\n",
-        ":2: link_layer: has no value that TOML knows - put text in quotes",
+        ":2: link_layer: has no valid TOML value - put text in quotes",
     ),
-    "capital letters": ("[class.a]\nsudo = True\n", ":2: sudo: has no value that TOML knows - put text in quotes"),
+    "capital letters": ("[class.a]\nsudo = True\n", ":2: sudo: has no valid TOML value - put text in quotes"),
     "another language": ("class:\n  a:\n    gpus: 8\n", ":1: "),
     "a byte order mark": ("\ufeff[class.a]\ngpus = 8\n", ":1: begins with a byte order mark - save the file"),
     "a NUL": ("[class.a]\ngpus = 8\0\n", ":2: gpus: "),
     "nothing": ("", ": the file describes no class of nodes - add a table [class.NAME]"),
     "tables in tables without end": ("a = " + "[" * 5000, ": "),
-    "a number of thousands of digits": (f"[class.a]\ngpus = {'9' * 5000}\n", ":2: "),
+    "a number with thousands of digits": (f"[class.a]\ngpus = {'9' * 5000}\n", ":2: "),
 }
 
 

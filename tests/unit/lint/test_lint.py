@@ -47,8 +47,8 @@ def test_preview(tmp_path: Path) -> None:
     assert "of 4 nodes would fail:" in output
     assert "  gpu.count  n[1-2]  GPUs on the PCI bus: found 8, expected 4" in output
     assert "  rdma.port-state  n2  mlx5_3:1 is DOWN" in output
-    assert "class other: has none of these nodes" in output
-    assert "in no class, so without expectations: x9" in output
+    assert "class other: contains none of these nodes" in output
+    assert "in no class, so no expectations apply: x9" in output
     assert "no answer  n3" in output
     assert "the waiver for rdma.port-state has no effect here" in output
 

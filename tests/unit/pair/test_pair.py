@@ -276,7 +276,7 @@ def sample(name: str) -> str:
         ((9000, 9000), {9000: "black_hole", 1501: "black_hole", 1500: "small"}, "fail",
          "an MTU black hole: 1500 bytes pass, 1501 vanish without an error"),
         ((9000, 9000), {9000: "frag_needed", 1500: "small"}, "fail",
-         "a router on the path carries only 1500 bytes and reports it"),
+         "a router on the path forwards at most 1500 bytes, and reports it"),
         ((9000, 9000), {9000: "black_hole", 576: "black_hole"}, "unknown", "not even 576 bytes pass"),
         ((9000, 1500), {9000: "black_hole", 1500: "small"}, "fail", "MTU 9000 on a, 1500 on b"),
     ],

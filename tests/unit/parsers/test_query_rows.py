@@ -33,7 +33,7 @@ def test_a_lost_gpu_alone_leaves_the_driver_unknown() -> None:
     ("text", "words"),
     [
         (ROWS.replace("575.57.08", "570.10.01", 1), "line 2: the rows name several driver versions"),
-        (ROWS[:-20], "line 2: the row is cut"),
+        (ROWS[:-20], "line 2: the row is truncated"),
         (ROWS.replace("GPU-5d1c", "5d1c"), "GPU '0' has no index or no UUID"),
         ("No devices were found\n", "nvidia-smi printed: No devices were found"),
         ("", "no driver version"),

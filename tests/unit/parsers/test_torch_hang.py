@@ -43,7 +43,7 @@ def test_a_rank_with_a_cut_dump_is_not_behind() -> None:
     texts = {rank: dump(rank, OPEN) for rank in range(4)}
     texts[2] = cut(texts[2])
     message = only(findings(texts), "unknown")
-    assert "the dump of rank 2 ends before it" in message
+    assert "the dump of rank 2 ends too early" in message
     assert "has not come" not in message
     texts[2] = dump(2, DONE)
     assert "rank 2 has not reached it" in only(findings(texts), "fail")
@@ -214,7 +214,7 @@ def test_dumps_of_two_attempts_do_not_pass() -> None:
     for entry in later["entries"]:
         entry["collective_seq_id"] += 1000
     texts[3] = json.dumps(later)
-    assert "those of ranks 0 and 3 have no collective in common" in only(findings(texts), "unknown")
+    assert "those of ranks 0 and 3 share no collective" in only(findings(texts), "unknown")
 
 
 def test_the_usual_call_is_shown_beside_the_one_that_differs() -> None:

@@ -30,7 +30,7 @@ plugin-b    9         9         9       9            9           <none>         
 
 
 def test_a_table_of_any_kind_names_the_row_that_is_not_well() -> None:
-    assert findings(DAEMONS.format(ready=9)) == [("pass", "2 objects are as they should be")]
+    assert findings(DAEMONS.format(ready=9)) == [("pass", "2 objects are healthy")]
     assert findings(DAEMONS.format(ready=7)) == [("warn", "plugin-a: 7 of 9 ready (line 2)")]
 
 

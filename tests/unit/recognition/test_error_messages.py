@@ -117,7 +117,7 @@ def test_an_expired_credential_is_a_matter_of_clocks() -> None:
     assert "clocks" in message
     assert "07:09:30" in message
     refused = messages("slurmd: error: Munge decode failed: Invalid credential\n")
-    assert "clocks of nodes differ" not in refused[0][1]
+    assert "the nodes' clocks differ" not in refused[0][1]
 
 
 def test_of_many_lines_the_last_ones_have_the_cause() -> None:

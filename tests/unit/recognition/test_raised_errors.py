@@ -50,7 +50,7 @@ def test_the_launchers_own_exception_follows_from_another() -> None:
     assert [finding["message"].partition(",")[0] for finding in part.findings] == [
         "LookupError: shard 4", "BrokenPipeError: pipe",
     ]  # fmt: skip
-    assert "it follows from the end of another process" in part.findings[1]["message"]
+    assert "a consequence of another process's end" in part.findings[1]["message"]
 
 
 def test_an_exception_that_was_ignored_or_is_cut_is_no_failure() -> None:

@@ -144,7 +144,7 @@ def test_nodes_to_keep_off_are_names_of_hosts(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "preflight", "show", "--bad", "--from", str(tmp_path / "report.json")]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
     assert not set(done.stdout) - set("gpu0123456789[],-\n")
-    assert done.stderr.startswith("warning: 4 of the nodes to keep off have no valid host name, and are left out: ")
+    assert done.stderr.startswith("warning: 4 of the nodes to exclude have no valid host name, and are left out: ")
     assert "\x1b" not in done.stderr
 
 

@@ -163,4 +163,4 @@ def test_a_setting_that_a_screen_cut_is_left_out_and_listed() -> None:
     assert cut is not None
     assert [setting.name for setting in complete.environment] == ["NCCL_IB_HCA"]
     assert not cut.environment
-    assert any("a screen cut them" in note for note in cut.unread)
+    assert any("truncated at the screen width" in note for note in cut.unread)

@@ -29,8 +29,8 @@ def _matrix(matrix: Matrix) -> tuple[dict[str, Any], str]:
     }  # fmt: skip
     gpus = frozenset(matrix.gpus)
     codes = sorted({code for gpu in gpus for peer, code in matrix.links.get(gpu, {}).items() if peer in gpus})
-    joined = ", ".join(codes) or "nothing that could be read"
-    return facts, f"{len(gpus)} GPUs joined by {joined}, {len(matrix.nics)} NICs"
+    joined = ", ".join(codes) or "no readable data"
+    return facts, f"{len(gpus)} GPUs connected by {joined}, {len(matrix.nics)} NICs"
 
 
 def _peers(peers: PeerAccess) -> tuple[dict[str, Any], str]:

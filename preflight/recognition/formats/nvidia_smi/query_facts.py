@@ -1,7 +1,7 @@
 """Documented facts of ``nvidia-smi -q``, from its tree of names.
 
-``N/A``, ``Not Supported`` and the like are not data: None. A name is looked up in all spellings that drivers from R450
-on print.
+``N/A``, ``Not Supported`` and similar values are missing data: None. Names are looked up in every spelling used since
+driver R450.
 """
 
 from __future__ import annotations
