@@ -56,7 +56,7 @@ def test_everything_is_refused_before_anything_is_written(tmp_path: Path) -> Non
         ({"resume": True}, "--resume needs --save"),
         ({"outputs": Outputs(json_file=str(tmp_path))}, "is a directory"),
         ({"outputs": Outputs(html_file=tmp_path / "a" / "b")}, "no such directory"),
-        ({"outputs": Outputs(json_file="-", html_file=Path("-"))}, "only one of them"),
+        ({"outputs": Outputs(json_file="-", html_file=Path("-"))}, "only one of these"),
         ({"outputs": Outputs(save=broken)}, "is a file, not a directory"),
         ({"cluster_file": broken, "outputs": save}, "gpus"),
         ({"outputs": Outputs(history_file=history)}, "history.db"),
