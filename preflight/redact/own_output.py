@@ -52,7 +52,8 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     )),
     ("lint", r"(?m)^\d{1,7} of \d{1,7} nodes? (?:would fail|unknown)|only with(?:out)? this file: |"
              r"these nodes fail or warn: |(?:without expectations|no expectations apply): ", (
-        rf"(?:fail or warn|only with(?:out)? this file(?:: [a-z ]{{1,20}})?|without expectations|no expectations apply): (?P<names>{_LIST})",
+        rf"(?:fail or warn|only with(?:out)? this file(?:: [a-z ]{{1,20}})?|without expectations|"
+        rf"no expectations apply): (?P<names>{_LIST})",
         rf"(?m)\d nodes, (?P<names>{_LIST})$",
         rf"(?m)^  [a-z-]{{2,40}}\.[a-z-]{{2,60}}  (?P<names>{_LIST})  \S",
     )),
