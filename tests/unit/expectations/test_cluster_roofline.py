@@ -77,7 +77,7 @@ def test_every_nvlink_part_of_the_catalogue_has_a_roofline() -> None:
 
 def test_trees_and_models_in_part() -> None:
     head = '[class.a]\npart = "HGX H100"\n'
-    assert "describes the tree in part" in refused(f"{head}[class.a.tree]\nunit_leaves = 8\n")
+    assert "describes the tree only partially" in refused(f"{head}[class.a.tree]\nunit_leaves = 8\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\n")
     assert "needs the number of experts" in refused(f"{head}[class.a.model]\nexperts = 8\nactive_experts = 9\n")
     shared = f"{head}[class.a.model]\nexperts = 8\nactive_experts = 2\nexpert_ways = 9\n"
