@@ -60,8 +60,8 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
             raise ArchiveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
         if not made:
             raise ArchiveError(
-                f"{path}: contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and no "
-                f"session or answer of EOS, such as show_interfaces.json{_begins(path)}"
+                f"{path}: contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
+                f"no session or answer of EOS, such as show_interfaces.json{_begins(path)}"
             )
         for evidence in made:
             if evidence.node in documents:
