@@ -43,7 +43,7 @@ def without_watchdog(net: Ethernet, site: EthernetSite) -> Finding | None:
     impact="drifts",
     owner="network",
     source="SONiC: sonic-utilities (scripts/generate_dump), sonic-swss (doc/swss-schema.md)",
-    fix="Collect what is missing, over SSH or as files; the findings list the commands of each switch.",
+    fix="Run `preflight check --switches`, or pass more files; the findings list the commands of each switch.",
     action="fix-site",
     scope="fleet",
     switches=True,
