@@ -32,6 +32,7 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     title="No step makes the CPU wait for the GPU",
     fault="A step makes the CPU wait for the GPU",
     impact="slows-job",
+    explains=(("torch.idle", "part"),),
     source=f"{TUNING} (avoid unnecessary CPU-GPU synchronization)",
     fix="Keep losses on the GPU and read them every hundred steps; use `.to(device, non_blocking=True)` with "
     "pinned memory.",

@@ -20,7 +20,7 @@ _MHZ = re.compile(r"(\d+) MHz")
 _NUMBER = re.compile(r"x?(\d+)\b")
 
 #: Checks that state a rate of the network and the expected one.
-_OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link")
+_OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link", "fleet.rails")
 
 #: Checks for missing HCAs: the GPU next to one uses another GPU's HCA.
 _OF_DEVICES = ("rdma.device-count", "rdma.registered")
@@ -69,6 +69,11 @@ def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[s
 
 def _network(finding: Document) -> Iterator[float]:
     if finding["check"] not in _OF_RATES:
+        return
+    if finding["check"] == "fleet.rails":  # the ports that differ, in the order of those of most nodes
+        rates = [_RATE.findall(str(finding[key] or "")) for key in ("found", "expected")]
+        for measured, wanted in zip(*rates, strict=True) if len(rates[0]) == len(rates[1]) else ():
+            yield from _share(f"{measured} Gb/s", f"{wanted} Gb/s", _RATE)
         return
     stated = _RATE.findall(str(finding["message"])) if finding["check"] == "pcie.nic-link" else []
     if len(stated) == 2:  # rates of the link and of its port; found and expected are lanes

@@ -141,8 +141,13 @@ class _Joined:
         check = self._checks.get(self._findings[number]["check"])
         return bool(check and check.switches)
 
+    def _names_parts(self, number: int) -> bool:
+        """Return whether the subjects of a check are switch ports, or ranks of a job."""
+        check = self._checks.get(self._findings[number]["check"])
+        return bool(check and (check.switches or "trace" in check.needs))
+
     def _is_part(self, number: int) -> bool:
-        return self._is_of_switches(number) or is_device(self._findings[number]["subject"])
+        return self._names_parts(number) or is_device(self._findings[number]["subject"])
 
     def _accepted(self, root: int, members: Iterable[int]) -> bool:
         """Return whether a cause is waived; explained failures need their own waivers."""
@@ -240,8 +245,8 @@ class _Joined:
     def _signature(self, number: int) -> str:
         if number not in self._alike:
             finding = self._findings[number]
-            of_switches = self._is_of_switches(number)
-            self._alike[number] = signature(finding["message"], finding["subject"], of_switches=of_switches)
+            named = self._names_parts(number)
+            self._alike[number] = signature(finding["message"], finding["subject"], named=named)
         return self._alike[number]
 
     def _is_setting(self, finding: Document) -> bool:

@@ -49,12 +49,12 @@ def names_device(message: str) -> bool:
     return any(_DEVICE.fullmatch(word[0]) for word in _WORD.finditer(message))
 
 
-def signature(message: str, subject: str, *, of_switches: bool = False) -> str:
+def signature(message: str, subject: str, *, named: bool = False) -> str:
     """Return a message without its figures and device names.
 
-    Names of switches, their ports and hosts are those in the subject.
+    ``named``: the words of the subject are names, as of switches, hosts and ranks.
     """
-    if of_switches:
+    if named:
         names = set(_NAME.findall(subject))
         message = _NAME.sub(lambda name: "*" if name[0] in names else name[0], message)
     elif is_device(subject):

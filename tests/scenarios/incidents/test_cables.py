@@ -1,6 +1,6 @@
 """Faults of Ethernet switches and of the hosts at their cables: one incident for each cause.
 
-The hosts report nothing else: their expectations are not declared, and each is compared with its peers.
+Where nothing is declared, each host is compared with its peers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import pytest
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
+from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
 from preflight.parsers.network.lldp import LLDP
 from tests.scenarios.incidents.test_situations import named
@@ -39,6 +40,8 @@ class CableFault:
     incidents: list[str]
     of_hosts: Mapping[str, Fault] = field(default_factory=dict)
     title: str = ""  # start of the first one's title
+    declared: bool = False  # whether the cluster file declares rate, MTU and PFC of the hosts
+    cost: str | None = None  # of the first one
 
 
 def healthy(clos: Clos) -> None:
@@ -73,6 +76,13 @@ def several(*plants: Plant) -> Plant:
 
     return plant
 
+
+DECLARED = from_data(
+    {"class": {"all": {"nodes": "gpu[001-016]", "ports": {"rate_gbps": 400, "netdev_mtu": 9000},
+                       "qos": {"lossless": True, "pfc_priority": 3}}},
+     "switches": {"roce_priority": 3, "roce_dscp": 26, "dcqcn": True, "oversubscription": 1, "flows": 16}},
+    "cluster.toml",
+)  # fmt: skip
 
 PFC, QUEUE, APPLIED = "PORT_QOS_MAP|Ethernet{}", "QUEUE|Ethernet{}|3", "PORT_TABLE:Ethernet{}"
 
@@ -129,11 +139,13 @@ TABLE: Mapping[str, CableFault] = {
     ),
     "a port of a host at half rate": CableFault(
         healthy, ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
     ),
     "both ends of a cable at half rate": CableFault(
         several(ports([1], [1], "APPL_DB", APPLIED, speed="200000"),
                 ports([1], [1], "STATE_DB", "PORT_TABLE|Ethernet{}", speed="200000")),
         ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
     ),
     "MTU of a leaf's port too small for its host": CableFault(
         ports([1], [1], "APPL_DB", APPLIED, mtu="1500"), ["link.mtu @the switches network blocks-job"],
@@ -143,7 +155,25 @@ TABLE: Mapping[str, CableFault] = {
         several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), dark((1, 1))),
         ["fabric.pause-root @the switches node slows-job", "optics.switch-end @the switches network slows-job"],
     ),
+    # with what the cluster file declares
+    "PFC off on a host where it is declared": CableFault(
+        healthy, ["roce.chain @gpu002 site slows-job"], {"gpu002": PFC_OFF}, declared=True,
+    ),
+    "half rate where the rate is declared": CableFault(
+        healthy, ["rdma.port-rate @gpu002 network slows-job"], {"gpu002": HALF}, declared=True,
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
+    ),
+    "a host that receives slowly through half its PCIe lanes": CableFault(
+        lambda clos: clos.pause("leaf1", "Ethernet8", 0.3), ["pcie.nic-link @gpu002 node slows-job"],
+        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+    ),
+    "half the PCIe lanes of one host, slow receiving of another": CableFault(
+        lambda clos: clos.pause("leaf3", "Ethernet8", 0.3),
+        ["fabric.pause-root @the switches node slows-job", "pcie.nic-link @gpu002 node slows-job"],
+        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+    ),
     # healthy twins
+    "healthy, declared": CableFault(healthy, [], declared=True),
     "healthy": CableFault(healthy, []),
     "all switches with the same small headroom, of short cables": CableFault(
         several(*(ports([leaf], range(8), "CONFIG_DB", "CABLE_LENGTH|AZURE") for leaf in range(1, 5))), [],
@@ -171,8 +201,9 @@ def documents(row: CableFault) -> list[Evidence]:
 @pytest.mark.parametrize("name", TABLE)
 def test_causes_at_cables(name: str) -> None:
     row = TABLE[name]
-    report = judge(documents(row), registry().checks, SITE)
+    report = judge(documents(row), registry().checks, DECLARED if row.declared else SITE)
     assert sorted(named(report)) == sorted(row.incidents), report["incidents"]
     assert not row.title or report["incidents"][0]["title"].startswith(row.title)
+    assert [incident["cost"] for incident in report["incidents"][:1]] == [row.cost][: len(row.incidents)]
     loud = {number for number, finding in enumerate(report["findings"]) if finding["status"] in ("fail", "warn")}
     assert loud <= {number for incident in report["incidents"] for number in incident["findings"]}

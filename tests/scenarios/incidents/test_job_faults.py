@@ -1,0 +1,105 @@
+"""Faults of jobs, from traces and benchmarks: one incident for each cause, with its owner and impact."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import pytest
+
+from preflight.checks import registry
+from preflight.evidence.document import Evidence
+from preflight.judge import judge
+from tests.support.fixture import cases
+from tests.unit.facts.test_planted_jobs import CHECKS, PLANTED
+
+#: Job of ``test_planted_jobs`` -> checks of the causes, in the order of the report.
+CAUSES: Mapping[str, list[str]] = {
+    "healthy": [],
+    "all-reduce after the backward pass": ["torch.bucket-start"],  # on all ranks: one setting
+    "a slow data-parallel rank": ["torch.straggler"],
+    "a slow tensor-parallel rank": ["torch.straggler"],
+    "an expert rank with twice the tokens": ["torch.experts"],
+    "a pipeline of four stages with few parts": ["torch.bubble", "torch.steps"],  # and the steps of the last stage vary
+    ".item() three times a step": ["torch.synchronisation"],
+    ".item() of tensors on the CPU": [],
+    "a slow data loader": ["torch.data-loader"],
+    "a slow data loader without a name": ["torch.idle"],
+    "a step that takes a quarter longer": ["torch.steps"],
+}
+
+#: Check -> owner, impact of a failure, impact of a warning (empty: no fixture has it). Written by hand.
+EXPECTED: Mapping[str, tuple[str, str, str]] = {
+    "bench.coverage": ("site", "", "drifts"),
+    "bench.factor": ("network", "slows-job", "slows-job"),
+    "bench.pair-times": ("network", "", "slows-job"),
+    "bench.pairs": ("network", "", "slows-job"),
+    "bench.shared-uplinks": ("network", "", "slows-job"),
+    "bench.tail": ("network", "", "slows-job"),
+    "layout.context-domain": ("job", "", "slows-job"),
+    "layout.divisibility": ("job", "blocks-job", ""),
+    "layout.expert-domain": ("job", "slows-job", "slows-job"),
+    "layout.global-batch": ("job", "blocks-job", ""),
+    "layout.lost-work": ("job", "", "slows-job"),
+    "layout.measured": ("job", "", "slows-job"),
+    "layout.memory": ("job", "blocks-job", "drifts"),
+    "layout.microbatches": ("job", "slows-job", "slows-job"),
+    "layout.pipeline-rails": ("job", "", "slows-job"),
+    "layout.ring-order": ("job", "slows-job", "slows-job"),
+    "layout.sharding": ("job", "slows-job", "slows-job"),
+    "layout.tensor-domain": ("job", "slows-job", ""),
+    "layout.world-size": ("job", "blocks-job", ""),
+    "serving.cache": ("job", "", "slows-job"),
+    "serving.first-token": ("job", "", "slows-job"),
+    "serving.kv-transfer": ("job", "", "slows-job"),
+    "serving.queue": ("job", "", "slows-job"),
+    "torch.backend": ("job", "slows-job", ""),
+    "torch.bubble": ("job", "", "slows-job"),
+    "torch.bucket-start": ("job", "", "slows-job"),
+    "torch.busbw": ("node", "", "slows-job"),
+    "torch.collective-share": ("job", "", "slows-job"),
+    "torch.collective-times": ("job", "", "slows-job"),
+    "torch.data-loader": ("job", "", "slows-job"),
+    "torch.data-parallel": ("job", "", "slows-job"),
+    "torch.experts": ("job", "", "slows-job"),
+    "torch.hang": ("job", "blocks-job", "drifts"),
+    "torch.idle": ("job", "", "slows-job"),
+    "torch.launch-bound": ("job", "", "slows-job"),
+    "torch.matrix-product": ("node", "", "slows-job"),
+    "torch.memory": ("job", "", "drifts"),
+    "torch.overlap": ("job", "", "slows-job"),
+    "torch.pauses": ("job", "", "slows-job"),
+    "torch.steps": ("job", "", "slows-job"),
+    "torch.straggler": ("node", "", "slows-job"),
+    "torch.synchronisation": ("job", "", "slows-job"),
+}
+
+#: Fixtures with two faults: pairs of nodes that do not run, each with a log of its own.
+SEVERAL = {"bench.pairs/two-that-do-not-run": 2}
+
+RUN_CHECKS = {
+    check.id: check for check in registry().checks
+    if check.id.partition(".")[0] in ("bench", "layout", "serving", "torch")
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_fault_of_a_job_is_one_incident(name: str) -> None:
+    planted = PLANTED[name](random.Random(name))
+    records = {key: {"status": "ok", "out": text} for key, text in planted.texts.items()}
+    report = judge([], CHECKS, run=Evidence("@run", "", records))
+    causes = [report["findings"][incident["findings"][0]]["check"] for incident in report["incidents"]]
+    assert sorted(causes) == CAUSES[name]
+
+
+@pytest.mark.parametrize("check", EXPECTED)
+def test_fault_of_a_job_has_its_owner(check: str) -> None:
+    given = set()
+    for case in cases(check):
+        run, nodes = case.run()
+        report = judge(nodes, [RUN_CHECKS[check]], case.cluster(), run=run)
+        loud = any(finding["status"] in ("fail", "warn") for finding in report["findings"])
+        assert len(report["incidents"]) == SEVERAL.get(case.name, int(loud)), case.name
+        given |= {(incident["owner"], incident["status"], incident["impact"]) for incident in report["incidents"]}
+    owner, *impacts = EXPECTED[check]
+    assert given == {(owner, *pair) for pair in zip(("fail", "warn"), impacts, strict=True) if pair[1]}
