@@ -23,6 +23,8 @@ _ENOUGH, _SCRAPES = 20, 3
 _QUEUED, _PREFILL = 0.5, 0.5
 _FULL, _PREEMPTED = 0.9, 0.01
 _TRANSFER_SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
+#: Saved bytes of which some should have been loaded.
+_UNUSED = float(1 << 30)
 #: Engine steps that every request waits for: the running one, and the next one, which takes it. Queues below the second
 #: value, a share of the time to the first token, are ignored.
 _STEPS, _BRIEF = 2.0, 0.1
@@ -209,7 +211,7 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     Warns if more than 1 % of finished and running requests were preempted (vLLM) or retracted (SGLang): between the
     first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache is used while
     requests wait, as judged by serving.queue. A full cache without either passes. Unknown if the engine reports neither
-    use nor preemptions, or preemptions without a number of requests.
+    use nor preemptions, or preemptions without a number of requests, or an impossible value.
 
     ## False alarms
     With one scrape, preemptions of a past overload count.
@@ -241,6 +243,9 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
         worst = max(waits, key=lambda scrape: scrape.waiting or 0)
         yield warned(f"{metrics.name}: {worst.waiting} requests wait{full}", found=f"{100 * (share or 0):.0f} %",
                      expected=f"below {100 * _FULL:.0f} %, or no request waits", evidence=evidence)  # fmt: skip
+    elif strange := sorted({name for scrape in metrics.scrapes for name in scrape.unusable}):
+        yield unknown(f"{metrics.name}: impossible value of {', '.join(strange)}",
+                      expected="a share from 0 to 1, or a count", evidence=evidence)  # fmt: skip
     elif preempted and requests is None:
         yield unknown(f"{metrics.name}: {preempted:.0f} preemptions {since}, of an unknown number of requests{full}",
                       found=f"{preempted:.0f}", evidence=evidence)  # fmt: skip
@@ -348,6 +353,80 @@ def _decodes_only(metrics: ServingMetrics) -> bool:
     """Return whether an engine computes no prefill: prefill is as short as its steps."""
     prefill, step = metrics.mean("prefill"), metrics.mean("next_token")
     return prefill is not None and step is not None and prefill <= _STEPS * step
+
+
+@check(
+    "serving.offload",
+    title="Offloaded KV caches come back faster than a prefill",
+    fault="Loading offloaded KV caches delays first tokens",
+    impact="slows-job",
+    source="https://docs.vllm.ai (KV offloading connector, metrics); 20 % of the first tokens' time is a judgement",
+    fix="Keep more of the cache on the GPU (`--gpu-memory-utilization`, a quantised cache), and check the PCIe link "
+    "and the NUMA node of the host's memory (`preflight check`).",
+    answers=("NT-INF-5",),
+    action="fix-job",
+    scope="run",
+    gating=False,
+    needs=("serving",),
+)
+def offload(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the time to load offloaded KV caches with the time to the first token.
+
+    ## Why it matters
+    A cache that left the GPU for host memory or storage has to cross PCIe before its request continues. Loading is
+    worth it only while it is much faster than computing the prefill again.
+
+    ## Verdicts
+    Warns if loads take more than a fifth of the sum of all times to the first token. Passes below, and shows the rate
+    and how much of what was saved came back. If nothing came back of more than 1 GiB that was saved, the result is
+    unknown: offloading has cost bandwidth without use so far. So are metrics without offloading, or without 20 first
+    tokens; vLLM reports its own offloading connector, and other engines and connectors do not report it in a form that
+    is read.
+
+    ## False alarms
+    Loads that overlap with the prefill of other requests delay no first token, but their time counts.
+    """
+    for key, metrics in run.serving.items():
+        yield from judge_offload(metrics, [key])
+
+
+def judge_offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge the loads of offloaded KV caches, of each engine."""
+    return _each_engine(metrics, evidence, _offload)
+
+
+def _offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    saved, loaded, time = (metrics.grown(name) for name in ("saved_bytes", "loaded_bytes", "loaded_s"))
+    first = metrics.between("first_token")
+    if saved is None and loaded is None:
+        yield unknown(f"{metrics.name}: no offloading of KV caches is reported", evidence=evidence)
+        return
+    if not loaded:
+        amount = f"{(saved or 0) / (1 << 30):.3g} GiB"
+        if saved and saved > _UNUSED:
+            yield unknown(f"{metrics.name}: {amount} of KV caches were saved, and none was loaded", found=amount,
+                          evidence=evidence, fix=_MORE)  # fmt: skip
+        else:
+            yield passed(f"{metrics.name}: {amount} of KV caches were saved, and none was loaded", evidence=evidence)
+        return
+    if time is None or first is None or first.observations < _ENOUGH or not first.total:
+        yield unknown(f"{metrics.name}: the time of the loads, or of {_ENOUGH} first tokens, is not reported",
+                      evidence=evidence, fix=_MORE)  # fmt: skip
+        return
+    share = time / first.total
+    rate = f" at {loaded / time / 1e9:.1f} GB/s" if time else ""
+    message = (f"{metrics.name}: {loaded / (1 << 30):.3g} GiB of offloaded KV caches were loaded{rate}: "
+               f"{100 * share:.0f} % of the time to first tokens")  # fmt: skip
+    if share > _TRANSFER_SHARE:
+        yield warned(message, found=f"{100 * share:.0f} %", expected=f"at most {100 * _TRANSFER_SHARE:.0f} %",
+                     evidence=evidence)  # fmt: skip
+    else:
+        yield passed(message, found=f"{100 * share:.0f} %", evidence=evidence)
+
+
+def offloads_caches(metrics: ServingMetrics) -> bool:
+    """Return whether an engine reports offloaded KV caches."""
+    return any(scrape.saved_bytes is not None or scrape.loaded_bytes is not None for scrape in metrics.scrapes)
 
 
 def transfers_caches(metrics: ServingMetrics) -> bool:

@@ -106,7 +106,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-INF-5", "Does KV offload leave the GPU for CPU or storage too much?", "trace",
-        lack("Offloaded share of the cache", _SERVING),
+        question("Time to load what was offloaded, against the first token", "serving.offload"),
+        within="vLLM's own offloading connector; others report it in their own metrics",
     ),
     _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", question("Requests that wait", "serving.queue")),
     _LIST.item(

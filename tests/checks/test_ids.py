@@ -15,7 +15,6 @@ DEFERRED = {
     "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
-    "NT-INF-5": ("trace", "a trace of a serving engine is needed"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
 }
 

@@ -64,6 +64,9 @@ class EngineLoad:
     preemptions: int = 0
     finished: int = 400
     failed_transfers: int = 0
+    saved_bytes: float | None = None  # of KV caches, to the host's memory (vLLM's offloading connector)
+    loaded_bytes: float | None = None
+    loaded_s: float | None = None
     started: float | None = None  # time of the process's start, seconds
     means: Mapping[str, float] = field(default_factory=lambda: {"first_token": 0.35, "queue": 0.01, "prefill": 0.3})
     late: Mapping[str, float] = field(default_factory=dict)  # value of one observation in twenty
@@ -80,6 +83,14 @@ def text(engine: str, load: EngineLoad, labels: str = "") -> str:
         kind = "counter" if metric.endswith("_total") else "gauge"
         lines += [f"# HELP {metric} {name}.", f"# TYPE {metric} {kind}"]
         lines.append(f"{metric}{{{labels}}} {float(getattr(load, name))}")
+    if load.saved_bytes is not None:
+        for metric, saved, loaded in (
+            ("vllm:kv_offload_total_bytes_total", load.saved_bytes, load.loaded_bytes),
+            ("vllm:kv_offload_total_time_total", load.saved_bytes / 2e10, load.loaded_s),
+        ):
+            lines += [f"# HELP {metric} KV offload.", f"# TYPE {metric} counter"]
+            for direction, value in (("GPU_to_CPU", saved), ("CPU_to_GPU", loaded)):
+                lines += [f'{metric}{{{labels},transfer_type="{direction}"}} {value}'] if value is not None else []
     for name, (metric, unit) in HISTOGRAMS[engine].items():
         if name not in load.means:
             continue

@@ -62,6 +62,10 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
                          "sglang:num_transfer_failed_reqs_total"),
     "expired_transfers": ("vllm:nixl_num_kv_expired_reqs_total", "vllm:nixl_num_kv_expired_reqs"),
 }  # fmt: skip
+#: Bytes and seconds of KV caches copied to other memory and back, by the direction in a label (vLLM's offloading).
+_OFFLOADED_BYTES = ("vllm:kv_offload_total_bytes_total", "vllm:kv_offload_total_bytes")
+_OFFLOADED_TIME = ("vllm:kv_offload_total_time_total", "vllm:kv_offload_total_time")
+_DIRECTION = re.compile(r"\btransfer_type=\"(\w{1,40})_to_(\w{1,40})\"")
 #: Distribution -> names of its histogram, and the factor to seconds or bytes.
 _HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "first_token": (("vllm:time_to_first_token_seconds", 1), ("sglang:time_to_first_token_seconds", 1),
@@ -129,6 +133,10 @@ class Scrape:
     next_token: Distribution | None = None
     transfer: Distribution | None = None
     transfer_bytes: Distribution | None = None
+    saved_bytes: float | None = None  # of KV caches, from the GPU to other memory
+    loaded_bytes: float | None = None  # back to the GPU
+    loaded_s: float | None = None
+    unusable: tuple[str, ...] = ()  # metrics of the cache with an impossible value
 
 
 @dataclass(frozen=True)
@@ -311,6 +319,15 @@ def _scrape(samples: Sequence[MetricSample]) -> Scrape:
         name = next((name for name in names if name in by_name), None)
         return None if name is None else sum(sample.value for sample in by_name[name])
 
+    def copied(names: Sequence[str], *, back: bool) -> float | None:
+        name = next((name for name in names if name in by_name), None)
+        values = [
+            sample.value
+            for sample in by_name.get(name or "", ())
+            if (hit := _DIRECTION.search(sample.labels)) is not None and (hit[2] == "GPU") is back
+        ]
+        return sum(values) if values else None
+
     used = [sample for sample in next((by_name[name] for name in _CACHE if name in by_name), [])
             if sample.value <= _FULLEST]  # fmt: skip
     running, waiting = total(_GAUGES["running"]), total(_GAUGES["waiting"])
@@ -328,7 +345,19 @@ def _scrape(samples: Sequence[MetricSample]) -> Scrape:
         next_token=_distribution(by_name, _HISTOGRAMS["next_token"]),
         transfer=_distribution(by_name, _HISTOGRAMS["transfer"]),
         transfer_bytes=_distribution(by_name, _HISTOGRAMS["transfer_bytes"]),
+        saved_bytes=copied(_OFFLOADED_BYTES, back=False),
+        loaded_bytes=copied(_OFFLOADED_BYTES, back=True),
+        loaded_s=copied(_OFFLOADED_TIME, back=True),
+        unusable=tuple(sorted({sample.name for sample in samples if _cannot_be(sample)})),
     )
+
+
+def _cannot_be(sample: MetricSample) -> bool:
+    """Return whether a metric of the KV cache has an impossible value."""
+    name = sample.name.replace("trtllm:", "trtllm_", 1)
+    if name in _CACHE:
+        return not 0 <= sample.value <= _FULLEST
+    return name in _COUNTERS["preemptions"] and not 0 <= sample.value <= _LARGEST
 
 
 def _distribution(

@@ -8,8 +8,10 @@ from functools import partial
 from preflight.checks.job.serving import (
     judge_cache,
     judge_first_token,
+    judge_offload,
     judge_queue,
     judge_transfer,
+    offloads_caches,
     transfers_caches,
 )
 from preflight.checks.job.training_log import judge_steps
@@ -115,7 +117,7 @@ def _served(part: PastedValue) -> Iterator[Finding]:
 
 
 def _metrics(metrics: ServingMetrics) -> Judged:
-    """Return the judges of an engine's metrics; of transfers if it has any."""
+    """Return the judges of an engine's metrics; of transfers and loads if it has any."""
     return tuple(
         (ident, partial(_judged, judge))
         for ident, judge in (
@@ -123,8 +125,10 @@ def _metrics(metrics: ServingMetrics) -> Judged:
             ("serving.queue", judge_queue),
             ("serving.cache", judge_cache),
             ("serving.kv-transfer", judge_transfer),
+            ("serving.offload", judge_offload),
         )
-        if judge is not judge_transfer or transfers_caches(metrics)
+        if (judge is not judge_transfer or transfers_caches(metrics))
+        and (judge is not judge_offload or offloads_caches(metrics))
     )
 
 

@@ -82,6 +82,12 @@ def test_a_healthy_engine(engine: str, expected: Mapping[str, str]) -> None:
     ("vllm", EngineLoad(means={**SPLIT, "transfer": 0.001}, late={"transfer": 0.4}), "serving.kv-transfer", "warn"),
     ("sglang", EngineLoad(means=SPLIT, failed_transfers=1), "serving.kv-transfer", "warn"),
     ("vllm", EngineLoad(means=SPLIT, finished=5), "serving.kv-transfer", "unknown"),
+    ("vllm", EngineLoad(saved_bytes=6e11, loaded_bytes=2e11, loaded_s=9.0), "serving.offload", "pass"),
+    ("vllm", EngineLoad(saved_bytes=6e11, loaded_bytes=2e11, loaded_s=60.0), "serving.offload", "warn"),
+    ("vllm", EngineLoad(saved_bytes=6e11, loaded_bytes=0.0, loaded_s=0.0), "serving.offload", "unknown"),
+    ("vllm", EngineLoad(saved_bytes=1e6, loaded_bytes=0.0, loaded_s=0.0), "serving.offload", "pass"),
+    ("vllm", EngineLoad(saved_bytes=6e11, loaded_bytes=2e11, loaded_s=9.0, finished=9), "serving.offload", "unknown"),
+    ("vllm", EngineLoad(saved_bytes=6e11, loaded_bytes=2e11), "serving.offload", "unknown"),
 ])  # fmt: skip
 def test_a_fault_is_named_by_its_check_alone(engine: str, load: EngineLoad, check: str, status: str) -> None:
     statuses = read(text(engine, load))[1]
@@ -232,6 +238,32 @@ def test_a_part_of_a_long_text_is_not_judged() -> None:
 def test_values_that_cannot_be(value: str) -> None:
     pasted = "".join(f'vllm:num_requests_waiting{{engine="{n}"}} {value}\n' for n in range(2))
     assert read(f'vllm:num_requests_running{{engine="0"}} 3.0\n{pasted}')[1]["serving.queue"] == "unknown"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("value", ["45.0", "1.2", "-0.1", "NaN", "+Inf"])
+def test_a_use_of_the_cache_that_is_not_a_share_is_unknown(engine: str, value: str) -> None:
+    """One engine of the text reports per cent, or nothing: it is not left out."""
+    names = {"vllm": "vllm:kv_cache_usage_perc", "sglang": "sglang:token_usage"}
+    line = next(line for line in text(engine, EngineLoad()).splitlines() if line.startswith(f"{names[engine]}{{"))
+    pasted = text(engine, EngineLoad()).replace(line, f"{line.rsplit(' ', 1)[0]} {value}")
+    assert read(pasted)[1]["serving.cache"] == "unknown"
+
+
+@pytest.mark.parametrize("value", ["1e16", "-3.0", "NaN"])
+def test_preemptions_that_cannot_be_are_unknown(value: str) -> None:
+    pasted = text("vllm", EngineLoad()).replace(
+        "} 0.0\n# HELP vllm:request_success", f"}} {value}\n# HELP vllm:request_success"
+    )
+    assert value in pasted
+    assert read(pasted)[1]["serving.cache"] == "unknown"
+
+
+def test_loads_count_between_scrapes() -> None:
+    """Loads before the first scrape were slow; since then they are fast."""
+    loads = (EngineLoad(saved_bytes=6e11, loaded_bytes=2e11, loaded_s=100.0),
+             EngineLoad(saved_bytes=9e11, loaded_bytes=4e11, loaded_s=108.0, finished=800))  # fmt: skip
+    assert read("".join(text("vllm", load) for load in loads))[1]["serving.offload"] == "pass"
 
 
 def test_exemplars_of_openmetrics() -> None:
