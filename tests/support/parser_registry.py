@@ -282,6 +282,7 @@ _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
 _text("parsers.job_config.megatron.parse", JOB_SCRIPT, call=lambda text: megatron.parse(text, "train.sh"))
 _text("parsers.job_config.megatron.begins", JOB_SCRIPT)
 _text("parsers.job_config.shell_words.words", JOB_SCRIPT)
+_text("parsers.job_config.shell_words.conditional", JOB_SCRIPT)
 _text(
     "parsers.job_config.reader.parse",
     JOB_SCRIPT,
