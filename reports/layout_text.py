@@ -101,13 +101,14 @@ def _compared(plan: Mapping[str, Any]) -> Iterator[str]:
     compared = plan["compared"]
     if compared is None:
         return
-    ranks = f"of {compared['ranks']} rank{'s' if compared['ranks'] > 1 else ''}"
+    ranks = f"of {compared['ranks']} rank{'s' if compared['ranks'] > 1 else ''}" if compared["ranks"] else "of the log"
     yield ""
     yield f"{ranks:16}{'planned':>10}{'measured':>12}{'waiting':>11}"
     for part in compared["parts"]:
         waiting = f"{part['waiting']:.3g} s" if part["waiting"] >= 0.0005 * compared["seconds"] else ""
         yield f"{part['name']:16}{part['planned']:>8.3g} s{part['measured']:>10.3g} s{waiting:>11}".rstrip()
-    yield f"{'idle':16}{'':>10}{compared['idle']:>10.3g} s"
+    if compared["parts"]:
+        yield f"{'idle':16}{'':>10}{compared['idle']:>10.3g} s"
     yield f"{'step':16}{plan['step']['seconds']:>8.3g} s{compared['seconds']:>10.3g} s"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from preflight.checks.job.layout import plan_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.layout.comparison import MeasuredPart, MeasuredStep, compare
+from preflight.layout.comparison import MeasuredPart, MeasuredStep, compare, logged
 from preflight.layout.job import LayoutError
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
@@ -17,9 +17,10 @@ BEYOND = 0.05
 
 
 def no_traces(run: RunFacts, site: Site) -> Finding | None:
-    """Report a plan without profiler traces of the job."""
-    absent = not run.traces
-    return skipped("no profiler traces of the job were given (--log)", evidence=list(run.logs)) if absent else None
+    """Report a plan without profiler traces or a log of the job."""
+    if run.traces or run.training:
+        return None
+    return skipped("no profiler traces or log of the job were given (--log)", evidence=list(run.logs))
 
 
 @check(
@@ -37,7 +38,7 @@ def no_traces(run: RunFacts, site: Site) -> Finding | None:
     unless=(no_traces,),
 )
 def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare profiler traces of a job with its plan, axis by axis.
+    """Compare profiler traces or the log of a job with its plan.
 
     ## Why it matters
     A plan shows how much of a step each exchange should cost. An axis that takes more of the step than planned
@@ -46,7 +47,8 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Calls of collectives are assigned to axes by the ranks of their process groups; only time in which the GPU computes
     nothing counts. It warns if the median step is above the plan's range, or if a part takes more than
-    5 % of the step longer than planned, and names ranks that delay their peers. A step below the range is *unknown*:
+    5 % of the step longer than planned, and names ranks that delay their peers. Without traces, the median of the times
+    in a job's log is compared. A step below the range is *unknown*:
     the profiles are probably of a job with other settings. The check never gates a job.
 
     ## False alarms
@@ -54,9 +56,9 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     """
     plan = plan_of(run, site)
     try:
-        measured_step = compare(plan, run.job_trace)
+        measured_step = compare(plan, run.job_trace) if run.traces else logged(plan, run.training)
     except LayoutError as error:
-        yield unknown(f"the traces cannot be compared with the plan: {error}")
+        yield unknown(f"the {'traces' if run.traces else 'log'} cannot be compared with the plan: {error}")
         return
     step = plan.step
     assert isinstance(step, Step)  # `compare` refuses a plan without a step

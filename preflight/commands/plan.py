@@ -49,7 +49,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
-              help="nccl-tests output, or profiles of the job.")  # fmt: skip
+              help="nccl-tests output, or profiles or a log of the job.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, MOST_GPUS), metavar="N", help="GPUs of the job.")
 @click.option("--set", "stated", multiple=True, metavar="NAME=VALUE", help="State a setting of the job.")
 @click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
@@ -106,7 +106,7 @@ def plan(
                 candidates = search(made.job, made.hardware)
             except LayoutError as error:
                 print_text(f"no search: {error}\n", sys.stderr)
-    shown = document.document(made, report, candidates, facts.job_trace if facts.traces else None)
+    shown = document.document(made, report, candidates, facts.job_trace if facts.traces else None, facts.training)
     if as_json:
         print_text(json.dumps(shown, indent=1) + "\n")
     else:

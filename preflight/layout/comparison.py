@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from preflight._startup.lightclass import dataclass
+from preflight.facts.step_times import timed
 from preflight.facts.trace.job import JobTrace
 from preflight.facts.trace.ranks import RankTrace
+from preflight.facts.training_run import TrainingRun
 from preflight.layout.job import LayoutError
 from preflight.layout.plan import Plan
 from preflight.layout.rank_map import RankMap
@@ -31,6 +34,9 @@ ROWS = {
 
 #: Rows that collectives and messages may have.
 _COMMUNICATION = frozenset(ROWS) - {"compute", "other"}
+
+#: Minimum number of steps in a log whose median is compared.
+_ENOUGH_STEPS = 4
 
 #: Maximum number of ranks of a group in a message.
 _MOST_SHOWN = 8
@@ -58,7 +64,7 @@ class MeasuredPart:
 class MeasuredStep:
     """A measured step, beside the planned one."""
 
-    ranks: int  # with traces
+    ranks: int  # with traces; 0 for a step that a log states
     seconds: float  # median step
     parts: Sequence[MeasuredPart]
     late: tuple[int, ...]  # ranks that delay their peers
@@ -98,6 +104,27 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
         raise LayoutError(f"the process groups of the traces are not those of the layout: {sorted(axes.foreign)[0]}")
     return MeasuredStep(ranks, seconds, [part for part in parts if part.planned or part.measured],
                       tuple(straggler.rank for straggler in trace.stragglers), tuple(sorted(axes.foreign)))  # fmt: skip
+
+
+def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
+    """Return the step that a job's log states; raises LayoutError for another job."""
+    job = plan.job
+    if job is None or isinstance(plan.step, str):
+        raise LayoutError(plan.why_no_job if job is None else str(plan.step))
+    times: list[float] = []
+    for key, run in trainings.items():
+        if run.ranks not in (None, job.gpus):
+            raise LayoutError(f"{key.removeprefix('log:')} is of {run.ranks} ranks, and the plan has {job.gpus}")
+        _, log = max(run.logs, key=lambda written: len(written[1].steps))
+        batches = {step.batch for step in log.steps if step.batch}
+        if batches and batches != {job.schedule.global_batch}:
+            raise LayoutError(f"{key.removeprefix('log:')} has a global batch of {sorted(batches)[0]}, and the plan "
+                              f"{job.schedule.global_batch}")  # fmt: skip
+        of_log = [time for time, step in timed(log.steps) if step.step_time_s][1:]  # the first one compiles
+        times = max(times, of_log, key=len)
+    if len(times) < _ENOUGH_STEPS:
+        raise LayoutError(f"the log states the time of fewer than {_ENOUGH_STEPS + 1} steps")
+    return MeasuredStep(0, median(times), (), ())
 
 
 def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple[float, float, int]]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from preflight.expectations.roofline.batch import too_few
 from preflight.facts.trace.job import JobTrace
+from preflight.facts.training_run import TrainingRun
 from preflight.layout.arithmetic import parameters
-from preflight.layout.comparison import compare
+from preflight.layout.comparison import compare, logged
 from preflight.layout.costs import INPUTS, costs, level_batches
 from preflight.layout.description import CLUSTER
 from preflight.layout.job import LayoutError, TrainingJob
@@ -28,11 +29,16 @@ _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
 
 
 def document(
-    plan: Plan, report: Mapping[str, Any], candidates: Sequence[Candidate] | None, trace: JobTrace | None = None
+    plan: Plan,
+    report: Mapping[str, Any],
+    candidates: Sequence[Candidate] | None,
+    trace: JobTrace | None = None,
+    trainings: Mapping[str, TrainingRun] | None = None,
 ) -> dict[str, Any]:
     """Return the document of a plan.
 
-    ``trace`` has the joined profiles of the running job. An unknown part is null, with the reason in ``unknown``.
+    ``trace`` has the joined profiles of the running job, ``trainings`` its logs. An unknown part is null, with the
+    reason in ``unknown``.
     """
     job, hardware = plan.job, plan.hardware
     shown: dict[str, Any] = {
@@ -103,8 +109,8 @@ def document(
          "missing": {name: INPUTS[name] for name in own.missing}}
         for own in costs(plan.described.values, job.gpus)
     ]  # fmt: skip
-    if trace is not None:
-        shown["compared"] = _compared(plan, trace)
+    if trace is not None or trainings:
+        shown["compared"] = _compared(plan, trace, trainings or {})
     if candidates is not None:
         shown["search"] = [
             {
@@ -127,10 +133,10 @@ def _assumed(plan: Plan) -> list[str]:
     return [*notes, f"the job does not state its number of GPUs; all {values['gpus']:,} of the cluster are used"]
 
 
-def _compared(plan: Plan, trace: JobTrace) -> dict[str, Any] | None:
+def _compared(plan: Plan, trace: JobTrace | None, trainings: Mapping[str, TrainingRun]) -> dict[str, Any] | None:
     """Return the measured step beside the planned one; None if they do not fit."""
     try:
-        measured_step = compare(plan, trace)
+        measured_step = compare(plan, trace) if trace is not None else logged(plan, trainings)
     except LayoutError:
         return None  # `layout.measured` states the reason
     return {
