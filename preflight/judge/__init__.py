@@ -198,7 +198,7 @@ def _each(
 def _surveys(
     sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int, many: bool
 ) -> Iterator[tuple[NodeResult, NodeFacts | None]]:
-    if many and processes > 1 and not isinstance(sources[0], Evidence):
+    if many and processes > 1 and sources and not isinstance(sources[0], Evidence):
         from preflight.judge.process_pool import surveys
 
         for seen in surveys(sources, checks, cluster, processes):

@@ -13,7 +13,7 @@ import pytest
 from preflight.archive import directory
 from preflight.archive.switch_files import switch_documents
 from preflight.checks import registry
-from preflight.evidence.document import from_document, to_document
+from preflight.evidence.document import Evidence, from_document, to_document
 from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
 from preflight.redact import Redactor
@@ -421,6 +421,16 @@ def test_counters_that_were_cleared_show_no_growth() -> None:
     assert {(status, subject) for status, check, subject in bad(report(clos)) if check != "switch.answers"} == {
         ("unknown", "leaf2")
     }
+
+
+def test_many_switches_without_hosts_are_judged() -> None:
+    """Large documents are judged in several processes, which have no host to judge here."""
+
+    class Large(list[Evidence]):
+        large = True
+
+    judged = judge(Large(Clos(hosts=False).evidences()), CHECKS, SITE, processes=2)
+    assert {finding["status"] for finding in judged["findings"]} >= {"pass"}
 
 
 def test_without_switches_their_checks_are_not_planned() -> None:
