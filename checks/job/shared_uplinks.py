@@ -55,10 +55,10 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     One pair has the uplinks of its leaf to itself, and a job has not: it runs on all nodes of a leaf at once.
 
     ## Verdicts
-    It passes if the pairs between each two leaves reach 0.90 of the bandwidth of one pair, and all nodes took part at
-    the same time. Below that it warns: the leaves have fewer uplinks than ports, or flows met on one uplink. Less than
-    3 runs of one pair, nodes that took no part, a single pair between two leaves, and runs that hardly overlapped are
-    *unknown*.
+    Each leaf runs against one other. It passes if the pairs of every two such leaves reach 0.90 of the bandwidth of one
+    pair, and all nodes took part at the same time. Below that it warns: the leaves have fewer uplinks than ports, or
+    flows met on one uplink. Less than 3 runs of one pair, nodes that took no part, a single pair between two leaves,
+    and runs that hardly overlapped are *unknown*.
 
     ## False alarms
     A fabric that is oversubscribed by design, and other jobs on the spine.
@@ -100,7 +100,7 @@ def _incomplete(shared: SharedRuns, at_once: int) -> str:
         return f"without {len(shared.absent)} nodes, such as {shared.absent[0]}"
     if any(pair.runs < 2 for pair in shared.pairs):
         return "only one between some leaves"
-    if sum(pair.runs for pair in shared.pairs) > at_once:
+    if shared.largest > at_once:
         return f"of which only {at_once} were launched side by side (--at-once)"
     if shared.together < _TOGETHER:
         return f"of which all were active for only {shared.together:.0%} of the time"

@@ -41,6 +41,7 @@ class SharedRuns:
     """The runs over shared uplinks of a campaign."""
 
     pairs: tuple[LeafPair, ...]
+    largest: int  # runs of the largest round
     alone: int  # runs with the uplinks to themselves
     busbw: float | None  # median bandwidth of these, GB/s; None without any
     together: float  # fraction of the longest run in which all of its round ran; the lowest of the rounds
@@ -80,7 +81,7 @@ def shared_runs(done: Campaign, reports: _Reports) -> SharedRuns | None:
     measured = {node for run in shared if run.complete for node in run.nodes}
     return SharedRuns(
         tuple(LeafPair(leaves, len(rates), mean(rates) / middle) for leaves, rates in sorted(groups.items()) if middle),
-        len(alone), middle,
+        max(len(made.runs) for made in done.rounds if made.load == SHARED), len(alone), middle,
         min(_together(done, made.number, reports) for made in done.rounds if made.load == SHARED),
         sum(not run.complete for run in shared),
         tuple(node for node in done.plan.nodes if node not in measured),

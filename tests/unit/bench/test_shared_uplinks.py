@@ -68,6 +68,7 @@ def test_an_end_without_a_time_shows_no_overlap(documents: Documents, at: str) -
     shared = shared_uplinks.shared_runs(campaign.read_record(value), reports)
     assert shared is not None
     assert shared.together > 0.9
+    assert shared.largest == 4
     value["journal"][-2]["at"] = at
     shared = shared_uplinks.shared_runs(campaign.read_record(value), reports)
     assert shared is not None
