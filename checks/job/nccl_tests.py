@@ -1,4 +1,4 @@
-"""Check of wrong values in nccl-tests, and helpers for nccl-tests reports."""
+"""Checks of wrong values and of stopped runs in nccl-tests, and helpers for nccl-tests reports."""
 
 from __future__ import annotations
 
@@ -90,9 +90,8 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
     A collective that returns wrong numbers corrupts the model at full bandwidth and without an error.
 
     ## Verdicts
-    A single wrong value fails, and so does a run that stopped with an error. A run with -c 0 also prints "0 OK"
-    although it validated nothing; it is unknown, as is a run that ended early, or with a rate that is
-    negative or not a number.
+    A single wrong value fails. A run with -c 0 also prints "0 OK" although it validated nothing; it is unknown, as is
+    a run that stopped or ended early (`nccl-tests.stopped`), or with a rate that is negative or not a number.
 
     ## False alarms
     None known; nccl-tests compares floats within a rounding tolerance.
@@ -117,6 +116,49 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
             quote=text_of(run, key, *(row.line for row in bad[:3])) if bad else "",
         )
     if report.failures:
+        message = f"{name}: the run stopped with an error: {so_far(report)}, none of them wrong"
+        return unknown(message, subject=name, evidence=[key], fix="see nccl-tests.stopped")
+    if not report.complete:
+        message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
+        return unknown(message, subject=name, evidence=[key], fix="let it run to completion")
+    if not report.validated:
+        message = f"{name}: the run did not validate its results, although it printed {report.out_of_bounds} OK"
+        return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
+    if row := report.unmeasured:
+        return unknown(no_measurement(name, row), subject=name, evidence=[key], quote=text_of(run, key, row.line),
+                       fix="run it again")  # fmt: skip
+    return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])
+
+
+@check(
+    "nccl-tests.stopped",
+    title="nccl-tests ran to its end",
+    fault="nccl-tests stopped with an error",
+    impact="blocks-job",
+    source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.h (CUDACHECK, NCCLCHECK), common.cu",
+    fix="Read the error that it quotes; run it again on that node alone with NCCL_DEBUG=INFO.",
+    scope="run",
+    unless=(no_report,),
+)
+def stopped(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Look for runs of nccl-tests that an error of CUDA or NCCL ended.
+
+    ## Why it matters
+    nccl-tests makes the calls that a training job makes, so the job would end with the same error.
+
+    ## Verdicts
+    A failed call of CUDA or NCCL, and a timeout of the test's own (-T), fail with the first message. A run whose
+    output ends before the summary is unknown: it may still be running, or its output was truncated.
+
+    ## False alarms
+    A cancelled run has no error of its own and is unknown, but its neighbours may report a lost peer.
+    """
+    for key, name, report in reports(run):
+        yield _stopped(run, key, name, report)
+
+
+def _stopped(run: RunFacts, key: str, name: str, report: Report) -> Finding:
+    if report.failures:
         first = report.failures[0]
         return failed(
             f"{name}: stopped: {first.text[:200]}",
@@ -128,12 +170,6 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
             quote=text_of(run, key, first.line),
         )
     if not report.complete:
-        message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
-        return unknown(message, subject=name, evidence=[key], fix="let it run to completion")
-    if not report.validated:
-        message = f"{name}: the run did not validate its results, although it printed {report.out_of_bounds} OK"
-        return unknown(message, subject=name, evidence=[key], fix="run again with -c 1")
-    if row := report.unmeasured:
-        return unknown(no_measurement(name, row), subject=name, evidence=[key], quote=text_of(run, key, row.line),
-                       fix="run it again")  # fmt: skip
-    return passed(f"{name}: 0 wrong values in {len(rows)} rows", subject=name, found="0", evidence=[key])
+        return unknown(f"{name}: its output ends before the summary: {so_far(report)}", subject=name, evidence=[key],
+                       fix="let it run to completion, and pass its whole output")  # fmt: skip
+    return passed(f"{name}: complete, {len(report.rows)} rows", subject=name, found="complete", evidence=[key])
