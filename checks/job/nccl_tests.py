@@ -1,4 +1,4 @@
-"""Checks of wrong values and of stopped runs in nccl-tests, and helpers for nccl-tests reports."""
+"""Checks of wrong values and stopped runs, and helpers for nccl-tests reports."""
 
 from __future__ import annotations
 
@@ -171,5 +171,5 @@ def _stopped(run: RunFacts, key: str, name: str, report: Report) -> Finding:
         )
     if not report.complete:
         return unknown(f"{name}: its output ends before the summary: {so_far(report)}", subject=name, evidence=[key],
-                       fix="let it run to completion, and pass its whole output")  # fmt: skip
+                       fix="let it run to completion, and pass its complete output")  # fmt: skip
     return passed(f"{name}: complete, {len(report.rows)} rows", subject=name, found="complete", evidence=[key])
