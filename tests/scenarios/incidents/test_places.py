@@ -112,6 +112,6 @@ def test_ports_that_are_down_belong_to_the_leaf_of_their_peers() -> None:
     places = [(entry["nodes"], entry["title"].partition("mlx5")[0]) for entry in report["incidents"]
               if report["findings"][entry["findings"][0]]["check"] == "rdma.port-state"]  # fmt: skip
     assert places == [
-        (["gpu001", "gpu002", "gpu003"], "all on leaf-07 by the cables of their peers: "),
-        (["gpu004", "gpu005", "gpu006"], "all on leaf-08 by the cables of their peers: "),
+        (["gpu001", "gpu002", "gpu003"], "all on leaf-07, inferred from the cables of their peers: "),
+        (["gpu004", "gpu005", "gpu006"], "all on leaf-08, inferred from the cables of their peers: "),
     ]
