@@ -31,7 +31,8 @@ def plan_of(run: RunFacts, site: Site) -> Plan:
 
 def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:
     """Report a setting that is stated but unreadable."""
-    return undescribed(run, site) if plan_of(run, site).described.unread else None
+    # whether layers are gated matters for memory and time only
+    return undescribed(run, site) if plan_of(run, site).described.unread - {"gated"} else None
 
 
 def undescribed(run: RunFacts, site: Site) -> Finding | None:
@@ -398,5 +399,7 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     elif need > available and (names := open_settings(job)):
         yield warned(f"{statement}: it fits only with settings that are not stated ({', '.join(names)})",
                      fix="state them: " + " ".join(f"--set {name}=..." for name in names), **limits)  # fmt: skip
+    elif need > available:
+        yield warned(f"{statement}: the difference is within the accuracy of this estimate", **limits)
     else:
         yield warned(f"{statement}: too little is left for NCCL, workspace and fragmentation", **limits)

@@ -158,7 +158,8 @@ def _sources(job: tuple[str, ...]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for word in job:
         if " --" in word and not _is_file(word):
-            name, text = "command line", word
+            name = "command line" if "command line" not in sources else f"command line {len(sources) + 1}"
+            text = word
         else:
             name, text = word, _content(Path(word))
         try:

@@ -14,6 +14,9 @@ from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettin
 #: Origin of a value that follows from the cluster.
 CLUSTER = "the cluster"
 
+#: Frameworks whose default of the global batch is micro-batch x data-parallel size.
+_BATCH_DEFAULTS = {"megatron": "Megatron-LM", "torchtitan": "torchtitan"}
+
 #: Short names of settings on the command line.
 SHORT = {
     "tp": "tensor", "pp": "pipeline", "cp": "context", "ep": "expert", "etp": "expert_tensor", "vp": "virtual_stages",
@@ -151,15 +154,15 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
 
 
 def _default_batch(stated: dict[str, JobSetting]) -> None:
-    """Add Megatron-LM's default of the global batch: one microbatch of each replica."""
-    framework = stated.get("framework")
-    if framework is None or framework.value != "megatron" or not {"micro_batch", "gpus"} <= stated.keys():
+    """Add the frameworks' default of the global batch: one microbatch of each replica."""
+    name = _BATCH_DEFAULTS.get(str(stated["framework"].value)) if "framework" in stated else None
+    if name is None or not {"micro_batch", "gpus"} <= stated.keys():
         return
     ranks = int(stated["tensor"].value) * int(stated["pipeline"].value) * int(stated["context"].value)
     replicas = int(stated["gpus"].value) // ranks
     if replicas:
         batch = int(stated["micro_batch"].value) * replicas
-        stated.setdefault("global_batch", JobSetting(batch, f"{DEFAULT}Megatron-LM: micro-batch x data-parallel size"))
+        stated.setdefault("global_batch", JobSetting(batch, f"{DEFAULT}{name}: micro-batch x data-parallel size"))
 
 
 def _dense(pattern: str, layers: int) -> int | None:

@@ -48,6 +48,13 @@ _PLAIN_MODELS = frozenset({
 })  # fmt: skip
 
 
+def _kind_of(architectures: object) -> str | None:
+    """Return the model type of a class, such as qwen3_moe of Qwen3MoeForCausalLM."""
+    name = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
+    stem = name.partition("For")[0].lower()
+    return next((kind for kind in _GATED_MODELS | _PLAIN_MODELS if kind.replace("_", "") == stem), None)
+
+
 def begins(data: object) -> bool:
     """Return whether decoded JSON is a model's configuration."""
     return isinstance(data, Mapping) and any(name in data for name in ("hidden_size", "n_embd", "d_model"))
@@ -75,7 +82,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     if isinstance(tied := data.get("tie_word_embeddings"), bool):
         values["tied"] = JobSetting(tied, f"{source}: tie_word_embeddings")
     activation = data.get("hidden_act", data.get("activation_function"))
-    kind = data.get("model_type")
+    kind = data.get("model_type") or _kind_of(data.get("architectures"))
     if isinstance(kind, str) and kind in _GATED_MODELS | _PLAIN_MODELS:
         values["gated"] = JobSetting(kind in _GATED_MODELS, f"{source}: model_type {kind}")
     elif isinstance(activation, str):
