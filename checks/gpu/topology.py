@@ -237,7 +237,7 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
 def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
     """Return the constructor of SYS findings, and the NIC's location.
 
-    The location is the other socket, or another NUMA node of maybe the same socket.
+    The location is the other socket, or another NUMA node, possibly in the same socket.
     """
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm

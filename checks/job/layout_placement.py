@@ -212,7 +212,10 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
-    """Return whether a group crosses the spine, or may: leaf groups are not known."""
+    """Return whether a group may cross the spine.
+
+    If leaf groups are unknown, any group in several NVLink domains may cross it.
+    """
     spread = placement.spread(group)
     return spread.domains > 1 and (spread.units is None or spread.units > 1)
 

@@ -74,7 +74,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         lost, total = facts["synchronised_ms"], facts["steps"]["total_ms"]
         calls = ", ".join(f"{one['name']} {one['count']} times" for one in facts["synchronisations"])
-        message = f"{name}: the CPU waits for the GPU for {lost:g} ms of {steps} steps of {total:g} ms"
+        message = f"{name}: the CPU waits {lost:g} ms for the GPU in {steps} steps of {total:g} ms in total"
         message += f" ({calls})" if calls else ""
         budget = facts["gpu"]["budget"]
         idle = budget["idle_sync"] + budget["idle_host"] if budget else 1.0

@@ -259,9 +259,10 @@ def _figures(times: Sequence[TimedStep], log: TrainingLog) -> str:
 def _jump(
     times: Sequence[TimedStep], factor: float = _STALL, least: int = 2
 ) -> tuple[float, float, TrainingStep] | None:
-    """Return the times around the step from which on all take ``factor`` as long.
+    """Return the median times before and after a jump, and the first step after it.
 
-    Two or more steps on either side agree: the first step alone may compile, a single slow one may save a checkpoint.
+    Every step after a jump takes more than ``factor`` times as long as any step before it. At least two steps are
+    needed on either side: the first step may compile, and a single slow one may save a checkpoint.
     """
     values = [time for time, _ in times]
     highest = list(accumulate(values, max))

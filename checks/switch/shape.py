@@ -65,7 +65,8 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         if len(net.switches) == 1 and not up and not strange:
             good.append((0.0, "one switch"))
         elif strange:
-            yield unknown(f"{switch.name}: {strange} ports lead to neighbours without evidence; without them {shown}",
+            yield unknown(f"{switch.name}: the neighbours of {strange} ports have no evidence; "
+                          f"excluding those ports: {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:

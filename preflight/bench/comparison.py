@@ -130,9 +130,10 @@ def compare(
 
 
 def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, ...]]:
-    """Return a function for the GPU models of a run; none if all runs have the same.
+    """Return a function from a run to its GPU models.
 
-    Nodes with different GPUs have different rates. A run that stopped early shows no model.
+    The function returns no models if all runs have the same ones. Nodes with different GPUs have different rates. A run
+    that stopped early shows no model.
     """
     mixed = len({run.models for run in runs if run.models}) > 1
     return lambda run: run.models if mixed else ()

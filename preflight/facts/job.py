@@ -165,7 +165,7 @@ class RunFacts:
         return bench.observation.pair_times({key.removeprefix("log:"): own for key, own in self.nccl_tests.items()})
 
     def _leaves_of(self, hosts: Set[str]) -> Mapping[str, str]:
-        """Return the leaves of the hosts in logs; empty unless that of each is known."""
+        """Return the leaves of the hosts in logs; empty if any of them is unknown."""
         # import-at-use: few runs are over several nodes
         from preflight.facts.fabric import leaves
 

@@ -1,4 +1,4 @@
-"""The kernel's log of a node, the time, and the log's range."""
+"""Kernel log of a node, the time of collection, and the period it covers."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ def slow_steps(times: Sequence[TimedStep], factor: float) -> SlowSteps | None:
 
 
 def _distance(times: Sequence[TimedStep], slow: Sequence[TrainingStep]) -> int | None:
-    """Return the number of steps from one slow step to the next; None unless equal.
+    """Return the number of steps between slow steps; None if the distances differ.
 
-    A few may be missing, and a few others be slow.
+    A few slow steps may be missing, and a few more steps may be slow.
     """
     numbers = [step.step for step in slow if step.step is not None]
     if len(numbers) < max(_RECURRING, len(slow)):
@@ -114,7 +114,10 @@ def _gaps(numbers: set[int]) -> list[int]:
 
 
 def drift(times: Sequence[TimedStep]) -> Drift | None:
-    """Return the growth of the times from quarter to quarter; None if by chance."""
+    """Return the growth of step times from the first to the last quarter of a run.
+
+    None if the growth is small, may be chance, or is interrupted.
+    """
     if len(times) < _DRIFT_STEPS:
         return None
     size = len(times) // 4

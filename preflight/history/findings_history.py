@@ -140,7 +140,7 @@ def _incident_changes(
 
 
 def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the incidents of a run's record; None: unreadable, or none."""
+    """Return the incidents in a run's record; None if absent or malformed."""
     incidents = record.get("incidents")
     texts, lists = ("fingerprint", "title", "status", "impact", "owner", "check"), ("nodes", "subjects")
     if not isinstance(incidents, list):
@@ -156,7 +156,10 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def _first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
-    """Return the first run since which every run had one of its findings; empty: new."""
+    """Return the run since which an incident has existed; empty if it is new.
+
+    An incident has existed for as long as its oldest finding.
+    """
     findings = (report["findings"][number] for number in incident["findings"])
     since = [
         entry["since"]

@@ -213,7 +213,7 @@ class _Joined:
     def _at_places(
         self, check: str, alike: str, faults: list[_Fault], kinds: Collection[str]
     ) -> tuple[list[_Incident], list[_Fault]]:
-        """Return incidents at common places of similar faults, and the other faults."""
+        """Return an incident for each place that similar faults share, and the rest."""
         incidents, left = [], faults
         for kind, key in self._places(check, faults[0]) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():

@@ -119,7 +119,7 @@ class Parts:
                 yield f"{node} {alias}"
 
     def leaf(self, subject: str) -> str:
-        """Return the switch at the other end of a port's cable; empty: unknown."""
+        """Return the switch at the other end of a port's cable; empty if unknown."""
         return next((self.leaves[name] for name in self.of_subject(subject) if name in self.leaves), "")
 
 

@@ -43,7 +43,7 @@ def factor(collective: str, ranks: int) -> float:
 
 
 def neighbours(group: Sequence[int], interleaved: bool) -> Iterator[Sequence[int]]:
-    """Yield each two neighbouring stages of a pipeline.
+    """Yield each pair of neighbouring stages of a pipeline.
 
     In an interleaved schedule, the last stage also sends to the first.
     """

@@ -36,7 +36,7 @@ _CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf
 
 @dataclass(frozen=True)
 class NodeValues:
-    """One node, in terms of a cluster file; None: not read, or none."""
+    """One node in the terms of a cluster file; absent or unread values are None."""
 
     node: str
     part: Part | None
@@ -151,7 +151,10 @@ def _point_to_point(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
-    """Return whether ECN is on both ways for a port's single PFC priority."""
+    """Return whether the only PFC priority of each port has ECN in both directions.
+
+    None if a port has no such priority or has several, or if the ports differ.
+    """
     found = set()
     for port in ports:
         enabled = port_qos.pfc(node.evidence, port.netdev or "").value

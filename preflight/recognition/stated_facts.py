@@ -28,7 +28,7 @@ _OF_NCCL = " NCCL INFO "
 
 
 def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
-    """Add to the parts of a source what its lines state.
+    """Add the facts that the lines of a source state to its parts.
 
     A line belongs to the last part that begins at or above it; those above the first part belong to the first.
     """

@@ -77,7 +77,7 @@ def from_sweep(net: Net) -> dict[str, str]:
 
 
 def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
-    """Return the leaves of some hosts; empty unless all are known.
+    """Return the leaf of each host; empty if any of them is unknown.
 
     Programs print host names up to the first dot. Runs of which only some have a leaf cannot be compared by distance.
     """

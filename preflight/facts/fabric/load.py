@@ -80,7 +80,7 @@ class Uplinks:
 
 
 def uplinks(graph: Graph, rates: Mapping[End, Rate]) -> Sequence[Uplinks]:
-    """Return the traffic shares of each leaf's uplinks, both ways.
+    """Return the traffic shares of each leaf's uplinks, in both directions.
 
     Leaves with an unread port are left out. The fair share is at least one host's rate: few senders cannot fill many
     uplinks.

@@ -15,7 +15,7 @@ ByPriority = tuple["int | None", ...]
 
 @dataclass(frozen=True)
 class Heard:
-    """A neighbour on a port, by LLDP; empty: not announced."""
+    """A neighbour that LLDP reports on a port; a value not announced is empty."""
 
     system_name: str  # of the neighbour
     chassis: str  # its chassis, usually a MAC address

@@ -36,7 +36,7 @@ class DiskAttribute:
 
 @dataclass(frozen=True)
 class DiskHealth:
-    """One disk; None: not shown."""
+    """One disk; a value that the text lacks is None."""
 
     model: str | None
     serial: str | None

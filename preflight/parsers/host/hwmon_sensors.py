@@ -29,7 +29,7 @@ _MORE = re.compile(r"\s+\(.*|\s+.*\b(?:ALARM|sensor = ).*")
 
 @dataclass(frozen=True)
 class HwmonReading:
-    """One input of a chip; None: not shown."""
+    """One input of a chip; a value that the text lacks is None."""
 
     chip: str
     name: str

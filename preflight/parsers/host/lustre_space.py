@@ -30,7 +30,7 @@ _TOTAL = re.compile(r"filesystem_summary:.*")
 
 @dataclass(frozen=True)
 class LustreTarget:
-    """One target; None: not shown."""
+    """One target; a value that the text lacks is None."""
 
     name: str
     used_pct: int | None

@@ -19,7 +19,7 @@ _UNITS = {unit: 1024.0**power for power, unit in enumerate("BKMGTP")}
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Amounts in the unit of the table; None: not shown."""
+    """Amounts in the unit of the table; a value that the text lacks is None."""
 
     total: float
     available: float | None

@@ -145,5 +145,5 @@ def parse_pingpong(text: str) -> PingPong:
     printed = normalize_text(text)
     rate, trips = _RATE.search(printed), _TRIPS.search(printed)
     if not rate or not trips:
-        raise ValueError("there is no rate or no time per iteration in it")
+        raise ValueError("it contains no rate or no time per iteration")
     return PingPong(int(rate[1]), int(trips[1]), float(rate[2]) / 1000, float(trips[2]))

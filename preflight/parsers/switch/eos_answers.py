@@ -101,7 +101,7 @@ def answer(command: str, text: str) -> dict[str, Any]:
 
 
 def record(command: str, text: str) -> dict[str, Any]:
-    """Return the record of an answer, or of why it is none."""
+    """Return the record of an answer, or of the error if it cannot be parsed."""
     try:
         return {"status": "ok", "value": answer(command, text)}
     except ValueError as error:
@@ -109,7 +109,7 @@ def record(command: str, text: str) -> dict[str, Any]:
 
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the records by key, of commands and records in the order of time.
+    """Return the records by key; ``answers`` are in the order of time.
 
     A second answer with counters is the second reading; of other commands the last answer counts.
     """

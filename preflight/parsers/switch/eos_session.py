@@ -22,7 +22,7 @@ _TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]|^ *--M
 
 @dataclass(frozen=True)
 class EosSession:
-    """A name, and the text of each answer by question, in the order typed."""
+    """The name of a switch, and the text of each answer in the order of the session."""
 
     name: str
     answers: Sequence[tuple[str, str]]
