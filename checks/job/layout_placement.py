@@ -22,8 +22,8 @@ _MEGATRON = (
 )
 
 
-#: Shares of a step from which an exchange over an oversubscribed spine warns (judgement): of a pipeline, of gradients.
-COSTS, GRADIENTS_COST = 0.01, 0.03
+#: Share of a step from which gradients over an oversubscribed spine warn (judgement).
+GRADIENTS_COST = 0.03
 
 
 def _ranks(group: Sequence[int]) -> str:
@@ -268,7 +268,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
-    oversubscribed spine and that takes 1 % of a step or more. If it is not known whether the fabric is rail-optimised,
+    oversubscribed spine; the message states what that costs. If it is not known whether the fabric is rail-optimised,
     stages on different rails are *unknown*; if the oversubscription of the spine is not known, so are stages below
     different leaves.
 
@@ -299,14 +299,11 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield undecided
         return
     share = _share(plan_of(run, site), "pipeline")
-    if crossing and (fabric.oversubscription or 1) > 1 and share is not None and share < COSTS:
-        yield passed(f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
-                     f"{fabric.oversubscription:g}:1, which takes {share:.1%} of a step")  # fmt: skip
-        return
+    cost = f", which takes {share:.1%} of a step" if share is not None else ""
     if crossing and (fabric.oversubscription or 1) > 1:
         yield warned(
             f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
-            f"{fabric.oversubscription:g}:1",
+            f"{fabric.oversubscription:g}:1{cost}",
             found=f"{len(crossing)} pairs", expected="stages below one leaf group",
             fix="place neighbouring stages below one group of leaves: fewer nodes for a stage, or nodes of one unit",
         )  # fmt: skip

@@ -157,7 +157,7 @@ def test_there_are_enough_of_both() -> None:
 
 
 def test_cyclic_and_block_distribution_are_named(tmp_path: Path) -> None:
-    text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
+    text = script(LLAMA_70B, tp=8, pp=4, gbs=512).replace("torchrun --nproc-per-node 8", "python")
     document = plan(tmp_path, text + "srun --distribution=cyclic train.sh\n", INFINIBAND, 512)
     (message,) = (f["message"] for f in document["findings"] if f["check"] == "layout.tensor-domain")
     assert "cyclic distribution" in message
@@ -183,7 +183,8 @@ def test_a_size_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
     document = plan(tmp_path, text, INFINIBAND, 512)
     assert document["exit_status"] == 3
     assert document["missing"] == ["tensor"]
-    assert {finding["status"] for finding in document["findings"]} == {"unknown"}
+    without_input = {"layout.lost-work", "layout.measured"}
+    assert {own["status"] for own in document["findings"] if own["check"] not in without_input} == {"unknown"}
     assert plan(tmp_path, text, INFINIBAND, 512, "--set", "tp=8")["exit_status"] == 0
     assert "layout.tensor-domain" in raised(plan(tmp_path, text, INFINIBAND, 512, "--set", "tp=16"))
 
@@ -288,7 +289,7 @@ def test_every_setting_of_a_job_can_be_declared() -> None:
 
 @pytest.mark.parametrize("kind", ["cyclic", "plane=4", "cyclic:block"])
 def test_a_distribution_that_srun_is_given(tmp_path: Path, kind: str) -> None:
-    text = script(LLAMA_70B, tp=8, pp=4, gbs=512)
+    text = script(LLAMA_70B, tp=8, pp=4, gbs=512).replace("torchrun --nproc-per-node 8", "python")
     assert "layout.tensor-domain" in raised(plan(tmp_path, f"srun -m {kind} {text}", INFINIBAND, 512))
     exported = f"export SLURM_DISTRIBUTION={kind}\n{text}"
     assert "layout.tensor-domain" in raised(plan(tmp_path, exported, INFINIBAND, 512))

@@ -118,6 +118,10 @@ class Launchers:
         self._stated[meaning] = JobSetting(new, where)
         self._unread.pop(meaning, None)
 
+    def slurm_environment(self) -> dict[str, str]:
+        """Return the variables that Slurm sets for the stated options."""
+        return {name: str(self._stated[own].value) for name, own in _SET_BY_SLURM.items() if own in self._stated}
+
     def launch(self) -> Launch:
         """Return the settings that follow from the options."""
         settings = dict(self._settings())

@@ -133,7 +133,7 @@ def parse(text: str, source: str) -> JobSettings:
     for number, row in enumerate(text.splitlines(), start=1):
         if "_DISTRIBUTION" in row and (exported := _EXPORTED.match(row)):
             values["distribution"] = JobSetting(exported[2], f"{source}:{number}: {exported[1]}")
-    for option, value, line in _options(words(text)):
+    for option, value, line in _options(words(text, _slurm_environment(text))):
         where = f"{source}:{line}: {option}"
         if not option:
             launchers.command(value)
@@ -182,6 +182,18 @@ def parse(text: str, source: str) -> JobSettings:
     )
 
 
+def _slurm_environment(text: str) -> dict[str, str]:
+    """Return the variables that Slurm sets for the directives of a script."""
+    rows = (row for row in text.splitlines() if row.lstrip().startswith("#SBATCH"))
+    launchers = Launchers("")
+    for option, value, line in _options(words("\n".join(rows))):
+        if option:
+            launchers.option(option, value, line)
+        else:
+            launchers.command(value)
+    return launchers.slurm_environment()
+
+
 def _of_deepspeed(values: Mapping[str, JobSetting]) -> dict[str, JobSetting]:
     """Return the settings that Megatron-DeepSpeed's options imply."""
     made: dict[str, JobSetting] = {}
@@ -203,7 +215,8 @@ def _of_deepspeed(values: Mapping[str, JobSetting]) -> dict[str, JobSetting]:
 
 def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:
     """Yield options with their values (empty for flags), other words, and lines."""
-    for place, (word, following) in enumerate(zip(script, [*script[1:], Word("", 0)], strict=True)):
+    for place, word in enumerate(script):
+        following = script[place + 1] if place + 1 < len(script) else Word("", 0)
         if not word.text.startswith("-"):
             yield "", word.text, word.line
             continue

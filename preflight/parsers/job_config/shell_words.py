@@ -32,14 +32,14 @@ class Word:
     line: int
 
 
-def words(text: str) -> list[Word]:
+def words(text: str, environment: Mapping[str, str] | None = None) -> list[Word]:
     """Return the words of a script, in order, without assignments and comments.
 
     Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well. A variable whose value
-    depends on a condition is not expanded.
+    depends on a condition is not expanded. ``environment`` has variables that are set before the script starts.
     """
     result: list[Word] = []
-    variables: dict[str, str] = {}
+    variables: dict[str, str] = dict(environment or {})
     undecided = conditional(text)
     for line, raw, argument in _raw_words(text[:MOST_TEXT]):
         if len(result) >= MOST_WORDS:
@@ -141,8 +141,6 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
     name = match[1] or match[2]
     if variables.get(name):
         return variables[name]
-    if name.startswith("SLURM_"):  # set by Slurm: the default is for a run without it
-        return f"${name}"
     return match[3] if match[3] is not None else match[0]
 
 

@@ -148,7 +148,7 @@ def test_a_switch_that_cannot_be_read_is_unknown_by_name(
     by_subject = {finding["subject"]: finding for finding in report["findings"] if finding["check"] == "switch.answers"}
     assert by_subject["leaf9"]["status"] == by_subject["core1"]["status"] == "unknown"
     assert "'cumulus'" in by_subject["leaf9"]["message"]
-    assert "each of 2 ASICs has databases of its own" in by_subject["core1"]["message"]
+    assert "each of 2 ASICs has separate databases" in by_subject["core1"]["message"]
 
 
 def test_without_a_list_of_switches_none_is_contacted(

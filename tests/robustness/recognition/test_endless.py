@@ -32,7 +32,7 @@ def test_a_pipe_without_an_end_is_left_and_its_copy_removed(tmp_path: Path, monk
     monkeypatch.setattr(spool, "MOST_SPOOLED", 4 << 20)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     endless = Endless()
-    with pytest.raises(UnreadableFile, match=r"more than 4 MiB came through the pipe"):
+    with pytest.raises(UnreadableFile, match=r"the pipe has more than 4 MiB"):
         spool.spool(endless)
     assert endless.read_bytes <= 6 << 20
     assert not list(tmp_path.iterdir())

@@ -34,6 +34,9 @@ def launch(script: str) -> dict[str, object]:
          "srun torchrun --nnodes $SLURM_NNODES --nproc_per_node 8", {"nodes": 4, "gpus_per_node": 8}),
         ("#SBATCH --nodes=4 --gres=gpu:h100:8\nsrun torchrun --nnodes=${SLURM_JOB_NUM_NODES} "
          "--nproc-per-node=$SLURM_GPUS_ON_NODE", {"nodes": 4, "gpus_per_node": 8}),
+        ("#SBATCH --nodes=4\nNNODES=${SLURM_NNODES:-1}\nsrun torchrun --nnodes $NNODES --nproc_per_node 8",
+         {"nodes": 4, "gpus_per_node": 8}),
+        ("NNODES=${SLURM_NNODES:-2}\ntorchrun --nnodes $NNODES --nproc_per_node 8", {"nodes": 2, "gpus_per_node": 8}),
         ("#SBATCH -N 4\n#SBATCH --ntasks-per-node=8\nsrun python", {"nodes": 4, "gpus_per_node": 8}),
         ("srun -N4 -n32 -m cyclic python -m torch", {"nodes": 4, "gpus": 32, "distribution": "cyclic"}),
         ("#SBATCH --gpus=32\nsrun python", {"gpus": 32}),
