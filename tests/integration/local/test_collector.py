@@ -245,7 +245,7 @@ def test_descendants_do_not_hold_up_or_survive_a_command(marker: str) -> None:
         answer = found[probe["key"]]
         assert (answer["status"], answer["rc"], answer["out"]) == ("ok", 0, "done\n")
         assert watch.own(answer["seconds"]) < 2
-    assert found[holding["key"]]["why"].endswith("held the output open after the command's own end and was ended")
+    assert found[holding["key"]]["why"].endswith("held the output open after the command's end and was ended")
     assert found[fled["key"]]["why"].endswith("is ended with the run")
     assert "why" not in found[silent["key"]]
     assert gone(marker, 0)
@@ -262,7 +262,7 @@ def test_the_deadline_ends_what_runs_and_names_what_never_began(marker: str) -> 
     states = [found[probe["key"]]["status"] for probe in commands]
     assert sorted(states) == ["not-run", "not-run", "timeout", "timeout"]
     for answer in found.values():
-        assert answer["why"].startswith("the run's deadline of 1.5 s came first")
+        assert answer["why"].startswith("the run's deadline of 1.5 s expired first")
 
 
 @pytest.mark.parametrize("subjects", [["nvidia"], ["rdma"], ["systemd"], ["nvidia", "rdma", "systemd"]])

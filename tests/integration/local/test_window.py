@@ -64,7 +64,7 @@ def test_a_deadline_before_the_end_of_the_window_leaves_the_first_reading() -> N
     found = again(probe_entry("file", "/proc/uptime"), probe_entry("file", "/proc/*/uptime"), window_s=60, deadline_s=4)
     record = found["file:/proc/uptime"]
     assert record["status"] == "ok"
-    assert (record["again"]["status"], record["again"]["why"]) == ("not-run", "the run's deadline of 4 s came first")
+    assert (record["again"]["status"], record["again"]["why"]) == ("not-run", "the run's deadline of 4 s expired first")
 
 
 def test_a_second_reading_that_hangs_leaves_the_first(tmp_path: Path) -> None:
