@@ -156,6 +156,12 @@ APPLICATION_FIX = (
 )
 
 
+#: For a memory error whose row is remapped by the next reset of the GPU.
+REMAP_FIX = (
+    "Restart the application; drain the GPU and reset it with `nvidia-smi -r -i N`, which activates the remapped row."
+)
+
+
 #: Codes of test messages, and of the driver's request to recover, which may be withdrawn.
 _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
@@ -181,13 +187,16 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
     report, deciding = failed if bad else unknown if noted else warned, _deciding(policies, worst)
+    fix, action = deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), deciding.action
+    if event.code == 94 and any(other.code == 63 and "reset gpu" in other.text.lower() for other, _ in policies):
+        fix, action = REMAP_FIX, "reset"
     code = f"Xid {event.code}" if event.coded else f"a line without a code, which means Xid {event.code}"
     return report(
         f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,
-        fix=deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), action=deciding.action,
+        fix=fix, action=action,
         quote="\n".join(one.line[:300] for one, _ in policies[:8]),
     )  # fmt: skip
 

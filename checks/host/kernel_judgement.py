@@ -151,9 +151,16 @@ _REPLACE_CPU = (
 )
 
 
+def _is_repeated(event: KernelEvent, located: Sequence[float]) -> bool:
+    """Return whether firmware or page handler log an error that a module's line has."""
+    return not event.device and event.at_s is not None and any(abs(event.at_s - at_s) <= SAME_S for at_s in located)
+
+
 def _memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     matches = kinds.get("memory-error", ())
-    for device, events in devices_of(event for event in matches if event.severity in ("fatal", "error")):
+    uncorrected = [event for event in matches if event.severity in ("fatal", "error")]
+    located = [event.at_s for event in uncorrected if event.device and event.at_s is not None]
+    for device, events in devices_of(event for event in uncorrected if not _is_repeated(event, located)):
         where = f" on {device}" if device else ""
         number = sum(event.count for event in events)
         noun = "uncorrected memory error" if number == 1 else "uncorrected memory errors"

@@ -100,13 +100,18 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield _wrong(run, key, name, report)
 
 
+#: Number of sizes with wrong values that a message names.
+_SHOWN = 8
+
+
 def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     rows, bad = report.rows, report.wrong_rows
     if bad or report.out_of_bounds or report.out_of_bounds_ok is False:
         checks = f"{report.out_of_bounds} failed check{'s' if report.out_of_bounds != 1 else ''}"
         counted = checks if report.out_of_bounds else f"{len(bad)} rows"
         if bad:
-            counted += f", {max(half.wrong or 0 for half in bad[0].halves)} at {size_of(bad[0].bytes)}"
+            shown = [f"{max(half.wrong or 0 for half in row.halves)} at {size_of(row.bytes)}" for row in bad[:_SHOWN]]
+            counted += f", {', '.join(shown)}" + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else "")
         return failed(
             f"{name}: wrong values in {counted}, expected none",
             subject=name,

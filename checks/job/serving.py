@@ -75,7 +75,10 @@ def judge_first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Itera
 
 def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
     first = metrics.between("first_token")
-    if first is None or first.mean is None or first.observations < _ENOUGH:
+    if first is None:
+        yield unknown(f"{metrics.name}: the text has no time to the first token", evidence=evidence, fix=_MORE)
+        return
+    if first.mean is None or first.observations < _ENOUGH:
         yield unknown(f"{metrics.name}: fewer than {_ENOUGH} requests got a first token", evidence=evidence, fix=_MORE)
         return
     queue, prefill, transfer = metrics.mean("queue"), metrics.mean("prefill"), metrics.mean("transfer")

@@ -182,7 +182,10 @@ def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterato
         jump = _jump(times, _SLOWER, _EITHER_SIDE) if long else _jump(timed(log.steps))
     if jump is not None:
         before, after, step = jump
-        was = f"{before:.4g} s, then {after:.4g} s (line {step.line})"
+        if any(step.step_time_s for step in log.steps):
+            was = f"{before:.4g} s, then {after:.4g} s (line {step.line})"
+        else:  # the times are inverses of the throughput
+            was = f"{1 / before:,.4g}, then {1 / after:,.4g} {step.throughput_unit} (line {step.line})"
         yield warned(f"from step {step.step} on, steps take {after / before:.1f} times as long as before: {was}",
                      found=f"{after / before:.1f} times", expected="equal steps", evidence=evidence,
                      fix="Look for what changed at that step: GPU clocks (`nvidia-smi -q -d PERFORMANCE`), a slow "

@@ -16,7 +16,7 @@ _RENDEZVOUS = ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", 
 
 SIGNATURES = signatures(FRAMEWORK, (
     ("shared-memory", "Bus error|shared memory|/dev/shm|SIGBUS|ignal: 7|ignal 7|torch_",
-     r"out of shared memory|Error while creating shared memory segment"
+     r"out of shared memory|insufficient shared memory|Error while creating shared memory segment"
      r"|unable to (?:mmap|open shared memory object|write to file|resize) .{0,80}torch_"
      r"|/dev/shm.{0,60}No space left|No space left on device.{0,80}/dev/shm",
      "fail", "/dev/shm is too small for the processes of the job", "host.shm", _SHM,

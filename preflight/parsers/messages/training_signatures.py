@@ -191,8 +191,14 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"not enough slots available in the system|nodes which are allocated for this job are already filled",
      "fail", "more processes were requested than the launcher has slots", "job.errors", _MPI,
      "Set slots in the host file, request that many tasks, or use --oversubscribe if intended."),
+    ("mpi-daemon-lost", "Remote daemon|lost communication",
+     r"Remote daemon ?: {0,4}\[[^\s]{3,80}\] on node (?P<node>[\w.-]{1,64})"
+     r"|(?:ORTE|PRTE|PRRTE) has lost communication with a remote daemon",
+     "fail", "the launcher lost the daemon of a node while the job ran: the node, its network or the daemon failed",
+     "host.services", ("ssh NODE uptime", "dmesg -T | tail -50", "ip -s link"),
+     "Check that the node is up: `ssh NODE uptime`, its kernel log and the interface of the launcher's network."),
     ("mpi-daemons", "daemon|orted|prted|ORTE|PRTE|Hydra|hydra|HYD|proxy",
-     r"unable to reliably start one or more daemons|(?:ORTE|PRTE|PRRTE) (?:daemon |was unable|has lost)|ORTE was unable"
+     r"unable to reliably start one or more daemons|(?:ORTE|PRTE|PRRTE) (?:daemon |was unable)|ORTE was unable"
      r"|daemon.{0,60}(?:has unexpectedly failed|on a (?:remote )?node failed|died unexpectedly)|(?:orted"
      r"|prted): (?:command )?not found"
      r"|HYD[TU]?_\w{3,60}.{0,120}(?:error|failed|assert|unable)|unable to (?:connect to|launch).{0,40}prox(?:y|ies)",

@@ -36,6 +36,7 @@ class PerftestRow:
     bandwidth_gbps: float | None = None  # Gb/s on average
     million_messages_per_s: float | None = None
     latency_us: float | None = None  # typical; for a write, half of the round trip
+    peak_gbps: float | None = None  # Gb/s; None: not measured, as with a duration
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,11 @@ def begins_anew(lines: Lines, at: int, index: int) -> bool:
 
 def _row(row: Mapping[str, float], columns: Mapping[str, str]) -> PerftestRow:
     unit = columns.get("BW average", "")
-    average, rate = row.get("BW average"), row.get("MsgRate")
+    average, rate, peak = row.get("BW average"), row.get("MsgRate"), row.get("BW peak")
     return PerftestRow(
         int(row["#bytes"]), int(row["#iterations"]),
         None if average is None else round(average * UNITS.get(unit, 1.0), 3), rate, row.get("t_typical"),
+        round(peak * UNITS.get(columns.get("BW peak", unit), 1.0), 3) if peak else None,
     )  # fmt: skip
 
 
@@ -119,7 +121,7 @@ def facts(run: PerftestRun) -> dict[str, Any]:
     """Return the test as `preflight read --json` prints it."""
     rows = [
         {"bytes": row.bytes, "iterations": row.messages, "bw_gbps": row.bandwidth_gbps,
-         "msg_rate": row.million_messages_per_s, "latency_us": row.latency_us}
+         "bw_peak_gbps": row.peak_gbps, "msg_rate": row.million_messages_per_s, "latency_us": row.latency_us}
         for row in run.rows
     ]  # fmt: skip
     return {"tool": run.tool, "device": run.device, "link_layer": run.link_layer, "mtu": run.mtu, "rows": rows,

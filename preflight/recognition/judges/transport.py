@@ -84,7 +84,7 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
     if run.error is None and not run.error_text and (speeds or run.rows):
         best = max(speeds, key=lambda row: row.bandwidth_gbps or 0) if speeds else run.rows[0]
         shown = f"{best.bandwidth_gbps:g} Gb/s" if speeds else f"{best.latency_us} us"
-        yield _with_rate(run, name, best, shown, part) or unknown(
+        yield _with_rate(run, name, best, shown, part) or _with_peak(run, name, best, part) or unknown(
             f"{name}: {shown} at {best.bytes} bytes; the text does not show the port's rate",
             subject=run.device or "", found=shown, expected="the rate of the port, less a tenth",
             evidence=part.evidence, fix="Compare with `ibstat` of both ports; `preflight pair NODE NODE` judges it.",
@@ -97,6 +97,24 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
 
 #: Share of a port's rate that large messages reach, below which a test is slow; bytes of a large message. Judgements.
 _SHARE, _LARGE = 0.8, 65_536
+
+
+#: Share of the peak in the same row that a steady transfer averages at least. A judgement.
+_OF_PEAK = 0.5
+
+
+def _with_peak(run: PerftestRun, name: str, best: PerftestRow, part: PastedValue) -> Finding | None:
+    """Compare an average with the peak in its row; None unless it is far below it."""
+    average, peak = best.bandwidth_gbps, best.peak_gbps
+    if average is None or peak is None or best.bytes < _LARGE or average >= _OF_PEAK * peak:
+        return None
+    return warned(
+        f"{name}: {average:g} Gb/s on average at {best.bytes} bytes, but {peak:g} Gb/s at its peak",
+        subject=run.device or "", found=f"{average:g} Gb/s", expected=f"about the peak, {peak:g} Gb/s",
+        evidence=part.evidence,
+        fix="Repeat it with `--run_infinitely` or `-D 30` to see whether the rate stays low; then look for pauses, "
+            "retransmissions and other traffic on both ports.",
+    )  # fmt: skip
 
 
 def _with_rate(run: PerftestRun, name: str, best: PerftestRow, shown: str, part: PastedValue) -> Finding | None:
