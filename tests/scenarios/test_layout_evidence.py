@@ -226,3 +226,19 @@ def test_a_run_on_other_hardware_is_not_used(tmp_path: Path, saved: dict[str, Pa
     document = plan(tmp_path, job, saved["roce"], "--log", str(tmp_path / "run.log"))
     assert document["measured"] == {}
     assert f"run.log:1: not used: {why}" in document["gaps"]
+
+
+def test_the_sweep_of_a_node_that_is_not_chosen_is_used(tmp_path: Path, saved: dict[str, Path]) -> None:
+    """The first node swept the fabric: with the others alone, the oversubscription was unknown."""
+    job = script(LLAMA_70B, tp=8, pp=4, gbs=96)
+    document = plan(tmp_path, job, saved["infiniband"], "--nodes", "gpu[003-006]", "--gpus", "32")
+    assert status(document, "layout.pipeline-rails") == {"warn"}
+    assert status(document, "layout.world-size") == {"pass"}
+
+
+def test_a_job_that_is_larger_than_the_evidence(tmp_path: Path, saved: dict[str, Path]) -> None:
+    document = plan(tmp_path, script(LLAMA_70B, tp=8, pp=4, gbs=96), saved["roce"], "--nodes", "gpu[001-002]",
+                    "--gpus", "32")  # fmt: skip
+    assert document["exit_status"] == 1
+    assert "fail" in status(document, "layout.world-size")
+    assert status(document, "layout.tensor-domain") == {"unknown"}
