@@ -229,7 +229,7 @@ def test_a_run_on_other_hardware_is_not_used(tmp_path: Path, saved: dict[str, Pa
 
 
 def test_the_sweep_of_a_node_that_is_not_chosen_is_used(tmp_path: Path, saved: dict[str, Path]) -> None:
-    """The first node swept the fabric: with the others alone, the oversubscription was unknown."""
+    """The first node swept the fabric; without it, the oversubscription was unknown."""
     job = script(LLAMA_70B, tp=8, pp=4, gbs=96)
     document = plan(tmp_path, job, saved["infiniband"], "--nodes", "gpu[003-006]", "--gpus", "32")
     assert status(document, "layout.pipeline-rails") == {"warn"}
