@@ -6,24 +6,17 @@ panel are missing.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from preflight.reports import curve_svg, keep_off, page_cards, page_incidents, page_map, page_nodes
 from preflight.reports import page_model as model
 from preflight.reports.cluster_scope import remarks
-from preflight.reports.coverage_text import waiting
-from preflight.reports.history_text import before
 from preflight.reports.incident_text import markdown
 from preflight.reports.page_data import page_data
-from preflight.reports.sanitize import fold, one_line, visible
+from preflight.reports.page_environment import digest, environment, joined
 from preflight.reports.verdict_line import headline, verdict
 from preflight.version import VERSION
 
@@ -44,8 +37,6 @@ LIMITS = {
     "most_wirings": page_nodes.MOST_WIRINGS,
 }
 
-_PLAIN_SET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._,\[\]-]*")
-_CODE = re.compile(r"`([^`\n]+)`")
 _EXIT = {0: "no gating check failed or is unknown", 1: "a gating check failed", 3: "unknown"}
 
 
@@ -58,8 +49,8 @@ def render(report: Mapping[str, Any]) -> str:
     marks = page_nodes.part_marks(report)
     groups, wiring = page_nodes.node_groups(report, marks), page_nodes.find_wiring(report, marks)
     silences = model.silences(report["nodes"])
-    css, script = _joined(STYLES), _joined(SCRIPTS)
-    return _environment().get_template("report.html.j2").render(
+    css, script = joined(STYLES), joined(SCRIPTS)
+    return environment().get_template("report.html.j2").render(
         report=report,
         run=report.get("run"),
         version=(report.get("run") or {}).get("version") or VERSION,
@@ -96,9 +87,9 @@ def render(report: Mapping[str, Any]) -> str:
         node_anchors=_anchors(report, groups.shown),
         data=page_data(report, incidents, failures, warnings, unknown, groups.shown, wiring),
         css=Markup(css),  # trusted, from the package
-        css_hash=_hash(css),
+        css_hash=digest(css),
         script=Markup(script),
-        script_hash=_hash(script),
+        script_hash=digest(script),
     )  # fmt: skip
 
 
@@ -109,64 +100,3 @@ def _anchors(report: Mapping[str, Any], groups: Iterable[page_nodes.NodeGroup]) 
         node["name"]: ("no-answer" if node.get("no_answer") else ident.get(node["name"], "nodes"), place)
         for place, node in enumerate(report["nodes"])
     }
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("preflight.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters.update(
-        visible=_visible, line=_line, prose=_prose, tone=_tone, many=_many, fold=fold, before=before, waiting=waiting,
-        node_status=page_map.status_of, plain_set=_is_plain_set,
-    )  # fmt: skip
-    return environment
-
-
-@lru_cache(maxsize=4)
-def _joined(names: tuple[str, ...]) -> str:
-    """Return files of the package as one text."""
-    environment = _environment()
-    assert environment.loader is not None
-    texts = (environment.loader.get_source(environment, name)[0] for name in names)
-    return "".join(text.replace("\r\n", "\n") for text in texts)
-
-
-def _hash(text: str) -> str:
-    """Return the hash by which a content security policy admits a text."""
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _is_plain_set(text: str) -> bool:
-    """Return whether a folded set of nodes is a single shell word."""
-    return _PLAIN_SET.fullmatch(text) is not None
-
-
-def _visible(text: object) -> str:
-    return visible(str(text))
-
-
-def _line(text: object) -> str:
-    return one_line(str(text))
-
-
-def _prose(text: object) -> Markup:
-    """Escape a sentence and mark text between backticks as code."""
-    parts = _CODE.split(visible(str(text)))
-    code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(part) if number % 2 else escape(part) for number, part in enumerate(parts))
-
-
-def _tone(status: object) -> str:
-    """Return a class name for a status; an unrecognised one looks like *unknown*."""
-    word = str(status).replace(" ", "-")
-    return word if word in (*model.STATUSES, "no-answer") else "unknown"
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
