@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 
 import pytest
 
@@ -39,25 +41,34 @@ ROCE_ONLY = {"FP-LOSS-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3"
 
 
 @cache
-def found(check_id: str) -> dict[str, set[str]]:
-    """Judge every fixture of a check by it alone: item -> statuses, and under "" of the check itself."""
-    check, statuses = CHECKS[check_id], dict[str, set[str]]()
-    for case in cases(check_id):
-        run, nodes = case.run() if check.scope is Scope.RUN else (None, case.evidences())
-        judged = _judged(nodes, [check], case.cluster(), run, (), 1)
-        for (_, item), status in judged.folded.by_item().items():
-            statuses.setdefault(item, set()).add(str(status))
-    return statuses
+def judged_cases(check_id: str) -> tuple[dict[str, set[str]], Iterator[None]]:
+    """Return the statuses of each item so far, and an iterator that judges the next fixture of a check alone."""
+    check, found = CHECKS[check_id], dict[str, set[str]]()
+
+    def judge_each() -> Iterator[None]:
+        for case in cases(check_id):
+            run, nodes = case.run() if check.scope is Scope.RUN else (None, case.evidences())
+            for (_, item), status in _judged(nodes, [check], case.cluster(), run, (), 1).folded.by_item().items():
+                found.setdefault(item, set()).add(str(status))
+            yield
+
+    return found, judge_each()
+
+
+def has_a_recording(check: str, item: str, wanted: set[str]) -> bool:
+    """Judge fixtures of a check until the item has one of the wanted statuses."""
+    found, more = judged_cases(check)
+    return any(found.get(item, set()) & wanted for _ in chain([None], more))
 
 
 @pytest.mark.parametrize(("item", "check"), PAIRS)
 def test_a_recording_passes_the_check_for_the_item(item: str, check: str) -> None:
-    assert "pass" in found(check)[item]
+    assert has_a_recording(check, item, {"pass"})
 
 
 @pytest.mark.parametrize(("item", "check"), [pair for pair in PAIRS if pair not in NO_FAULT])
 def test_a_recording_fails_the_check_for_the_item(item: str, check: str) -> None:
-    assert found(check)[item] & {"fail", "warn"}
+    assert has_a_recording(check, item, {"fail", "warn"})
 
 
 def statuses(name: str, checks: list[Check]) -> dict[str, str]:
