@@ -16,8 +16,8 @@ GIB = 2**30
 
 def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     """Return the text of a ``preflight.layout/1`` document."""
-    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_compared(plan), *_axes(plan), *_batches(plan)]
-    lines += [*_costs(plan, explain=explain), *_search(plan)]
+    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_compared(plan)]
+    lines += [*_axes(plan), *_links(plan), *_batches(plan), *_costs(plan, explain=explain), *_search(plan)]
     if explain:
         lines += _timeline(plan)
         lines += ["", "settings"]
@@ -122,6 +122,18 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
             f"{own['axis']:16}{own['ranks']:>6}  {own['crosses']:8}{own['collective']:16}"
             f"{size_text(own['bytes']):>10} {round(own['count']):>8,} {size_text(own['bytes_of_step']):>14}"
         )
+
+
+def _links(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the load of the links of the busiest GPU."""
+    if not plan["links"]:
+        return
+    yield ""
+    yield f"{'link of a GPU':16}{'sent per step':>14} {'line rate':>11} {'busy':>7}   mostly"
+    for own in plan["links"]:
+        rate = f"{own['gbytes_s']:,.0f} GB/s" if own["gbytes_s"] is not None else "unknown"
+        busy = f"{own['busy']:.1%}" if own["busy"] is not None else "unknown"
+        yield f"{own['link']:16}{size_text(own['bytes_of_step']):>14} {rate:>11} {busy:>7}   {one_line(own['largest'])}"
 
 
 def _batches(plan: Mapping[str, Any]) -> Iterator[str]:

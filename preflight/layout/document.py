@@ -13,7 +13,9 @@ from preflight.layout.comparison import compare, logged
 from preflight.layout.costs import INPUTS, costs, level_batches
 from preflight.layout.description import CLUSTER
 from preflight.layout.job import LayoutError, TrainingJob
+from preflight.layout.links import link_loads
 from preflight.layout.memory import GIB, PARTS
+from preflight.layout.placement import RankPlacement
 from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
 from preflight.layout.step import Step, active_stages, bubble_share, joined
@@ -23,6 +25,9 @@ SCHEMA = "preflight.layout/1"
 
 #: Maximum stages times microbatches for which the timeline of a pipeline is computed.
 _MOST_CELLS = 4096
+
+#: Maximum number of nodes of a group that are listed.
+_MOST_NODES = 64
 
 #: Names of the group sizes of a layout.
 _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
@@ -59,6 +64,7 @@ def document(
         "memory": None,
         "step": None,
         "axes": [],
+        "links": [],
         "pipeline": None,
         "batches": [],
         "costs": [],
@@ -86,13 +92,23 @@ def document(
     else:
         shown["step"] = _step(plan.step, job.tokens)
     if plan.placement is not None:
+        moved = exchanges(job, plan.placement)
         shown["axes"] = [
             {
                 "axis": exchange.axis, "collective": exchange.collective, "ranks": exchange.spread.ranks,
                 "nodes": exchange.spread.nodes, "crosses": exchange.spread.level, "bytes": exchange.size,
                 "count": exchange.count, "bytes_of_step": exchange.moved,
+                "group": _group(plan.placement, exchange.spread.group),
             }
-            for exchange in exchanges(job, plan.placement)
+            for exchange in moved
+        ]  # fmt: skip
+        seconds = None if isinstance(plan.step, str) else plan.step.seconds
+        shown["links"] = [
+            {
+                "link": own.link, "bytes_of_step": own.moved, "gbytes_s": own.rate, "largest": own.largest,
+                "busy": own.busy(seconds) if seconds else None,
+            }
+            for own in link_loads(plan.placement.hardware, moved)
         ]  # fmt: skip
     shown["pipeline"] = _pipeline(job)
     if hardware is not None:
@@ -120,6 +136,18 @@ def document(
             for own in candidates
         ]  # fmt: skip
     return shown
+
+
+def _group(placement: RankPlacement, ranks: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the nodes of a group, each with its GPUs in the group, NVLink domain and unit."""
+    nodes = list(placement.nodes_of(ranks).values())
+    return [
+        {
+            "node": placement.name(own[0]), "gpus": [placement.gpu(rank) for rank in own],
+            "domain": placement.domain(own[0]), "unit": placement.unit(own[0]),
+        }
+        for own in nodes[:_MOST_NODES]
+    ]  # fmt: skip
 
 
 def _assumed(plan: Plan) -> list[str]:

@@ -118,13 +118,22 @@ class RankPlacement:
             return Spread(
                 len(group), _touched(group, hardware.each), _touched(group, hardware.domain),
                 _touched(group, units * hardware.each) if units else None, _fewest(group, hardware.domain),
+                _fewest(group, units * hardware.each) if units else 1, group,
             )  # fmt: skip
         nodes = {self.node(rank) for rank in group}
         domains = Counter(self.domain(rank) for rank in group)
-        of_units = {self.unit(rank) for rank in group}
+        units = Counter(self.unit(rank) for rank in group)
         return Spread(
-            len(group), len(nodes), len(domains), None if None in of_units else len(of_units), min(domains.values())
-        )
+            len(group), len(nodes), len(domains), None if None in units else len(units), min(domains.values()),
+            min(units.values()), group,
+        )  # fmt: skip
+
+    def nodes_of(self, group: Sequence[int]) -> dict[int, list[int]]:
+        """Return the ranks of a group on each node, by node number."""
+        found: dict[int, list[int]] = {}
+        for rank in group:
+            found.setdefault(self.node(rank), []).append(rank)
+        return found
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """Yield one of each set of congruent groups that have the same spread.
@@ -166,6 +175,8 @@ class Spread:
     domains: int
     units: int | None  # None if unknown
     fewest: int = 1  # ranks in the domain with the smallest number
+    fewest_of_unit: int = 1  # ranks in the unit with the smallest number
+    group: Sequence[int] = ()  # the ranks themselves
 
     @property
     def extent(self) -> tuple[int, int, int, int, int]:
