@@ -8,7 +8,8 @@ from typing import Any
 from preflight.facts.host import size_text
 from preflight.reports.sanitize import one_line
 
-_ORDER = ("fail", "warn", "unknown")
+#: Statuses that need attention, in order.
+ORDER = ("fail", "warn", "unknown")
 #: Maximum number of notes that are shown.
 _MOST_NOTES = 20
 GIB = 2**30
@@ -16,7 +17,7 @@ GIB = 2**30
 
 def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     """Return the text of a ``preflight.layout/1`` document."""
-    lines = [*_headline(plan), *_findings(plan), *_budget(plan), *_compared(plan)]
+    lines = [*headline(plan), *_findings(plan), *_budget(plan), *_compared(plan)]
     lines += [*_axes(plan), *_links(plan), *_batches(plan), *_costs(plan, explain=explain), *_search(plan)]
     if explain:
         lines += _timeline(plan)
@@ -32,7 +33,8 @@ def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _headline(plan: Mapping[str, Any]) -> Iterator[str]:
+def headline(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the first lines: job, step and memory."""
     job, step, memory, cluster = plan["job"], plan["step"], plan["memory"], plan["cluster"]
     where = f"{cluster['nodes'] or '?'} x {cluster['part']}" if cluster else "an unknown cluster"
     if job is None:
@@ -64,8 +66,8 @@ _MEMORY = ("weights", "gradients", "states", "buffers", "activations", "logits")
 def _findings(plan: Mapping[str, Any]) -> Iterator[str]:
     """Yield findings that need attention, then the checks that pass."""
     findings = plan["findings"]
-    open_checks = {finding["check"] for finding in findings if finding["status"] in _ORDER}
-    for status in _ORDER:
+    open_checks = {finding["check"] for finding in findings if finding["status"] in ORDER}
+    for status in ORDER:
         alike: dict[tuple[str, str], list[str]] = {}
         for finding in findings:
             if finding["status"] == status:
@@ -131,9 +133,10 @@ def _links(plan: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"{'link of a GPU':16}{'sent per step':>14} {'line rate':>11} {'busy':>7}   mostly"
     for own in plan["links"]:
+        sent = size_text(own["bytes_of_step"]) if own["bytes_of_step"] is not None else "unknown"
         rate = f"{own['gbytes_s']:,.0f} GB/s" if own["gbytes_s"] is not None else "unknown"
         busy = f"{own['busy']:.1%}" if own["busy"] is not None else "unknown"
-        yield f"{own['link']:16}{size_text(own['bytes_of_step']):>14} {rate:>11} {busy:>7}   {one_line(own['largest'])}"
+        yield f"{own['link']:16}{sent:>14} {rate:>11} {busy:>7}   {one_line(own['largest'])}".rstrip()
 
 
 def _batches(plan: Mapping[str, Any]) -> Iterator[str]:

@@ -32,10 +32,11 @@ from preflight.parsers.job_config.reader import parse
 from preflight.parsers.job_config.settings import JobConfigError
 from preflight.reports import layout_text
 from preflight.run.judge_run import judge_run
+from preflight.run.outputs import write_file
 from preflight.run.request import RunRequest, new_request
 from preflight.run.saved_evidence import load_evidence, read_logs
 from preflight.run.trace_folder import trace_files
-from preflight.terminal import UsageError, print_text, progress
+from preflight.terminal import UsageError, print_text, progress, write_or_report
 
 #: Maximum number of files that describe one job, and bytes of each.
 _MOST_FILES, _MOST_BYTES = 16, 2_000_000
@@ -55,11 +56,12 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--what-if", "changes", metavar="LIST", help="Change settings: tp=4,pp=8.")
 @click.option("--search", "searched", is_flag=True, help="Show the five fastest layouts that fit.")
 @click.option("--explain", is_flag=True, help="Show the origin of each number.")
+@click.option("--html", "page", type=options.file_path, metavar="FILE", help="Write the plan as one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
     job: tuple[str, ...], on: str | None, evidence: Path | None, chosen: str | None, hostfile: Path | None,
     cluster: Path | None, logs: tuple[Path, ...], gpus: int | None, stated: tuple[str, ...], changes: str | None,
-    searched: bool, explain: bool, as_json: bool,
+    searched: bool, explain: bool, page: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compute the cost of a training job on a cluster, before it runs.
 
@@ -69,6 +71,7 @@ def plan(
     \b
     Example: preflight plan train.sh --on "64 x HGX H100, rail-optimised, 1:1"
              preflight plan ds_config.json config.json --gpus 64 --search
+             preflight plan train.sh --evidence evidence/ --html plan.html
     Exit:    1 a violation; 3 one could not be decided; else 0
     \f
 
@@ -107,11 +110,18 @@ def plan(
             except LayoutError as error:
                 print_text(f"no search: {error}\n", sys.stderr)
     shown = document.document(made, report, candidates, facts.job_trace if facts.traces else None, facts.training)
+    written = True
+    if page is not None:
+        from preflight.reports import layout_page  # import-at-use: jinja2
+
+        text = layout_page.render(shown)
+        written = write_or_report(lambda: write_file(page, text), page)
     if as_json:
         print_text(json.dumps(shown, indent=1) + "\n")
     else:
         print_text(layout_text.render(shown, explain=explain))
-    return int(report["exit_status"])
+    status = int(report["exit_status"])
+    return status if written else status or 3
 
 
 def _plan(request: RunRequest, facts: RunFacts) -> Plan:

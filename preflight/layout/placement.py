@@ -122,10 +122,10 @@ class RankPlacement:
             )  # fmt: skip
         nodes = {self.node(rank) for rank in group}
         domains = Counter(self.domain(rank) for rank in group)
-        units = Counter(self.unit(rank) for rank in group)
+        of_units = Counter(self.unit(rank) for rank in group)
         return Spread(
-            len(group), len(nodes), len(domains), None if None in units else len(units), min(domains.values()),
-            min(units.values()), group,
+            len(group), len(nodes), len(domains), None if None in of_units else len(of_units), min(domains.values()),
+            min(of_units.values()), group,
         )  # fmt: skip
 
     def nodes_of(self, group: Sequence[int]) -> dict[int, list[int]]:

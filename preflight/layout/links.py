@@ -1,0 +1,72 @@
+"""Load of the links of the busiest GPU: bytes of a step over NVLink, its NIC and the uplinks of its leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from preflight._startup.lightclass import dataclass
+from preflight.layout.hardware import Hardware
+from preflight.layout.traffic import Exchange
+
+#: Names of the links, in the order that data passes them.
+NVLINK, NIC, UPLINK = "NVLink", "NIC", "leaf uplink"
+
+
+@dataclass(frozen=True)
+class LinkLoad:
+    """Bytes of a step over one kind of link, for one GPU."""
+
+    link: str
+    moved: float | None  # bytes that a GPU sends in a step; None if unknown
+    rate: float | None  # GB/s of one GPU's share at line rate; None if unknown
+    largest: str = ""  # axis that sends most of them
+
+    def busy(self, seconds: float) -> float | None:
+        """Return the share of a step during which the link is busy at line rate."""
+        return None if self.rate is None or self.moved is None else self.moved / (self.rate * 1e9 * seconds)
+
+
+def link_loads(hardware: Hardware, moved: Iterable[Exchange]) -> list[LinkLoad]:
+    """Return the load of each kind of link that the job uses.
+
+    The load of the uplinks is unknown if the group of leaves above each node is.
+    """
+    machine, fabric = hardware.machine, hardware.fabric
+    nic = machine.node_nics / machine.gpus if machine.node_nics is not None else None
+    uplink = nic / fabric.oversubscription if nic is not None and fabric.oversubscription is not None else None
+    rates = {NVLINK: machine.nvlink, NIC: nic, UPLINK: uplink}
+    loads: dict[str, dict[str, float]] = {link: {} for link in rates}
+    unplaced = False
+    for exchange in moved:
+        unplaced = unplaced or (exchange.spread.domains > 1 and exchange.spread.units is None)
+        for link, size in _crossed(exchange):
+            loads[link][exchange.axis] = loads[link].get(exchange.axis, 0.0) + size
+    known = [
+        LinkLoad(link, sum(axes.values()), rates[link], max(axes, key=axes.__getitem__))
+        for link, axes in loads.items()
+        if sum(axes.values()) > 0 and not (link == UPLINK and unplaced)
+    ]
+    return [*known, LinkLoad(UPLINK, None, uplink)] if unplaced else known
+
+
+def _crossed(exchange: Exchange) -> Iterator[tuple[str, float]]:
+    """Yield each kind of link that an exchange crosses, with the bytes of a GPU.
+
+    Point-to-point data crosses one kind of link. A ring leaves a domain, or a unit, once; the GPUs of the group inside
+    share these bytes. All-to-all sends each GPU outside its part.
+    """
+    spread, moved = exchange.spread, exchange.moved
+    leaves_domain, leaves_unit = spread.domains > 1, spread.level == "spine"
+    if exchange.collective == "alltoall":
+        others = max(1, spread.ranks - 1)
+        outside = (spread.ranks - spread.fewest) / others if leaves_domain else 0.0
+        beyond = (spread.ranks - spread.fewest_of_unit) / others if leaves_unit else 0.0
+    elif exchange.collective == "sendrecv":
+        outside, beyond = float(leaves_domain), float(leaves_unit)
+    else:
+        outside = 1 / spread.fewest if leaves_domain else 0.0
+        beyond = 1 / spread.fewest_of_unit if leaves_unit else 0.0
+    inside = 1.0 if spread.fewest > 1 and exchange.collective not in ("alltoall", "sendrecv") else 1 - outside
+    yield NVLINK, inside * moved
+    yield NIC, outside * moved
+    yield UPLINK, beyond * moved
