@@ -1,4 +1,4 @@
-"""A plan as one HTML page: groups drawn over nodes and GPUs, load of the links, parts of the step; no script."""
+"""A plan as one HTML page: parts of a step, load of links, drawn groups; no script."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def _parts(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
 
 def _groups(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return one exchange of each axis, with the bytes of all of them."""
-    found: dict[str, dict[str, Any]] = {}
+    groups: dict[str, dict[str, Any]] = {}
     for own in axes:
-        axis = found.setdefault(own["axis"], {**own, "bytes_of_step": 0.0})
+        axis = groups.setdefault(own["axis"], {**own, "bytes_of_step": 0.0})
         axis["bytes_of_step"] += own["bytes_of_step"]
-    return list(found.values())
+    return list(groups.values())
 
 
 def draw_group(own: Mapping[str, Any]) -> Markup:
-    """Draw the most spread group of an axis: a row for each node, a square for each GPU."""
+    """Draw the most spread group of an axis, with a row for each node."""
     rows = own["group"]
     width = max((max(row["gpus"]) + 1 for row in rows), default=1)
     width = max(width, 8)

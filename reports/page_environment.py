@@ -1,4 +1,4 @@
-"""Environment of the HTML pages: templates, filters, and the hashes of what a page contains."""
+"""Environment of the HTML pages: templates, filters, hashes of styles and scripts."""
 
 from __future__ import annotations
 

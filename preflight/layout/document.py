@@ -139,7 +139,7 @@ def document(
 
 
 def _group(placement: RankPlacement, ranks: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the nodes of a group, each with its GPUs in the group, NVLink domain and unit."""
+    """Return the nodes of a group, each with its GPUs, NVLink domain and unit."""
     nodes = list(placement.nodes_of(ranks).values())
     return [
         {

@@ -1,4 +1,4 @@
-"""Load of the links of the busiest GPU: bytes of a step over NVLink, its NIC and the uplinks of its leaf."""
+"""Load of the busiest GPU's links: NVLink, NIC, uplinks of the leaf."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def link_loads(hardware: Hardware, moved: Iterable[Exchange]) -> list[LinkLoad]:
         unplaced = unplaced or (exchange.spread.domains > 1 and exchange.spread.units is None)
         for link, size in _crossed(exchange):
             loads[link][exchange.axis] = loads[link].get(exchange.axis, 0.0) + size
-    known = [
+    used = [
         LinkLoad(link, sum(axes.values()), rates[link], max(axes, key=axes.__getitem__))
         for link, axes in loads.items()
         if sum(axes.values()) > 0 and not (link == UPLINK and unplaced)
     ]
-    return [*known, LinkLoad(UPLINK, None, uplink)] if unplaced else known
+    return [*used, LinkLoad(UPLINK, None, uplink)] if unplaced else used
 
 
 def _crossed(exchange: Exchange) -> Iterator[tuple[str, float]]:

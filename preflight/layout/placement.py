@@ -130,10 +130,10 @@ class RankPlacement:
 
     def nodes_of(self, group: Sequence[int]) -> dict[int, list[int]]:
         """Return the ranks of a group on each node, by node number."""
-        found: dict[int, list[int]] = {}
+        ranks: dict[int, list[int]] = {}
         for rank in group:
-            found.setdefault(self.node(rank), []).append(rank)
-        return found
+            ranks.setdefault(self.node(rank), []).append(rank)
+        return ranks
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """Yield one of each set of congruent groups that have the same spread.

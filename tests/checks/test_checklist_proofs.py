@@ -42,23 +42,23 @@ ROCE_ONLY = {"FP-LOSS-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3"
 
 @cache
 def judged_cases(check_id: str) -> tuple[dict[str, set[str]], Iterator[None]]:
-    """Return the statuses of each item so far, and an iterator that judges the next fixture of a check alone."""
-    check, found = CHECKS[check_id], dict[str, set[str]]()
+    """Return the statuses of each item so far, and an iterator over the fixtures."""
+    check, statuses_of = CHECKS[check_id], dict[str, set[str]]()
 
     def judge_each() -> Iterator[None]:
         for case in cases(check_id):
             run, nodes = case.run() if check.scope is Scope.RUN else (None, case.evidences())
             for (_, item), status in _judged(nodes, [check], case.cluster(), run, (), 1).folded.by_item().items():
-                found.setdefault(item, set()).add(str(status))
+                statuses_of.setdefault(item, set()).add(str(status))
             yield
 
-    return found, judge_each()
+    return statuses_of, judge_each()
 
 
 def has_a_recording(check: str, item: str, wanted: set[str]) -> bool:
     """Judge fixtures of a check until the item has one of the wanted statuses."""
-    found, more = judged_cases(check)
-    return any(found.get(item, set()) & wanted for _ in chain([None], more))
+    statuses_of, more = judged_cases(check)
+    return any(statuses_of.get(item, set()) & wanted for _ in chain([None], more))
 
 
 @pytest.mark.parametrize(("item", "check"), PAIRS)

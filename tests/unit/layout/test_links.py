@@ -1,4 +1,4 @@
-"""Load of a GPU's links: bytes over NVLink, the NIC and the uplinks of the leaf, worked out by hand."""
+"""Load of a GPU's links, computed by hand."""
 
 from __future__ import annotations
 
