@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -88,15 +89,18 @@ def plan(
             raise UsageError(str(error)) from None
     if on and evidence is not None:
         raise UsageError("--on and --evidence both name the cluster; use one of them")
-    if chosen is not None and evidence is None:
-        raise UsageError("--nodes requires --evidence DIR")
+    if chosen is not None and on:
+        raise UsageError("--nodes selects nodes of --evidence or of the cluster file; --on has none")
     request = new_request("plan", cluster, only=("layout.*",))
-    nodes, ratio = _collected(request, evidence, chosen) if evidence is not None else ((), None)
+    names = _names(chosen) if chosen is not None else ()
+    nodes, ratio = _collected(request, evidence, names) if evidence is not None else ((), None)
     slots = _slots(hostfile) if hostfile is not None else None
     if not (job or request.cluster.job):
         raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
-    declared = (request.cluster.path, request.cluster.job)
-    record = job_description.record(_sources(job), overrides, on or "", nodes, ratio, slots, declared)
+    chosen_nodes = () if nodes else names
+    record = job_description.record(
+        _sources(job), overrides, on or "", nodes, ratio, slots, request.cluster, chosen_nodes
+    )
     records = logged.records if (logged := read_logs(tuple(trace_files(logs)))) is not None else {}
     run = Evidence(RUN, "", {**records, job_description.RECORD: record})
     report = judge_run(request, Collected((), run))
@@ -130,31 +134,33 @@ def _plan(request: RunRequest, facts: RunFacts) -> Plan:
     return Plan(facts.description, request.cluster.run_site(()), facts.nccl_tests)
 
 
-def _collected(request: RunRequest, path: Path, chosen: str | None) -> tuple[tuple[JobNode, ...], float | None]:
-    """Return the chosen nodes of saved evidence, and their leaves' oversubscription.
+def _names(chosen: str) -> tuple[str, ...]:
+    """Return the names of a set of nodes; raises UsageError."""
+    try:
+        return tuple(unfold(chosen))
+    except ValueError as error:
+        raise UsageError(f"--nodes: {error}") from None
+
+
+def _collected(request: RunRequest, path: Path, names: Collection[str]) -> tuple[tuple[JobNode, ...], float | None]:
+    """Return the named nodes of saved evidence (none named: all), and their leaves' oversubscription.
 
     Raises UsageError.
     """
-    names: set[str] | None = None
-    if chosen is not None:
-        try:
-            names = set(unfold(chosen))
-        except ValueError as error:
-            raise UsageError(f"--nodes: {error}") from None
     survey = Survey(request.cluster.site)
     collected: set[str] = set()
     with progress("reading the evidence of the nodes"):
         for own in load_evidence([path]).evidences:
             if own.kind != NODE:
                 continue
-            chosen_node = names is None or own.node in names
+            chosen_node = not names or own.node in names
             try:
                 (survey.add if chosen_node else survey.add_fabric)(NodeFacts(own))
             except EvidenceError as error:
                 raise UsageError(f"{path}: {error}; choose other nodes with --nodes") from None
             if chosen_node:
                 collected.add(own.node)
-    if missing := sorted((names or set()) - collected):
+    if missing := sorted(set(names) - collected):
         raise UsageError(f"--nodes: {path} has no evidence of {fold(missing)}")
     if not collected:
         raise UsageError(f"{path}: contains no evidence of a node")

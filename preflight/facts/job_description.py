@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts import job_nodes
 from preflight.facts.job_nodes import JobNode
 from preflight.parsers.job_config import reader
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings, merged
+
+if TYPE_CHECKING:
+    from preflight.expectations import Cluster
 
 #: Key of its record in a run.
 RECORD = "job:description"
@@ -25,22 +28,29 @@ class JobDescription:
     nodes: tuple[JobNode, ...] = ()  # as found in their evidence
     oversubscription: float | None = None  # of the leaves above these nodes, as a sweep shows it
     hostfile: tuple[str, str] | None = None  # name and text
+    chosen: tuple[str, ...] = ()  # names of the job's nodes; empty: those of the cluster file
+    racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack, of the cluster file
+    leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf, or group of leaves
 
 
 def record(
     sources: Mapping[str, str], stated: Mapping[str, Any], on: str = "", nodes: Sequence[JobNode] = (),
-    oversubscription: float | None = None, hostfile: tuple[str, str] | None = None,
-    declared: tuple[str, Mapping[str, Any]] = ("", {}),
+    oversubscription: float | None = None, hostfile: tuple[str, str] | None = None, cluster: Cluster | None = None,
+    chosen: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return a description as a record: texts by name, and stated settings.
 
-    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``declared`` is a cluster file and the
-    settings of its job.
+    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``chosen`` are the names of the job's
+    nodes if no evidence was collected. The cluster file supplies the job's settings, racks and leaves.
     """
     value: dict[str, Any] = {"sources": dict(sources), "set": dict(stated), "on": on}
     value |= {"nodes": job_nodes.to_record(nodes), "oversubscription": oversubscription}
-    if declared[1]:
-        value["declared"] = [declared[0], dict(declared[1])]
+    if cluster is not None:
+        if cluster.job:
+            value["declared"] = [cluster.path, dict(cluster.job)]
+        value |= {"racks": dict(cluster.racks), "leaves": dict(cluster.leaves)}
+    if chosen:
+        value["chosen"] = list(chosen)
     if hostfile is not None:
         value["hostfile"] = list(hostfile)
     return {"status": "ok", "value": value}
@@ -65,6 +75,8 @@ def described_job(evidence: Evidence) -> JobDescription | None:
             nodes,
             value.get("oversubscription"),
             hostfile,
+            tuple(map(str, value.get("chosen") or ())),
+            *(dict(value.get(table) or {}) for table in ("racks", "leaves")),
         )
     except (AttributeError, KeyError, TypeError) as error:
         raise EvidenceError(RECORD, f"it is damaged: {error}") from None

@@ -58,7 +58,7 @@ def document(
             for name, value in sorted(plan.described.values.items())
         },
         "missing": list(plan.described.missing),
-        "gaps": [*plan.described.gaps, *_assumed(plan), *plan.unused],
+        "gaps": [*plan.described.gaps, *_assumed(plan), *plan.ignored, *plan.unused],
         "measured": dict(plan.measured),
         "job": None,
         "memory": None,

@@ -148,6 +148,26 @@ def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) ->
     return replace(made, names=tuple(node.name for node in nodes), fabric=fabric)
 
 
+def at_places(made: Hardware, racks: Mapping[str, str], leaves: Mapping[str, str]) -> Hardware:
+    """Return hardware with the declared racks and leaves of its nodes.
+
+    Racks are NVLink domains if these span nodes. What the evidence of the nodes shows takes precedence, and a table
+    that lacks a node is not used.
+    """
+    fabric = made.fabric
+    if not fabric.units and (units := _declared(made.names, leaves)):
+        fabric = replace(fabric, units=units)
+    if not fabric.domains and made.machine.domain > made.machine.gpus and (domains := _declared(made.names, racks)):
+        fabric = replace(fabric, domains=domains)
+    return replace(made, fabric=fabric)
+
+
+def _declared(names: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
+    """Return the place of each node; empty if one is missing."""
+    found = {name: place for name in names if (place := places.get(name) or places.get(name.partition(".")[0]))}
+    return found if len(found) == len(names) else {}
+
+
 #: Display names of a node's fields.
 _KINDS = {"part": "part", "gpus": "GPUs", "nics": "compute NICs", "nic_gbps": "Gb/s of a NIC", "memory_gib": "GiB"}
 

@@ -12,7 +12,7 @@ from preflight.expectations.roofline_table import FatTreeTable
 from preflight.facts.job_description import JobDescription
 from preflight.layout import hardware as hardware_module
 from preflight.layout.description import REQUIRED, Described, describe
-from preflight.layout.hardware import Fabric, Hardware, hardware_of, of_nodes
+from preflight.layout.hardware import Fabric, Hardware, at_places, hardware_of, of_nodes
 from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.measured import with_measurements
 from preflight.layout.memory import Memory, memory
@@ -36,6 +36,8 @@ class Plan:
     ) -> None:
         self.settings = description.settings
         self.hardware, self.no_hardware, self._no_order = _hardware(description, site)
+        #: Parts of the input that the plan does not use.
+        self.ignored = _ignored(description, site)
         self._hostfile = description.hostfile[0] if description.hostfile is not None else ""
         fewer = description.settings.values.get("gpus_per_node")
         if self.hardware is not None and fewer is not None and 0 < fewer.value < self.hardware.machine.gpus:
@@ -127,12 +129,13 @@ def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None,
         made = _cluster(description, site)
     except LayoutError as error:
         return None, str(error), ""
-    if description.hostfile is None:
-        return made, "", ""
-    try:
-        return _in_order(made, *description.hostfile), "", ""
-    except (LayoutError, JobConfigError) as error:
-        return made, "", str(error)
+    why = ""
+    if description.hostfile is not None:
+        try:
+            made = _in_order(made, *description.hostfile)
+        except (LayoutError, JobConfigError) as error:
+            why = str(error)
+    return made if description.on else at_places(made, description.racks, description.leaves), "", why
 
 
 def _cluster(description: JobDescription, site: Site) -> Hardware:
@@ -150,7 +153,7 @@ def _cluster(description: JobDescription, site: Site) -> Hardware:
         raise LayoutError("the cluster is not known")
     gpus = site.gpus.value
     hcas = site.hcas.value if site.hcas.value is not None else len(members.ports.compute or ()) or gpus
-    listed = members.nodes or ()
+    listed = _members(description.chosen, members.nodes, site.path)
     units = tree.unit_nodes
     made = hardware_of(
         site.part, len(listed) or (units * (tree.units or 1) if units else None),
@@ -159,6 +162,20 @@ def _cluster(description: JobDescription, site: Site) -> Hardware:
     ratio = tree.oversubscription if tree.oversubscription is not None else _ratio(tree, hcas, made.machine.nic_gbps)
     fabric = Fabric(units, True if members.rails else None, ratio)
     return replace(made, fabric=fabric, names=tuple(listed), source=site.path)
+
+
+def _ignored(description: JobDescription, site: Site) -> Sequence[str]:
+    """Return notes about a declared cluster that another one replaces."""
+    if description.on and site.part is not None:
+        return [f"{site.path}: its nodes and tree are not used; the cluster is the one of --on"]
+    return ()
+
+
+def _members(chosen: Sequence[str], declared: Sequence[str] | None, path: str) -> Sequence[str]:
+    """Return the nodes of the job: the chosen ones, else those of the cluster file; raises LayoutError."""
+    if chosen and declared and (foreign := sorted(set(chosen) - set(declared))):
+        raise LayoutError(f"{fold(foreign)} is not among the nodes of {path}")
+    return chosen or declared or ()
 
 
 def _ratio(tree: FatTreeTable, nics: int | None, nic_gbps: float | None) -> float | None:

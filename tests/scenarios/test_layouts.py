@@ -281,6 +281,59 @@ def test_the_job_of_the_cluster_file(tmp_path: Path) -> None:
     assert "name the job: a script" in done.output
 
 
+def declared(tmp_path: Path, text: str, cluster: str, gpus: int, *more: str) -> dict[str, Any]:
+    (tmp_path / "train.sh").write_text(text)
+    (tmp_path / "cluster.toml").write_text(cluster)
+    words = ["plan", str(tmp_path / "train.sh"), "--cluster", str(tmp_path / "cluster.toml"), "--gpus", str(gpus)]
+    document: dict[str, Any] = json.loads(CliRunner().invoke(main, [*words, "--json", *more]).stdout)
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+def test_declared_leaves_are_the_groups_of_leaves(tmp_path: Path) -> None:
+    """Two stages on two nodes: below one leaf, or over a spine that is oversubscribed."""
+    job = script(LLAMA_8B, tp=8, pp=2, gbs=64)
+    nodes = '[class.h100]\npart = "HGX H100"\nnodes = "gpu[1-4]"\ngpus = 8\nhcas = 8\n'
+    nodes += "[class.h100.tree]\noversubscription = 3\n"
+    near = declared(tmp_path, job, nodes + '[leaves]\na = "gpu[1-2]"\nb = "gpu[3-4]"\n', 16)
+    apart = declared(tmp_path, job, nodes + '[leaves]\na = "gpu[1,3]"\nb = "gpu[2,4]"\n', 16)
+    crossed = [{own["axis"]: own["crosses"] for own in plan["axes"]}["pipeline"] for plan in (near, apart)]
+    assert crossed == ["leaf", "spine"]
+    assert "layout.pipeline-rails" in raised(apart) - raised(near)
+    chosen = declared(tmp_path, job, nodes + '[leaves]\na = "gpu[1,3]"\nb = "gpu[2,4]"\n', 16, "--nodes", "gpu[1,3]")
+    assert {own["crosses"] for own in chosen["axes"]} == {"NVLink", "leaf"}
+    partial = declared(tmp_path, job, nodes + '[leaves]\na = "gpu1"\n', 16)
+    assert next(own["bytes_of_step"] for own in partial["links"] if own["link"] == "leaf uplink") is None
+
+
+def test_declared_racks_are_nvlink_domains(tmp_path: Path) -> None:
+    """A group of 16 on four trays of one rack, or on two of each of two racks."""
+    job = script(LLAMA_8B, tp=16, pp=1, gbs=64, extra="--kv-channels 128").replace("per-node 8", "per-node 4")
+    nodes = '[class.tray]\npart = "GB200 tray"\nnodes = "t[1-8]"\n[racks]\n'
+    together = declared(tmp_path, job, nodes + 'a = "t[1-4]"\nb = "t[5-8]"\n', 16)
+    split = declared(tmp_path, job, nodes + 'a = "t[1-2,5-6]"\nb = "t[3-4,7-8]"\n', 16)
+    assert "layout.tensor-domain" in raised(split) - raised(together)
+
+
+def test_nodes_outside_the_cluster_file_are_named(tmp_path: Path) -> None:
+    nodes = '[class.h100]\npart = "HGX H100"\nnodes = "gpu[1-4]"\ngpus = 8\nhcas = 8\n'
+    document = declared(tmp_path, script(LLAMA_8B, tp=8, pp=1, gbs=64), nodes, 16, "--nodes", "gpu[3-6]")
+    assert document["exit_status"] == 3
+    assert any("gpu[5-6] is not among the nodes of" in reason for reason in document["unknown"])
+    words = ["plan", str(tmp_path / "train.sh"), "--on", INFINIBAND, "--nodes", "gpu1"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert "--on has none" in done.output
+
+
+def test_a_cluster_file_beside_on_is_noted(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text('[class.h100]\npart = "HGX H100"\ngpus = 8\nhcas = 8\n')
+    document = plan(
+        tmp_path, script(LLAMA_70B, tp=8, pp=4, gbs=512), INFINIBAND, 512, "--cluster", str(tmp_path / "cluster.toml")
+    )
+    assert any("the cluster is the one of --on" in gap for gap in document["gaps"])
+
+
 def test_every_setting_of_a_job_can_be_declared() -> None:
     computed = {own.name for kind in (Transformer, Parallelism, Schedule) for own in fields(kind)}
     assert computed <= {*job_table.NUMBERS, *job_table.CHOICES, *job_table.SWITCHES, *job_table.TEXTS}
