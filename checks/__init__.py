@@ -117,6 +117,7 @@ MODULES = (
     "job.benchmark_tail",
     "job.pair_times",
     "job.shared_uplinks",
+    "job.port_errors",
     "job.torch_gpu",
     "job.torch_collectives",
     "job.torch_exchange",

@@ -17,9 +17,13 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 if TYPE_CHECKING:
     from preflight.bench.comparison import ComparedRun, Comparison, LowNode, RateLevel
     from preflight.bench.explanation import FactorEvidence
+    from preflight.facts.campaign_ports import PortErrors
 
 #: Maximum number of pairs listed separately.
 _MOST_LISTED = 40
+
+#: Maximum number of ports in a message.
+_MOST_PORTS = 3
 
 #: Advice for runs with less noise.
 _QUIETER = "run more iterations of a larger message, without other jobs on these switches"
@@ -75,10 +79,10 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
     """
     for comparison in run.pairwise:
-        yield from _pairs(comparison, list(run.nccl_tests))
+        yield from _pairs(comparison, list(run.nccl_tests), run)
 
 
-def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
+def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterator[Finding]:
     label = _label(comparison)
     stopped = [held for held in comparison.held if not held.run.complete]
     for held in stopped[:_MOST_LISTED]:
@@ -102,7 +106,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str]) -> Iterator[Finding]:
     named = {place for cause in comparison.slow.named for place in cause.places}
     alone = [held for place, held in enumerate(comparison.held) if held.slow and place not in named]
     for held in islice(alone, _MOST_LISTED):
-        yield _slow(label, held)
+        yield _slow(label, held, run)
     if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
         yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
     if (blind := _blind(comparison)) is not None:
@@ -124,13 +128,13 @@ def _blind(comparison: Comparison) -> float | None:
     return next((limit.sigma for limit in limits if limit.limit < 0.5 * limit.busbw), None)
 
 
-def _slow(label: str, held: ComparedRun) -> Finding:
+def _slow(label: str, held: ComparedRun, run: RunFacts) -> Finding:
     assert held.bytes is not None
     assert held.reference is not None
     rate, usual = held.run.busbw[held.bytes], held.reference.busbw
     return warned(
         f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:.4g} of "
-        f"{usual:.4g} GB/s; no part explains it together with the other runs",
+        f"{usual:.4g} GB/s; no part explains it together with the other runs{_errors(run, [held.run.source])}",
         subject=" - ".join(held.run.nodes), found=f"{rate:.4g} GB/s",
         expected=f"about {usual:.4g} GB/s, like similar pairs",
         evidence=[f"log:{held.run.source}"],
@@ -212,7 +216,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
             outside = tuple(nodes)
         for cause, effect in named:
             if effect != "slow" or cause not in outside:
-                yield _named(label, cause, effect, comparison)
+                yield _named(label, cause, effect, comparison, run)
         yield from _low(label, comparison.low, len(measured), keys)
         if named or comparison.low or comparison.kind.load == bench.observation.SHARED:
             continue
@@ -284,20 +288,36 @@ def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys:
     )
 
 
-def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison) -> Finding:
+def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison, run: RunFacts) -> Finding:
     slow, others = cause.elsewhere
-    rivals = f"; not separated from: {', '.join(_rivals(cause))}" if cause.alike else ""
-    falling = effect == "slow" and _all_fall(cause, comparison)
-    sources = dict.fromkeys(f"log:{comparison.held[place].run.source}" for place in cause.places)
+    more = "; even slower as messages grow" if effect == "slow" and _all_fall(cause, comparison) else ""
+    more += f"; not separated from: {', '.join(_rivals(cause))}" if cause.alike else ""
+    sources = dict.fromkeys(comparison.held[place].run.source for place in cause.places)
+    own = cause.factor.node or (cause.factor.of if cause.factor.kind == bench.factors.NODE else "")
     return failed(
         f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere: "
-        f"{cause.bits:.1f} bits{'; even slower as messages grow' if falling else ''}{rivals}",
+        f"{cause.bits:.1f} bits{more}{_errors(run, list(sources), own)}",
         subject=str(cause.factor),
         found=f"{cause.slow} of {cause.runs} runs {effect}",
         expected=f"as elsewhere, {slow} of {others}",
-        evidence=list(islice(sources, _MOST_LISTED)),
+        evidence=[f"log:{source}" for source in islice(sources, _MOST_LISTED)],
         fix=f"Next, run {bench.document.next_step(cause)}; then check the counters of its ports and switches.",
     )
+
+
+def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
+    """Return which ports counted errors during runs: those of a node, or of all."""
+    if run.campaign is None or not run.port_errors:
+        return ""
+    # import-at-use: only campaigns have readings of ports
+    from preflight.facts.campaign_ports import of_runs, total
+
+    ports: dict[str, list[PortErrors]] = {}
+    for errors in of_runs(run.campaign, run.port_errors, sources):
+        if node in ("", errors.node):
+            ports.setdefault(f"{errors.port} of {errors.node}", []).append(errors)
+    listed = [f"{port} counted {total(own)}" for port, own in islice(ports.items(), _MOST_PORTS)]
+    return f"; meanwhile {', '.join(listed)}" if listed else ""
 
 
 def _rivals(cause: FactorEvidence) -> list[str]:

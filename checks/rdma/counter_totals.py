@@ -44,7 +44,7 @@ _USUAL = {CounterKind.FLAP: 1}
 #: Maximum number of non-zero counters listed in a pass.
 _MOST_SHOWN = 6
 
-#: Share of lost packets that does not reduce throughput (as ``error_counters.RARE``).
+#: Share of lost packets that does not reduce throughput (as ``counter_growth.RARE``).
 RARE = 1e-6
 
 #: Driver-specific counter names -> mlx5 names, by which they are judged.

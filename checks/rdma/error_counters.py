@@ -32,22 +32,8 @@ if TYPE_CHECKING:
     from preflight.facts.counter_catalogue import CounterKind
     from preflight.facts.counter_growth import Growth, PortGrowth
 
-#: One packet in a million; more lost packets reduce RDMA throughput.
-RARE = 1e-6
-#: Events per second that are reported even if the number of packets is unknown (rdma-core).
-OFTEN_PER_S = 10
-
 MLX5 = "https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/counters.html"
 _IBERRORS = "rdma-core ibcheckerrs and ibqueryerrors; NVSentinel nic-health-monitor"
-
-
-def frequent(port: PortGrowth, kind: CounterKind) -> list[Growth]:
-    """Return the growth of a kind, except events that are rare per received packet."""
-    grown = list(port.grown(kind))
-    shared = [one for one in grown if one.counter.rare]
-    number = sum(one.grown for one in shared)
-    often = number > RARE * port.packets if port.packets else sum(one.per_s for one in shared) > OFTEN_PER_S
-    return [one for one in grown if often or one not in shared]
 
 
 def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of: int) -> Iterator[Finding]:
@@ -130,7 +116,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
     warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, kind)
+        grown = port.frequent(kind)
         if not grown:
             clean.append(port)
             continue
@@ -337,7 +323,7 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     warn, fail = port_reporters(node, site)
     clean = []
     for port in ports:
-        grown = frequent(port, kind)
+        grown = port.frequent(kind)
         if not grown:
             clean.append(port)
             continue

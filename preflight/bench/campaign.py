@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from preflight.bench import observation
+from preflight.bench import observation, port_readings
 from preflight.bench.observation import FAILED, RAN, UNFINISHED, WRONG, Observation, RunEnd, RunKind
 from preflight.bench.planner import BenchPlan, Round
+from preflight.bench.port_readings import NodeReading
 from preflight.schemas.conform import find_error
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ PLAN = "preflight.bench.plan/1"
 ROUND = "preflight.bench.round/1"
 LAUNCH = "preflight.bench.launch/1"
 END = "preflight.bench.end/1"
+
+#: Part of the journal's schema by the schema of a line.
+_PARTS = {ROUND: "round", LAUNCH: "launch", port_readings.SCHEMA: "ports", END: "end"}
 
 #: Outcome of a launch. CUT: ended by preflight or an external signal, so it has no result and is launched again.
 OK, BROKE, TIMEOUT, CUT = "ok", "failed", "timeout", "cut"
@@ -99,6 +103,7 @@ class Campaign:
     launches: tuple[BenchLaunch, ...] = ()  # each once, in its latest state
     end: str = ""  # why the campaign ended; empty if interrupted
     left_behind: tuple[str, ...] = ()
+    readings: tuple[NodeReading, ...] = ()  # errors of ports, by round and node
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -178,7 +183,7 @@ def find_line_errors(lines: Iterable[Any]) -> Iterator[str]:
     runs: list[int] = []
     for line in lines:
         schema = line.get("schema") if isinstance(line, dict) else None
-        part = {ROUND: "round", LAUNCH: "launch", END: "end"}.get(schema) if isinstance(schema, str) else None
+        part = _PARTS.get(schema) if isinstance(schema, str) else None
         if part is None:
             yield "unknown schema"
             continue
@@ -191,6 +196,8 @@ def find_line_errors(lines: Iterable[Any]) -> Iterator[str]:
             wrong = "" if listed else "its round or run is not in the journal"
             if line["state"] == "ended" and "status" not in line:
                 wrong = wrong or "status is missing"
+        elif not wrong and part == "ports":
+            wrong = "" if line["round"] <= len(runs) else "its round is not in the journal"
         yield wrong
 
 
@@ -198,6 +205,7 @@ def campaign(plan: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> Campaign
     """Build a campaign from valid journal lines."""
     rounds: list[PlannedRound] = []
     launches: dict[int, BenchLaunch] = {}
+    readings: list[NodeReading] = []
     end, left_behind = "", tuple[str, ...]()
     for line in lines:
         if line["schema"] == ROUND:
@@ -208,9 +216,11 @@ def campaign(plan: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> Campaign
                                          line.get("exit"), line.get("seconds", 0.0), line.get("why", ""),
                                          line["at"] if "status" in line else "")  # fmt: skip
             end = ""
+        elif line["schema"] == port_readings.SCHEMA:
+            readings += port_readings.from_line(line)
         else:
             end, left_behind = line["why"], tuple(line["left_behind"])
-    return Campaign(plan, tuple(rounds), tuple(launches.values()), end, left_behind)
+    return Campaign(plan, tuple(rounds), tuple(launches.values()), end, left_behind, tuple(readings))
 
 
 def _round(plan: CampaignPlan, line: Mapping[str, Any]) -> PlannedRound:

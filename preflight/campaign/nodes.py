@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from preflight.bench.campaign import CampaignPlan
-from preflight.campaign import port_traffic
+from preflight.bench.port_readings import NodeReading
+from preflight.campaign import port_counters, port_traffic
 from preflight.campaign.command_lines import MARK
 from preflight.collect.fleet import collect
 from preflight.collect.options import CollectOptions
@@ -75,6 +76,7 @@ class NodeState:
 
     why: str = ""
     gpus: int | None = None
+    evidence: Evidence | None = None  # with the counters of its ports
 
 
 def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
@@ -84,11 +86,20 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
     """
     program = Probe("cmd", shlex.join(["sh", "-c", _PROGRAM, "sh", plan.binary]), "the benchmark", 10.0)
     states = {}
-    for evidence in _collected(plan, nodes, [_BUSY, _GPUS, _TRAFFIC, program]):
+    for evidence in _collected(plan, nodes, [_BUSY, _GPUS, _TRAFFIC, program, *port_counters.port_probes()]):
         if (evidence.no_answer or {}).get("phase") == "interrupted":
             raise KeyboardInterrupt
-        states[evidence.node] = NodeState(_why(evidence, program.key, plan), _gpus(evidence))
+        states[evidence.node] = NodeState(_why(evidence, program.key, plan), _gpus(evidence), evidence)
     return {node: states.get(node, NodeState("it could not be reached")) for node in nodes}
+
+
+def read_ports(
+    plan: CampaignPlan, number: int, states: Mapping[str, NodeState], nodes: Sequence[str]
+) -> list[NodeReading]:
+    """Read the ports of nodes after a round; return the errors since their states."""
+    after = {evidence.node: evidence for evidence in _collected(plan, nodes, port_counters.port_probes())}
+    before = {node: state.evidence for node, state in states.items()}
+    return [port_counters.reading(number, before.get(node), after[node]) for node in nodes if node in after]
 
 
 def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from statistics import median
 
-from preflight.bench import campaign, shared_uplinks
+from preflight.bench import campaign, port_readings, shared_uplinks
 from preflight.bench.campaign import BROKE, CUT, BenchLaunch, Campaign, PlannedRound
 from preflight.bench.planner import Round, next_round
 from preflight.campaign import command_lines, execution, nodes, slurm_steps
@@ -36,6 +36,8 @@ class CampaignRun:
         self._began = time.time()
         self._seconds: list[float] = []  # of this call's rounds
         self._left_out = dict(folder.done.left_out)
+        self._fresh: dict[str, str] = {}  # nodes left out since the last round
+        self._states: dict[str, nodes.NodeState] = {}  # of the nodes before the round
         self._steps = slurm_steps.SlurmSteps(folder.plan) if folder.plan.via == "srun" else None
 
     def carry_out(self) -> Campaign:
@@ -60,8 +62,8 @@ class CampaignRun:
 
     def _rounds(self) -> str:
         done = self._folder.done
-        if done.rounds and done.open_runs(len(done.rounds)):
-            self._launch(done.rounds[-1])
+        if done.rounds and (places := done.open_runs(len(done.rounds))):
+            self._launch(done.rounds[-1], self._usable(done.rounds[-1], places))
         while not self._stop.is_set():
             if self._seconds and time.monotonic() + median(self._seconds) > self._until:
                 return BUDGET
@@ -69,44 +71,56 @@ class CampaignRun:
             if isinstance(made, str):
                 return made
             self._folder.record(campaign.round_document(made))
-            self._launch(made)
+            self._launch(made, range(len(made.runs)))
             if time.monotonic() > self._until:
                 return BUDGET
         return INTERRUPTED
 
     def _next(self) -> PlannedRound | str:
         """Return the next round of usable nodes, or why there is none."""
-        looked: set[str] = set()
+        self._states = {}
         number = len(self._folder.done.rounds) + 1
-        fresh: dict[str, str] = {}
         while True:
             done, reports = self._folder.done, self._folder.reports()
             planned = next_round(campaign.bench_plan(done, reports, self._left_out), campaign.past(done, reports))
             if planned is None:
                 return COMPLETE if number > 1 else NO_NODES
-            wanted = [end.node for run in planned.runs for end in run if end.node not in looked]
-            away = self._steps.away(wanted) if self._steps and wanted else {}
-            states = nodes.look(self._plan, [node for node in wanted if node not in away])
-            looked.update(wanted)
-            busy = away | {node: state.why for node, state in states.items() if state.why}
-            if not busy:
+            if not self._look([end.node for run in planned.runs for end in run if end.node not in self._states]):
                 _announce(planned)
+                fresh, self._fresh = self._fresh, {}
                 return shared_uplinks.planned(done, reports, replace(planned, number=number), fresh)
-            fresh |= busy
-            self._left_out |= busy
-            for node, why in busy.items():
-                print_text(f"{node} is left out: {why}\n", sys.stderr)
 
-    def _launch(self, made: PlannedRound) -> None:
+    def _usable(self, made: PlannedRound, places: Sequence[int]) -> list[int]:
+        """Return the runs of an interrupted round whose nodes are still free."""
+        busy = self._look([end.node for place in places for end in made.runs[place]])
+        return [place for place in places if busy.isdisjoint(end.node for end in made.runs[place])]
+
+    def _look(self, wanted: Sequence[str]) -> frozenset[str]:
+        """Examine nodes before they run; return those that are left out."""
+        away = self._steps.away(wanted) if self._steps and wanted else {}
+        states = nodes.look(self._plan, [node for node in wanted if node not in away])
+        self._states |= states | {node: nodes.NodeState(why) for node, why in away.items()}
+        busy = away | {node: state.why for node, state in states.items() if state.why}
+        self._fresh |= busy
+        self._left_out |= busy
+        for node, why in busy.items():
+            print_text(f"{node} is left out: {why}\n", sys.stderr)
+        return frozenset(busy)
+
+    def _launch(self, made: PlannedRound, wanted: Sequence[int]) -> None:
         began = time.monotonic()
         for attempt in range(1, _TRIES + 1):
             done = self._folder.done
             first = max((launch.number for launch in done.launches), default=0) + 1
-            places = done.open_runs(made.number)
+            places = [place for place in done.open_runs(made.number) if place in wanted]
             launches = [BenchLaunch(first + at, made.number, place) for at, place in enumerate(places)]
             if not launches or self._stop.is_set():
                 break
             self._run(made, launches, last=attempt == _TRIES)
+        if wanted and not self._stop.is_set():
+            used = [end.node for place in wanted for end in made.runs[place]]
+            readings = nodes.read_ports(self._plan, made.number, self._states, used)
+            self._folder.record(port_readings.document(made.number, readings))
         self._seconds.append(time.monotonic() - began)
 
     def _run(self, made: PlannedRound, launches: Sequence[BenchLaunch], last: bool) -> None:

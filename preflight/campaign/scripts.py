@@ -10,7 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.bench import campaign
 from preflight.bench.campaign import CampaignPlan, PlannedRound
@@ -19,8 +19,38 @@ from preflight.campaign import command_lines
 from preflight.campaign.command_lines import DAEMON_S, WATCH_S
 from preflight.nodeset import fold_for_slurm
 
-#: Forms of a script.
-SH, SBATCH = "sh", "sbatch"
+#: Forms of a script; that of MPIJOB runs in the launcher pod of a ``manifest``.
+SH, SBATCH, MPIJOB = "sh", "sbatch", "mpijob"
+
+#: File in a worker pod that names its node, and the ssh configuration that the launcher pod writes.
+NODE_FILE, POD_SSH_CONFIG = "/tmp/preflight-node", "/tmp/preflight-ssh-config"
+
+#: Start of the script in a launcher pod: nodes are reached by their names, through the pods that run on them. The MPI
+#: operator's own list of hosts names pods. At the end, the folder is printed, because a pod's files end with it.
+_PODS = r"""
+hostfile=${OMPI_MCA_orte_default_hostfile:-/etc/mpi/hostfile}
+unset OMPI_MCA_orte_default_hostfile
+deliver() {
+  tar -C "${dir%/*}" -cz "${dir##*/}" | base64 | tr -d '\n' | sed 's/^/campaign: /'
+  echo
+}
+trap deliver EXIT
+name='^[A-Za-z0-9_][A-Za-z0-9_.-]*$'
+common='  StrictHostKeyChecking no
+  UserKnownHostsFile /dev/null
+  LogLevel ERROR
+  ConnectTimeout 10'
+printf 'Include /etc/ssh/ssh_config\nHost *\n%s\n' "$common" >@SSH_CONFIG@
+cut -d ' ' -f 1 "$hostfile" | grep "$name" | while read -r pod; do
+  node=$(ssh -F @SSH_CONFIG@ "$pod" cat @NODE_FILE@ </dev/null | grep "$name") || continue
+  printf 'Host %s\n  HostName %s\n' "$node" "$pod"
+done >"$scratch/hosts"
+cat "$scratch/hosts" >>@SSH_CONFIG@
+for node in @NODES@; do
+  grep -qFx "Host $node" "$scratch/hosts" || { echo "$node: no worker pod runs on it" >&2; finish nodes; exit 2; }
+done
+began=$(date +%s)
+""".replace("@NODE_FILE@", NODE_FILE).replace("@SSH_CONFIG@", POD_SSH_CONFIG)
 
 #: Functions of the script. ``run NUMBER ROUND RUN GROUP COMMAND…`` launches one run and records it; a line of the
 #: journal is appended at once, so those of parallel runs do not mix.
@@ -71,13 +101,21 @@ class ScriptRounds:
     recorded: int = 0  # rounds that are already in the journal: of these, open runs are launched
     open_runs: Sequence[int] = ()  # of the last recorded round
     folder: str = ""  # of a resumed campaign; empty: new
+    journal: Sequence[str] = ()  # of a resumed campaign, for a launcher pod, which lacks its folder
 
 
 def script(plan: CampaignPlan, form: str, rounds: ScriptRounds, rails: Sequence[str]) -> str:
-    """Return the script, for ``sh`` or ``sbatch``."""
+    """Return the script in one of the forms."""
+    if form == MPIJOB:
+        rounds, journal = replace(rounds, folder=""), rounds.journal
+    else:
+        journal = ()
     runs = sum(len(made.runs) for made in rounds.rounds)
     parts = ["#!/bin/sh\n", *(_directives(plan, rounds) if form == SBATCH else ()), *_head(plan, rounds, runs)]
     parts.append(_FUNCTIONS)
+    if form == MPIJOB:
+        parts += [f"line {_word(line)}\n" for line in journal]
+        parts.append(_PODS.replace("@NODES@", " ".join(plan.nodes)))
     number = rounds.first_launch
     for made in rounds.rounds:
         resumed = made.number <= rounds.recorded

@@ -55,6 +55,7 @@ ITEMS = (
         question("Between two idle nodes, small writes have constant latency", "pair.write-lat"),
         question("Under load, no iteration of a benchmark takes much longer than the median", "bench.tail"),
         question("Small messages take equally long between all pairs of nodes", "bench.pair-times"),
+        question("No port counts errors while pairs of nodes run", "bench.ports"),
     ),
     _LIST.item(
         "AN-9", "early warning before the job suffers", "window",

@@ -22,7 +22,6 @@ from preflight.terminal import UsageError, print_text
 
 if TYPE_CHECKING:
     from preflight.bench.campaign import CampaignPlan
-    from preflight.campaign.folder import CampaignFolder
     from preflight.expectations import Cluster
     from preflight.run.request import Outputs
 
@@ -113,17 +112,24 @@ class _Size(click.ParamType[int]):
     "form",
     is_flag=False,
     flag_value=COMMANDS,
-    type=click.Choice([COMMANDS, "sh", "sbatch"]),
+    type=click.Choice([COMMANDS, "sh", "sbatch", "mpijob"]),
     metavar="[FORM]",
-    help="Print commands, or an sh or sbatch script; touch nothing.",
+    help="Print commands, or a script: sh, sbatch or mpijob; touch nothing.",
 )
+@click.option("--image", metavar="IMAGE", help="Image with nccl-tests and sshd, for --print mpijob.")
 @click.option("--yes", is_flag=True, help="Begin without a question.")
 @click.option("--resume", type=options.file_path, metavar="DIR", help="Continue a campaign that was cut short.")
 @click.option("--allow-root", is_flag=True, help="Launch as root.")
 @options.cluster
 @options.outputs
 def bench(
-    cluster: Path | None, form: str | None, yes: bool, resume: Path | None, allow_root: bool, **arguments: Any
+    cluster: Path | None,
+    form: str | None,
+    image: str | None,
+    yes: bool,
+    resume: Path | None,
+    allow_root: bool,
+    **arguments: Any,
 ) -> int:
     """Find the slow node, rail or cable with nccl-tests.
 
@@ -137,7 +143,7 @@ def bench(
     Exit:    as check; 3 also if time ran out
     """
     # import-at-use: help lists the commands without it
-    from preflight.campaign import folder, lock
+    from preflight.campaign import folder, lock, printed
     from preflight.campaign.rounds import CampaignRun
     from preflight.collect.request import Collected
     from preflight.collect.scheduler import interruptible
@@ -151,6 +157,8 @@ def bench(
     path, origin = choose_cluster(cluster)
     outputs = Outputs(**arguments)
     _require_no_output(form, outputs, save)
+    if (form == "mpijob") is not (image is not None):
+        raise UsageError("--print mpijob and --image IMAGE belong together: the image of the launcher and the workers")
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
     if os.getuid() == 0 and not (allow_root or form):
         raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")
@@ -160,7 +168,8 @@ def bench(
         if resume:
             _require_own(resume / folder.PLAN_FILE)
         if form:
-            print_text(_printed(plan, opened) if form == COMMANDS else _script(plan, form, opened))
+            print_text(printed.first_round(plan, opened) if form == COMMANDS
+                       else printed.rounds(plan, form, opened, image))  # fmt: skip
             return 0
         plan = _within_job(plan)
         _require_launcher(plan)
@@ -185,7 +194,8 @@ def bench(
 _PLAN = ("hosts", "hostfile", "job", "goal", "loaded", "topology", "gpus", "collective", "bytes_", "iterations",
          "binary", "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
 
-_SPINES = "a round loads all uplinks between these leaves at once; other jobs on these switches become slower\n"
+#: Launcher of the forms that run outside this allocation.
+_ELSEWHERE = {"sbatch": "srun", "mpijob": "mpirun"}
 
 _ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the disk is full",
          "nodes": "too few nodes are usable"}  # fmt: skip
@@ -216,8 +226,8 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
 
     job = wanted["job"] or (None if wanted["via"] == "mpirun" else os.environ.get("SLURM_JOB_ID"))
     via = ("srun" if job else "mpirun") if wanted["via"] == "auto" else wanted["via"]
-    if form == "sbatch":
-        job, via = None, "srun"
+    if form in _ELSEWHERE:
+        job, via = None, _ELSEWHERE[form]
     elif via == "srun" and not job:
         raise UsageError("--via srun needs an allocation: salloc -N16 preflight bench, or --job ID")
     targets = Targets(wanted["hosts"], wanted["hostfile"])
@@ -329,68 +339,10 @@ def _require_launcher(plan: CampaignPlan) -> None:
 
 def _confirm(plan: CampaignPlan) -> None:
     """Confirm the start; without a terminal raise UsageError."""
-    print_text(_load(plan), sys.stderr)
+    from preflight.campaign import printed
+
+    print_text(printed.load(plan), sys.stderr)
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError("it loads the nodes and their network: add --yes, or look first with --print")
     if not click.confirm("Begin?", err=True):
         raise UsageError("nothing was started")
-
-
-def _load(plan: CampaignPlan) -> str:
-    from preflight.nodeset import fold
-
-    pairs = len(plan.nodes) // 2
-    leaves = len(set(plan.leaves.values()))
-    return (
-        f"{len(plan.nodes)} nodes{f' on {leaves} leaves' if leaves else ''}: {fold(plan.nodes)}\n"
-        f"{pairs} pairs in parallel, {plan.gpus} GPU{'s' * (plan.gpus != 1)} per node, {plan.collective} of "
-        f"{plan.bytes:,} bytes; no other job may run on these nodes\n"
-        f"{_SPINES if plan.loaded else ''}"
-        f"at most {plan.budget_s:g} s, each run at most {plan.run_limit_s:g} s, over {plan.via}\n"
-    )
-
-
-def _script(plan: CampaignPlan, form: str, opened: CampaignFolder | None) -> str:
-    """Return the rounds that follow as a script; raises UsageError if there are none."""
-    from preflight.bench import campaign, shared_uplinks
-    from preflight.bench.planner import fixed_rounds, next_round
-    from preflight.campaign.scripts import ScriptRounds, script
-
-    if (plan.via == "srun") is not (form == "sbatch") and not plan.job:
-        raise UsageError(f"the campaign uses {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
-    done = opened.done if opened else campaign.Campaign(plan)
-    reports = opened.reports() if opened else {}
-    bench_plan = campaign.bench_plan(done, reports, done.left_out)
-    recorded = len(done.rounds)
-    open_runs = done.open_runs(recorded) if recorded else []
-    rounds = [done.rounds[-1]] if open_runs else []
-    if not rounds:
-        planned = [next_round(bench_plan, campaign.past(done, reports))] if done.rounds else fixed_rounds(bench_plan)
-        rounds = [shared_uplinks.planned(done, reports, made, {}) for made in planned if made]
-    if not rounds:
-        raise UsageError("no runs are left: preflight judge DIR")
-    first = max((launch.number for launch in done.launches), default=0) + 1
-    where = os.path.abspath(opened.path) if opened else ""
-    return script(plan, form, ScriptRounds(rounds, first, recorded, open_runs, where), campaign.rails(done, reports))
-
-
-def _printed(plan: CampaignPlan, opened: CampaignFolder | None) -> str:
-    """Describe the first round."""
-    from preflight.bench import campaign
-    from preflight.bench.planner import next_round
-    from preflight.campaign.command_lines import command
-
-    done = opened.done if opened else campaign.Campaign(plan)
-    reports = opened.reports() if opened else {}
-    planned = next_round(campaign.bench_plan(done, reports, done.left_out), campaign.past(done, reports))
-    text = _load(plan)
-    if planned is None:
-        return f"{text}no runs are left\n"
-    text += f"round {planned.number}, {planned.purpose}; later rounds depend on its results:\n"
-    rails = campaign.rails(done, reports)
-    for run in planned.runs:
-        made = command(plan, run, rails, os.environ)
-        given = [f"{name}={made.environment[name]}" for name in sorted(made.environment)
-                 if name in plan.environment or name in ("CUDA_VISIBLE_DEVICES", "PREFLIGHT_BENCH")]  # fmt: skip
-        text += f"  {shlex.join(['env', *given, *made.argv])}\n"
-    return text

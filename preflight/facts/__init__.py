@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from preflight.facts import (  # noqa: F401
         addresses,
         benchmark_metadata,
+        campaign_ports,
         clock,
         collection_hint,
         compatibility,

@@ -22,6 +22,11 @@ from preflight.textprep.plain_text import integer
 
 SOURCES = ("counters", "hw_counters", "ethtool")
 
+#: One packet in a million; more lost packets reduce RDMA throughput.
+RARE = 1e-6
+#: Events per second that are reported even if the number of packets is unknown (rdma-core).
+OFTEN_PER_S = 10
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -81,6 +86,14 @@ class PortGrowth:
     def grown(self, *kinds: CounterKind) -> tuple[Growth, ...]:
         """Return the counters of these kinds that grew."""
         return tuple(g for g in self.growths if g.grown and g.counter.kind in kinds)
+
+    def frequent(self, *kinds: CounterKind) -> list[Growth]:
+        """Return the growth of these kinds, except events that are rare per packet."""
+        grown = list(self.grown(*kinds))
+        shared = [one for one in grown if one.counter.rare]
+        number = sum(one.grown for one in shared)
+        often = number > RARE * self.packets if self.packets else sum(one.per_s for one in shared) > OFTEN_PER_S
+        return [one for one in grown if often or one not in shared]
 
     def named(self, name: str) -> Growth | None:
         """Return one counter; None if it was not read, or its growth is unknown."""

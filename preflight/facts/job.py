@@ -12,6 +12,7 @@ from preflight import bench, parsers
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
+    from preflight.facts.campaign_ports import PortErrors
     from preflight.facts.job_description import JobDescription
     from preflight.facts.node import NodeFacts
     from preflight.facts.trace.job import JobTrace
@@ -186,6 +187,14 @@ class RunFacts:
             return bench.campaign.read_record(self.evidence.record(bench.campaign.RECORD).value)
         except ValueError as error:
             raise EvidenceError(bench.campaign.RECORD, str(error)) from None
+
+    @cached_property
+    def port_errors(self) -> tuple[PortErrors, ...]:
+        """Errors that RDMA ports counted during the rounds of a campaign."""
+        # import-at-use: only campaigns have readings of ports
+        from preflight.facts import campaign_ports
+
+        return campaign_ports.port_errors(self.campaign) if self.campaign is not None else ()
 
     @cached_property
     def _pytorch(self) -> dict[str, parsers.torch.TorchOutput]:

@@ -74,7 +74,7 @@ LAYERS = {
     "bench": {"parsers", "schemas"},
     # campaign: benchmarks between nodes, launched: it looks, launches and writes down.
     "campaign": {
-        "archive", "bench", "collect", "evidence", "nodeset", "parsers", "probes", "terminal", "transport",
+        "archive", "bench", "collect", "evidence", "facts", "nodeset", "parsers", "probes", "terminal", "transport",
     },
     "incidents": {"expectations", "facts", "model"},
     "layout": {"evidence", "expectations", "facts", "nodeset", "parsers"},

@@ -149,7 +149,7 @@ _ORIGIN = "made by hand: figures invented, in the format of nccl-tests 2.19.6 (t
 #: Check -> case -> (records, findings).
 CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] = {
     "bench.pairs": {
-        "healthy": (records(_healthy), [{"status": "pass", "message": "28 runs, none is slow"}]),
+        "healthy": (records(_healthy), [{"status": "pass", "message": "28 runs, none slow"}]),
         "one-slow-pair": (
             records(_one_pair), [{"status": "warn", "message": "gpu002 and gpu006", "subject": "gpu002 - gpu006"}],
         ),
@@ -165,7 +165,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
             records(_scattered, repeats=4),
             [{"status": "unknown", "message": "a part at half its rate would go unnoticed"}],
         ),
-        "lost-rail": (records(_lost_rail), [{"status": "pass", "message": "21 runs, none is slow"}]),
+        "lost-rail": (records(_lost_rail), [{"status": "pass", "message": "21 runs, none slow"}]),
         "four-pairs": (dict(list(records(_healthy).items())[:4]), [{"status": "unknown", "message": "too few"}]),
         "one-run": (dict(list(records(_healthy).items())[:1]), [{"status": "skip"}]),
     },
@@ -305,6 +305,97 @@ CASES["bench.shared-uplinks"] = {
     ),
     "two-runs-of-one-pair": (_spines(alone=2), [{"status": "unknown", "message": "2 runs of one pair are too few"}]),
     "uplinks-not-loaded": (campaign(), [{"status": "skip"}]),
+}  # fmt: skip
+
+
+def _rounds_with_ports(
+    readings: Callable[[int, str], list[dict[str, object]]], slow: str = "", why: str = ""
+) -> dict[str, object]:
+    """Return the records of a campaign of seven rounds, all pairs of eight nodes.
+
+    ``readings`` returns the ports of a node in a round; a node is ``slow`` in all of its runs. The counters of the last
+    node were not read for a reason.
+    """
+    made = campaign()
+    record: Any = made["bench:campaign"]
+    value = record["value"]
+    value["plan"]["nodes"] = list(NODES)
+    journal: list[dict[str, object]] = []
+    outputs: dict[str, object] = {}
+    ring = list(NODES[:-1])
+    for number in range(1, 8):
+        turned = [*ring[number - 1 :], *ring[: number - 1]]
+        pairs = [(turned[0], NODES[-1]), *zip(turned[1:4], reversed(turned[4:]), strict=True)]
+        journal.append({"schema": "preflight.bench.round/1", "round": number, "purpose": "screen", "load": "",
+                        "runs": [[{"node": node, "gpus": []} for node in pair] for pair in pairs],
+                        "left_out": []})  # fmt: skip
+        for place, pair in enumerate(pairs):
+            n = 4 * number - 3 + place
+            journal.append({"schema": "preflight.bench.launch/1", "n": n, "round": number, "run": place,
+                            "group": list(pair), "state": "ended", "status": "ok", "exit": 0, "seconds": 7.5,
+                            "why": "", "at": f"2026-11-20T12:{number:02d}:30Z"})  # fmt: skip
+            rate = (11.0 if slow in pair else 44.0) * (1 + 0.002 * (n % 3))
+            outputs[f"log:{n:04d}.txt"] = log("alltoall", {node: [RAILS[0]] for node in pair}, {GIB: rate})
+        nodes = [{"node": node, "why": why if node == NODES[-1] else "",
+                  "ports": [] if why and node == NODES[-1] else readings(number, node)} for node in NODES]  # fmt: skip
+        journal.append({"schema": "preflight.bench.ports/1", "round": number, "nodes": nodes})
+    journal.append({"schema": "preflight.bench.end/1", "why": "complete", "left_behind": [],
+                    "at": "2026-11-20T12:20:00Z"})  # fmt: skip
+    return {**outputs, "bench:campaign": {"status": "ok", "value": {**value, "journal": journal}}}
+
+
+def _port_of(
+    grown: int = 0, source: str = "counters", name: str = "symbol_error", unread: str = ""
+) -> dict[str, object]:
+    counters = [{"source": source, "name": name, "before": 7, "after": 7 + grown}] if grown else []
+    return {"device": "mlx5_3", "port": 1, "seconds": 9.5, "packets": 5_000_000, "grown": counters, "unread": unread}
+
+
+def _errors_of(node: str, grown: int, rounds: int = 7, **more: str) -> Callable[[int, str], list[dict[str, object]]]:
+    return lambda number, own: [_port_of(grown, **more) if own == node and number <= rounds else _port_of()]
+
+
+CASES["bench.factor"]["one-node-with-errors"] = (
+    _rounds_with_ports(_errors_of("gpu003", 120), slow="gpu003"),
+    [
+        {
+            "status": "fail",
+            "message": r"meanwhile mlx5_3:1 of gpu003 counted symbol_error \+840",
+            "subject": "node gpu003",
+        }
+    ],
+)
+CASES["bench.ports"] = {
+    "no-errors": (
+        _rounds_with_ports(_errors_of("", 0)),
+        [{"status": "pass", "message": "no errors on 8 ports of 8 nodes, in 7 rounds"}],
+    ),
+    "errors-in-slow-runs": (
+        _rounds_with_ports(_errors_of("gpu003", 120), slow="gpu003"),
+        [{"status": "fail", "message": r"mlx5_3:1 of gpu003 counted errors in 7 of 7 rounds: symbol_error \+840; 7 of "
+          "these runs were slow", "subject": "gpu003 mlx5_3:1"}],
+    ),
+    "one-symbol-error": (
+        _rounds_with_ports(_errors_of("gpu003", 1, rounds=1)),
+        [{"status": "warn", "message": r"counted errors in 1 of 7 rounds: symbol_error \+1$"}],
+    ),
+    "carrier-lost": (
+        _rounds_with_ports(_errors_of("gpu003", 2, rounds=1, source="carrier", name="carrier_changes")),
+        [{"status": "fail", "message": r"carrier_changes \+2", "subject": "gpu003 mlx5_3:1"}],
+    ),
+    "rare-retransmissions": (
+        _rounds_with_ports(_errors_of("gpu003", 2, source="hw_counters", name="out_of_sequence")), [{"status": "pass"}],
+    ),
+    "a-node-not-read": (
+        _rounds_with_ports(_errors_of("", 0), why="no answer: timed out"),
+        [{"status": "unknown", "message": "gpu008: growth of errors is unknown: no answer: timed out"}],
+    ),
+    "a-counter-not-read": (
+        _rounds_with_ports(lambda number, node: [_port_of(unread="symbol_error is at its maximum, 65535")]),
+        [{"status": "unknown", "message": "^8 ports .gpu001 mlx5_3:1, gpu002 mlx5_3:1, gpu003 mlx5_3:1, ….: growth"}],
+    ),
+    "no-ports": (_rounds_with_ports(lambda number, node: []), [{"status": "skip"}]),
+    "script": (campaign(end="script"), [{"status": "skip"}]),
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ The benchmark is a stand-in and is called so; its times are those of real MPI co
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from preflight.bench.planner import circle
+from preflight.campaign import scripts
 from tests.support.mpi import hosts as mpi_hosts
 from tests.support.mpi.hosts import HOST_MBIT, UPLINK_MBIT, MpiHosts
 
@@ -104,15 +107,31 @@ def test_nothing_is_named_on_healthy_hosts(hosts: MpiHosts, folder: Path) -> Non
     assert hosts.left_behind() == {}
 
 
+#: A tree of an RDMA device, made by hand; its symbol errors are the packets that the host really sends.
+_DEVICE = """\
+mount -t tmpfs tmpfs /sys/class && mkdir -p /sys/class/infiniband/mlx5_0/ports/1/counters &&
+cd /sys/class/infiniband/mlx5_0/ports/1 && echo 4: ACTIVE >state && echo 5: LinkUp >phys_state &&
+echo 400 Gb/sec >rate && echo InfiniBand >link_layer &&
+echo 7 >counters/link_downed && ln -s /sys/devices/virtual/net/eth0/statistics/tx_packets counters/symbol_error
+"""
+
+
 def test_a_slow_node_is_named_and_judge_agrees(hosts: MpiHosts, folder: Path) -> None:
+    """The finding names the port that counted errors in its runs."""
+    hosts.run(["sh", "-c", _DEVICE], "n3", check=True)
     hosts.slow("n3", HOST_MBIT // 5)
     try:
         ran = hosts.preflight(*words(hosts, folder, "--json"))
     finally:
         hosts.slow("n3", HOST_MBIT)
+        hosts.run(["umount", "/sys/class"], "n3", check=True)
     assert ran.returncode == 1, ran.stderr
     (named,) = findings(report(ran), "bench.factor", "fail")
     assert named.startswith("node n3: ")
+    assert "; meanwhile mlx5_0:1 of n3 counted symbol_error +" in named
+    (port,) = findings(report(ran), "bench.ports", "fail")
+    assert port.startswith("mlx5_0:1 of n3 counted errors in ")
+    assert "link_downed" not in port
     again, first = report(hosts.preflight("judge", str(folder), "--json")), report(ran)
     assert {**again, "run": None} == {**first, "run": None}
     assert hosts.left_behind() == {}
@@ -286,6 +305,40 @@ def test_a_script_runs_the_rounds_without_preflight(hosts: MpiHosts, folder: Pat
     again = subprocess.run([*hosts.on("head"), "sh", str(script), str(folder)], capture_output=True, text=True,
                            env=hosts.environment, timeout=60, check=False)  # fmt: skip
     assert (again.returncode, again.stderr) == (2, f"{folder}: already contains a campaign\n")
+    assert hosts.left_behind() == {}
+
+
+def test_a_manifest_runs_its_rounds_in_pods(hosts: MpiHosts, tmp_path: Path) -> None:
+    """Hosts in place of pods: a list of other names than the nodes', as the MPI operator writes, and a key."""
+    pods = dict(zip(hosts.names, (f"gpu{number}" for number in range(1, 9)), strict=True))
+    options = words(hosts, tmp_path)[1:-4]
+    options[options.index("n[1-8]")] = "gpu[1-8]"
+    printed = hosts.preflight("bench", *options, "--print", "mpijob", "--image", "example/nccl-tests:1")
+    assert printed.returncode == 0, printed.stderr
+    config, job = yaml.safe_load_all(printed.stdout)
+    (script := hosts.folder / "pods.sh").write_text(config["data"]["rounds.sh"])
+    (hostfile := hosts.folder / "hostfile").write_text("".join(f"{pod} slots=1\n" for pod in pods))
+    for pod, node in pods.items():
+        hosts.run(["sh", "-c", f"echo {node} >{scripts.NODE_FILE}"], pod, check=True)
+    hosts.slow("n3", HOST_MBIT // 5)
+    try:
+        ran = hosts.run(
+            ["ssh-agent", "sh", "-c", 'ssh-add -q "$1" && exec sh "$2" "$3"', "sh", str(hosts.folder / "id"),
+             str(script), str(hosts.folder / job["metadata"]["name"])],
+            env={**hosts.environment, "OMPI_MCA_orte_default_hostfile": str(hostfile),
+                 "OMPI_MCA_orte_keep_fqdn_hostnames": "true"},
+        )  # fmt: skip
+    finally:
+        hosts.slow("n3", HOST_MBIT)
+        Path(scripts.POD_SSH_CONFIG).unlink()
+        for pod in pods:
+            hosts.run(["rm", scripts.NODE_FILE], pod)
+    assert ran.returncode == 0, ran.stderr
+    (packed,) = (line for line in ran.stdout.splitlines() if line.startswith("campaign: "))
+    subprocess.run(["tar", "xz", "-C", str(tmp_path)], input=base64.b64decode(packed.split()[1]), check=True)
+    judged = hosts.preflight("judge", str(tmp_path / job["metadata"]["name"]), "--json")
+    (named,) = findings(report(judged), "bench.factor", "fail")
+    assert named.startswith("node gpu3: ")
     assert hosts.left_behind() == {}
 
 

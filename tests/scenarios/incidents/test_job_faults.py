@@ -34,6 +34,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "bench.factor": ("network", "slows-job", "slows-job"),
     "bench.pair-times": ("network", "", "slows-job"),
     "bench.pairs": ("network", "", "slows-job"),
+    "bench.ports": ("network", "slows-job", "slows-job"),
     "bench.shared-uplinks": ("network", "", "slows-job"),
     "bench.tail": ("network", "", "slows-job"),
     "layout.context-domain": ("job", "", "slows-job"),

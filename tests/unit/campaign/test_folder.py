@@ -41,6 +41,7 @@ def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     report = json.loads(run("judge", str(opened.path), "--json", expect=(3,)))
     assert {finding["check"] for finding in report["findings"]} == {
         "bench.pairs", "bench.factor", "bench.coverage", "bench.tail", "bench.pair-times", "bench.shared-uplinks",
+        "bench.ports",
     }  # fmt: skip
 
 

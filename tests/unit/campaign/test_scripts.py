@@ -10,7 +10,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from preflight.bench.campaign import Campaign, PlannedRound, bench_plan
 from preflight.bench.planner import ACROSS, fixed_rounds
@@ -74,6 +76,48 @@ def test_a_printed_plan_is_one_that_bench_reads(tmp_path: Path) -> None:
     assert {(launch.status, launch.exit) for launch in done.launches} == {("failed", 127)}
     report = json.loads(run("judge", str(target), "--json", expect=(3,)))
     assert any("its script has ended" in finding["message"] for finding in report["findings"])
+
+
+#: Fields of an MPIJob, by pkg/apis/kubeflow/v2beta1/types.go of kubeflow/mpi-operator; others are made by hand here.
+_JOB = {"slotsPerWorker", "launcherCreationPolicy", "runPolicy", "mpiReplicaSpecs"}
+_POLICY = {"cleanPodPolicy", "backoffLimit", "activeDeadlineSeconds"}
+
+
+def test_a_manifest_is_valid(tmp_path: Path) -> None:
+    text = printed("mpijob", "--image", "example/nccl-tests:2.19.6", "--env", "NCCL_DEBUG=a: {b} 'c'")
+    config, job = yaml.safe_load_all(text)
+    version = kubernetes_validate.latest_version()
+    kubernetes_validate.validate(config, version, strict=True)
+    assert (set(job["spec"]), set(job["spec"]["runPolicy"])) == (_JOB, _POLICY)
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    replicas = job["spec"]["mpiReplicaSpecs"]
+    assert {name: each["replicas"] for name, each in replicas.items()} == {"Launcher": 1, "Worker": 8}
+    for each in replicas.values():
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": each["template"]["spec"]}
+        kubernetes_validate.validate(pod, version, strict=True)
+    script_text = config["data"]["rounds.sh"]
+    subprocess.run(["sh", "-n"], input=script_text, text=True, check=True)
+    assert shlex.quote("NCCL_DEBUG=a: {b} 'c'") in script_text
+    assert script_text.count("\nstart ") == 24
+
+
+def test_what_a_manifest_cannot_hold() -> None:
+    usual = ["bench", "--gpus", "8", "--print", "mpijob"]
+    for words in (["--hosts", "gpu[1-8]"], ["--hosts", "gpu[1-8]", "--image", "a b"],
+                  ["--hosts", "gpu[1-8]", "--image", "a", "--env", "NCCL_DEBUG=\x1b"],
+                  ["--hosts", "gpu[001-900]", "--image", "a"]):  # fmt: skip
+        run(*usual, *words, expect=(2,))
+    run("bench", "--hosts", "gpu[1-8]", "--gpus", "8", "--print", "sh", "--image", "a", expect=(2,))
+
+
+def test_a_continued_manifest_has_the_journal_so_far(tmp_path: Path) -> None:
+    opened = made(tmp_path)
+    plan = replace(opened.plan, via="mpirun")
+    rounds = [PlannedRound(2, "repeat", "", opened.done.rounds[0].runs, {})]
+    lines = [json.dumps(line) for line in opened.lines]
+    text = script(plan, "mpijob", ScriptRounds(rounds, 3, 1, [], str(tmp_path), lines), ())
+    assert all(f"line {shlex.quote(line)}\n" in text for line in lines)
+    assert "\nstart 3 2 0 " in text
 
 
 def test_a_resumed_script_launches_what_is_open(tmp_path: Path) -> None:
