@@ -103,6 +103,15 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     for level in comparison.levels:
         if not level.usual:
             yield _apart(label, level, keys)
+    if (below := _all_below_baseline(comparison)) is not None:
+        yield warned(
+            f"{label}: all {len(comparison.judged)} runs are slow, {below:.2g} of the baseline",
+            found=f"{below:.2g} of the baseline",
+            expected="as in the baseline",
+            evidence=keys,
+            fix="Compare driver, settings of NCCL and firmware of the NICs with those of the baseline.",
+        )
+        return
     named = {place for cause in comparison.slow.named for place in cause.places}
     alone = [held for place, held in enumerate(comparison.held) if held.slow and place not in named]
     for held in islice(alone, _MOST_LISTED):
@@ -122,6 +131,13 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
                      found=f"{len(alone)} of {len(comparison.judged) - slow - low} slow")  # fmt: skip
 
 
+def _all_below_baseline(comparison: Comparison) -> float | None:
+    """Return the share of the baseline that all runs reach, if all are slow."""
+    slow = [held for held in comparison.judged if held.slow and held.reference is not None and held.reference.given]
+    shares = [held.share for held in slow if held.share is not None]
+    return median(shares) if len(shares) == len(comparison.judged) > 1 else None
+
+
 def _blind(comparison: Comparison) -> float | None:
     """Return the noise of runs too scattered to detect half of the rate."""
     limits = [held.reference for held in comparison.judged if held.reference is not None]
@@ -136,7 +152,7 @@ def _slow(label: str, held: ComparedRun, run: RunFacts) -> Finding:
         f"{' and '.join(held.run.nodes)}: {label} at {size_of(held.bytes)} reaches {rate:.4g} of "
         f"{usual:.4g} GB/s; no part explains it together with the other runs{_errors(run, [held.run.source])}",
         subject=" - ".join(held.run.nodes), found=f"{rate:.4g} GB/s",
-        expected=f"about {usual:.4g} GB/s, like similar pairs",
+        expected=f"about {usual:.4g} GB/s, like {'the baseline' if held.reference.given else 'similar pairs'}",
         evidence=[f"log:{held.run.source}"],
     )  # fmt: skip
 
@@ -385,6 +401,15 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
                       evidence=[bench.campaign.RECORD])  # fmt: skip
     if len(missing) > _MOST_LISTED:
         yield unknown(f"{len(missing) - _MOST_LISTED} more nodes were not measured", evidence=[bench.campaign.RECORD])
+    if done.plan.baseline and not any(held.reference.given for comparison in run.pairwise for held in comparison.held
+                                      if held.reference is not None):  # fmt: skip
+        entry = done.plan.baseline[0]
+        yield unknown(
+            f"the baseline was not used: it is of other runs, or of other hardware ({entry.gpu}, NCCL {entry.nccl})",
+            found="no comparison with the baseline",
+            evidence=[bench.campaign.RECORD],
+            fix="learn a baseline on this hardware: preflight bench --learn FILE",
+        )
     complete = done.end == "complete" or (done.end == "script" and run.next_round is None)
     if not complete:
         yield unknown(f"the campaign ended after {len(done.rounds)} rounds: {_ENDS[done.end]}", found=done.end or "cut",

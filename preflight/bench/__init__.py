@@ -3,6 +3,7 @@
 All modules are pure functions of their input:
 
 - ``observation``: one run of a group of nodes, built from nccl-tests reports;
+- ``baseline``: rates of good runs, from an earlier campaign;
 - ``reference``: the reference rate of each kind of run, and the limit for slow runs;
 - ``factors``: the parts used by a run: nodes, GPUs, rails, leaves, uplinks;
 - ``explanation``: the factors that explain slow runs, with their evidence in bits (``bits``);
@@ -20,6 +21,6 @@ from typing import TYPE_CHECKING
 from preflight._startup.lazy_package import submodules
 
 if TYPE_CHECKING:
-    from preflight.bench import campaign, comparison, document, observation, picture, planner, shared_uplinks  # noqa: F401
+    from preflight.bench import baseline, campaign, comparison, document, observation, picture, planner, shared_uplinks  # noqa: F401
 else:
     __getattr__ = submodules(__name__)

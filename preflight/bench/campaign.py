@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from preflight.bench import observation, port_readings
+from preflight.bench import baseline, observation, port_readings
+from preflight.bench.baseline import BaselineEntry
+from preflight.bench.comparison import References
 from preflight.bench.observation import FAILED, RAN, UNFINISHED, WRONG, Observation, RunEnd, RunKind
 from preflight.bench.planner import BenchPlan, Round
 from preflight.bench.port_readings import NodeReading
@@ -56,6 +58,7 @@ class CampaignPlan:
     ssh_config: str | None
     environment: Mapping[str, str] = field(default_factory=dict)
     loaded: bool = False  # also measure with all uplinks in use
+    baseline: tuple[BaselineEntry, ...] = ()  # rates of good runs, to compare with
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,9 @@ class Campaign:
 
 def plan_document(plan: CampaignPlan) -> dict[str, Any]:
     """Return a plan as ``preflight.bench.plan/1``."""
-    return {"schema": PLAN, **asdict(plan), "nodes": list(plan.nodes)}
+    document = {"schema": PLAN, **asdict(plan), "nodes": list(plan.nodes)}
+    entries = document.pop("baseline")
+    return {**document, **({"baseline": baseline.document(plan.baseline)["entries"]} if entries else {})}
 
 
 def read_plan(document: Any) -> CampaignPlan:
@@ -133,7 +138,8 @@ def read_plan(document: Any) -> CampaignPlan:
     if wrong := find_error(document, "bench-plan-1", exact=True):
         raise ValueError(wrong)
     values = {key: value for key, value in document.items() if key != "schema"}
-    return CampaignPlan(**{**values, "nodes": tuple(values["nodes"])})
+    entries = tuple(BaselineEntry(**entry) for entry in values.pop("baseline", ()))
+    return CampaignPlan(**{**values, "nodes": tuple(values["nodes"])}, baseline=entries)
 
 
 def round_document(made: PlannedRound) -> dict[str, Any]:
@@ -258,7 +264,16 @@ def bench_plan(done: Campaign, reports: Mapping[str, Sequence[Report]], without:
     """Return the planner's plan: remaining nodes, and rails from the outputs."""
     plan, out = done.plan, frozenset(without)
     return BenchPlan(tuple(node for node in plan.nodes if node not in out), plan.leaves, rails(done, reports),
-                     plan.goal, plan.seed, plan.loaded)  # fmt: skip
+                     plan.goal, plan.seed, plan.loaded, references(done, reports))  # fmt: skip
+
+
+def references(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> References:
+    """Return the references of a baseline of the same hardware and NCCL, if any."""
+    if not done.plan.baseline:
+        return {}
+    models = {model for run in observations(done, reports) for model in run.models}
+    versions = {report.nccl_version or "" for own in reports.values() for report in own}
+    return baseline.references(done.plan.baseline, models, versions)
 
 
 def rails(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> tuple[str, ...]:

@@ -12,7 +12,19 @@ from preflight.bench import blocks, factors
 from preflight.bench.bits import ENOUGH, gain
 from preflight.bench.explanation import Explanation, FactorEvidence, explain
 from preflight.bench.observation import QUIET, SHARED, Observation, RunKind
-from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, deviations, reference, spread
+from preflight.bench.reference import (
+    FEWEST,
+    RESOLVED,
+    UNRESOLVED,
+    BusbwReference,
+    UsualRate,
+    deviations,
+    reference,
+    spread,
+)
+
+#: References from a baseline, by kind and bytes.
+References = Mapping[tuple[RunKind, int], UsualRate]
 
 #: Fraction of the runs that must include a message size for it to be compared.
 _MOST_RUNS = 0.8
@@ -109,12 +121,10 @@ class Comparison:
         return not held.slow and any(item.node in held.run.nodes for item in self.low)
 
 
-def compare(
-    runs: Iterable[Observation], given: Mapping[tuple[RunKind, int], float] | None = None
-) -> tuple[Comparison, ...]:
+def compare(runs: Iterable[Observation], given: References | None = None) -> tuple[Comparison, ...]:
     """Return a comparison for each kind of run.
 
-    ``given`` maps kind and bytes to references in GB/s.
+    ``given`` are references from a baseline.
 
     Runs of one launch, such as two successive collectives, see the same state of the fabric. They are not independent
     evidence, so each collective is explained separately.
@@ -174,7 +184,7 @@ def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
     return RateLevel(factors.LEAVES_DIFFER, share, len(rates), bits, share >= UNRESOLVED, blocks_)
 
 
-def hold(runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float] | None = None) -> list[ComparedRun]:
+def hold(runs: Sequence[Observation], given: References | None = None) -> list[ComparedRun]:
     """Return each run with the reference of its kind, size and distance.
 
     Runs over shared uplinks have none: flows that meet on an uplink are slow without a fault.
@@ -198,9 +208,7 @@ def _rails_of(run: Observation, rails: factors.RailAddresses) -> str:
     return ("other rails" if rails.differ(run) else "same rail") if single else ""
 
 
-def _references(
-    runs: Sequence[Observation], floor: float, given: Mapping[tuple[RunKind, int], float]
-) -> list[tuple[int, int, BusbwReference]]:
+def _references(runs: Sequence[Observation], floor: float, given: References) -> list[tuple[int, int, BusbwReference]]:
     """Return (index, bytes, reference) of each run that can be compared.
 
     The largest size that most runs include is compared; for a run without it, the largest size that several include.
@@ -225,7 +233,7 @@ def _references(
     return results
 
 
-def _compare(kind: RunKind, runs: Sequence[Observation], given: Mapping[tuple[RunKind, int], float]) -> Comparison:
+def _compare(kind: RunKind, runs: Sequence[Observation], given: References) -> Comparison:
     held = hold(runs, given)
     levels: list[RateLevel] = []
     explanation = _explained(held)

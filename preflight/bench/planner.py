@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from preflight.bench.comparison import hold
+from preflight.bench.comparison import References, hold
 from preflight.bench.explanation import Explanation, explain
 from preflight.bench.factors import GPU, LEAF_PAIR, NODE, RAIL, UPLINKS
 from preflight.bench.observation import QUIET, SHARED, Observation, RunEnd
@@ -58,6 +58,7 @@ class BenchPlan:
     goal: str = "nodes"  # or "links"
     seed: int = 1
     loaded: bool = False  # also load the uplinks, which affects other jobs
+    given: References = field(default_factory=dict)  # from a baseline
 
 
 @dataclass(frozen=True)
@@ -93,10 +94,10 @@ class Assessment:
 Past = Sequence[tuple[Round, Sequence[Observation]]]
 
 
-def assess(past: Past) -> Assessment:
+def assess(past: Past, given: References | None = None) -> Assessment:
     """Explain the slow runs of all rounds, except those over loaded uplinks."""
     runs = [run for made, results in past if made.purpose != LOADED for run in results]
-    held = [item for item in hold(runs) if item.reference is not None]
+    held = [item for item in hold(runs, given) if item.reference is not None]
     slow = frozenset(place for place, item in enumerate(held) if item.slow)
     judged = tuple(item.run for item in held)
     resolved = all(end.leaf is not None for run in judged for end in run.ends)
@@ -118,7 +119,7 @@ def next_round(plan: BenchPlan, past: Past) -> Round | None:
     if not past:
         first = _within(plan, plan.nodes, draw, plan.rails) or _paired(plan, plan.nodes, draw, plan.rails)
         return _made(number, SCREEN, first) if first else None
-    state = assess(past)
+    state = assess(past, plan.given)
     if not state.runs and counts[SCREEN] < _MOST[SCREEN] and (more := _screens(plan, past)):
         return _made(number, SCREEN, more)
     for purpose, runs in _wanted(plan, state, counts, draw):

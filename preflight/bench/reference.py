@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import NormalDist, median
+from typing import NamedTuple
 
 #: Minimum number of runs for a reference.
 FEWEST = 8
@@ -37,6 +38,13 @@ _LEAST_Z = 3.5
 _OF_MAD = 1.4826
 
 
+class UsualRate(NamedTuple):
+    """The rate of confirmed good runs, from a baseline."""
+
+    busbw: float  # GB/s
+    noise: float  # relative, of one run
+
+
 @dataclass(frozen=True)
 class BusbwReference:
     """The reference of a run, GB/s."""
@@ -48,11 +56,13 @@ class BusbwReference:
     given: bool = False  # from a baseline, not from these runs
 
 
-def reference(values: Sequence[float], floor: float, given: float | None = None) -> BusbwReference | None:
+def reference(values: Sequence[float], floor: float, given: UsualRate | None = None) -> BusbwReference | None:
     """Return the reference of values in GB/s; None if there are too few."""
     if given is not None:
-        sigma = spread([value for value in values if value >= floor * given]) if len(values) >= FEWEST else 0.0
-        return BusbwReference(given, sigma, _limit(given, sigma, floor, len(values)), len(values), given=True)
+        near = [value for value in values if value >= floor * given.busbw]
+        sigma = max(given.noise, spread(near) if len(values) >= FEWEST else 0.0)
+        limit = _limit(given.busbw, sigma, floor, len(values))
+        return BusbwReference(given.busbw, sigma, limit, len(values), given=True)
     if len(values) < FEWEST or not (steps := levels(values, floor)):
         return None
     top = steps[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -21,9 +22,10 @@ from preflight.run.cluster_discovery import choose_cluster
 from preflight.terminal import UsageError, print_text
 
 if TYPE_CHECKING:
+    from preflight.bench.baseline import BaselineEntry
     from preflight.bench.campaign import CampaignPlan
+    from preflight.collect.request import Collected
     from preflight.expectations import Cluster
-    from preflight.run.request import Outputs
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?")
 #: The form of ``--print`` that shows the first round; other forms are scripts.
@@ -106,6 +108,8 @@ class _Size(click.ParamType[int]):
 @click.option("--mpi", default="pmix", metavar="TYPE", help="MPI type of srun (pmix).")
 @click.option("--env", "environment", multiple=True, metavar="K=V", help="Set a variable (NCCL_*, UCX_*, OMPI_*).")
 @click.option("--ssh-config", type=options.file_path, metavar="F", help="Use this file instead of ~/.ssh/config.")
+@click.option("--baseline", type=options.file_path, metavar="F", help="Compare with the rates that --learn wrote.")
+@click.option("--learn", type=options.file_path, metavar="F", help="Write the rates if no run is slow.")
 @click.option("--seed", type=click.IntRange(0, 1 << 31), default=1, metavar="N", help="Draw other pairs (1).")
 @click.option(
     "--print",
@@ -114,7 +118,7 @@ class _Size(click.ParamType[int]):
     flag_value=COMMANDS,
     type=click.Choice([COMMANDS, "sh", "sbatch", "mpijob"]),
     metavar="[FORM]",
-    help="Print commands, or a script: sh, sbatch or mpijob; touch nothing.",
+    help="Print commands; or a script: sh, sbatch, mpijob.",
 )
 @click.option("--image", metavar="IMAGE", help="Image with nccl-tests and sshd, for --print mpijob.")
 @click.option("--yes", is_flag=True, help="Begin without a question.")
@@ -129,6 +133,7 @@ def bench(
     yes: bool,
     resume: Path | None,
     allow_root: bool,
+    learn: Path | None,
     **arguments: Any,
 ) -> int:
     """Find the slow node, rail or cable with nccl-tests.
@@ -156,7 +161,7 @@ def bench(
     save = arguments.pop("save", None)
     path, origin = choose_cluster(cluster)
     outputs = Outputs(**arguments)
-    _require_no_output(form, outputs, save)
+    _require_no_output(form, {**outputs.files, "--save": save, "--history": outputs.history_file, "--learn": learn})
     if (form == "mpijob") is not (image is not None):
         raise UsageError("--print mpijob and --image IMAGE belong together: the image of the launcher and the workers")
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
@@ -188,11 +193,14 @@ def bench(
         print_text(f"{_ENDS[done.end]}; continue with: preflight bench --resume {shlex.quote(str(opened.path))}\n",
                    sys.stderr)  # fmt: skip
     collected = Collected((), campaign_evidence(opened))
+    if learn:
+        _learn(learn, done.end == "complete", collected)
     return write_outputs(request, judge_run(request, collected), collected)
 
 
 _PLAN = ("hosts", "hostfile", "job", "goal", "loaded", "topology", "gpus", "collective", "bytes_", "iterations",
-         "binary", "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed")  # fmt: skip
+         "binary", "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed",
+         "baseline")  # fmt: skip
 
 #: Launcher of the forms that run outside this allocation.
 _ELSEWHERE = {"sbatch": "srun", "mpijob": "mpirun"}
@@ -210,9 +218,9 @@ def _within_job(plan: CampaignPlan) -> CampaignPlan:
     return replace(plan, job=job)
 
 
-def _require_no_output(form: str | None, outputs: Outputs, save: Path | None) -> None:
+def _require_no_output(form: str | None, targets: Mapping[str, object]) -> None:
     """Refuse files for a report that --print does not make; raises UsageError."""
-    for option, target in {**outputs.files, "--save": save, "--history": outputs.history_file}.items():
+    for option, target in targets.items():
         if form and target:
             raise UsageError(f"--print writes no files: omit {option} {target}")
 
@@ -266,7 +274,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
         gpus=wanted["gpus"] or 1, budget_s=wanted["budget_s"], run_limit_s=wanted["run_limit_s"],
         at_once=wanted["at_once"], via=via, job=job, binary=binary, mpi=wanted["mpi"],
         ssh_config=os.path.abspath(config) if config else None, environment=_environment(wanted["environment"]),
-        loaded=wanted["loaded"],
+        loaded=wanted["loaded"], baseline=_baseline(wanted["baseline"]),
     )  # fmt: skip
     if wanted["gpus"] is not None:
         return plan
@@ -277,6 +285,42 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     if count is None:
         raise UsageError("the nodes do not all show the same number of GPUs (nvidia-smi): give --gpus N")
     return replace(plan, gpus=count)
+
+
+def _baseline(path: Path | None) -> tuple[BaselineEntry, ...]:
+    """Return the entries of a baseline; raises UsageError."""
+    from preflight.bench import baseline
+    from preflight.evidence import json_limits, safe_read
+
+    if path is None:
+        return ()
+    try:
+        return baseline.from_document(json_limits.read(path, longest=safe_read.BY_HAND, once=True))
+    except OSError as error:
+        raise UsageError(f"--baseline {path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"--baseline {path}: is not a baseline of `preflight bench --learn` ({error})") from None
+
+
+def _learn(path: Path, complete: bool, collected: Collected) -> None:
+    """Write the rates of a good campaign, or print why not; raises UsageError."""
+    from preflight.archive.directory import write
+    from preflight.bench import baseline
+    from preflight.evidence.document import EvidenceError
+    from preflight.facts.job import RunFacts
+
+    assert collected.run is not None
+    try:
+        if not complete:
+            raise ValueError("the campaign is not complete")
+        run = RunFacts(collected.run)
+        versions = {report.nccl_version for reports in run.nccl_tests.values() for report in reports}
+        entries = baseline.learn(run.pairwise, sorted(version for version in versions if version))
+        write(path, json.dumps(baseline.document(entries), indent=1) + "\n")
+    except (EvidenceError, ValueError) as error:
+        print_text(f"{path} was not written: {error}\n", sys.stderr)
+    except OSError as error:
+        raise UsageError(f"--learn {path}: {error.strerror}") from None
 
 
 def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> dict[str, str]:

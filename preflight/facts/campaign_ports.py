@@ -44,7 +44,7 @@ def port_errors(done: Campaign) -> tuple[PortErrors, ...]:
 
 
 def of_runs(done: Campaign, errors: Collection[PortErrors], sources: Collection[str]) -> list[PortErrors]:
-    """Return the errors that the nodes of some runs counted meanwhile, the worst first.
+    """Return the errors that nodes counted during some runs, the worst first.
 
     A node takes part in one run of a round, so these are the errors of that run.
     """

@@ -144,7 +144,8 @@ class RunFacts:
         """
         reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
         if self.campaign is not None:
-            return bench.comparison.compare(bench.campaign.observations(self.campaign, reports))
+            given = bench.campaign.references(self.campaign, reports)
+            return bench.comparison.compare(bench.campaign.observations(self.campaign, reports), given)
         if sum(max(report.groups, 1) for own in reports.values() for report in own) < 2:
             return ()
         runs = bench.observation.comparable(bench.observation.observations(reports))

@@ -96,9 +96,12 @@ def pid_of(hosts: MpiHosts, word: str) -> int:
 
 
 def test_nothing_is_named_on_healthy_hosts(hosts: MpiHosts, folder: Path) -> None:
-    """A secret in the environment reaches neither a node nor a file."""
+    """A secret in the environment reaches neither a node nor a file; the rates are learnt."""
     secret = {"WANDB_API_KEY": "planted-4711", "NCCL_PLANTED": "planted-4711"}
-    ran = hosts.preflight(*words(hosts, folder, "--json"), env={**hosts.environment, **secret})
+    learnt = hosts.folder / "baseline.json"
+    ran = hosts.preflight(*words(hosts, folder, "--json", "--learn", str(learnt)), env={**hosts.environment, **secret})
+    (entry,) = json.loads(learnt.read_text())["entries"]
+    assert (entry["collective"], entry["nodes"], entry["launches"] >= 8) == ("alltoall", 2, True)
     assert not any(b"planted-4711" in path.read_bytes() for path in folder.rglob("*") if path.is_file())
     assert "planted-4711" not in ran.stdout + ran.stderr
     assert not findings(report(ran), "bench.factor", "fail"), ran.stdout

@@ -14,7 +14,7 @@ from preflight.bench.bits import ENOUGH, gain
 from preflight.bench.comparison import Comparison, compare, without_nvlink
 from preflight.bench.factors import Factor
 from preflight.bench.observation import FAILED, Observation, RunEnd, RunKind
-from preflight.bench.reference import RESOLVED, UNRESOLVED, levels, reference
+from preflight.bench.reference import RESOLVED, UNRESOLVED, UsualRate, levels, reference
 
 KIND = RunKind("alltoall", 2, 2)
 GIB = 2**30
@@ -185,7 +185,7 @@ def test_noise_widens_the_limit() -> None:
 
 
 def test_a_given_reference_needs_no_runs() -> None:
-    result = reference([10.0] * 3, RESOLVED, given=40.0)
+    result = reference([10.0] * 3, RESOLVED, given=UsualRate(40.0, 0.01))
     assert result is not None
     assert result.given
     assert result.limit == pytest.approx(38.0)
