@@ -14,6 +14,7 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
+    from preflight.facts.nccl_root_cause import ConnectionEnd
     from preflight.parsers.nccl_log import Failure, NcclLog
 
 #: Maximum number of failures reported for one log; those of a large job repeat each other.
@@ -62,9 +63,10 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
         elsewhere = _elsewhere(log)
         mine = [failure for failure in log.failures if failure.id not in elsewhere]
         found = [failure for failure in mine if not failure.echo] or mine[:1]
-        for failure in found[:_MAX_FINDINGS]:
-            groups = _causes(run, log, failure)
-            echoes = sum(one.echo for one in log.failures) if failure is found[0] else 0
+        parts = [(part, end) for failure in found for part, end in _parts(run, log, failure)]
+        for number, (failure, end) in enumerate(parts[:_MAX_FINDINGS]):
+            groups = [_port_down(run, log, failure, end)] if end else _causes(run, log, failure)
+            echoes = sum(one.echo for one in log.failures) if not number else 0
             reported = _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
             if failure.id.startswith(_CONNECTIONS) and (inside := _inside_node(log)):
                 words = f"; its sockets use {inside}, which no other node reaches: it is a bridge inside the node"
@@ -79,6 +81,23 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
     """Return the failures that other checks report for this log."""
     shut = any(failure.id == "ib_no_device_tcp_fallback" for failure in log.failures)
     return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
+
+
+def _parts(run: RunFacts, log: NcclLog, failure: Failure) -> list[tuple[Failure, ConnectionEnd | None]]:
+    """Split a failure of connections by the ports that are down."""
+    if not run.nodes or failure.id not in facts.nccl_root_cause.CONNECTION:
+        return [(failure, None)]
+    return facts.nccl_root_cause.split(failure, run.host, filter(None, map(run.host, log.hosts)))
+
+
+def _port_down(run: RunFacts, log: NcclLog, failure: Failure, end: ConnectionEnd) -> HostGroup:
+    """Return the host whose port is down as the cause of a failure."""
+    kind, evidence = facts.nccl_root_cause.PORT_DOWN, end.evidence
+    cause = facts.nccl_root_cause.Cause(
+        kind, facts.nccl_root_cause.Proof.AGREED, failure.line, evidence.summary, evidence.keys
+    )
+    hosts = tuple(host for host in of_log(log) if run.host(host.host) is end.node)
+    return HostGroup(hosts, cause, (end.node.node,))
 
 
 def _causes(run: RunFacts, log: NcclLog, failure: Failure) -> list[HostGroup]:

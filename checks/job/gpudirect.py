@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     title="Every network channel uses GPUDirect RDMA",
     fault="A network channel does not use GPUDirect RDMA",
     impact="slows-job",
+    explains=(("nccl.run-settings", "node", "*NCCL_NET_GDR_LEVEL*", "NCCL_NET_GDR_LEVEL"),),
+    separate=True,
     source=f"{TROUBLESHOOTING}#gpu-direct; `/GDRDMA` on channel lines, NCCL 2.4 … 2.30",
     fix="Compare GPU-NIC locality first (`nvidia-smi topo -m`, NCCL_NET_GDR_LEVEL); the finding names the fix "
     "for the network or its plug-in.",

@@ -12,6 +12,8 @@ from preflight._startup.lightclass import replace
 from preflight.checks.nccl.settings_scope import finding
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.nccl_environment import strtoll
+from preflight.facts.nccl_root_cause.device_evidence import setting as set_on
 from preflight.facts.nccl_settings import SettingScope, lint
 from preflight.facts.nccl_settings.catalogue import version
 from preflight.facts.nccl_settings.collect import of_listing, of_log
@@ -20,14 +22,25 @@ from preflight.facts.rank_binding import world_size
 from preflight.model import Finding, check, passed, unknown
 
 if TYPE_CHECKING:
+    from preflight.facts.nccl_environment import Setting
     from preflight.facts.nccl_settings.catalogue import Version
     from preflight.facts.nccl_settings.collect import CollectedSettings
+    from preflight.parsers.nccl_log import NcclLog
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 GIVE_SETTINGS = (
     "run again with NCCL_DEBUG=INFO, which includes subsystem ENV by default, or pass the output of `env | grep NCCL`"
 )
 
+
+#: Rule -> the check that reports its violations on a node.
+_CHECKS = {
+    "deprecated-name": "nccl.variable-version", "bad-value": "nccl.variable-values",
+    "contradiction": "nccl.contradictions", "socket-threads": "nccl.socket-threads",
+    "verbose-log": "nccl.debug-output", "shared-log-file": "nccl.debug-output", "pinned": "nccl.pinned-choices",
+    "pinned-channels": "nccl.pinned-choices", "ll128": "nccl.pinned-choices", "fabric-fit": "nccl.fabric-fit",
+    "left-over": "nccl.left-over-disables", "ranks-differ": "fleet.ranks-agree",
+}  # fmt: skip
 
 #: Rules about names that NCCL does not read: a log shows only names that NCCL read.
 _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
@@ -87,12 +100,28 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
     )
     violations = [one for one in lint(collected.environment, here) if log is None or one.rule not in _READ_ANYWAY]
     violations += disagreements(collected)
+    disables = {violation.names[0] for violation in violations if violation.rule == "left-over"}
     for violation in violations:
-        yield replace(finding(violation), message=f"{name}: {violation.what}")
+        reported = replace(finding(violation), message=f"{name}: {violation.what}")
+        check = _CHECKS.get("left-over" if violation.names[0] in disables else violation.rule, "")
+        nodes = _nodes_with(run, log, violation.settings[0]) if log is not None and check else []
+        yield reported.from_cause((check, *nodes) if nodes else ())
     if not violations:
         count = len(collected.values)
         yield passed(f"{name}: {count} settings, all valid", subject=name, evidence=[key],
                      found=_first(collected))  # fmt: skip
+
+
+def _nodes_with(run: RunFacts, log: NcclLog, setting: Setting) -> list[str]:
+    """Return the nodes on which a setting of the log has the same value."""
+    hosts = next((one.hosts for one in log.environment if (one.name, one.value) == (setting.name, setting.value)), ())
+    nodes = filter(None, map(run.host, hosts))
+    return [node.node for node in nodes if (own := set_on(node, setting.name)) and _same(own.value, setting.value)]
+
+
+def _same(value: str, logged: str) -> bool:
+    """Return whether NCCL logs a value like this; it logs numbers as parsed."""
+    return value == logged or (strtoll(value) is not None and strtoll(value) == strtoll(logged))
 
 
 def _first(collected: CollectedSettings) -> str:

@@ -35,7 +35,8 @@ def _traffic(nodes: int | None) -> str:
     fault="Traffic between nodes uses TCP, not RDMA",
     impact="slows-job",
     explains=(
-        ("nccl.gpudirect-rdma", "node"),
+        ("nccl.run-settings", "node", "*NCCL_IB_DISABLE*", "NCCL_IB_DISABLE"),
+        ("nccl.run-settings", "node", "*NCCL_NET=*", "NCCL_NET"),
         ("nccl.rails", "node"),
         ("nccl.hca-roles", "node"),
         ("nccl-tests.busbw", "node"),
@@ -45,6 +46,7 @@ def _traffic(nodes: int | None) -> str:
     fix="Set NCCL_NET=IB so that a run fails rather than falls back, then fix the first cause that the log states.",
     action="fix-job",
     answers=("NT-NCCL-1", "NT-NCCL-2", "NT-LENS-3", "NT-PIT-2"),
+    separate=True,
     scope="run",
     unless=(no_nccl,),
 )

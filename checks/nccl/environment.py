@@ -102,7 +102,12 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
     title="No NCCL transport is left disabled",
     fault="An NCCL transport was left disabled",
     impact="slows-job",
-    explains=(("nccl.contradictions", "part"), ("nccl.transport", "log"), ("nccl.gpudirect-rdma", "log")),
+    explains=(
+        ("nccl.contradictions", "part"),
+        ("nccl.transport", "log"),
+        ("nccl.gpudirect-rdma", "log"),
+        ("nccl.run-settings", "log"),
+    ),
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
     fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a fault, "
     "find that fault.",

@@ -168,6 +168,7 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
     title="NCCL's fabric settings fit this fabric",
     fault="NCCL's fabric settings do not fit this fabric",
     impact="slows-job",
+    explains=(("nccl.run-settings", "log"),),
     source=f"{GUIDE} (NCCL_IB_TC, NCCL_CROSS_NIC, NCCL_IB_QPS_PER_CONNECTION); RFC 2474: DSCP = traffic class >> 2",
     fix="Unset it, or use this fabric's value: `NCCL_IB_TC=106` is DSCP 26, which the default map puts on priority 3.",
     action="fix-job",

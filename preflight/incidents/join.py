@@ -77,7 +77,7 @@ class _Joined:
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Yield the incidents, unsorted."""
-        for incident in self._with_logs(list(self._grouped(self._faults()))):
+        for incident in self._grouped(self._faults()):
             yield self._document(incident)
 
     def _parts_of(self, node: str) -> Parts:
@@ -101,7 +101,47 @@ class _Joined:
             ).items()
             if not self._accepted(root, members)
         ]
-        return self._with_cables(sorted(faults, key=lambda fault: fault.root))
+        return self._with_logs(self._with_cables(sorted(faults, key=lambda fault: fault.root)))
+
+    def _with_logs(self, faults: list[_Fault]) -> list[_Fault]:
+        """Add a log's findings to the faults that they name as their cause."""
+        within: dict[int, list[_Fault]] = {}
+        for fault in faults:
+            for number in fault.members if not self._of_log(fault) else ():
+                within.setdefault(number, []).append(fault)
+        causes = {number: self._findings[number] for number in sorted(within)}
+        left = []
+        for fault in faults:
+            findings = self._of_log(fault)
+            alone = [number for number in findings if not self._at_cause(fault, number, findings, within, causes)]
+            if findings and alone:
+                fault.root, fault.members = min(alone), fault.members - (findings - set(alone))
+            if alone or not findings:
+                left.append(fault)
+        return left
+
+    def _of_log(self, fault: _Fault) -> set[int]:
+        """Return the findings at the root of a log's fault; none if no cause is named."""
+        root = self._findings[fault.root]
+        same = {
+            number for number in fault.members
+            if (self._findings[number]["check"], self._findings[number]["subject"]) == (root["check"], root["subject"])
+        }  # fmt: skip
+        return same if any("cause" in self._findings[number] for number in same) else set()
+
+    def _at_cause(
+        self, fault: _Fault, number: int, same: set[int], within: Mapping[int, list[_Fault]],
+        causes: Mapping[int, Document],
+    ) -> bool:  # fmt: skip
+        """Return whether a log's finding was added to the faults that are its cause."""
+        finding = self._findings[number]
+        homes = [
+            home for named in self._relations.of_logs(finding, causes) for home in within[named]
+            if home.node in finding["cause"]["nodes"]
+        ]  # fmt: skip
+        for home in homes:
+            home.members |= fault.members - (same - {number})
+        return bool(homes)
 
     def _with_cables(self, faults: list[_Fault]) -> list[_Fault]:
         """Join faults of switches with those of the hosts at their cables."""
@@ -286,31 +326,6 @@ class _Joined:
 
     def _subject(self, fault: _Fault) -> str:
         return str(self._findings[fault.root]["subject"])
-
-    # --- findings of logs --------------------------------------------------------------------------
-
-    def _with_logs(self, incidents: list[_Incident]) -> list[_Incident]:
-        """Add a log's findings to the incident that they name as their cause."""
-        roots = sorted({fault.root for incident in incidents for fault in incident.faults})
-        causes = [(number, self._findings[number]) for number in roots if "cause" not in self._findings[number]]
-        remaining = list(incidents)
-        for incident in incidents:
-            logs = self._findings[incident.faults[0].root]
-            named = set(self._relations.of_logs(logs, causes))
-            homes = [
-                other
-                for other in remaining
-                if other is not incident and any(fault.root in named for fault in other.faults)
-            ]
-            if not homes:
-                continue
-            remaining.remove(incident)
-            members = frozenset().union(*(fault.members for fault in incident.faults))
-            for home in homes:
-                for fault in home.faults:
-                    if fault.root in named and fault.node in logs["cause"]["nodes"]:
-                        fault.members |= members
-        return remaining
 
     # --- the document ----------------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ class Relations:
     """The relations of all checks."""
 
     def __init__(self, checks: Iterable[Check]) -> None:
+        checks = list(checks)
         self._of = {check.id: check.relations for check in checks if check.explains}
+        self._separate = {check.id for check in checks if check.separate}
 
     def roots(self, findings: Mapping[int, Document], parts: Parts) -> dict[int, frozenset[int]]:
         """Return the unexplained findings of a node, each with what it explains.
@@ -34,20 +36,41 @@ class Relations:
         for number in loud:  # the first finding of a cycle represents all
             if not any(number in members for members in joined.values()):
                 joined[number] = frozenset(_reached(number, effects))
-        return _one_per_setting(joined, findings)
+        return self._one_per_setting(joined, findings)
 
-    def of_logs(self, finding: Document, causes: Iterable[tuple[int, Document]]) -> list[int]:
-        """Return the node findings that a log's finding names as its cause."""
-        named = finding.get("cause")
-        if not named:
+    def of_logs(self, finding: Document, causes: Mapping[int, Document]) -> list[int]:
+        """Return the node findings that a log's finding names as its cause.
+
+        If it names the devices or variables of some, the others have nothing to do with it.
+        """
+        blamed = finding.get("cause")
+        if not blamed:
             return []
-        return [
+        found = [
             number
-            for number, cause in causes
-            if cause["check"] == named["check"]
-            and not set(named["nodes"]).isdisjoint(cause["nodes"])
+            for number, cause in causes.items()
+            if cause["check"] == blamed["check"]
+            and not set(blamed["nodes"]).isdisjoint(cause["nodes"])
             and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
         ]
+        return [number for number in found if _names(finding["message"], causes[number]["subject"])] or found
+
+    def _one_per_setting(
+        self, roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]
+    ) -> dict[int, frozenset[int]]:
+        """Join the findings of a check about one setting, but not those about devices.
+
+        Checks that report each cause by itself are left out.
+        """
+        first: dict[tuple[str, str], int] = {}
+        joined: dict[int, frozenset[int]] = {}
+        for number in sorted(roots):  # the most urgent first, as in the report
+            check, subject = findings[number]["check"], findings[number]["subject"]
+            root = number
+            if subject and not is_device(subject) and check not in self._separate:
+                root = first.setdefault((check, subject), number)
+            joined[root] = joined.get(root, frozenset()) | roots[number]
+        return joined
 
     def at_cable(self, cause: Document, effect: Document) -> bool:
         """Return whether a finding explains one at the other end of its cable."""
@@ -98,21 +121,6 @@ def _reached(root: int, effects: Mapping[int, set[int]]) -> set[int]:
                 reached.add(effect)
                 waiting.append(effect)
     return reached
-
-
-def _one_per_setting(
-    roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]
-) -> dict[int, frozenset[int]]:
-    """Join the findings of a check about one setting, but not those about devices."""
-    first: dict[tuple[str, str], int] = {}
-    joined: dict[int, frozenset[int]] = {}
-    for number in sorted(roots):  # the most urgent first, as in the report
-        check, subject = findings[number]["check"], findings[number]["subject"]
-        root = number
-        if subject and not is_device(subject):
-            root = first.setdefault((check, subject), number)
-        joined[root] = joined.get(root, frozenset()) | roots[number]
-    return joined
 
 
 def acyclic(checks: Sequence[Check]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preflight.facts.nccl_root_cause import device_evidence, network_evidence
+from preflight.facts.nccl_root_cause import connection_evidence, device_evidence, network_evidence
 from preflight.facts.nccl_root_cause.model import CauseKind
 
 _CONTAINER = "run `preflight check` where the job runs, also in its container, with the log: --log FILE"
@@ -51,6 +51,11 @@ PORTS_DOWN = CauseKind(
     "`ibstat`: Polling is a cable or the peer, Disabled `ip link set up`, Initializing a missing subnet manager.",
     check="rdma.port-state",
 )  # fmt: skip
+PORT_DOWN = CauseKind(
+    "port-down", "the port of the connection is down", connection_evidence.port_down, "`ibstat` on both nodes",
+    PORTS_DOWN.fix,
+    check="rdma.port-state",
+)  # fmt: skip
 NO_PLUGIN = CauseKind(
     "plug-in-missing", "the network plug-in is missing", device_evidence.no_plugin,
     "`ldd` of the plug-in, NCCL_NET_PLUGIN and LD_LIBRARY_PATH in the job's image",
@@ -82,6 +87,11 @@ NO_PEER_MEMORY = CauseKind(
     "`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
     check="gpudirect.peer-memory",
 )  # fmt: skip
+NEAR_PORT_DOWN = CauseKind(
+    "near-port-down", "the port near the GPU is down", network_evidence.near_port_down, "`ibstat` where the job runs",
+    PORTS_DOWN.fix,
+    check="rdma.port-state",
+)  # fmt: skip
 DISTANCE = CauseKind(
     "distance", "the NIC is too far from the GPU", network_evidence.distance, "`nvidia-smi topo -m` where the job runs",
     "Compare the slots with the server's manual; in a virtual machine, set NCCL_TOPO_FILE to the provider's file.",
@@ -100,6 +110,6 @@ IOMMU = CauseKind(
 
 #: The earliest layer first.
 KINDS = (
-    SWITCHED_OFF, NO_NIC, NOT_REGISTERED, DEVICE_NODES, NO_VERBS, HCA_FILTER, PORTS_DOWN, NO_PLUGIN, MEMLOCK, GID,
-    NO_ROUTE, GPUDIRECT_OFF, NO_PEER_MEMORY, DISTANCE, ACS, IOMMU,
+    SWITCHED_OFF, NO_NIC, NOT_REGISTERED, DEVICE_NODES, NO_VERBS, HCA_FILTER, PORTS_DOWN, PORT_DOWN, NO_PLUGIN, MEMLOCK,
+    GID, NO_ROUTE, GPUDIRECT_OFF, NO_PEER_MEMORY, NEAR_PORT_DOWN, DISTANCE, ACS, IOMMU,
 )  # fmt: skip

@@ -103,6 +103,7 @@ def _of_staging(host: HostStatements) -> Iterator[Suspect]:
     if closed or not far:
         yield Suspect(causes.NO_PEER_MEMORY, closed)
     if far or not closed:
+        yield Suspect(causes.NEAR_PORT_DOWN, far)
         yield Suspect(causes.DISTANCE, far)
 
 
@@ -110,6 +111,8 @@ _NO_MEMORY = ("errno 12", "Cannot allocate memory")
 _REGISTERS = ("ib_reg_mr_failed", "ib_create_qp_cq_failed")
 _GID = ("ib_modify_qp_enodata", "ib_modify_qp_einval", "ib_modify_qp_nodev", "ib_modify_qp_netunreach")
 _ROUTE = ("ib_modify_qp_timeout", "ib_modify_qp_netunreach", "ib_completion_retry_exceeded")
+#: Failures of a connection between two ports, one of which may be down.
+CONNECTION = (*_ROUTE, "ib_async_port_error", "ib_modify_qp_other")
 #: Symptoms of peer-to-peer traffic blocked by ACS or the IOMMU: it hangs, is refused, or is corrupted.
 _SWALLOWED = ("ib_completion_local_protection", "nccl_tests_timeout", "nccl_tests_wrong")
 
@@ -127,6 +130,8 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
     # the message only reports an empty row; other rows may have causes that no node shows
     if name in _GID:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
+    if name in CONNECTION:
+        yield Suspect(causes.PORT_DOWN, line)
     if name in _ROUTE:
         yield Suspect(causes.NO_ROUTE, line, states=False)
     if name in _SWALLOWED and any(channel.gpudirect for channel in host.log.channels):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from preflight.facts.kernel import (
     release,
 )
 from preflight.facts.nccl_environment import strtoll
+from preflight.facts.nccl_root_cause.connection_evidence import DEVICE, HCA, remote_gid
 from preflight.facts.nccl_root_cause.device_evidence import names, selected_ports, value
 from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
 from preflight.parsers.nvidia.driver_version import open_modules
@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.parsers.nccl_log import LogLine
 
-#: As NCCL's message of a failed ibv_modify_qp names them, from 2.21 on.
-_DEVICE = re.compile(r"\bon dev ([\w.-]{1,63}):(\d{1,3})(?!\d)")
 _INDEX = re.compile(r"\blocal GID index (\d{1,3})(?!\d)")
-#: A GID after "remote GID " (ibv_modify_qp) or "remoteGids" (work completions, without a blank).
-_REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 
 
 def memlock(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
@@ -60,7 +56,7 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
     An empty row, or RoCE version 1, is the cause.
     """
     message = line.message if line else ""
-    device, index = _DEVICE.search(message), _INDEX.search(message)
+    device, index = DEVICE.search(message), _INDEX.search(message)
     row = int(index[1]) if index else strtoll(value(node, host, "NCCL_IB_GID_INDEX") or "-1")
     if row is None or row not in facts.gids.COLLECTED_INDEXES:
         return SILENT
@@ -89,15 +85,12 @@ def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
     The interface's subnets are searched first, then the main table.
     """
     message = line.message if line else ""
-    device, peer = _DEVICE.search(message) or re.search(r"\bhca ([\w.-]{1,63})", message), _REMOTE.search(message)
-    if not device or not peer:
-        return SILENT
-    try:
-        remote = ipaddress.IPv6Address(peer[1]).ipv4_mapped
-    except ValueError:
+    device, peer = DEVICE.search(message) or HCA.search(message), remote_gid(message)
+    remote = peer.ipv4_mapped if peer else None
+    if not device or remote is None:
         return SILENT
     interface = next((port.netdev for port in node.rdma_ports if port.device == device[1] and port.roce), None)
-    if remote is None or interface is None:
+    if interface is None:
         return SILENT
     keys = (node.addresses.evidence, ROUTES)
     if any(remote in own.network for own in node.addresses.ipv4(interface)):
@@ -127,6 +120,22 @@ def no_peer_memory(node: NodeFacts, host: HostStatements, line: LogLine | None) 
 
 def _devices(node: NodeFacts, host: HostStatements) -> list[str]:
     return list(dict.fromkeys(port.device for port in selected_ports(node, host) if port.active))
+
+
+def near_port_down(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
+    """Look for GPUs whose near ports are all down, so that a far NIC serves them."""
+    ports = selected_ports(node, host)
+    up = {port.device for port in ports if port.active}
+    near = {pair.gpu: pair for pair in node.gpu_nic_pairs({port.device for port in ports}) if pair.near}
+    far = [pair for pair in node.gpu_nic_pairs(up) if not pair.near]
+    if not far:
+        return SILENT
+    lost = [near[pair.gpu] for pair in far if pair.gpu in near]
+    if not lost:
+        return NodeEvidence(False, "no port near a GPU is down", far[0].evidence)
+    states = {port.device: port for port in ports if not port.active}
+    down = [f"{port.name} near {pair.gpu} is {port.state_shown}" for pair in lost if (port := states.get(pair.nic))]
+    return NodeEvidence(True, names(down), lost[0].evidence) if down else SILENT
 
 
 def distance(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:

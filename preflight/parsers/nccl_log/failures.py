@@ -8,7 +8,7 @@ from functools import cache
 
 from preflight.parsers.nccl_log import signatures
 from preflight.parsers.nccl_log.counters import LogCounters, Occurrence
-from preflight.parsers.nccl_log.model import Failure, LogLine
+from preflight.parsers.nccl_log.model import Failure, LogLine, ProcessFailure
 from preflight.parsers.nccl_log.ranks import Members
 from preflight.parsers.nccl_log.signatures import Signature
 from preflight.textprep.prose import is_explanation, is_heading, is_prose, is_quoting
@@ -73,6 +73,9 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
         cause=signature.cause,
         remedy=signature.remedy,
         collect=signature.collect,
+        processes=tuple(
+            ProcessFailure(seen.first, _rank(seen.first, members, signature), seen.count) for seen in found[:_SHOWN]
+        ),
     )
 
 

@@ -180,6 +180,15 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class ProcessFailure:
+    """A failure in the lines of one process."""
+
+    line: LogLine  # the first
+    rank: int | None
+    count: int  # number of lines
+
+
+@dataclass(frozen=True)
 class Failure:
     """A detected failure signature."""
 
@@ -194,6 +203,7 @@ class Failure:
     cause: tuple[str, ...]
     remedy: tuple[str, ...]
     collect: tuple[str, ...]
+    processes: tuple[ProcessFailure, ...] = ()  # in line order; at most 20
 
     @property
     def host(self) -> str | None:

@@ -1,0 +1,126 @@
+"""A job's log beside its nodes: one incident for each cause, also where a log and a node show the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from preflight.checks import registry
+from preflight.evidence.document import Evidence, from_document
+from preflight.expectations.cluster_file import decode
+from preflight.judge import judge
+from tests.scenarios.incidents.test_situations import Situation, named
+from tests.support.planted_fleet import CLUSTER
+from tests.support.whole_nodes import Fault, both, env, nic
+
+OFF = "NCCL_IB_DISABLE set by environment to 1."
+NOTHING = ("NCCL_IB_HCA set to mlx5_11", "NET/IB : No device found.")
+HCAS = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]
+DOWN = {"state": "DOWN", "physical": "Polling"}
+NO_UVERBS = nic("mlx5_11", uverbs=False)
+
+
+def lines(number: int, *more: str, network: str = "IB") -> str:
+    """Return what one rank of a node logs, over RDMA or over TCP."""
+    direct = "IB/0/GDRDMA" if network == "IB" else "Socket/0"
+    listed = " ".join(f"[{index}]{device}:1/RoCE" for index, device in enumerate(HCAS) if network == "IB")
+    logged = (
+        f"Bootstrap: Using eno1:192.0.2.{number}<0>", "NCCL version 2.26.2+cuda12.8", *more,
+        f"NET/IB : Using {listed} [RO]; OOB eno1:192.0.2.{number}<0>", f"Using network {network}",
+        f"comm 0x55e1a2b0 rank {number - 1} nRanks 3 nNodes 3 localRanks 1 localRank 0 MNNVL 0",
+        f"Channel 00/0 : {number - 1}[0] -> {number % 3}[0] [send] via NET/{direct}",
+    )  # fmt: skip
+    return "".join(f"gpu{number:03d}:7:7 [0] NCCL INFO {line}\n" for line in logged)
+
+
+def failed_queue_pair(number: int, rail: int, peer: int, process: int = 7) -> str:
+    """Return NCCL's line of a queue pair whose packets the peer never acknowledged."""
+    ends = f"localGid ::ffff:10.{rail}.0.{2 * number - 1} remoteGids::ffff:10.{rail}.0.{2 * peer - 1}"
+    return (
+        f"gpu{number:03d}:{process}:{process} [0] transport/net_ib.cc:1295 NCCL WARN NET/IB: Got completion from peer "
+        f"192.0.2.{peer}<41000> with status=12 opcode=0 len=0 vendor err 129 (Send) {ends} hca {HCAS[rail]}\n"
+    )
+
+
+def judged(faults: Mapping[int, Fault], *logs: str) -> Any:
+    """Return the report of three nodes and their logs."""
+    evidences = [from_document(node, node["node"]) for node in Situation([("roce", 3)], faults).documents()]
+    run = Evidence("@run", "", {f"log:{number}.log": {"status": "ok", "out": log} for number, log in enumerate(logs)})
+    return judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"), run=run)
+
+
+UVERBS, SWITCH = "rdma.device-nodes @gpu002 site slows-job", "nccl.left-over-disables @gpu003 job slows-job"
+IN_LOG = "nccl.transport @the run's logs job slows-job"
+PORT = "rdma.port-state @gpu002 network blocks-job"
+ALONE = "nccl.failures @the run's logs job blocks-job"
+GOOD = lines(1) + lines(2) + lines(3)
+
+#: What happens: faults of nodes, the log, and the incidents.
+CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
+    "healthy": ({}, GOOD, []),
+    # TCP, each time for another reason
+    "two hosts fall back to TCP, each for its own reason": (
+        {2: NO_UVERBS, 3: env(NCCL_IB_DISABLE="1")},
+        lines(1) + lines(2, *NOTHING, network="Socket") + lines(3, OFF, network="Socket"),
+        [UVERBS, SWITCH],
+    ),
+    "the same, and only the log has the variable": (
+        {2: NO_UVERBS}, lines(1) + lines(2, *NOTHING, network="Socket") + lines(3, OFF, network="Socket"),
+        [UVERBS, IN_LOG],
+    ),
+    "the same, and only the log": (
+        {}, lines(1) + lines(2, *NOTHING, network="Socket") + lines(3, OFF, network="Socket"), [IN_LOG, IN_LOG],
+    ),
+    "two variables on a node, one of which disables RDMA": (
+        {3: env(NCCL_IB_DISABLE="1", NCCL_P2P_DISABLE="1")},
+        lines(1) + lines(2) + lines(3, OFF, network="Socket"), [SWITCH, SWITCH],
+    ),
+    # a variable in the environment and in the log
+    "a variable of a node is in the log": (
+        {3: env(NCCL_IB_DISABLE="1")}, lines(1) + lines(2) + lines(3, OFF, network="Socket"), [SWITCH],
+    ),
+    "a variable that leaves the network alone is in the log": (
+        {3: env(NCCL_P2P_DISABLE="1")},
+        lines(1) + lines(2) + lines(3, "NCCL_P2P_DISABLE set by environment to 1."), [SWITCH],
+    ),
+    "another node has that variable": (
+        {3: env(NCCL_P2P_DISABLE="1")},
+        lines(1) + lines(2, "NCCL_P2P_DISABLE set by environment to 1.") + lines(3),
+        [SWITCH, "nccl.run-settings @the run's logs job slows-job"],
+    ),
+    "a variable that only the log has": ({}, lines(1) + lines(2) + lines(3, OFF, network="Socket"), [IN_LOG]),
+    # a port, and the connections through it
+    "the port of a failed queue pair is down": (
+        {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(2, 3, peer=1), [PORT],
+    ),
+    "the peer's port is down": ({2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(1, 3, peer=2), [PORT]),
+    "both sides report it, and the peer another rail as well": (
+        {2: nic("mlx5_5", **DOWN)},
+        GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(1, 3, 2) + failed_queue_pair(1, 4, 2, 8), [PORT],
+    ),
+    "two ports are down, one of them in the log": (
+        {2: both(nic("mlx5_5", **DOWN), nic("mlx5_9", **DOWN))}, GOOD + failed_queue_pair(2, 3, peer=1),
+        [PORT, PORT.replace("blocks", "slows")],
+    ),
+    "two ports are down, both in the log": (
+        {2: both(nic("mlx5_5", **DOWN), nic("mlx5_9", **DOWN))},
+        GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(2, 5, peer=1, process=8), [PORT, PORT],
+    ),
+    "a queue pair of another device": (
+        {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(2, 5, peer=1), [ALONE, PORT.replace("blocks", "slows")],
+    ),
+    "a queue pair of another node": (
+        {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(3, 3, peer=1), [ALONE, PORT.replace("blocks", "slows")],
+    ),
+    "a queue pair at the port, and one elsewhere": (
+        {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(3, 5, 1), [ALONE, PORT],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_log_and_nodes(case: str) -> None:
+    faults, log, incidents = CASES[case]
+    assert sorted(named(judged(faults, log))) == sorted(incidents)
