@@ -129,6 +129,7 @@ MODULES = (
     "job.layout",
     "job.layout_costs",
     "job.layout_measured",
+    "job.layout_network",
     "job.layout_placement",
     "pair.bandwidth",
 )

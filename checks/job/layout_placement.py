@@ -5,28 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from preflight.checks.job.layout import job_of, no_cluster, no_pipeline, plan_of, undescribed
+from preflight.checks.job.layout import job_of, no_cluster, plan_of, undescribed
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.job_description import RECORD
-from preflight.layout.job import RINGS, TrainingJob
+from preflight.layout.job import TrainingJob
 from preflight.layout.placement import RankPlacement
-from preflight.layout.plan import Plan
 from preflight.layout.rank_map import RankMap
 from preflight.layout.step import SEGMENT
-from preflight.layout.traffic import neighbours
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
-_MEGATRON = (
-    "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a node, pipeline parallelism between nodes"
-)
+MEGATRON = "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a node, pipeline parallelism between nodes"
 
 
-#: Share of a step from which gradients over an oversubscribed spine warn (judgement).
-GRADIENTS_COST = 0.03
-
-
-def _ranks(group: Sequence[int]) -> str:
+def rank_list(group: Sequence[int]) -> str:
     """Format a group of ranks."""
     if len(group) > 1 and group[-1] - group[0] == len(group) - 1:
         return f"ranks {group[0]}-{group[-1]}"
@@ -34,7 +26,7 @@ def _ranks(group: Sequence[int]) -> str:
     return f"ranks {shown}{', …' if len(group) > 4 else ''}"
 
 
-def _crossing(placement: RankPlacement, groups: Iterator[Sequence[int]]) -> tuple[int, Sequence[int]]:
+def crossing(placement: RankPlacement, groups: Iterator[Sequence[int]]) -> tuple[int, Sequence[int]]:
     """Return how many groups cross NVLink domains, and the first of them."""
     number, first = 0, ()  # type: int, Sequence[int]
     for group in groups:
@@ -48,13 +40,13 @@ def _crossing_failure(
     placement: RankPlacement, what: str, size: int, groups: Iterator[Sequence[int]]
 ) -> Finding | None:
     """Return the failure of groups that cross an NVLink domain; None if none does."""
-    number, first = _crossing(placement, groups)
+    number, first = crossing(placement, groups)
     if not number:
         return None
     domain = placement.hardware.domain
     nodes = list(dict.fromkeys(placement.name(rank) for rank in first))
     shown = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
-    message = f"{number} of the {what} groups of {size} cross an NVLink domain: {_ranks(first)} are on {shown}"
+    message = f"{number} of the {what} groups of {size} cross an NVLink domain: {rank_list(first)} are on {shown}"
     fix = ""
     if size > domain:
         message += f"; a domain has {domain} GPUs"
@@ -76,23 +68,19 @@ def _domain(placement: RankPlacement) -> str:
 
 def no_tensor(run: RunFacts, site: Site) -> Finding | None:
     """Report a job without tensor parallelism."""
-    return _absent("the job has no tensor parallelism", job_of(run, site).parallel.tensor == 1)
+    return skip_if(job_of(run, site).parallel.tensor == 1, "the job has no tensor parallelism")
 
 
 def no_experts(run: RunFacts, site: Site) -> Finding | None:
     """Report a model without experts, or with all experts on each rank."""
     job = job_of(run, site)
     if not job.model.experts:
-        return _absent("the model has no experts", True)
-    return _absent("the experts are not distributed over ranks", job.parallel.expert * job.parallel.expert_tensor == 1)
+        return skip_if(True, "the model has no experts")
+    return skip_if(job.parallel.expert * job.parallel.expert_tensor == 1, "the experts are not distributed over ranks")
 
 
-def no_context(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job without context parallelism."""
-    return _absent("the job has no context parallelism", job_of(run, site).parallel.context == 1)
-
-
-def _absent(message: str, absent: bool) -> Finding | None:
+def skip_if(absent: bool, message: str) -> Finding | None:
+    """Return a skipped finding if what the check is about is absent."""
     return skipped(message, evidence=[RECORD]) if absent else None
 
 
@@ -100,6 +88,32 @@ def unplaced(run: RunFacts, site: Site) -> Finding | None:
     """Report an unknown cluster."""
     plan = plan_of(run, site)
     return no_cluster(plan) if plan.placement is None else None
+
+
+def crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
+    """Return whether a group may cross the spine.
+
+    If leaf groups are unknown, any group in several NVLink domains may cross it.
+    """
+    spread = placement.spread(group)
+    return spread.domains > 1 and (spread.units is None or spread.units > 1)
+
+
+def _units_known(placement: RankPlacement) -> bool:
+    return placement.unit(0) is not None
+
+
+def spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
+    """Report a spine of unknown oversubscription that groups cross; None if known."""
+    fabric = placement.hardware.fabric
+    if fabric.oversubscription is not None and (fabric.oversubscription <= 1 or _units_known(placement)):
+        return None
+    absent = "whether the spine is oversubscribed" if fabric.oversubscription is None else "which nodes share leaves"
+    fix = (
+        'state it: --on "..., 1:1", or `oversubscription` in [class.NAME.tree]' if fabric.oversubscription is None
+        else 'state it: --on "..., units of 32 nodes", or describe the tree in [class.NAME.tree]'
+    )  # fmt: skip
+    return unknown(f"{what}, and {absent} is not stated", fix=fix)
 
 
 class Placed(NamedTuple):
@@ -127,7 +141,7 @@ def placed(run: RunFacts, site: Site) -> Placed:
     fault="A tensor-parallel group crosses an NVLink domain",
     impact="slows-job",
     owner="job",
-    source=_MEGATRON,
+    source=MEGATRON,
     fix="Use a `--tensor-model-parallel-size` that divides the GPUs of a domain, and start ranks node by node "
     "(`srun --distribution=block`).",
     action="fix-job",
@@ -196,11 +210,11 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     if size <= domain:
         yield finding
         return
-    spine = any(_crosses_spine(placement, group) for group in experts.groups("ep", "tp"))
+    spine = any(crosses_spine(placement, group) for group in experts.groups("ep", "tp"))
     over = placement.hardware.fabric.oversubscription
     outside = 1 - domain / size
     message = f"expert-parallel groups of {size} cross NVLink domains of {domain}: about {outside:.0%} of the tokens"
-    if spine and (undecided := _spine_unknown(placement, f"{message} leave the domain")) is not None:
+    if spine and (undecided := spine_unknown(placement, f"{message} leave the domain")) is not None:
         yield undecided
     elif spine and over is not None and over > 1:
         yield failed(f"{message} leave the domain, over a spine that is oversubscribed {over:g}:1", found=f"{over:g}:1",
@@ -209,261 +223,3 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{message} would leave the domain; the routing limits a token to {limit} groups")
     else:
         yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {domain}")
-
-
-def _crosses_spine(placement: RankPlacement, group: Sequence[int]) -> bool:
-    """Return whether a group may cross the spine.
-
-    If leaf groups are unknown, any group in several NVLink domains may cross it.
-    """
-    spread = placement.spread(group)
-    return spread.domains > 1 and (spread.units is None or spread.units > 1)
-
-
-def _spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
-    """Report a spine of unknown oversubscription that groups cross; None if known."""
-    fabric = placement.hardware.fabric
-    if fabric.oversubscription is not None and (fabric.oversubscription <= 1 or _units_known(placement)):
-        return None
-    absent = "whether the spine is oversubscribed" if fabric.oversubscription is None else "which nodes share leaves"
-    fix = (
-        'state it: --on "..., 1:1", or `oversubscription` in [class.NAME.tree]' if fabric.oversubscription is None
-        else 'state it: --on "..., units of 32 nodes", or describe the tree in [class.NAME.tree]'
-    )  # fmt: skip
-    return unknown(f"{what}, and {absent} is not stated", fix=fix)
-
-
-def _share(plan: Plan, axis: str) -> float | None:
-    """Return the exposed share of a step that an axis takes; None if unknown."""
-    if isinstance(plan.step, str):
-        return None
-    return sum(part.seconds for part in plan.step.parts if part.name == axis) / plan.step.seconds
-
-
-def _units_known(placement: RankPlacement) -> bool:
-    return placement.unit(0) is not None
-
-
-@check(
-    "layout.pipeline-rails",
-    title="Neighbouring pipeline stages are on one rail",
-    fault="Neighbouring pipeline stages are on different rails",
-    impact="slows-job",
-    owner="job",
-    source=f"{_MEGATRON}; NVIDIA DGX SuperPOD reference architecture (rail-optimised leaves)",
-    fix="Choose sizes such that tensor x context x data is a multiple of the GPUs of a node, and start ranks node by "
-    "node (`srun --distribution=block`).",
-    action="fix-job",
-    answers=("PA-08",),
-    scope="run",
-    needs=("layout",),
-    unless=(undescribed, no_pipeline, unplaced),
-)
-def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check the path from each pipeline stage to the next.
-
-    ## Why it matters
-    In a rail-optimised fabric, NICs of one rail share a leaf. Stages on different rails are connected only through the
-    spine, unless NCCL first sends the data over NVLink to the other rail.
-
-    ## Verdicts
-    It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
-    oversubscribed spine; the message states what that costs. If it is not known whether the fabric is rail-optimised,
-    stages on different rails are *unknown*; if the oversubscription of the spine is not known, so are stages below
-    different leaves.
-
-    ## False alarms
-    Fabrics with all NICs of a node under one leaf, and stages with small messages.
-    """
-    job, dense, _, place = placed(run, site)
-    interleaved = job.parallel.virtual_stages > 1
-    pairs = [(pair[0], pair[1]) for group in dense.groups("pp") for pair in neighbours(group, interleaved)]
-    apart = [(a, b) for a, b in pairs if place.domain(a) != place.domain(b) and place.rail(a) != place.rail(b)]
-    fabric = place.hardware.fabric
-    if apart and fabric.rail_optimised is not False:
-        a, b = apart[0]
-        message = (
-            f"{len(apart)} of {len(pairs)} neighbours of the pipeline are on different rails: rank {a} is on rail "
-            f"{place.rail(a)} of {place.name(a)}, rank {b} on rail {place.rail(b)} of {place.name(b)}"
-        )
-        if fabric.rail_optimised:
-            yield warned(message, found=f"{len(apart)} pairs", expected="one rail")
-        else:
-            yield unknown(f"{message}; it is not known whether a leaf connects the NICs of one rail",
-                          fix='name the fabric: --on "..., rail-optimised"')  # fmt: skip
-        return
-    crossing = [(a, b) for a, b in pairs if _crosses_spine(place, (a, b))]
-    cross = "cross" if place.unit(0) is not None else "may cross"
-    many = f"{len(crossing)} of {len(pairs)} neighbours of the pipeline {cross} the spine"
-    if crossing and (undecided := _spine_unknown(place, many)) is not None:
-        yield undecided
-        return
-    share = _share(plan_of(run, site), "pipeline")
-    cost = f", which takes {share:.1%} of a step" if share is not None else ""
-    if crossing and (fabric.oversubscription or 1) > 1:
-        yield warned(
-            f"{len(crossing)} of {len(pairs)} neighbours of the pipeline cross a spine that is oversubscribed "
-            f"{fabric.oversubscription:g}:1{cost}",
-            found=f"{len(crossing)} pairs", expected="stages below one leaf group",
-            fix="place neighbouring stages below one group of leaves: fewer nodes for a stage, or nodes of one unit",
-        )  # fmt: skip
-        return
-    yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or over a full spine")
-
-
-@check(
-    "layout.ring-order",
-    title="The ranks of a group are together on each node",
-    fault="A group visits a node more than once",
-    impact="slows-job",
-    owner="job",
-    source="PyTorch and Megatron-LM build rings in the order of ranks; srun(1), --distribution",
-    fix="Start the ranks node by node: srun --distribution=block, or a hostfile with the slots of a node together.",
-    action="fix-job",
-    answers=("PA-06",),
-    scope="run",
-    needs=("layout",),
-    unless=(undescribed, unplaced),
-)
-def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check that the rings of data- and context-parallel groups visit each node once.
-
-    ## Why it matters
-    A ring in rank order that visits a node twice crosses the network more often than necessary: with cyclically
-    distributed ranks, at every hop.
-
-    ## Verdicts
-    A data-parallel group that visits a node again warns, since NCCL sorts its own rings by node. A context-parallel
-    group that exchanges in a ring fails, since its ring follows rank order.
-
-    ## False alarms
-    Groups for which NCCL chooses every path.
-    """
-    job, dense, _, placement = placed(run, site)
-    returning = False
-    for axis, what, grade in (("cp", "context-parallel", failed), ("dp", "data-parallel", warned)):
-        if axis == "cp" and job.parallel.context_exchange != "p2p":
-            continue
-        group = next((group for group in dense.groups(axis) if _returns(placement, group)), None)
-        if group is not None:
-            returning = True
-            nodes = ", ".join(placement.name(rank) for rank in group[:4])
-            yield grade(f"the {what} group of {_ranks(group)} visits a node twice: it runs over {nodes}, …",
-                        subject=what, expected="the ranks of a node together")  # fmt: skip
-    if not returning:
-        yield passed("data- and context-parallel groups visit each node once")
-
-
-def _returns(placement: RankPlacement, group: Sequence[int]) -> bool:
-    visited: set[int] = set()
-    last = None
-    for rank in group:
-        node = placement.node(rank)
-        if node != last and node in visited:
-            return True
-        visited.add(node)
-        last = node
-    return False
-
-
-@check(
-    "layout.context-domain",
-    title="Context parallelism stays in an NVLink domain, or hides its exchange",
-    fault="Context parallelism crosses nodes without hiding its exchange",
-    impact="slows-job",
-    owner="job",
-    source="H. Liu et al., Ring Attention, arXiv 2310.01889; Megatron-LM --cp-comm-type",
-    fix="Use --cp-comm-type p2p, which runs beside attention, or a context-parallel size that fits a domain.",
-    action="fix-job",
-    answers=("PA-N3",),
-    scope="run",
-    needs=("layout",),
-    unless=(undescribed, no_context, unplaced),
-)
-def context_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check that context parallelism between nodes overlaps with attention.
-
-    ## Why it matters
-    All-gather and all-to-all of a sequence must finish before attention starts, so over NICs every layer waits
-    for them. A ring exchanges one part while attention works on another.
-
-    ## Verdicts
-    A group that crosses an NVLink domain warns if its exchange is an all-gather or all-to-all.
-
-    ## False alarms
-    Short sequences, with little to exchange.
-    """
-    job, dense, _, placement = placed(run, site)
-    parallel = job.parallel
-    number, first = _crossing(placement, dense.groups("cp", "tp"))
-    if number and parallel.context_exchange not in RINGS:
-        yield warned(
-            f"context-parallel groups of {parallel.context} cross an NVLink domain ({_ranks(first)}) "
-            f"and exchange by {parallel.context_exchange}, which does not overlap with attention",
-            found=parallel.context_exchange,
-            expected="p2p, or groups inside a domain",
-        )
-        return
-    yield passed(f"context-parallel groups of {parallel.context} are inside a domain, or exchange in a ring")
-
-
-@check(
-    "layout.sharding",
-    title="The sharding of parameters fits the pipeline and the fabric",
-    fault="The sharding of parameters does not fit the pipeline or the fabric",
-    impact="slows-job",
-    owner="job",
-    source="https://www.deepspeed.ai/tutorials/pipeline/; PyTorch FSDP, HYBRID_SHARD",
-    fix="Shard within a leaf group and replicate across (`HYBRID_SHARD`), or use ZeRO-1 with a pipeline.",
-    action="fix-job",
-    answers=("PA-09",),
-    scope="run",
-    needs=("layout",),
-    unless=(undescribed, unplaced),
-)
-def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check the sharding policy of data parallelism.
-
-    ## Why it matters
-    Full sharding gathers every layer's parameters for each microbatch. With a pipeline this is repeated for
-    each of its microbatches, and across an oversubscribed spine it limits the step.
-
-    ## Verdicts
-    Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
-    more than one leaf group of an oversubscribed fabric warns, and so do gradients that take 3 % of a step or more
-    there. It is *unknown* if the oversubscription of the spine is not known.
-
-    ## False alarms
-    FSDP with a pipeline that keeps gathered parameters between microbatches.
-    """
-    job, dense, _, placement = placed(run, site)
-    policy, stages = job.parallel.sharding, job.parallel.pipeline
-    origin = job.origins.get("sharding", "")
-    over = placement.hardware.fabric.oversubscription
-    if policy in ("gradients", "full") and stages > 1:
-        grade = failed if "zero_optimization" in origin else warned
-        yield grade(f"{policy} sharding ({origin}) with {stages} stages gathers or reduces for each microbatch",
-                    found=policy, expected="none or optimizer")  # fmt: skip
-        return
-    spread = max((placement.spread(group) for group in dense.groups("dp")), key=lambda spread: spread.units or 0)
-    crosses = any(_crosses_spine(placement, group) for group in dense.groups("dp"))
-    many = f"full sharding over {spread.ranks} GPUs may cross the spine"
-    if policy == "full" and crosses and (undecided := _spine_unknown(placement, many)) is not None:
-        yield undecided
-        return
-    if policy == "full" and crosses and (over or 1) > 1:
-        yield warned(
-            f"full sharding over {spread.ranks} GPUs crosses {spread.units} leaf groups and a spine that is "
-            f"oversubscribed {over:g}:1",
-            found=f"{spread.units} leaf groups", expected="one, with replicas across (hybrid sharding)",
-        )  # fmt: skip
-        return
-    share = _share(plan_of(run, site), "data")
-    if crosses and (over or 1) > 1 and spread.units is not None and share is not None and share >= GRADIENTS_COST:
-        yield warned(
-            f"gradients cross a spine that is oversubscribed {over:g}:1, which takes {share:.1%} of a step",
-            found=f"{share:.1%}", expected=f"below {GRADIENTS_COST:.0%}",
-            fix="overlap the exchange (--overlap-grad-reduce), or use more pipeline stages and fewer replicas",
-        )  # fmt: skip
-        return
-    yield passed(f"sharding: {policy} ({origin})", found=policy)
