@@ -55,8 +55,8 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     └── ControllerError         scontrol failed, or the Slurm controller refused
 
 Each class is defined in the module that raises it and can be imported from here, which imports that module. Measured:
-the import of a module with all of these classes takes 1.0 ms, that of this module 0.4 ms. A gate pays it before every
-job and needs six of them.
+the import of a module with all of these classes takes 1.0 ms, that of this module 0.4 ms. A gate pays this cost before
+every job and needs six of the classes.
 
 The collector runs on nodes without the rest of preflight, under Python 3.6 and later. It cannot import this module, so
 ``preflight.collector.frame.FrameError`` and its subclasses (damaged, cut and missing frames) are outside the tree.

@@ -381,8 +381,8 @@ def compare(
 ) -> Finding:
     """Compare a measured value with an expectation.
 
-    Without an expectation the result is *unknown*. Missing an expectation that is only usual for the recognised part is
-    a warning: a data sheet does not describe this site.
+    Without an expectation the result is *unknown*. A deviation from a value that is only usual for the recognised part
+    is a warning: a data sheet does not describe this site.
     """
     keys = tuple(evidence)
     measured = f"{_text(found)} {unit}".strip()

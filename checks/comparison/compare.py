@@ -66,7 +66,7 @@ def compare(nodes: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Seque
     """Compare the traits across the nodes of each class and part.
 
     A node whose value could not be read does not vote, and is unknown. A value that no node of a kind shows is listed
-    in the pass; it is unknown if a difference would break a job.
+    in the passing finding; the finding is unknown if a difference in that value would break a job.
     """
     for members in kinds(nodes, sites):
         yield from _of_kind(members, sites, traits)
@@ -140,7 +140,7 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 
 
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-    """Yield the nodes that miss an expectation and differ from the voters.
+    """Yield the nodes that lack the expected value and differ from the voters.
 
     Without voters, which value is right is unknown.
     """

@@ -19,13 +19,13 @@ from preflight.facts.majority import Vote, near, vote
 from preflight.facts.node import NodeFacts
 from preflight.model import Check, Status
 
-#: Reads a value; None: this node has none.
+#: Reads a value; None if the node has none.
 Read = Callable[[NodeFacts, Site], "str | float | None"]
 
-#: Returns the checks whose expectation of a value the node misses; empty if it misses none.
+#: Returns the checks that expect another value of the node; empty if there are none.
 Misses = Callable[[NodeFacts, Site], "tuple[str, ...]"]
 
-#: Expectation of comparisons that the cluster file does not decide.
+#: Description of the expectation where the cluster file declares no value.
 ONE_VALUE = "one value on all nodes of a kind"
 
 
@@ -47,11 +47,11 @@ class Trait:
     expects: str = ""  # class key that declares the value: "versions.driver"; "rails.*.leaf" for each device
     form: Callable[[Any], str] = str  # converts a declared value to the reported form
     required: bool = False  # whether a missed declaration fails although a mere difference warns
-    part: bool = False  # whether it is a hardware part: a missing one needs a person, not a setting
+    part: bool = False  # whether it is a hardware part, which needs a repair rather than a setting
 
     @property
     def action(self) -> str:
-        """The action for a difference; empty: the check's own."""
+        """Action for a difference; empty for the check's own action."""
         return "monitor" if self.part and not self.breaks else ""
 
 
@@ -60,8 +60,8 @@ class Electorate:
     """Readings of one value on the nodes of one kind."""
 
     values: Mapping[str, str]  # node -> value, for nodes that vote
-    apart: Mapping[str, str]  # node -> value, for nodes that miss an expectation
-    reported_by: Mapping[str, tuple[str, ...]]  # node -> the checks whose expectation it misses
+    apart: Mapping[str, str]  # node -> value, for nodes without the expected value
+    reported_by: Mapping[str, tuple[str, ...]]  # node -> the checks that expected another value
     unread: Mapping[str, EvidenceError]
 
     @property
@@ -112,7 +112,7 @@ def poll(trait: Trait, members: Sequence[NodeFacts], sites: Mapping[str, Site]) 
 
 
 def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | None, tuple[str, ...]]:
-    """Return a node's value, and the checks whose expectation it misses.
+    """Return a node's value, and the checks that expected another one.
 
     Raises EvidenceError.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from preflight.facts.fabric.load import FanIn, Uplinks
     from preflight.facts.fabric.sweep import FabricFacts
 
-#: An uplink is hot above this multiple of its share and this fraction of its own rate: a judgement.
+#: An uplink is hot above this multiple of its share and this fraction of its own rate: a judgement call.
 EXCESS, HOT = 1.5, 0.5
 
 #: Load, as a fraction of its rate, that one uplink of a leaf must reach before balance is judged.

@@ -83,9 +83,9 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     larger packets causes a hang.
 
     ## Verdicts
-    Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain miss an expectation (the cluster file's
-    first) and do not vote. Of the remaining nodes, those that differ from the majority fail; without a majority all
-    fail.
+    Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain do not have the expected value (the
+    cluster file's takes precedence) and do not vote. Of the remaining nodes, those that differ from the majority fail;
+    without a majority all fail.
 
     ## False alarms
     Nodes of two fabrics in one class, each with its own MTU; give each fabric its own class.

@@ -81,8 +81,8 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     ## Verdicts
     A different model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;
-    several models in one class of the cluster file fail. A node whose value misses the cluster file, the catalogue or
-    one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have GPUs is unknown,
+    several models in one class of the cluster file fail. A node whose value contradicts the cluster file, the catalogue
+    or one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have GPUs is unknown,
     unless the cluster file states the number of GPUs: a node whose GPUs all fell off the bus looks the same.
 
     ## False alarms
@@ -224,7 +224,7 @@ def _has_gpus(node: NodeFacts) -> bool:
     return bool(node.gpus_on_bus)
 
 
-#: Cluster UUID, clique and IMEX list, each with the checks whose expectation it misses.
+#: Cluster UUID, clique and IMEX list, each with the checks that expected another value.
 _Labels = tuple["str | None", "str | None", "str | None", "Mapping[int, tuple[str, ...]]"]
 
 #: The compared value, the label by which nodes are grouped, and the label of the value.

@@ -117,8 +117,8 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
 
     ## Verdicts
     Different names, addresses or link layers fail; other differences warn. In containers names are numbered in order
-    and not compared. A node whose value misses an expectation does not vote on it. fleet.rails compares rate, subnet
-    and leaf; fleet.roce-equal compares RoCE settings.
+    and not compared. A node without the expected value does not vote on it. fleet.rails compares rate, subnet and leaf;
+    fleet.roce-equal compares RoCE settings.
 
     ## False alarms
     Two server models with different slot addresses in one class; give each model its own class.

@@ -35,7 +35,8 @@ class _Number:
     key: str  # the record that shows it
     floor: float  # in its unit, or with ``share`` a fraction of the median
     share: bool = False
-    #: whether a node above most others is reported; else only if 30 % are, because the majority may be wrong
+    #: whether a node above the median is reported; otherwise only if 30 % of the nodes are, because the majority may be
+    #: wrong
     up: bool = True
     down: bool = True  # the same, below
     judged_by: tuple[Check, ...] = ()
@@ -43,7 +44,7 @@ class _Number:
     events: bool = False  # whether it counts errors: zero always meets the expectation
 
 
-#: Key of a node's load among its numbers; not compared itself.
+#: Key of a node's load among its numbers; the load itself is not compared.
 _LOAD = "load"
 
 _HOT = (state.temperature_margin,)
@@ -279,7 +280,7 @@ def _alike(
 
 @dataclass(frozen=True)
 class _NodeNumbers:
-    """Numbers of a node, and the checks whose expectation they miss."""
+    """Numbers of a node, and the checks that it fails."""
 
     numbers: Mapping[str, float]
     missed: Mapping[str, tuple[str, ...]]
@@ -306,7 +307,7 @@ def _poll(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[s
 
 
 def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
-    """Return the number of each node that has it and misses no expectation."""
+    """Return the number of each node that reports it and passes its checks."""
     shown = {node: answer for node, answer in heard.items() if name in answer.numbers and name not in answer.missed}
     return {node: answer.numbers[name] for node, answer in shown.items()}
 

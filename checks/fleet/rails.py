@@ -246,8 +246,8 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     and the job hangs at its first connection; at a lower rate it slows down the ring.
 
     ## Verdicts
-    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer miss an expectation and do not vote on that value.
-    A rail that differs from most other nodes fails; without a majority all fail, and which one is right is unknown.
+    Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer do not have the expected value and do not vote on
+    it. A rail that differs from most other nodes fails; without a majority all fail, and which one is right is unknown.
     Rails with point-to-point addresses (/30, /31) share no subnet; there an address within another rail's range fails.
     rdma.port-state reports ports that are down; fleet.mtu-equal compares MTUs, fleet.rail-leaf leaves.
 

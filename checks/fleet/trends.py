@@ -66,7 +66,7 @@ _SLOW = 1.25
     history=True,
 )
 def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each port's daily growth of error counters with those of a healthy link.
+    """Compare each port's daily growth of error counters with that of a healthy link.
 
     ## Why it matters
     A cable rarely fails at once. Its error rate grows over days until a job stops. Detected early, it can be replaced

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: Generations whose default application clock is their highest clock; others have a lower default.
 _AT_THE_TOP = ("Hopper", "Blackwell")
 
-#: Fraction of the highest clock that is required if the default is not known: a judgement.
+#: Fraction of the highest clock that is required if the default is not known: a judgement call.
 _SHARE = 0.9
 
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Margin to the slowdown temperature, in degrees, from which it warns: a judgement.
+#: Margin to the slowdown temperature, in degrees, from which it warns: a judgement call.
 MARGIN_LOW_C = 5
 
-#: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement.
+#: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
 
 

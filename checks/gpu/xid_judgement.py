@@ -9,7 +9,7 @@ from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUP
 from preflight.facts.xid import Events, XidEvent
 from preflight.parsers.nvidia import xid_marks
 
-#: Number of processes with graphics exceptions (13) on one GPU that makes the GPU suspicious: a judgement.
+#: Number of processes with graphics exceptions (13) on one GPU that makes the GPU suspicious: a judgement call.
 SUSPICIOUS_PROCESSES = 3
 
 #: Actions that take a GPU or its node out of service.

@@ -162,7 +162,7 @@ def _xids(log: KernelLog) -> list[Xid]:
 def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
     """Return the drivers' notices, or the reason why they are missing.
 
-    Neither if they were not collected.
+    Return neither if they were not collected.
     """
     key = facts.kernel_log.NOTICES
     if key not in node.evidence.records:

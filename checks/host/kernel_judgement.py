@@ -20,7 +20,7 @@ CORRECTED_PER_DAY, DAY_S = 10, 86_400
 #: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, and a healthy one has a few a
 #: day.
 AER_PER_HOUR, HOUR_S = 50, 3600
-#: Seconds between a machine check and the memory controller driver's report of the same error. A judgement.
+#: Seconds between a machine check and the memory controller driver's report of the same error. A judgement call.
 SAME_S = 5
 #: Seconds around an event in which a GPU's Xid may be its effect or its cause.
 NEAR_S = 60
@@ -336,7 +336,7 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
-    """Return the most events within a time; all of them if times are unknown."""
+    """Return the maximum number of events within a period; all if times are unknown."""
     timed = sorted((event.at_s, event.count) for event in events if event.at_s is not None)
     if len(timed) < len(events):
         return sum(event.count for event in events)
@@ -355,7 +355,7 @@ _CAUSES = frozenset({"pcie-aer", "slot-removed", "slot-power-fault", "machine-ch
 
 
 def _placed(problem: Problem, xids: Iterable[Xid]) -> Problem:
-    """Add the Xid that is closest in time, and which of them came first."""
+    """Add the Xid that is closest in time, and state which of them came first."""
     first = problem.events[0].at_s
     if problem.kind not in _CAUSES or first is None:
         return problem

@@ -12,7 +12,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.host.services import FAILED, Service, parse, parse_units
 from preflight.probes import unit_name, units
 
-#: Units that jobs need to start, to see their files, or for the correct time. A judgement.
+#: Units that jobs need to start, to see their files, or for the correct time. A judgement call.
 _OF_JOBS = re.compile(
     r"(?:slurmd|slurmstepd|munge|pbs|pbs_mom|lsf|lsfd|flux|kubelet|containerd|docker|crio|cri-o|enroot"
     r"|sssd|nslcd|winbind|autofs|openibd|rdma-load-modules@\S+|rdma-hw|mst|chrony|chronyd|ntpd|ntp|systemd-timesyncd"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.curve import Point
     from preflight.parsers.nccl_tests.text import Report
 
-#: A collective of the smallest size takes 10 to 100 us on any fabric, and several hundred over TCP; a judgement.
+#: A collective of the smallest size takes 10 to 100 us on any fabric, and several hundred over TCP; a judgement call.
 SLOW_FLOOR_US = 1000
 
 #: Fractions of a good run's busbw. 0.90: nccl-tests reports a run as FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
 #: 0.75: with one of four rails down, three quarters remain.
 AS_BEFORE, FAR_BELOW = 0.90, 0.75
-#: Multiple of a good run's latency; a judgement: more than twice means another path or protocol, not noise.
+#: Multiple of a good run's latency; a judgement call: more than twice means another path or protocol, not noise.
 LATER = 2.0
 
 MIB = 2**20

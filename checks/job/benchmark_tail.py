@@ -14,7 +14,7 @@ from preflight.parsers.nccl_tests.model import fewest_iterations
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Measurement, Report
 
-#: Multiples of the median above which the slowest iterations are a tail: 1 in 100, and 1 in 1,000. Judgements.
+#: Multiples of the median above which the slowest iterations are a tail: 1 in 100, and 1 in 1,000. Judgement calls.
 _P99, _P999 = 2.0, 5.0
 
 
@@ -30,7 +30,7 @@ class _Tail(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The larger ratio to the middle, relative to its limit."""
+        """Larger of the ratios to the middle, each relative to its limit."""
         return max(self.p99_us / self.middle_us / _P99, (self.p999_us or 0.0) / self.middle_us / _P999)
 
     def __str__(self) -> str:

@@ -19,13 +19,13 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 ARGUMENTS = "Megatron-LM megatron/training/arguments.py"
 _KNOWLEDGE = "Megatron-LM theoretical_memory_usage.py; V. Korthikanti et al., arXiv 2205.05198"
 
-#: Share of a step above which a pipeline bubble warns (judgement).
+#: Share of a step above which a pipeline bubble warns (judgement call).
 BUBBLE = 0.20
 
 
 def plan_of(run: RunFacts, site: Site) -> Plan:
     """Return the plan of a run; raises EvidenceError for an unreadable description."""
-    assert run.description is not None  # by `needs`
+    assert run.description is not None  # guaranteed by `needs`
     return Plan(run.description, site, run.nccl_tests)
 
 
@@ -143,8 +143,8 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the arithmetic of the batch.
 
     ## Why it matters
-    Megatron-LM refuses a batch that does not divide; other frameworks round it silently, and the run then
-    trains with a batch that its learning rate was not chosen for.
+    Megatron-LM refuses a batch that is not divisible; other frameworks round it silently, and the run then trains with
+    a batch that its learning rate was not chosen for.
 
     ## Verdicts
     It fails if the global batch is not a multiple of micro-batch x data-parallel size, or if a stated accumulation
@@ -211,9 +211,9 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     Some frameworks check this and stop when the job starts; others pad, and some ranks compute padding.
 
     ## Verdicts
-    It fails if heads or the feed-forward width do not divide by tensor, if neither of key-value heads and tensor is a
-    multiple of the other, layers do not divide by pipeline x virtual stages, experts by expert, the sequence by 2 x
-    context, or with all-to-all context parallelism heads by tensor x context. Stated layers of the first and last
+    It fails if heads or the feed-forward width are not divisible by tensor, if neither of key-value heads and tensor is
+    a multiple of the other, layers are not divisible by pipeline x virtual stages, experts by expert, the sequence by 2
+    x context, or with all-to-all context parallelism heads by tensor x context. Stated layers of the first and last
     stage, an embedding or loss that counts as a layer, and a pipeline layout are taken into account; a layout that
     cannot be read is *unknown*.
 
@@ -237,7 +237,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     if plan.described.values.get("context_exchange") == "a2a":
         rules.append(("heads", size("tensor") * size("context"), "tensor x context (all-to-all)"))
     failures = 0
-    balanced = plan.described.values.get("balanced_stages")  # DeepSpeed divides layers of any number
+    balanced = plan.described.values.get("balanced_stages")  # DeepSpeed splits any number of layers
     if "layers" in values and not balanced and (finding := _stage_layers(plan.described.values)) is not None:
         failures += 1
         yield finding
@@ -272,7 +272,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
-    """Judge the layers of the stages; None if they divide."""
+    """Judge the layers of the stages; None if they divide evenly."""
     stages, virtual = (int(values.get(name) or 1) for name in ("pipeline", "virtual_stages"))
     layers, layout = int(values["layers"]), values.get("stage_layout")
     if layout:
@@ -380,7 +380,7 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     A framework that offloads to host memory by itself.
     """
     plan = plan_of(run, site)
-    assert plan.memory is not None  # by `unless`
+    assert plan.memory is not None  # guaranteed by `unless`
     need = plan.memory.total / GIB
     parts = ", ".join(f"{name} {getattr(plan.memory, name) / GIB:.1f}" for name in PARTS if getattr(plan.memory, name))
     message = f"tensors need {need:.1f} GiB on the most loaded GPU ({parts})"

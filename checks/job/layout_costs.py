@@ -14,7 +14,7 @@ from preflight.layout.plan import Plan
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
-#: Share of time that an interval may lose beyond the best one (judgement).
+#: Share of time that an interval may lose beyond the best one (judgement call).
 BEYOND = 0.01
 
 _ENERGY = ("watts", "hours", "price")
@@ -98,7 +98,7 @@ def _interval(plan: Plan, values: Mapping[str, Any], site: Site) -> Finding:
 
 
 def _stated(plan: Plan, values: Mapping[str, Any], site: Site) -> tuple[float | None, str]:
-    """Return the job's interval in seconds and its origin; None, and why, if unknown."""
+    """Return the job's interval in seconds and its origin, or None and the reason."""
     steps, declared = values.get("checkpoint_steps"), site.checkpoint_interval_min
     if steps:
         if isinstance(plan.step, Step):

@@ -12,7 +12,7 @@ from preflight.layout.job import LayoutError
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
-#: Share of a measured step by which a part may exceed its plan (judgement).
+#: Share of a measured step by which a part may exceed its plan (judgement call).
 BEYOND = 0.05
 
 

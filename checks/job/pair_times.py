@@ -13,10 +13,10 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 from preflight.parsers.nccl_tests.model import fewest_iterations
 
-#: Multiple of a pair's median above which its slowest iterations are a tail, and of the faster pairs; judgements.
+#: Multiple of a pair's median above which its slowest iterations are a tail, and of the faster pairs; judgement calls.
 _TAIL, _APART = 2.0, 2.0
 
-#: Fraction of the pairs from which on slower ones are another kind of path.
+#: If at least this fraction of the pairs is slower, those pairs are another kind of path.
 _KIND = 0.2
 
 #: Largest message whose time is latency, in bytes.
@@ -63,10 +63,10 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     show which.
 
     ## Verdicts
-    It passes if each two of the nodes were measured, with at least 299 iterations of a message up to 64 KiB. A pair
-    whose median is above twice that of the fastest quarter warns, and so does one whose 99th percentile is above twice
-    its own median. If a fifth of the pairs or more take that long, they are another kind of path: *unknown*. So are
-    pairs that were not measured.
+    It passes if every pair of nodes was measured, with at least 299 iterations of a message up to 64 KiB. A pair whose
+    median is above twice that of the fastest quarter warns, and so does one whose 99th percentile is above twice its
+    own median. If a fifth of the pairs or more take that long, they are another kind of path: *unknown*. So are pairs
+    that were not measured.
 
     ## False alarms
     Nodes that NVLink connects beside nodes that it does not.

@@ -72,8 +72,8 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
     without such a part warns, and so does a run that stopped, which is a different fault. If all runs between two
     blocks of nodes are slow, one warning covers them. Wrong values fail. Fewer than 8 similar runs are *unknown*, as
-    are runs so scattered that half of the rate would not be slow, and a few fast runs among 8 to 15. Nodes are only
-    compared with nodes that have the same GPUs.
+    are runs so scattered that a run at half the rate would not stand out, and a few fast runs among 8 to 15. Nodes are
+    only compared with nodes that have the same GPUs.
 
     ## False alarms
     A fabric designed that way: leaves with few uplinks, or rails that are separate fabrics.
@@ -139,7 +139,7 @@ def _all_below_baseline(comparison: Comparison) -> float | None:
 
 
 def _blind(comparison: Comparison) -> float | None:
-    """Return the noise of runs too scattered to detect half of the rate."""
+    """Return the noise of runs too scattered to detect one at half the rate."""
     limits = [held.reference for held in comparison.judged if held.reference is not None]
     return next((limit.sigma for limit in limits if limit.limit < 0.5 * limit.busbw), None)
 

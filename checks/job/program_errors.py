@@ -117,7 +117,7 @@ def finding_of(
 
 
 def _meaning(signature: ErrorSignature, first: LoggedError) -> str:
-    """Return the meaning of an error, or its own words if no signature matches."""
+    """Return the meaning of an error, or its own text if no signature matches."""
     if signature.id == _LOGGED:
         return f"logged as an error: {ends_of(first.what, 300, 160)}"
     return signature.meaning or ends_of(first.what, 300, 160)

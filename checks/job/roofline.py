@@ -209,7 +209,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _all_reduce(site: Site, built: RooflineMachine, ways: int = 1) -> tuple[float, str]:
-    """Return the bandwidth of an all-reduce over everything, GB/s, and its limit.
+    """Return the bandwidth of an all-reduce over all GPUs, GB/s, and what limits it.
 
     The array may be sharded over some neighbouring GPUs.
     """

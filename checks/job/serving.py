@@ -18,15 +18,15 @@ _SOURCE = (
     "https://docs.nvidia.com/dynamo (metrics)"
 )
 #: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. The limits below are
-#: judgements.
+#: judgement calls.
 _ENOUGH, _SCRAPES = 20, 3
 _QUEUED, _PREFILL = 0.5, 0.5
 _FULL, _PREEMPTED = 0.9, 0.01
 _TRANSFER_SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
-#: Saved bytes of which some should have been loaded.
+#: Saved bytes above which at least some loads are expected.
 _UNUSED = float(1 << 30)
-#: Engine steps that every request waits for: the running one, and the next one, which takes it. Queues below the second
-#: value, a share of the time to the first token, are ignored.
+#: Engine steps that every request waits for: the running one, and the next one, which schedules it. Queues below the
+#: second value, a share of the time to the first token, are ignored.
 _STEPS, _BRIEF = 2.0, 0.1
 #: Maximum number of engines of one text reported individually.
 _LISTED = 8
@@ -339,7 +339,7 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
 
 
 def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
-    """Return the lower bound of a late p99, seconds.
+    """Return the lower bound of a late p99, in seconds.
 
     None if it is not late, or large caches explain it.
     """
@@ -380,11 +380,11 @@ def offload(run: RunFacts, site: Site) -> Iterator[Finding]:
     worth it only while it is much faster than computing the prefill again.
 
     ## Verdicts
-    Warns if loads take more than a fifth of the sum of all times to the first token. Passes below, and shows the rate
-    and how much of what was saved came back. If nothing came back of more than 1 GiB that was saved, the result is
-    unknown: offloading has cost bandwidth without use so far. So are metrics without offloading, or without 20 first
-    tokens; vLLM reports its own offloading connector, and other engines and connectors do not report it in a form that
-    is read.
+    Warns if loads take more than a fifth of the sum of all times to the first token. Passes below that, and shows the
+    rate and how much of the saved data was loaded again. If more than 1 GiB was saved and none of it was loaded, the
+    result is unknown: so far, offloading has only cost bandwidth. So are metrics without offloading, or without 20
+    first tokens; vLLM reports its own offloading connector, and other engines and connectors do not report it in a form
+    that is read.
 
     ## False alarms
     Loads that overlap with the prefill of other requests delay no first token, but their time counts.

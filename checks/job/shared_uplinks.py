@@ -15,7 +15,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.bench.shared_uplinks import SharedRuns
 
-#: Fraction of the bandwidth of one pair that all pairs at once reach if the uplinks suffice; a judgement.
+#: Fraction of the bandwidth of one pair that all pairs at once reach if the uplinks suffice; a judgement call.
 _ENOUGH = 0.90
 
 #: Fewest runs of one pair at a time for a reference.
@@ -52,13 +52,13 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare runs of all pairs between leaves with runs of one pair at a time.
 
     ## Why it matters
-    One pair has the uplinks of its leaf to itself, and a job has not: it runs on all nodes of a leaf at once.
+    One pair has the uplinks of its leaf to itself. A job does not: it runs on all nodes of a leaf at once.
 
     ## Verdicts
-    Each leaf runs against one other. It passes if the pairs of every two such leaves reach 0.90 of the bandwidth of one
-    pair, and all nodes took part at the same time. Below that it warns: the leaves have fewer uplinks than ports, or
-    flows met on one uplink. Less than 3 runs of one pair, nodes that took no part, a single pair between two leaves,
-    and runs that hardly overlapped are *unknown*.
+    Each leaf is paired with one other. It passes if the pairs of every two such leaves reach 0.90 of the bandwidth of
+    one pair, and all nodes took part at the same time. Below that it warns: the leaves have fewer uplinks than ports,
+    or flows met on one uplink. Fewer than 3 runs of one pair, nodes that took no part, a single pair between two
+    leaves, and runs that hardly overlapped are *unknown*.
 
     ## False alarms
     A fabric that is oversubscribed by design, and other jobs on the spine.

@@ -77,15 +77,16 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Collectives are matched by process group, kind and number; the clocks of the ranks are aligned by the ends of
-    collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it
-    waited in another group is not reported; its delay is attributed to the rank it waited for. A rank warns if it
-    causes more than half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation
-    of the steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most
-    half of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
-    transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead.
-    In a pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without
-    such a rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three
-    quarters of the waiting, but not beyond chance; unless communication takes less than 1 % of each GPU's time.
+    collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
+    another group is not reported; its delay is attributed to the rank it waited for. A rank warns if it causes more
+    than half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation of the
+    steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most half
+    of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
+    transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
+    pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without such a
+    rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three quarters of
+    the waiting, but no more than chance explains. This does not apply if communication takes less than 1 % of each
+    GPU's time.
 
     ## False alarms
     Stages or experts that have more work by design.

@@ -20,7 +20,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
 
-#: Limits, all judgements, as fractions: time in transfers, hidden or not, and in all-to-alls; minimum of the usual
+#: Limits, all judgement calls, as fractions: time in transfers, hidden or not, and in all-to-alls; minimum of the usual
 #: rate; excess load of the busiest expert rank, and waiting of ranks; bubble of a pipeline, and its excess over the
 #: schedule.
 TRANSFER, EXCHANGE, RATE, UNEVEN, WAITING, BUBBLE, ABOVE_IDEAL = 0.50, 0.30, 0.50, 0.25, 0.05, 0.20, 0.05
@@ -94,7 +94,7 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _exchange(run: RunFacts, key: str, name: str, total_ms: float, span_ms: float) -> Finding:
-    """Judge the share of all-to-alls; of their transfers, if other ranks show them."""
+    """Judge the share of all-to-alls, or of their transfers if other ranks show them."""
     job = run.job_trace
     rank = next((rank for rank in job.compared if job.ranks[rank].key == key), None)
     samples = [sample for (group, kind, _), sample in job.waits.transfers.items()
@@ -123,7 +123,7 @@ def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
 
 
 def _absent(run: RunFacts, *kinds: str) -> bool:
-    """Return whether traces with kernels have none of these kinds or of unknown kind."""
+    """Return whether no trace with kernels has a collective of these or unknown kinds."""
     documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
     return all(facts["gpu"] for facts in documents) and not names & {*kinds, "sendrecv", "generic", "other"}

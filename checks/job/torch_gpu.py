@@ -22,7 +22,7 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 #: Judgements: share of the backward pass after which the first bucket is late, bytes below which a bucket is small, and
 #: number of small buckets per step that warns; minimum exposed share of a step.
 LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
-#: Judgements: share of the peak that the largest matrix product reaches, and minimum operations to judge it.
+#: Judgement calls: share of the peak that the largest matrix product reaches, and minimum operations to judge it.
 REACHED, LARGE = 0.40, 1e12
 
 

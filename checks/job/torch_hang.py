@@ -153,7 +153,7 @@ def _size(run: RunFacts, key: str) -> int | None:
 
 
 def _lines(watchdog: parsers.torch.watchdog.Watchdog, one: Hang) -> str:
-    """Quote the source lines; ranks that are behind are first."""
+    """Quote the source lines; ranks that are behind come first."""
     progress = [p for p in watchdog.progress if p.group == one.group] or []
     first = sorted(progress, key=lambda p: (p.rank not in one.behind, p.line))
     return "\n".join(
@@ -214,7 +214,7 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
 
 
 def _stacks(hang: Hang) -> str:
-    """Quote the stacks of ranks; those that are behind are first."""
+    """Quote the stacks of ranks; those that are behind come first."""
     lines = []
     for rank, op, stack in hang.stacks[:_NAMED]:
         more = [f"{len(stack) - _FRAMES} more"] if len(stack) > _FRAMES else []

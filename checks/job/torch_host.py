@@ -17,7 +17,7 @@ SHORT_US, STARVED = 10.0, 0.10
 #: Judgements: minimum length of a pause without an operator in milliseconds, and as a multiple of the median step's;
 #: share of the steps' time that pauses may take.
 PAUSE_MS, UNUSUAL, PAUSED = 5.0, 3.0, 0.01
-#: Judgements: share of the reserved memory that is never used, and its minimum in bytes.
+#: Judgement calls: share of the reserved memory that is never used, and its minimum in bytes.
 FRAGMENTED, WORTH_BYTES = 0.20, 1 << 30
 #: Maximum number of steps listed individually.
 _LISTED = 8

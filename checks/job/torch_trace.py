@@ -166,13 +166,13 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     long steps occur at regular intervals, the finding names the interval. Fewer than 5 steps are unknown.
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
-    print `step`, `loss` and a time) are judged without the first step. Steps of more than twice the median, and steps
-    of 1.2 times that come at equal distances or among even ones, warn if they take more than 1 % of the time. All
-    steps from one on 1.5 times as long, or growth by more than 5 % from the first to the last quarter of 20 steps or
-    more, warn. A standard deviation above 15 %, without the slowest tenth, is unknown: sequences may differ in length.
-    So is a median MFU below 15 %. A loss that is not a number fails; one that doubles, or a gradient that is not a
-    number, warns. Fewer than 8 steps only pass if none takes twice as long as another. Of several ranks' lines, each
-    rank is judged.
+    print `step`, `loss` and a time) are judged without the first step. Steps above twice the median warn if they take
+    more than 1 % of the time; so do steps above 1.2 times the median that recur at regular intervals or stand out among
+    even times. It warns if all steps after some point take 1.5 times as long, or if times grow by more than 5 % from
+    the first to the last quarter of 20 steps or more. A standard deviation above 15 %, without the slowest tenth, is
+    unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one that
+    doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
+    another. If several ranks print lines, each rank is judged.
 
     ## False alarms
     Sequences of different lengths, a step that saves a checkpoint, or micro-steps between optimizer steps that

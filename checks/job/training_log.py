@@ -24,23 +24,23 @@ from preflight.model import Finding, Status, check, failed, passed, unknown, war
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 
 #: A step this many times as long as the median is a stall; minimum steps to find one, and to pass because
-#: they differ by less. Judgements.
+#: they differ by less. Judgement calls.
 _STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
-#: The same from one step on, of a log with enough steps on either side: a judgement.
+#: The ratio for a lasting jump, in a log with enough steps on either side: a judgement call.
 _SLOWER, _EITHER_SIDE = 1.5, 3
 #: Steps that recur and take this many times as long as the median count too; share of the time from which slow steps
 #: are worth a look; spread above which the times are too different to judge, and below which a few
-#: long steps are conspicuous. Judgements.
+#: long steps are conspicuous. Judgement calls.
 _LONGER, _COST, _SPREAD, _EVEN = 1.2, 0.01, 0.15, 0.05
-#: Steps from which a 99th percentile is printed.
+#: Minimum number of steps for a 99th percentile.
 _PERCENTILE = 100
-#: MFU below which even a small model leaves its GPUs idle, in per cent: a judgement.
+#: MFU below which even a small model leaves its GPUs idle, in per cent: a judgement call.
 _LOW_MFU_PCT = 15
-#: Growth of a diverging loss, and its minimum value: judgements. The loss of a policy is smaller.
+#: Growth of a diverging loss, and its minimum value: judgement calls. The loss of a policy is smaller.
 _GROWTH, _LEAST_LOSS = 2.0, 1.0
-#: Efficiency of the larger job that is worth a look: a judgement.
+#: Efficiency of the larger job below which the check warns: a judgement call.
 _SCALES = 0.8
-#: Writers of one log that are reported one by one.
+#: Maximum number of writers of one log that are reported separately.
 _WRITERS = 8
 
 
@@ -62,17 +62,17 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the throughput per GPU of a job's logs at several sizes.
 
     ## Why it matters
-    Collectives take longer over more nodes, and a slow node delays more peers. What a GPU gets done at each size shows
-    what the next nodes are worth.
+    Collectives take longer over more nodes, and a slow node delays more peers. The throughput of a GPU at each size
+    shows the benefit of more nodes.
 
     ## Verdicts
     Each log is compared with that of the smallest job: the median of its tokens/s, samples/s or TFLOP/s per GPU,
     without the first step. Below 80 % warns. The check is planned if the logs show jobs of two sizes or more: the
-    number of ranks (`world size`, or NCCL's own lines), and a throughput of which the program is known to print it per
-    GPU or for the job, or a global batch size. Logs of different programs or units are unknown.
+    number of ranks (`world size`, or NCCL's own lines), and a throughput that the program is known to print per GPU or
+    for the whole job, or a global batch size. Logs of different programs or units are unknown.
 
     ## False alarms
-    Logs of different models, or of one global batch for all sizes: each GPU then has less to do between two
+    Logs of different models, or one global batch size for all of them: each GPU then has less to do between two
     collectives.
     """
     sizes = sorted(run.job_sizes.items(), key=lambda size: (size[1].ranks, size[0]))
@@ -98,7 +98,7 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_training(run: RunFacts) -> Iterator[Finding]:
-    """Judge the steps in each log; ranks without a problem are one finding."""
+    """Judge the steps in each log; ranks without a problem share one finding."""
     for key, training in run.training.items():
         shown = 0
         sound: list[Finding] = []
@@ -246,7 +246,7 @@ def _recurs(slow: SlowSteps) -> str:
 
 
 def _figures(times: Sequence[TimedStep], log: TrainingLog) -> str:
-    """Return the median, the 99th percentile, the throughput and the MFU in words."""
+    """Return the median, the 99th percentile, the throughput and the MFU as text."""
     shown = []
     if times[0][1].step_time_s:
         tail = f", p99 {percentile(times, 99):.3g} s" if len(times) >= _PERCENTILE else ""

@@ -25,7 +25,7 @@ LARGE = 1 << 20
 #: Maximum time of a small write between neighbours, in microseconds (OCI's multi-node checks).
 LATENCY_US = 5.0
 
-#: Maximum ratio of the 99th percentile of small writes to their median: a judgement.
+#: Maximum ratio of the 99th percentile of small writes to their median: a judgement call.
 TAIL = 2.0
 
 Sites = Mapping[str, Site]

@@ -238,7 +238,7 @@ _HELD = re.compile(r"rx_global_pause|tx_global_pause|[rt]x_pause_ctrl_phy|[rt]x_
                    r"|rp_cnp_ignored|cnpIgnored")  # fmt: skip
 
 
-#: Pauses of one priority that a NIC received or sent; maximum on a healthy port of a lossless fabric: a judgement.
+#: Pauses of one priority that a NIC received or sent; maximum on a healthy port of a lossless fabric: a judgement call.
 _PRIORITY_PAUSE = re.compile(r"([rt])x_prio([0-7])_pause")
 _USUAL_PAUSES = 10_000
 

@@ -11,7 +11,7 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import PriorityGroup, SwitchFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement; SONiC's default is 2.
+#: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement call; SONiC's default is 2.
 _SHARED_BY = 4.0
 
 

@@ -15,11 +15,11 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Share of packets marked in a complete window above which congestion is permanent. A judgement.
+#: Share of packets marked in a complete window above which congestion is permanent. A judgement call.
 _MARKED = 0.1
 
 #: Load below which uplinks are idle; imbalance that remains with very many flows; share of the mean below which an
-#: uplink is unused. Judgements.
+#: uplink is unused. Judgement calls.
 _IDLE, _EVEN, _NOTHING = 0.01, 1.1, 0.01
 
 #: Probability that the imbalance of hashing alone stays below the limit.

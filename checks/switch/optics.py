@@ -12,12 +12,12 @@ from preflight.facts.switch.model import Optics, SwitchFacts, SwitchPort, growth
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Wrong symbols of a codeword that RS-FEC corrects: RS(528,514) of lanes up to 28 Gb/s, RS(544,514) of faster ones
-#: (IEEE 802.3 clauses 91 and 119). More than half is close to the limit; a judgement.
+#: (IEEE 802.3 clauses 91 and 119). More than half is close to the limit; a judgement call.
 _OF_528, _OF_544, _SLOW_LANE_GBPS = 7, 15, 28.0
 
 #: Maximum decibels by which a lane may receive less light than the best lane of its module, unless it exceeds its own
 #: warning by the second number: lanes of different wavelengths may differ by 4 dB and more (IEEE 802.3 clause 88). A
-#: judgement.
+#: judgement call.
 _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
 
 

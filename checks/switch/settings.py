@@ -1,4 +1,4 @@
-"""Checks of what each switch is configured to do: ECN, headroom, PFC watchdog."""
+"""Checks of switch settings: ECN, headroom, PFC watchdog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what switches counted in a window: drops, storms, pauses."""
+"""Checks of switch counters over a window: drops, storms, pauses."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 
-#: Share of the window from which an upper bound of pauses warns. A judgement.
+#: Share of the window from which an upper bound of pauses warns. A judgement call.
 _CLEAR_BOUND = 0.1
 
 

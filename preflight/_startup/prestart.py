@@ -73,7 +73,7 @@ class Forked:
 
 
 def _become_collector(*streams: int) -> NoReturn:
-    """Do as ``payload.BOOT_INSTALLED``, in a new session with new streams."""
+    """Run like ``payload.BOOT_INSTALLED``, in a new session with new streams."""
     try:
         os.setsid()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -65,7 +65,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return evidence, for a run with the texts of its logs; raises OSError."""
+    """Return the evidence; that of a run includes its logs. Raises OSError."""
     if evidence.node != RUN:
         return evidence
 
@@ -109,7 +109,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    # A random name, so that no link can be prepared at it.
+    # A random name, so that no link can be placed there in advance.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:

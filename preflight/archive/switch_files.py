@@ -1,4 +1,4 @@
-"""Files of switches as evidence: databases of SONiC, answers of EOS.
+"""Switch files as evidence: databases of SONiC, output of EOS.
 
 Nothing is contacted: network teams provide files rather than credentials. A folder holds the files of one switch, or
 one folder, archive or file for each switch.
@@ -25,13 +25,13 @@ _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
-#: A dump, by its name: the database, and the number of the reading. The configuration of the running switch is
+#: File name of a dump: the database, and the number of the reading. The configuration of the running switch is
 #: /etc/sonic/config_db.json.
 _DUMP = re.compile(r"(?:.*[._-])?(APPL|CONFIG|STATE|COUNTERS)_DB(?:_([12]))?\.json(?:\.gz)?", re.I)
-#: An answer of EOS, by its name: the command, and the number of the reading; a session has any name.
+#: File name of an EOS answer: the command, and the number of the reading; a session has any name.
 _ANSWER = re.compile(r"(show[ _][a-z_ ]{1,60}?)(?:[ _]([12]))?\.json", re.I)
 _SESSIONS = (".txt", ".log")
-#: A host name that is used as it is.
+#: A host name that is used unchanged.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 #: Time at which the counters of a techsupport were read.
@@ -106,7 +106,7 @@ def _begins(path: Path) -> str:
 
 
 def _database(file: _File) -> str | None:
-    """Return the database of SONiC that a dump of any name is of, by its keys."""
+    """Return which SONiC database a dump contains, judging by its keys."""
     try:
         return sonic_tables.database(redis_dump.parse(file.text))
     except ValueError:
@@ -114,7 +114,7 @@ def _database(file: _File) -> str | None:
 
 
 def _question(name: str) -> str | None:
-    """Return the question to EOS that a file answers, by its name."""
+    """Return the EOS command whose output a file has, judging by its name."""
     match = _ANSWER.fullmatch(name)
     return eos_answers.question(match[1].replace("_", " ")) if match else None
 

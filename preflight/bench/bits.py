@@ -2,8 +2,8 @@
 
 Each rate of slow runs is unknown and has Jeffreys' prior, so the log evidence of k slow among n runs is a difference of
 log-gamma functions. The ratio integrates over all rates instead of maximising. So on a healthy fabric, with all factors
-weighted by their prior, any factor reaches a ratio of 100 in less than one campaign of a hundred (Markov's inequality),
-even if later runs depend on earlier results.
+weighted by their prior, any factor reaches a ratio of 100 in fewer than one of a hundred campaigns (Markov's
+inequality), even if later runs depend on earlier results.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from preflight.bench.observation import RunEnd, RunKind
 
 SCHEMA = "preflight.bench/1"
 
-#: Next runs to separate a factor from its rivals.
+#: Maximum number of runs proposed to separate a factor from its rivals.
 _NEXT = {
     factors.NODE: "the node with two other nodes, in new launches",
     factors.GPU: "the GPU with two other nodes, and another GPU of the node",

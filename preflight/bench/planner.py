@@ -84,7 +84,7 @@ class Assessment:
 
     @property
     def named(self) -> frozenset[str]:
-        """Nodes reported as a cause, also by one of their GPUs."""
+        """Nodes reported as a cause, directly or through one of their GPUs."""
         return frozenset(
             cause.factor.node or cause.factor.of
             for cause in (*self.explanation.named, *self.stopped.named) if cause.factor.kind in (NODE, GPU)
@@ -324,7 +324,7 @@ def _open_above(state: Assessment) -> bool:
 def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
     """Return all good nodes of each leaf, paired with those of another leaf.
 
-    Of an odd number of leaves one is left out, so a second turn follows.
+    With an odd number of leaves, one is left out, so a second turn follows.
     """
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)

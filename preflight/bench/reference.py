@@ -31,7 +31,8 @@ _EXCEPTIONS = 0.2
 #: Probability that normal noise alone makes any of the runs of a kind slow.
 _ALPHA = 0.01
 
-#: Minimum distance of a slow run in standard deviations, for few runs: noise has heavier tails than the normal.
+#: Minimum distance of a slow run in standard deviations, for few runs: noise has heavier tails than the normal
+#: distribution.
 _LEAST_Z = 3.5
 
 #: Ratio of the standard deviation of normal noise to its median absolute deviation.

@@ -45,7 +45,7 @@ class SharedRuns:
     alone: int  # runs with the uplinks to themselves
     busbw: float | None  # median bandwidth of these, GB/s; None without any
     together: float  # fraction of the longest run in which all of its round ran; the lowest of the rounds
-    stopped: int  # runs that did not end well
+    stopped: int  # runs that failed
     absent: tuple[str, ...]  # nodes that took no part
 
 

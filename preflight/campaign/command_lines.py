@@ -68,7 +68,7 @@ def command(
 ) -> LaunchCommand:
     """Return the command line of one run; ``own`` is our environment.
 
-    ``rails`` are the addresses of a node's GPUs, in index order. ``iterations`` replaces that of the plan.
+    ``rails`` are the addresses of a node's GPUs, in index order. ``iterations`` overrides that of the plan.
     """
     limit = math.ceil(plan.run_limit_s)
     environment = {name: own[name] for name in _OWN if name in own} | dict(plan.environment) | {MARK: plan.id}

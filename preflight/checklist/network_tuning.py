@@ -115,7 +115,7 @@ ITEMS = (
         question("Memory is free on each GPU", "gpu.memory-headroom"),
         question("The engine's own cache: use, preemptions", "serving.cache"),
     ),
-    # the lens on bottlenecks
+    # bottlenecks
     _LIST.item(
         "NT-LENS-1", "bottleneck lens: no overlap of compute and communication", "trace",
         question("Time in which the GPU only communicates", "torch.overlap"),

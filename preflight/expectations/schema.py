@@ -273,7 +273,7 @@ class TableReader:
             self._more += 1
 
     def noted(self, path: KeyPath) -> bool:
-        """Return whether a key is present and wrong: its value, or its name."""
+        """Return whether an error is recorded for a key: for its value or its name."""
         near = {str(path[-1])}
         return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.errors if one.path)
 

@@ -31,7 +31,7 @@ class Expected:
     value: Any
     source: str
     key: str
-    binding: bool = True  # False: usual for the part, so a miss only warns
+    binding: bool = True  # False: usual for the part, so a deviation only warns
 
 
 @dataclass(frozen=True)

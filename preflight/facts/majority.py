@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from preflight._startup.lightclass import dataclass
 
 #: Minimum share, of at least three nodes, for a value to be the reference; with two nodes it is unknown which one is
-#: odd. A judgement.
+#: odd. A judgement call.
 MAJORITY, QUORUM = 0.6, 3
 
 #: Modified z-score beyond which a number is an outlier (Iglewicz and Hoaglin 1993), and the minimum number of nodes.

@@ -98,7 +98,7 @@ class Selection:
         return cls(tuple(items), exclude, exact)
 
     def names(self, item: SelectionItem, name: str) -> bool:
-        """Return whether an item names this device, port and ``^`` aside."""
+        """Return whether an item names this device, ignoring port and ``^``."""
         return name == item.name if self.exact else name.startswith(item.name)
 
     def matches(self, device: str, port: int) -> bool:

@@ -11,10 +11,11 @@ from statistics import median, pstdev, quantiles
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.training.iteration_log import TrainingStep
 
-#: Slow steps that make a distance, the share of them at it, and of the steps at that distance that are slow.
+#: Minimum number of slow steps for a regular distance, minimum share of them at that distance, and minimum share of the
+#: steps at that distance that are slow.
 _RECURRING, _AT_IT, _COMPLETE = 3, 0.6, 0.7
-#: Steps that a drift needs; growth that counts, also in standard errors of the two medians; and errors that
-#: a quarter may be below the one before.
+#: Minimum number of steps for a drift; minimum growth, as a fraction and in standard errors of the two medians; and
+#: standard errors by which a quarter may be below the previous one.
 _DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
 #: Maximum leading steps that may be slow, as kernels are compiled and chosen.
 _WARM_UP = 10
@@ -22,7 +23,8 @@ _WARM_UP = 10
 _MEDIAN_ERROR = 1.25
 _DEVIATION = 1.4826  # standard deviation of normally distributed values by their median absolute deviation
 
-#: A time in seconds and its step. Where only throughput is logged, its inverse: such times only compare.
+#: A time in seconds and its step. Where only throughput is logged, its inverse: such times are comparable only with
+#: each other.
 TimedStep = tuple[float, TrainingStep]
 
 
@@ -33,7 +35,7 @@ class SlowSteps:
     count: int
     first: TrainingStep
     last: TrainingStep
-    ratio: float  # the worst one to the median
+    ratio: float  # ratio of the worst one to the median
     worst: TrainingStep
     cost: float
     every: int | None  # distance at which they recur
@@ -49,9 +51,9 @@ class Drift:
 
 
 def timed(steps: Sequence[TrainingStep]) -> list[TimedStep]:
-    """Return the steps with their times; the slowest where ranks repeat a step.
+    """Return the steps with their times; if ranks repeat a step, the slowest of them.
 
-    Without times, the inverse of the throughput.
+    Without times, the inverse of the throughput is used.
     """
     times = [(step.step_time_s, step) for step in steps if step.step_time_s and isfinite(step.step_time_s)]
     if not times:

@@ -17,7 +17,7 @@ from preflight.textprep.numbered_text import NumberedText
 #: Throughputs that a program prints per GPU, and those of the complete job.
 _PER_GPU = {("torchtitan", "tokens/s"), ("Megatron-LM", "TFLOP/s/GPU"), ("NeMo", "TFLOP/s/GPU")}
 _OF_JOB = {("DeepSpeed", "samples/s"), ("HF Trainer", "samples/s")}
-#: Steps that a throughput needs.
+#: Minimum number of steps for a throughput.
 _ENOUGH = 3
 
 

@@ -161,7 +161,7 @@ def _is_stump(code: int, text: str) -> bool:
 def _place(text: str, pasted: bool) -> str | None:
     """Return an address in the kernel's form.
 
-    Of a pasted log also one that was masked (empty) or is short.
+    The address in a pasted log may be masked (empty) or short.
     """
     address = xid_marks.address_of(text)
     if address is None and pasted:
@@ -172,7 +172,7 @@ def _place(text: str, pasted: bool) -> str | None:
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
     """Drop repetitions: a code of a GPU within a minute of its last line.
 
-    A line without a time never does.
+    A line without a time is never dropped.
     """
     last: dict[tuple[str, int], float] = {}
     for event in found:

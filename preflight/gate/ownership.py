@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from preflight.probes import Probe
 
-#: Failures that affect many nodes at once: fabric, switch, file server, rack settings. A judgement.
+#: Failures that affect many nodes at once: fabric, switch, file server, rack settings. A judgement call.
 SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")
 
 #: Hooks inside a job, where environment, limits, CPU mask and devices belong to the job.

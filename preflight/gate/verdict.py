@@ -176,7 +176,7 @@ def _validate(values: Mapping[str, Any]) -> None:
         raise UnusableVerdict("action is none of " + ", ".join(ACTIONS))
     if type(at) is not int or not 0 <= at < 1 << 40:
         raise UnusableVerdict("at is not a time in seconds")
-    if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN is not either
+    if type(seconds) not in (int, float) or not 0 <= seconds < 1e9:  # NaN fails both comparisons
         raise UnusableVerdict("seconds is not a duration")
     if status == "pass" and (values["causes"] or values["unknowns"]):
         raise UnusableVerdict("it passes, but names checks that did not pass")

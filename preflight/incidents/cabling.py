@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.incidents.parts import Parts
 
-#: Minimum ports of a node on one leaf for its remaining ports to be assumed there as well. A judgement.
+#: Minimum ports of a node on one leaf for its remaining ports to be assumed there as well. A judgement call.
 _ALL_AT_ONE = 3
 
 #: Maximum number of cabling plans; with more, nodes are cabled differently.

@@ -70,7 +70,7 @@ def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[s
 def _network(finding: Document) -> Iterator[float]:
     if finding["check"] not in _OF_RATES:
         return
-    if finding["check"] == "fleet.rails":  # the ports that differ, in the order of those of most nodes
+    if finding["check"] == "fleet.rails":  # the differing ports, in the same order as those of most nodes
         rates = [_RATE.findall(str(finding[key] or "")) for key in ("found", "expected")]
         for measured, wanted in zip(*rates, strict=True) if len(rates[0]) == len(rates[1]) else ():
             yield from _share(f"{measured} Gb/s", f"{wanted} Gb/s", _RATE)

@@ -18,7 +18,7 @@ from preflight.model import IMPACTS, SHADOW, Check, Scope
 
 #: Minimum number of similar faults for a common cause: on one port of this many nodes, on this many parts of a node, on
 #: ports of this many nodes at one leaf, or on this many nodes that are half of a rack. Two cables may fail
-#: independently. A judgement.
+#: independently. A judgement call.
 MANY = 3
 
 #: Maximum number of places of similar faults that are separate causes; beyond it, the cause is the fleet.

@@ -52,7 +52,7 @@ def names_device(message: str) -> bool:
 def signature(message: str, subject: str, *, named: bool = False) -> str:
     """Return a message without its figures and device names.
 
-    ``named``: the words of the subject are names, as of switches, hosts and ranks.
+    ``named``: the subject consists of names, such as those of switches, hosts and ranks.
     """
     if named:
         names = set(_NAME.findall(subject))

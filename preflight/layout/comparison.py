@@ -52,19 +52,19 @@ _WORDS = (("expert_data", "data"), ("expert", "expert"), ("pipeline", "pipeline"
 
 @dataclass(frozen=True)
 class MeasuredPart:
-    """One row: planned and measured seconds of a step that nothing hides."""
+    """One row: exposed seconds of a step, planned and measured."""
 
     name: str
     planned: float
     measured: float
-    waiting: float = 0.0  # of the measured time, at most: waiting for late ranks
+    waiting: float = 0.0  # upper bound of the measured time spent waiting for late ranks
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
     """A measured step, beside the planned one."""
 
-    ranks: int  # with traces; 0 for a step that a log states
+    ranks: int  # with traces; 0 for a step from a log
     seconds: float  # median step
     parts: Sequence[MeasuredPart]
     late: tuple[int, ...]  # ranks that delay their peers
@@ -107,7 +107,7 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
 
 
 def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
-    """Return the step that a job's log states; raises LayoutError for another job."""
+    """Return the step in a job's log; raises LayoutError for another job."""
     job = plan.job
     if job is None or isinstance(plan.step, str):
         raise LayoutError(plan.why_no_job if job is None else str(plan.step))
@@ -164,7 +164,7 @@ class _Axes:
         )  # fmt: skip
         self._has_experts = experts.sizes["ep"] > 1
         self._known: dict[tuple[CallKey, int], str] = {}
-        #: Process groups that are none of the layout's.
+        #: Process groups that do not belong to the layout.
         self.foreign: set[str] = set()
 
     def of(self, key: CallKey, rank: int) -> str:

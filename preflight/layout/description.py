@@ -187,7 +187,7 @@ def _dense(pattern: str, layers: int) -> int | None:
 
 
 def _job(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainingJob | None:
-    """Return the job for complete settings; None if ranks or batch do not divide."""
+    """Return the job for complete settings; None if ranks or batch are not divisible."""
     model, parallel, schedule = (
         kind(**{setting.name: values[setting.name] for setting in fields(kind) if values.get(setting.name) is not None})
         for kind in (Transformer, Parallelism, Schedule)

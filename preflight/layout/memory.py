@@ -23,7 +23,7 @@ WEIGHT = 2.0
 LOGIT, LOGIT_UNFUSED = 8.0, 14.0
 
 #: GiB of a GPU that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation
-#: takes (judgement, from logs with the bytes of both the tensors and the device).
+#: takes (judgement call, from logs with the bytes of both the tensors and the device).
 OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
 
 #: Frameworks whose kernels keep no more memory than is counted here.

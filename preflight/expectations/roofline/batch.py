@@ -38,8 +38,9 @@ def least(
 ) -> float:
     """Return the tokens per GPU needed to hide the exchange of gradients.
 
-    Data parallel, or FSDP if ``sharded``; with experts, times all over active ones. Expert parallelism divides it by
-    ``speedup``, by which less crosses the level whose bytes/s of an all-reduce are given.
+    The number is for data parallelism, or for FSDP if ``sharded``; with experts it is multiplied by the ratio of all
+    experts to active ones. Expert parallelism divides it by ``speedup``, the factor by which less data crosses the
+    level whose bytes/s of an all-reduce are given.
     """
     bound = fully_sharded(flops, all_reduce) if sharded else data_parallel(flops, all_reduce)
     return bound * experts / active / speedup if experts and active else bound

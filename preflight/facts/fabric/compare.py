@@ -125,7 +125,7 @@ class PortErrorGrowth:
 
     @property
     def full(self) -> bool:
-        """Whether the counter had reached its end before: then it cannot show growth."""
+        """Whether the counter was already saturated: then it cannot show growth."""
         return self.before >= FULL.get(self.counter, 1 << 64)
 
 

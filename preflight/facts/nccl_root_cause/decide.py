@@ -145,7 +145,7 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
 def _decide(suspects: Sequence[Suspect], host: HostStatements, node: NodeFacts | None) -> Cause | None:
     """Return the first suspect that the node confirms, else the log's own cause.
 
-    None if both are silent.
+    None if neither shows one.
     """
     examined: list[tuple[Suspect, NodeEvidence]] = []
     for suspect in suspects:

@@ -29,7 +29,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Variable:
-    """One name that NCCL reads, or did."""
+    """One name that NCCL reads, or used to read."""
 
     name: str
     kind: str  # one of KINDS

@@ -113,7 +113,7 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
 
 
 def _holds(value: str, kind: str) -> str:
-    """Return the effect of a list of algorithms or protocols: one, some, all but."""
+    """Return the effect of a list of algorithms or protocols on NCCL's choice."""
     if value.lstrip().startswith("^"):
         return f"prevents NCCL from using the {kind} {value.strip()[1:]}"
     several = "," in value or ";" in value or ":" in value

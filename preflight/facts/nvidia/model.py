@@ -30,7 +30,7 @@ RECOVERY_ACTIONS = {
     6: "Bus Reset", 7: "System Reboot",
 }  # fmt: skip
 
-#: The driver that named recovery actions first.
+#: The first driver release that reports recovery actions.
 RECOVERY_SINCE = "565"
 
 #: nvmlComputeMode_t -> nvidia-smi's name.
@@ -176,7 +176,7 @@ class Gathered:
         self.absent: dict[str, str] = {}
 
     def take(self, name: str, read: Callable[..., Any], *arguments: Any) -> None:
-        """Store the result of ``read``; a ValueError is the reason for none."""
+        """Store the result of ``read``; a ValueError becomes the reason for its absence."""
         try:
             self.values[name] = read(*arguments)
         except ValueError as error:

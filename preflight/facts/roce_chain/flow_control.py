@@ -123,7 +123,7 @@ def buffers(at: Place, name: str) -> ChainLink:
 def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
     """Return number and size of a priority's buffer, and why it has no headroom.
 
-    The reason is empty if it has.
+    The reason is empty if it has headroom.
     """
     number = buffers.of_priority[priority]
     size = buffers.bytes[number]

@@ -1,7 +1,7 @@
 """Facts of an Arista EOS switch, from the JSON answers of its command line.
 
 PFC, ECN, buffers, maps and the watchdog are not read: no recorded answer of these commands was available, so they are
-gaps. Times are the switch's own (``counterRefreshTime``), so every way to an answer gives the same window.
+gaps. Times are the switch's own (``counterRefreshTime``), so the window does not depend on how an answer was obtained.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _REMEDY = (
 
 
 def facts(evidence: Evidence) -> SwitchFacts:
-    """Return the facts of a switch; what could not be read is in its gaps."""
+    """Return the facts of a switch; parts that could not be read are in its gaps."""
     answers = _Answers(evidence)
     about, named = answers.first("about"), answers.first("name")
     heard = dict(_heard(answers.table("lldp", "lldpNeighbors")))
@@ -145,7 +145,7 @@ def _heard(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str
 
 
 def _address(text: str) -> str:
-    """Return ``0200.5e10.0001`` as ``02:00:5e:10:00:01``; another text as it is."""
+    """Return ``0200.5e10.0001`` as ``02:00:5e:10:00:01``, and other text unchanged."""
     if not re.fullmatch(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", text):
         return text
     digits = text.replace(".", "")

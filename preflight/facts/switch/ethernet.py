@@ -121,7 +121,7 @@ class Ethernet:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The records of all devices, each after its name: ``leaf1 redis:CONFIG_DB PORT``."""
+        """Records of all devices; keys begin with a name: ``leaf1 redis:CONFIG_DB PORT``."""
         hosts = {node.node: (lambda node=node: node.evidence) for node in self._nodes}
         return Evidence(SWITCHES, self.collected_at, _Records({**hosts, **self._sources}))
 

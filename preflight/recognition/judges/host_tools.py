@@ -72,7 +72,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
             yield passed(f"/dev/shm has {size}", evidence=part.evidence)
 
 
-#: Usage in percent from which a file system counts as full: a judgement.
+#: Usage in percent from which a file system counts as full: a judgement call.
 _FULL_PCT = 95
 #: File systems that are full by design: images.
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
@@ -132,7 +132,7 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{place or 'the GPU'} has been initialised by the driver", evidence=part.evidence)
 
 
-#: Fraction of memory below which it is low, and of swap from which it is in use: judgements.
+#: Fraction of memory below which it is low, and of swap from which it is in use: judgement calls.
 _LITTLE_AVAILABLE, _SWAPPING = 0.05, 0.5
 
 

@@ -23,7 +23,7 @@ from preflight.parsers.training.serving_log import ServingLog, ServingReport
 from preflight.parsers.training.serving_metrics import ServingMetrics
 from preflight.recognition.judges import Judged, Judges, PastedValue
 
-#: Minimum open files for a job of eight ranks with data loaders: a judgement, as in host.open-files.
+#: Minimum open files for a job of eight ranks with data loaders: a judgement call, as in host.open-files.
 _FEW_FILES = 4096
 
 
@@ -59,7 +59,7 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
 # --- serving ------------------------------------------------------------------------------------------
 
 #: KV cache usage from which requests wait, and number of consecutive reports without a token that are a hang:
-#: judgements. An engine reports every 10 s, even while it compiles a graph or reads a long prompt.
+#: judgement calls. An engine reports every 10 s, even while it compiles a graph or reads a long prompt.
 _FULL, _SILENT = 0.95, 6
 
 

@@ -264,7 +264,7 @@ _NOTED = {
 }
 
 
-#: Number of throttle events from which cooling is the cause instead of a load peak: a judgement.
+#: Number of throttle events from which cooling is the cause instead of a load peak: a judgement call.
 _HOT = 100
 
 

@@ -30,7 +30,7 @@ from preflight.recognition.judges.kubernetes_words import (
 )  # fmt: skip
 from preflight.textprep.plain_text import ends_of
 
-#: Number of restarts from which a running pod warns: a judgement.
+#: Number of restarts from which a running pod warns: a judgement call.
 RESTARTS = 5
 #: Findings on one output.
 MOST_JUDGED = 200

@@ -63,7 +63,7 @@ NOT_STARTED = re.compile(
 )
 #: Transient states while a pod starts or ends.
 PASSING = re.compile(r"Pending|ContainerCreating|PodInitializing|Terminating|Init:\d{1,3}/\d{1,3}|Not\w*Ready")
-#: Words of good, transient and bad states: a judgement.
+#: Words of good, transient and bad states: a judgement call.
 WELL = re.compile(
     r"(?i)ready|running|succeeded|complete(?:d)?|bound|active|available|healthy|true|deployed|established|synced"
     r"|normal|created|enabled|finished|admitted|ok|up|success|valid|applied|installed|idle|ignore|provisioned|done"

@@ -16,7 +16,7 @@ from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import limited
 
 #: Values above which a host is overloaded: a load of more tasks than any node has CPUs, percent of time that CPUs wait
-#: for storage, KiB/s of swap, percent of time in pressure, zombies. Judgements.
+#: for storage, KiB/s of swap, percent of time in pressure, zombies. Judgement calls.
 _MOST_LOAD, _MOST_WAITING_PCT, _MOST_SWAPPED, _MOST_PRESSURE_PCT, _MOST_ZOMBIES = 512, 25, 256, 25, 8
 #: Thresholds of a saturated disk: percent of time busy, milliseconds of latency.
 _BUSY_PCT, _LATE_MS = 95, 50
@@ -105,7 +105,7 @@ def _states(part: PastedValue) -> Iterator[Finding]:
 
 
 #: Number of corrected memory errors of a GPU that deserves a second look, and its hot-spot limit in Celsius:
-#: judgements.
+#: judgement calls.
 _MANY_CORRECTED, _HOT_C = 100, 100
 
 

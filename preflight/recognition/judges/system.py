@@ -107,7 +107,7 @@ def _errors(part: PastedValue) -> Iterator[Finding]:
         yield passed("no hardware error is counted", evidence=part.evidence)
 
 
-#: Number of corrected errors that make a module faulty regardless of uptime: a judgement.
+#: Number of corrected errors that make a module faulty regardless of uptime: a judgement call.
 _MANY = 1000
 
 
@@ -127,7 +127,7 @@ def _iperf(part: PastedValue) -> Iterator[Finding]:
         )
 
 
-#: Usage at which a target is full: a judgement, as for disks.
+#: Usage at which a target is full: a judgement call, as for disks.
 _FULL_PCT = 95
 
 

@@ -99,7 +99,7 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
 _SHARE, _LARGE = 0.8, 65_536
 
 
-#: Share of the peak in the same row that a steady transfer averages at least. A judgement.
+#: Share of the peak in the same row that a steady transfer averages at least. A judgement call.
 _OF_PEAK = 0.5
 
 
