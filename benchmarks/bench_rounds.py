@@ -31,7 +31,7 @@ exec cat "{folder}/fast"
 
 
 def main() -> int:
-    """Read the command line, run a campaign, print what it took."""
+    """Parse the command line, run a campaign, and print its overhead."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", type=int, default=64)
     options = parser.parse_args()

@@ -1,9 +1,8 @@
 """The HTML page of a large fleet in a real browser: ``python -m benchmarks.html_page``.
 
-A fleet made by hand (``tests/support/planted_fleet.py``) is judged, and its report grown to the number of nodes: copies
-of its nodes have their verdicts but no faults, and leaves of their own, 32 nodes each. Measured are the size of the
-page, its elements, the time to the first contentful paint, and the time that a keystroke of the search takes until the
-next frame.
+A fleet made by hand (``tests/support/planted_fleet.py``) is judged, and its report is extended with copies of its
+healthy nodes, on separate leaves of 32 nodes each. The benchmark measures the size of the page, the number of its
+elements, the time to the first contentful paint, and the time from a keystroke in the search field to the next frame.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from preflight.reports.html_page import render
 from tests.support import planted_fleet
 from tests.support.browser import BROWSER, browser
 
-#: Aims: bytes of the page, ms to the first paint, ms for a keystroke of the search.
+#: Targets: bytes of the page, ms to the first paint, ms for a keystroke in the search field.
 MOST_BYTES, MOST_PAINT_MS, MOST_FILTER_MS = 3_000_000, 1000, 100
 NODES_OF_A_LEAF = 32
 SEARCHES = ("gpu", "gpu1", "gpu[00100-09000]", "mtu", "no such thing", "")
@@ -47,7 +46,7 @@ _FILTER = """new Promise(resolve => {
 
 
 def main() -> None:
-    """Make the page, measure it, print the figures; exit status 1 if an aim is missed."""
+    """Render and measure the page; return 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
@@ -71,7 +70,7 @@ def planted(folder: Path) -> dict[str, Any]:
 
 
 def grown(report: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """Return a report of so many nodes: copies of those that pass follow the ones that it has."""
+    """Return a report extended to this many nodes with copies of passing nodes."""
     nodes = list(report["nodes"])
     good = [node for node in nodes if node["status"] == "pass"]
     copies: dict[str, list[str]] = {}
@@ -95,7 +94,7 @@ def grown(report: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 def measure(report: Mapping[str, Any], folder: Path, rounds: int, copy: Path | None) -> int:
-    """Print the figures of a page; return 1 if an aim is missed."""
+    """Print the figures of a page; return 1 if a target is missed."""
     began = time.process_time()
     page = render(report)
     rendered_s = time.process_time() - began

@@ -1,9 +1,9 @@
 """Judging a large fleet: ``python -m benchmarks.judge_scale --nodes 10000``.
 
 The fleet is made by hand (``tests/support/planted_fleet.py``): DGX H100 on RoCE, seeded variation, 25 planted
-differences. It is written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, as a process
-of its own with a terminal of 80x24. Counted is the CPU time of all processes that takes, and the memory of all of them
-together (PSS), sampled five times a second. The first screen has to fit the terminal.
+differences. It is written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, in a separate
+process with an 80x24 terminal. The benchmark measures the CPU time of all its processes and their total memory (PSS),
+sampled five times a second. The first screen must fit the terminal.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from pathlib import Path
 
 from tests.support import planted_fleet
 
-#: The terminal, and what it is sent beside text.
+#: The size of the terminal, and its control sequences.
 LINES, COLUMNS = 24, 80
 _STEERING = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: processes that outlive their parent become ours, and their CPU time too
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: orphans become children of this process
 
 
 def main() -> None:
-    """Make the fleet, judge it, print the figures; exit status 1 if the report is not exactly what was planted."""
+    """Create and judge the fleet; return 1 unless exactly the planted faults are found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--folder", type=Path, help="keep the fleet and the report here, and use what is there")
@@ -88,7 +88,7 @@ def _run(folder: Path, count: int) -> int:
 
 
 def _measured(command: list[str]) -> tuple[float, float, int, str]:
-    """Run a command; return its wall time, CPU time of all its processes, most memory (bytes), and output."""
+    """Run a command; return wall time, CPU time, peak memory in bytes, and output."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     before, began = _children_s(), time.monotonic()
     terminal, end = pty.openpty()
@@ -109,7 +109,7 @@ def _measured(command: list[str]) -> tuple[float, float, int, str]:
     wall_s = time.monotonic() - began
     over.set()
     sampler.join()
-    while True:  # the pool's server ends on its own, soon after
+    while True:  # the pool's server ends by itself soon after
         try:
             os.wait()
         except ChildProcessError:
@@ -118,7 +118,7 @@ def _measured(command: list[str]) -> tuple[float, float, int, str]:
 
 
 def _read(terminal: int) -> str:
-    """Return what is written to a terminal until its last writer leaves."""
+    """Return the output to a terminal until its last writer has closed it."""
     pieces = []
     with open(terminal, "rb", buffering=0) as stream:
         while True:
@@ -138,7 +138,7 @@ def _children_s() -> float:
 
 
 def _memory(top: int) -> int:
-    """Return the proportional share of memory of all processes below one, bytes."""
+    """Return the total PSS of a process's descendants, in bytes."""
     total = 0
     below = _below(top)
     for pid in below:

@@ -1,9 +1,9 @@
-"""How fast `preflight check --log` and `preflight read` are, beside ``LC_ALL=C grep -cE`` of a file of patterns.
+"""Speed of `preflight check --log` and `preflight read`, compared with ``grep -cE``.
 
-``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is of a
-command as users call it, less the same command's time on an empty log, which is printed. The logs are made anew
-in a temporary folder (see ``tests/support/nccl_log_generate.py`` and ``tests/support/nccl_log_shapes.py``) and taken
-away again; rounds of the commands and of grep alternate. See README.md.
+``python -m benchmarks.nccl_log --mib 10 50 200 1024 --rounds 3`` from the top of the repository. Each figure is the
+time of a command as users call it, minus its time on an empty log, which is also printed. The logs are generated in a
+temporary folder (see ``tests/support/nccl_log_generate.py`` and ``tests/support/nccl_log_shapes.py``) and removed
+afterwards; rounds of the commands and of grep alternate. See README.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAMPLED_EVERY_S = 0.05
 
 @dataclass(frozen=True)
 class ReaderSample:
-    """What one run took: seconds of wall and of CPU, over all its processes; MiB, the largest sum of their PSS."""
+    """Cost of one run: wall and CPU seconds of all its processes, and peak PSS in MiB."""
 
     what: str
     shape: str
@@ -42,7 +42,7 @@ class ReaderSample:
 
 
 def main() -> None:
-    """Measure, print a table."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mib", type=int, nargs="+", default=[10, 50, 200])
     parser.add_argument("--rounds", type=int, default=3)
@@ -53,7 +53,7 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors", flush=True)
     with tempfile.TemporaryDirectory(prefix="nccl-log-") as folder:
         path = Path(folder) / "job.log"
-        # what a user's second run finds, also where this shell keeps no byte code
+        # byte code as in a user's second run, even if this shell disables it
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         os.environ["PYTHONPYCACHEPREFIX"] = str(Path(folder) / "bytecode")
         _compile(path, given.shapes)
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _compile(path: Path, shapes: Sequence[str]) -> None:
-    """Run each command once on a little of each shape, so that later runs find the byte code of all modules."""
+    """Run each command once on a short log of each shape, to compile all modules."""
     for shape in shapes:
         with path.open("wb") as out:
             SHAPES[shape](1 << 20, out)
@@ -98,7 +98,7 @@ def _grep(path: Path, shape: str, mib: float) -> ReaderSample:
 
 def _timed(what: str, shape: str, mib: float, command: Sequence[str]) -> ReaderSample:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    # grep counts into a pipe: into /dev/null it would stop at the first line
+    # grep writes to a pipe: with /dev/null it would stop at the first match
     running = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}
     )
@@ -110,7 +110,7 @@ def _timed(what: str, shape: str, mib: float, command: Sequence[str]) -> ReaderS
 
 
 class _PeakMemory:
-    """Samples the memory of a process and of those that it starts."""
+    """Samples the memory of a process and its descendants."""
 
     def __init__(self, pid: int) -> None:
         self._pid, self._peak_kib, self._ended = pid, 0, threading.Event()
@@ -118,7 +118,7 @@ class _PeakMemory:
         self._thread.start()
 
     def stop(self) -> float:
-        """Return the largest sum that was seen, MiB."""
+        """Return the peak, in MiB."""
         self._ended.set()
         self._thread.join()
         return self._peak_kib / 1024

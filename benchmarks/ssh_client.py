@@ -1,7 +1,8 @@
-"""Our own transport as a client of ``ssh_fanout``: a trivial command, or the collector, on many hosts.
+"""The transport of preflight as a client of ``ssh_fanout``.
 
-``python -m benchmarks.ssh_client trivial|collect FOLDER [OVERRIDE]``; the folder holds ``hosts`` and ``ssh_config``. An
-override of ``OVERRIDES`` is taken out. Apart from ``ssh_fanout``: its imports would count as ours.
+``python -m benchmarks.ssh_client trivial|collect FOLDER [OVERRIDE]``; it runs a trivial command, or the collector, on
+many hosts. The folder contains ``hosts`` and ``ssh_config``. A named override of ``OVERRIDES`` is removed. This is a
+separate program because the imports of ``ssh_fanout`` would count as start-up time.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-#: What is overridden of paramiko -> class, name, and the original; None: paramiko's own.
+#: Override of paramiko -> class, attribute, and the original; None: paramiko's own.
 OVERRIDES: dict[str, tuple[str, str, Callable[..., None] | None]] = {
     "no timer for the handshake": ("BoundedPackets", "start_handshake", None),
     "debug messages left unread": ("BoundedPackets", "read_message", None),
@@ -25,12 +26,12 @@ OVERRIDES: dict[str, tuple[str, str, Callable[..., None] | None]] = {
     "both names of curve25519": ("InlineConnection", "_kex_info", None),
 }
 
-#: The same for the import of paramiko, which is there before the classes are.
+#: The same for the import of paramiko, which precedes the classes.
 IMPORT = "import without invoke and importlib.metadata"
 
 
 def main(what: str, folder: Path, without: str = "") -> None:
-    """Print ``ok`` for each host that answers, then what starting up took."""
+    """Print ``ok`` for each host that answers, then the start-up time."""
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
     if without == IMPORT:
         import paramiko  # noqa: F401
@@ -79,7 +80,7 @@ def main(what: str, folder: Path, without: str = "") -> None:
 
 
 def _age_s() -> float:
-    """Return how long this process lives."""
+    """Return the age of this process in seconds."""
     ticks = int(Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 

@@ -1,8 +1,8 @@
-"""A trivial command on many real SSH hosts: our transport against clush, pdsh, xargs ssh and ansible.
+"""Our transport compared with clush, pdsh, xargs ssh and ansible, on real sshd.
 
-``python -m benchmarks.ssh_fanout --hosts 200 --rounds 3`` as root, from the top of the repository. All hosts
-are one sshd in a network name space of its own, reached under many loopback addresses; the runs are
-interleaved, and what is not installed is left out by name. See README.md beside this file.
+``python -m benchmarks.ssh_fanout --hosts 200 --rounds 3`` as root, from the top of the repository. All hosts are one
+sshd in a separate network namespace, reached at many loopback addresses. The runs are interleaved; tools that are not
+installed are listed and skipped. See README.md in this folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support.sshfarm import SSHD, addresses, keygen, public
 
 USER, UID, PORT = "bench", 7078, 2222
 CURVE = "KexAlgorithms=curve25519-sha256"
-#: The key exchange that our transport prefers, and OpenSSH of any age knows.
+#: The key exchange that our transport prefers and every OpenSSH supports.
 OURS = "ecdh-sha2-nistp256"
 _INSIDE = "PREFLIGHT_BENCHMARK_INSIDE"
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -71,12 +71,12 @@ class Client:
     kex: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    start_up: bool = False  # whether it prints its figures on its last line to start up
+    start_up: bool = False  # whether its last line has its start-up figures
 
 
 @dataclass(frozen=True)
 class FanoutSample:
-    """What one run took: seconds of wall and of CPU; ``start_*`` is the part before the first connection."""
+    """Cost of one run: wall and CPU seconds; ``start_*`` is before the first connection."""
 
     wall_s: float
     client_cpu_s: float
@@ -87,7 +87,7 @@ class FanoutSample:
 
 
 def main() -> None:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def _go_inside() -> None:
-    """Start again in a network and mount name space: its loopback is ours alone, and so is its user."""
+    """Start again in new network and mount namespaces, with a private loopback and user."""
     if os.getuid() != 0 or not SSHD or not shutil.which("unshare"):
         sys.exit("needs root, sshd and unshare")
     passwd = Path(tempfile.mkdtemp(prefix="fanout-")) / "passwd"
@@ -145,7 +145,7 @@ class Hosts:
         time.sleep(0.5)
 
     def cpu_s(self) -> float:
-        """Return the CPU time of all that sshd has started and that has ended, and its own."""
+        """Return the CPU time of sshd and of its processes that have ended."""
         fields = Path(f"/proc/{self._sshd.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -204,7 +204,7 @@ def _clients(hosts: Hosts, overrides: bool) -> list[Client]:
 
 
 def _default_kex() -> str:
-    """Return the key exchange that two OpenSSH of this version agree on."""
+    """Return the key exchange that OpenSSH of this version negotiates with itself."""
     settings = subprocess.run(["ssh", "-F", "none", "-G", "x"], capture_output=True, text=True, check=True).stdout
     listed = next(line for line in settings.splitlines() if line.startswith("kexalgorithms "))
     return listed.split()[1].split(",")[0].partition("@")[0]
@@ -224,7 +224,7 @@ def _run(client: Client, hosts: Hosts) -> FanoutSample:
     _, process.returncode, used = os.wait4(process.pid, 0)
     process.stdout.close()
     wall_s = time.perf_counter() - began
-    time.sleep(1)  # sshd reaps what it has started, and we what outlives its sshd: a collector does, for a moment
+    time.sleep(1)  # sshd reaps its children; those that briefly outlive it are reaped here
     nodes_cpu_s = hosts.cpu_s() - before_s + _reaped_cpu_s()
     started = json.loads(lines[-1]) if client.start_up else {"wall_s": 0.0, "cpu_s": 0.0}
     answered = sum(line.strip() == "ok" or line.endswith(": ok") for line in lines)
@@ -234,7 +234,7 @@ def _run(client: Client, hosts: Hosts) -> FanoutSample:
 
 
 def _reaped_cpu_s() -> float:
-    """Reap the orphans that have ended and return what they took; sshd runs on."""
+    """Reap the orphans that have ended and return their CPU time; sshd keeps running."""
     total_s = 0.0
     while (reaped := os.wait4(-1, os.WNOHANG))[0]:
         total_s += reaped[2].ru_utime + reaped[2].ru_stime

@@ -1,8 +1,8 @@
-"""What a run costs before it does anything: preflight against an interpreter that does nothing.
+"""Start-up cost of preflight, compared with an interpreter that does nothing.
 
-``python -m benchmarks.startup --rounds 21`` from the top of the repository, on a machine without GPU for
-the figures of README.md beside this file. The rows are interleaved and every other round runs backwards;
-the medians are printed as milliseconds and as multiples of ``python -c pass``.
+``python -m benchmarks.startup --rounds 21`` from the top of the repository, from the top of the repository; the figures
+in README.md are from a machine without a GPU. The rows are interleaved, and every second round runs in reverse order;
+the medians are printed in milliseconds and as multiples of ``python -c pass``.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-#: What a check without a site's expectations ends with: 0, or 3 where something is unknown.
+#: Exit statuses of a check without a cluster file: 0, or 3 if something is unknown.
 _STATUSES = (0, 3)
 
-#: What a gate goes by: a class of GPU nodes as README.md has it, and one of which this machine is.
+#: Cluster files of the gate: the GPU class from README.md, and a class that includes this machine.
 _CLUSTER = """
 [class.h100]
 nodes = "gpu[001-064]"
@@ -42,7 +42,7 @@ refresh_s = 86400
 
 @dataclass(frozen=True)
 class StartupCase:
-    """A command line, and what it is called in the table."""
+    """A command line, and its name in the table."""
 
     name: str
     command: Sequence[str]
@@ -50,14 +50,14 @@ class StartupCase:
 
 @dataclass(frozen=True)
 class StartupSample:
-    """One run: milliseconds of wall, and of CPU with that of all children that ended."""
+    """One run: wall milliseconds, and CPU milliseconds including ended children."""
 
     wall_ms: float
     cpu_ms: float
 
 
 def main() -> None:
-    """Read the command line, run, print."""
+    """Parse the command line, measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--preflight", type=Path, default=Path(sys.executable).with_name("preflight"),
@@ -102,14 +102,14 @@ def _rows(script: Path, folder: Path) -> list[StartupCase]:
 
 
 def _without_us(lines: Sequence[str]) -> Iterator[str]:
-    """Yield a console script with a function that does nothing in our place."""
+    """Yield a console script that calls an empty function instead of preflight."""
     for line in lines:
         yield "main = int\n" if line.startswith("from preflight") else line
 
 
 @contextmanager
 def _environment(folder: Path, no_bytecode: bool) -> Iterator[Mapping[str, str]]:
-    """Yield an environment in which Python behaves as it does by default and writes byte code outside the tree."""
+    """Yield an environment with Python's defaults and byte code outside the tree."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     plain |= {"PYTHONDONTWRITEBYTECODE": "1"} if no_bytecode else {"PYTHONPYCACHEPREFIX": str(folder / "pycache")}
     yield plain

@@ -1,9 +1,9 @@
-"""What each start-up trick of ``preflight/_startup`` buys: the same run with and without it.
+"""Gain of each start-up technique: the same run with and without it.
 
-``python -m benchmarks.startup_tricks --rounds 15`` from the top of the repository. Each row is a run of a command in
-which one trick is switched off before anything else is imported. Rounds are interleaved, every other one runs
-backwards; the medians of wall and CPU time are printed, and their difference from the run with all tricks. On a machine
-that others use, CPU time is the number to go by. docs/startup.md has what was measured last.
+``python -m benchmarks.startup_tricks --rounds 15`` from the top of the repository. Each row runs a command with one
+technique of ``preflight/_startup`` disabled before anything else is imported. Rounds are interleaved, and every second
+one runs in reverse order; the medians of wall and CPU time are printed, with their difference from the run with all
+techniques. On a shared machine, CPU time is the reliable figure. docs/startup.md has the latest results.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from pathlib import Path
 
 from benchmarks.startup import StartupCase, StartupSample, run
 
-#: Before each run: nothing of preflight but what a trick is about.
+#: Code before each run.
 _START = "import sys; sys.argv[0] = 'preflight'\n"
 _END = "from preflight.cli.main import main; main()\n"
 
 _NO_MODULE = "sys.modules['preflight._startup.{}'] = None\n"
 _LIGHT = "import preflight._startup.lightclass as light\n"
 
-#: Trick -> what switches it off.
+#: Technique -> the code that disables it.
 CHECK: Mapping[str, str] = {
     "lazy registry: a check's module is imported when it runs": _NO_MODULE.format("generated_checks"),
     "options parsed without click": _NO_MODULE.format("generated_options"),
@@ -56,7 +56,7 @@ PARAMIKO: Mapping[str, str] = {"paramiko without invoke and importlib.metadata":
 
 
 def main() -> None:
-    """Read the command line, run, print."""
+    """Parse the command line, measure, and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """Cost of judging many Ethernet switches.
 
 ``python -m benchmarks.switches --switches 64 --ports 512`` from the top of the repository. It writes the documents of
-SONiC switches, with two readings, to a temporary folder and runs ``preflight judge`` on them in a process of its own:
-CPU time with its start, and the largest memory. See README.md.
+SONiC switches, with two readings, to a temporary folder and runs ``preflight judge`` on them in a separate process. It
+prints CPU time including start-up, and peak memory. See README.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIRST = re.compile(r"Ethernet0(?=$|[|:])")
 
 
 def _widen(rows: dict[str, Any], ports: int) -> dict[str, Any]:
-    """Return the rows of the first port, for each port; other rows stay."""
+    """Return the rows of the first port repeated for each port; other rows stay."""
     wide = {name: row for name, row in rows.items() if "Ethernet" not in name}
     for name, row in rows.items():
         if _FIRST.match(name):
@@ -35,7 +35,7 @@ def _widen(rows: dict[str, Any], ports: int) -> dict[str, Any]:
 
 
 def wide_switch(name: str, ports: int) -> Evidence:
-    """Return the document of a switch with so many ports."""
+    """Return the document of a switch with this many ports."""
     template = Clos(hosts=False).switch("leaf1")
     records = deepcopy(dict(template.records))
     for record in records.values():

@@ -1,4 +1,4 @@
-"""In CI nothing may be skipped: every component that a test needs is installed there."""
+"""In CI no test may be skipped: every required component is installed there."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _skipped: list[str] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C be heard: a shell that starts a job in the background has it ignored, by all below as well."""
+    """Restore Ctrl-C: a shell ignores it in background jobs, and so do their children."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.umask(0o022)  # ordinary users, and sshd as one, read what tests write
-    # How long an example takes depends on how busy the machine is. What decides whether a change lands tries the same
-    # examples each time; a run by hand, and tests/robustness/fuzz.py, look for new ones.
+    os.umask(0o022)  # ordinary users, including sshd's, read the files of tests
+    # The time of an example depends on the load of the machine. CI tries the same examples each time; manual runs and
+    # tests/robustness/fuzz.py look for new ones.
     quiet = [HealthCheck.too_slow]
     settings.register_profile("here", deadline=None, suppress_health_check=quiet)
     settings.register_profile("ci-here", deadline=None, suppress_health_check=quiet, derandomize=True, database=None)
     settings.load_profile("ci-here" if os.environ.get("CI") else "here")
     if not hasattr(config, "workerinput"):
-        startup_tables.write(startup_tables.ROOT)  # what an editable install has of a check that was changed since
+        startup_tables.write(startup_tables.ROOT)  # an editable install's data on a check that was changed since
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""Values that the lines in and around a part state.
+"""Values in the lines of a part and around it.
 
 A message names hosts, ranks, processes and quantities in lines that no typed parser reads.
 """
@@ -14,7 +14,7 @@ from preflight.parsers.registry import JOB, LAST, TOOLS
 from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Lines
 
-#: Kinds whose own lines are searched; parts of another kind state only what lines between parts do.
+#: Kinds whose own lines are searched; for other kinds, only the lines between parts are searched.
 _KINDS = frozenset((*JOB, *LAST, *TOOLS, "ucx", "nccl-log", "systemctl status", "fabricmanager status", "dcgmi health",
                     "dcgmi diag", "perftest"))  # fmt: skip
 #: Maximum lines of a part: the first and the last.
@@ -28,7 +28,7 @@ _OF_NCCL = " NCCL INFO "
 
 
 def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
-    """Add the facts that the lines of a source state to its parts.
+    """Add the facts in the lines of a source to its parts.
 
     A line belongs to the last part that begins at or above it; those above the first part belong to the first.
     """
@@ -45,7 +45,7 @@ def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
 
 
 def of_text(text: str) -> dict[str, Any]:
-    """Return what a text without a recognised part states."""
+    """Return the values in a text without a recognised part."""
     lines = [line for line in text[:_CHARACTERS].splitlines() if line.strip() and _OF_NCCL not in line]
     return stated(lines[: _FIRST + _LAST])
 

@@ -1,6 +1,6 @@
 """Pasted sessions of Arista EOS, and dumps of SONiC databases.
 
-One paste shows one switch, so only checks of a single switch judge it. What needs both ends of a cable is judged with
+One paste shows one switch, so only checks of a single switch judge it. Checks that need both ends of a cable run with
 ``judge --switch-files``.
 """
 
@@ -24,7 +24,7 @@ _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash",
 
 
 def read_switch(text: str, source: str) -> list[TextPart]:
-    """Return the part that a complete text is, judged; else none."""
+    """Return a complete text as one judged part, or none."""
     if sonic_tables.may_be_dump(text):
         return _dump(text, source)
     return _session(text) if "#sh" in text or ">sh" in text or "# sh" in text or "> sh" in text else []
@@ -72,7 +72,7 @@ def _dump(text: str, source: str) -> list[TextPart]:
 
 
 def _part(kind: str, text: str, evidence: Evidence, taken: ParsedPart) -> TextPart:
-    """Return a part with the findings that rest on its records."""
+    """Return a part with the findings based on its records."""
     checks = [check for check in registry().checks if check.switches and not check.id.startswith(_OF_SEVERAL)]
     shown = {f"{evidence.node} {key}" for key in evidence.records}
     return TextPart(kind, 1, taken.end, "", taken, text, [

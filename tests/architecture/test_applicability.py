@@ -1,4 +1,4 @@
-"""One idiom for checks that do not apply: the functions that ``unless`` names."""
+"""One way to declare where a check does not apply: the functions of ``unless``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHECKS = [check for name in MODULES for check in in_module(import_module(f"prefl
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Yield every function of the checks, after the path of its module."""
+    """Yield every function of the checks with the path of its module."""
     for path in sorted((ROOT / "checks").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
@@ -47,7 +47,7 @@ def test_declared_by_functions_that_return_a_finding_or_none() -> None:
 
 
 def test_shared_or_of_the_same_folder() -> None:
-    """The declaration of what a check does not apply to is next to it, or in the module that is imported without it."""
+    """A function of ``unless`` is next to its check, or in the module that needs no import of the check."""
 
     def near(check: Check, function: Applicability) -> bool:
         shared = ("checks/applicability.py", "checks/logs.py")
@@ -77,7 +77,7 @@ def test_no_function_returns_a_finding_in_place_of_its_value() -> None:
 
 
 def test_no_check_skips_and_returns() -> None:
-    """A skip within a check is of one subject of several, never of the check."""
+    """A check that skips does so for one subject of several, never for the complete check."""
     for path, function in functions():
         for node in ast.walk(function) if is_check(function) else ():
             for block in (getattr(node, "body", None), getattr(node, "orelse", None)):

@@ -1,4 +1,4 @@
-"""A wall clock that jumps changes no deadline: time limits are of the monotonic clock, dates are for reports."""
+"""A jump of the wall clock changes no deadline: time limits use the monotonic clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 
 from tests.support.paths import ROOT
 
-#: Modules that read the wall clock, and what for: none of it is a time limit.
+#: Modules that read the wall clock, and their reasons: none of them is a time limit.
 READERS = {
     "preflight/campaign/rounds.py": "dates in the journal, and age of session folders",
     "preflight/collect/local.py": "date of the evidence", "preflight/commands/history.py": "date of a record",
@@ -27,7 +27,7 @@ _CLOCKS = {("time", "time"), ("time", "gmtime"), ("time", "localtime"), ("dateti
 
 
 def _is_clock(call: ast.Call) -> bool:
-    """Return whether a call reads the clock; ``gmtime(at)`` writes a time that is given."""
+    """Return whether a call reads the clock; ``gmtime(at)`` formats a given time."""
     function = call.func
     if not isinstance(function, ast.Attribute) or (function.attr in ("gmtime", "localtime") and call.args):
         return False

@@ -1,4 +1,4 @@
-"""The pages for users: links lead somewhere, cluster files are valid, commands and options exist, output is real."""
+"""Pages for users: links resolve, cluster files are valid, commands and options exist, output is real."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PAGES = (
 )
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
-#: What a block of a page leaves to another one: a class that the gate can count on.
+#: Context that a block of a page takes from another page: a class with expectations for the gate.
 CLASS = "[class.all]\ngpus = 0\nhcas = 0\n"
 
-#: The reference that the page of the fabric names: a switch and a host, by hand, as ``ibnetdiscover`` prints them.
+#: The reference that the page on fabrics names: a switch and a host in ``ibnetdiscover`` format, made by hand.
 SWEEP = """\
 Switch\t2 "S-0000000000200000"\t\t# "leaf" base port 0 lid 1 lmc 0
 [1]\t"H-0000000000100000"[1](100001) \t\t# "gpu001 mlx5_0" lid 2 4xNDR
@@ -56,7 +56,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as forges and the site make them."""
+    """Return the anchors of a page's headings, as forges and the site generate them."""
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
     headings = (re.sub(r"[^\w\s-]", "", heading) for heading in re.findall(r"^#+ (.+)$", text, re.M))
     return {heading.strip().lower().replace(" ", "-") for heading in headings}
@@ -68,9 +68,9 @@ def test_an_anchor_is_made_of_a_heading(tmp_path: Path) -> None:
     assert anchors(page) == {"read-what-it-is"}
 
 
-#: Top-level folders, by which a path may begin.
+#: Top-level folders with which a path may begin.
 FOLDERS = tuple(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
-#: Files that pages make up.
+#: Files that exist only in examples.
 EXAMPLES = {
     "fixtures/host.hugepages/CASE.json", "fixtures/ID/cases.json", "fixtures/ID/CASE.json", "our_checks.py",
     "test_our_checks.py", "preflight/parsers/host/pressure.py",
@@ -78,20 +78,20 @@ EXAMPLES = {
 
 
 def source_paths(text: str) -> list[str]:
-    """Return what a text names, in code, as a file of Python or as a path within the tree."""
+    """Return the Python files and paths within the tree that a text names in code."""
     codes = re.findall(r"(?<!`)`([A-Za-z_][\w./-]*)`(?!`)", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     return [code for code in codes if code.endswith(".py") or (code.split("/")[0] in FOLDERS and "/" in code)]
 
 
 def is_source(path: str, page: Path = README) -> bool:
-    """Return whether a path exists from the root, beside its page, in ``preflight`` or in ``tests``."""
+    """Return whether a path exists, relative to the root, its page, ``preflight`` or ``tests``."""
     return any((folder / path).exists() for folder in (ROOT, page.parent, ROOT / "preflight", ROOT / "tests"))
 
 
 @pages
 def test_named_paths_exist(page: Path) -> None:
     text = page.read_text("utf-8")
-    if page.name == "architecture.md":  # its last section has names that were planned and are not there
+    if page.name == "architecture.md":  # its last section has planned names that do not exist
         text = text.split("\n## Names\n")[0]
     missing = [path for path in source_paths(text) if not is_source(path, page) and path not in EXAMPLES]
     assert not missing, f"{page.relative_to(ROOT)} names {', '.join(missing)}"
@@ -104,7 +104,7 @@ def test_a_fragment_of_a_path_is_missing() -> None:
 
 
 def test_the_plan_of_names_shows_where_modules_are() -> None:
-    """The middle column of the table in ``architecture.md``: paths that begin with a package exist."""
+    """The middle column of the table in ``architecture.md`` has paths of packages that exist."""
     section = (ROOT / "docs/architecture.md").read_text("utf-8").split("\n## Names\n")[1]
     cells = [row.split("|")[2] for row in section.splitlines() if row.startswith("| ")][1:]
     named = [path for cell in cells for path in re.findall(r"`([\w]+/[\w/]+\.py)`", cell)]
@@ -147,7 +147,7 @@ def test_the_pages_show_a_waiver_and_the_gate() -> None:
 
 @pages
 def test_commands_and_options_exist(page: Path) -> None:
-    """What a page shows as a command, in a block or a line of code, is one of this version."""
+    """Every command on a page, in a block or in a line of code, exists in this version."""
     text = page.read_text("utf-8")
     code = [*blocks(page, "sh"), *re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
     for line in (line.partition(" #")[0] for piece in code for line in piece.splitlines()):
@@ -190,7 +190,7 @@ def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
 
 
 def from_an_index(text: str) -> list[str]:
-    """Return the lines that install preflight by name from a package index: anyone can register a free name."""
+    """Return the lines that install preflight by name from an index, where anyone can register a free name."""
     by_name = re.compile(r"\b(?:pip|pipx|uvx?)\b.*\b(?:install|download|run)\b.*\bgpu-preflight\b(?!\S*\.whl)")
     offline = re.compile(r"--no-index\b.*--find-links\b|--find-links\b.*--no-index\b")
     return [line for line in text.splitlines() if by_name.search(line) and not offline.search(line)]

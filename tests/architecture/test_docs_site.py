@@ -1,4 +1,4 @@
-"""The pages of the documentation site that are generated; ``.ci/run`` builds the site itself."""
+"""Generated pages of the documentation site; ``.ci/run`` builds the site itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One exception tree: every class of the product is in it, under one name, as the docstring of the module draws it."""
+"""One exception tree: it has every exception class of the product, as drawn in the module's docstring."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COLLECTOR = "preflight.collector"
 
 
 def exceptions() -> Iterator[type[BaseException]]:
-    """Yield every exception class that a module of the product defines, also one inside a class."""
+    """Yield every exception class that a module of the product defines, including nested ones."""
     for module in pkgutil.walk_packages(preflight.__path__, "preflight."):
         if module.name.endswith("__main__"):
             continue

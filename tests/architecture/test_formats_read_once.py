@@ -1,4 +1,4 @@
-"""One parser for each format: what a tool prints is matched in ``parsers``, and nowhere else."""
+"""One parser for each format: only ``parsers`` matches the output of tools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.parsers import registry
 from preflight.recognition import judges
 from tests.support.paths import ROOT
 
-#: Words that a pattern of these formats has; no other format has them.
+#: Words in the patterns of these formats, and of no others.
 WORDS = (
     "CA:?", "Physical state", "Port GUID", "Infiniband device", "hca_id", "active_mtu", "physical_state", "==>",
     "n_gids_found", "LinkDowned", "PortSelect", "NIC statistics", "Pause parameters", "RX negotiated",
@@ -61,7 +61,7 @@ def test_patterns_of_a_tools_output_are_in_parsers(folder: str) -> None:
 
 
 def test_the_words_are_those_of_the_parsers() -> None:
-    """A word that no parser has would guard nothing."""
+    """A word that no parser has would protect nothing."""
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "preflight/parsers").rglob("*.py"))
     assert not [word for word in WORDS if word not in text]
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.paths import ROOT
 
-#: What each layer may import of preflight; nothing else.
+#: Modules of preflight that each layer may import; no others.
 LAYERS = {
     "collector": set[str](),
     "version": set[str](),
@@ -51,28 +51,28 @@ LAYERS = {
         "archive", "evidence", "expectations", "nodeset", "parsers", "probes", "reports", "schemas", "terminal",
         "transport",
     },
-    # run: one run of a command: set-up, collection, judgement and outputs meet here.
+    # run: one run of a command combines set-up, collection, judgement and outputs.
     "run": {
         "archive", "bench", "campaign", "checks", "collect", "evidence", "expectations", "history", "judge", "model",
         "nodeset", "reports", "terminal", "version",
     },
     # pair: tests between two nodes: it plans and collects.
     "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
-    # gate: a run of its own for schedulers: it collects, judges and reports without a command line.
+    # gate: a separate entry point for schedulers: it collects, judges and reports without a command line.
     "gate": {
         "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",
         "reports", "run", "schemas", "terminal", "transport", "version",
     },
-    # commands: the command line's bodies: each joins what its command needs.
+    # commands: bodies of the commands; each combines the parts that it needs.
     "commands": {
         "archive", "bench", "campaign", "checklist", "checks", "collect", "collector", "diff", "evidence",
         "expectations", "facts", "gate", "history", "incidents", "judge", "layout", "learn", "lint", "model", "nodeset",
         "pair", "parsers", "probes", "recognition", "redact", "reports", "run", "schemas", "terminal", "version",
     },
-    # cli: the top floor: entry point, fast path and the single-file build.
+    # cli: the top layer: entry point, fast path and the single-file build.
     "cli": {"archive", "checks", "collect", "commands", "gate", "reports", "run", "terminal", "version"},
     "bench": {"parsers", "schemas"},
-    # campaign: benchmarks between nodes, launched: it looks, launches and writes down.
+    # campaign: launched benchmarks between nodes: it examines nodes, launches runs and records them.
     "campaign": {
         "archive", "bench", "collect", "evidence", "facts", "nodeset", "parsers", "probes", "terminal", "transport",
     },
@@ -81,7 +81,7 @@ LAYERS = {
 }  # fmt: skip
 
 
-#: What every layer may import.
+#: Modules that every layer may import.
 EVERYWHERE = {"_startup", "errors"}
 
 
@@ -120,13 +120,13 @@ def test_layer(path: Path) -> None:
         return
     assert layer in LAYERS, f"say in LAYERS what {layer} may import"
     wrong = set(imported(path)) - LAYERS[layer] - {layer}
-    if layer != "collector":  # it travels alone
+    if layer != "collector":  # it is sent to nodes alone
         wrong -= EVERYWHERE
     assert not wrong, f"{layer} may not import {', '.join(sorted(wrong))}"
 
 
 def module_of(path: Path) -> str:
-    """Return the name by which a file is imported."""
+    """Return the import name of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     parts = parts if parts[0] == "preflight" else ("preflight", *parts)
     return ".".join(parts).removesuffix(".__init__")
@@ -134,7 +134,7 @@ def module_of(path: Path) -> str:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """Return the modules of the product that each imports; imports for type checkers alone do not count."""
+    """Return the imports between modules of the product, without those for type checkers only."""
     modules = {module_of(path): path for path in sources()}
     edges: dict[str, set[str]] = {}
     for module, path in modules.items():
@@ -170,7 +170,7 @@ def test_no_module_imports_one_that_imports_it() -> None:
 
 
 def test_no_two_folders_import_each_other() -> None:
-    """A folder and one within it may: the outer one is the inner one's interface."""
+    """A folder may import a nested one, and vice versa: the outer one is the interface of the inner one."""
     packages = {module_of(path) for path in sources() if path.name == "__init__.py"}
 
     def folder(module: str) -> str:

@@ -1,4 +1,4 @@
-"""The man page and the shell completions that are installed below ``share``."""
+"""The man page and the shell completions installed below ``share``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import manual
 from tests.support.in_process import run
 from tests.support.paths import ROOT
 
-#: What each shell is configured with, so that it completes the words ``preflight {}`` and prints what it would offer.
+#: Set-up code for each shell to complete ``preflight {}`` and print the proposals.
 SHELLS = {
     "bash": 'source "$1"; COMP_WORDS=(preflight $2); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); '
             'complete -p preflight >&2; _preflight_completion preflight; printf "%s\\n" "${COMPREPLY[@]}"',
@@ -36,7 +36,7 @@ def test_the_page_is_that_of_this_version_and_has_every_command() -> None:
         sys.executable,
         "-c",
         "from tests.support import manual; print(manual.page(), end='')",
-    ]  # click's commands remember
+    ]  # click's commands cache state
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
     assert text == made, "write it anew: python -m tests.support.manual"
 
@@ -72,7 +72,7 @@ def test_a_shell_completes_commands_and_options(shell: str, tmp_path: Path) -> N
 
 
 def test_click_still_writes_what_is_committed() -> None:
-    """In substance: each release of click words its scripts anew."""
+    """The content is compared, not the wording: each release of click words its scripts differently."""
     for shell, file in manual.COMPLETIONS.items():
         text = (ROOT / "deploy" / "completions" / file).read_text(encoding="utf-8")
         assert f"_PREFLIGHT_COMPLETE={shell}_complete" in text

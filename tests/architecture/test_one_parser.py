@@ -1,7 +1,7 @@
 """One parser for each format: facts, checks and recognition compile no pattern of a tool's output.
 
-All modules of the three packages are looked at. A module with a pattern is in one of the lists, with what the
-pattern is of; a new one fails until it is decided.
+All modules of the three packages are examined. A module with a pattern is in one of the lists, with the subject of the
+pattern; a new module fails until someone adds it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXCEPTIONS = {
     "preflight/recognition/framed_tables.py": "frames of tables, which a prefix of a launcher stands before",
 }
 
-#: Small files of /proc, /sys, /etc and installed packages that nodes send; this is the one reader of each.
+#: Small files of /proc, /sys, /etc and installed packages; each has this one reader.
 FILES = {
     "preflight/facts/compatibility.py": "torch/version.py; versions of packages",
     "preflight/facts/container_image.py": "podman's .containerenv",
@@ -40,7 +40,7 @@ FILES = {
     "preflight/facts/versions.py": "names of libraries, as find prints them",
 }
 
-#: Patterns of single names, numbers and words: of what a parser or a record's JSON has returned.
+#: Patterns of single names, numbers and words in values returned by a parser or in JSON records.
 VALUES = {
     "checks/applicability.py": "names of device files",
     "checks/host/kernel_flood.py": "numbers in a message, to count alike ones",

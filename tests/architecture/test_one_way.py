@@ -1,4 +1,4 @@
-"""One way through a run: its values are made once and never changed, and each single place is entered once."""
+"""One path through a run: its values are created once and never changed, and each key function is entered once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.sshfarm.marks import needs_farm
 
 FOLDERS = ("gate", "run", "collect", "pair", "commands")
 
-#: Attributes of objects of others that are assigned, and why.
+#: Attributes that code outside their class assigns, and why.
 ASSIGNED = {
     ("preflight/gate/scheduler_env.py", "sys.executable"): "the interpreter's own, empty where slurmd started it",
     ("preflight/collect/connection.py", "every.through_openssh"): "of a transport that has just been made there",
 }
 
-#: Where the work is done, by what it is: each is one function of one module.
+#: Key functions by purpose: each is one function of one module.
 PLACES = {
     ("preflight.run.request", "new_request"): "request",
     ("preflight.gate.request", "from_options"): "request",
@@ -35,7 +35,7 @@ PLACES = {
     ("preflight.cli.main", "leave"): "end",
 }
 
-#: A run of the program that writes down which places it enters.
+#: A run of the program that records the key functions that it enters.
 _COUNTING = """
 import os, sys
 
@@ -62,7 +62,7 @@ main()
 
 
 def places_of(folder: Path, *words: str, expect: Sequence[int] = (0,)) -> list[str]:
-    """Return the places that a command enters, in order."""
+    """Return the key functions that a command enters, in order."""
     path = folder / "places"
     code = _COUNTING.format(counted=PLACES, path=str(path), words=["preflight", *words])
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder)}
@@ -125,7 +125,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def test_one_module_collects_from_this_node() -> None:
-    """A second place would go around the one that is counted above."""
+    """A second function would bypass the one that is counted above."""
     paths = sorted((ROOT / "preflight").rglob("*.py"))
     naming = {
         str(path.relative_to(ROOT))
@@ -155,7 +155,7 @@ def sources() -> Iterator[Path]:
 
 
 def assigned(tree: ast.AST) -> Iterator[str]:
-    """Yield the attributes that are assigned or deleted, but for a class's own."""
+    """Yield the attributes that are assigned or deleted outside their class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             if ast.unparse(node.value) not in ("self", "cls"):
@@ -195,7 +195,7 @@ def test_the_values_of_a_run_are_frozen() -> None:
 
 ENDS = {"sys.exit", "os._exit", "exit", "quit"}
 
-#: Modules that end a process, and which.
+#: Modules that end a process, and their functions.
 ENDING = {
     "preflight/cli/main.py": "every run",
     "preflight/gate/watchdog.py": "a gate whose deadline is over",
@@ -208,7 +208,7 @@ def test_one_module_ends_the_process() -> None:
     ending = {
         str(path.relative_to(ROOT))
         for path in paths
-        if path.name != "zipapp.py"  # a program of its own
+        if path.name != "zipapp.py"  # a separate program
         for node in ast.walk(ast.parse(path.read_text()))
         if (isinstance(node, ast.Call) and ast.unparse(node.func) in ENDS)
         or (isinstance(node, ast.Raise) and "SystemExit" in ast.unparse(node))

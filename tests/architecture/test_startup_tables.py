@@ -93,13 +93,13 @@ def test_a_module_with_more_declarations_than_the_table_is_imported(monkeypatch:
         assert [check.id for check in lazy.checks_of("site.waivers")] == ["site.waivers"]
     monkeypatch.undo()
     lazy.checks_of.cache_clear()
-    monkeypatch.setitem(TABLE, "site.waivers", (size + 1, declarations, rows))  # what a check does was changed
+    monkeypatch.setitem(TABLE, "site.waivers", (size + 1, declarations, rows))  # the body of a check was changed
     assert lazy.is_current("site.waivers")
 
 
 @pytest.mark.parametrize("fields", [lazy_checks.FIELDS[:-1], None])
 def test_a_table_of_another_version_is_ignored(fields: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a pull the table of an editable clone may have other fields, or not name them at all."""
+    """After a pull, the table of an editable clone may have other fields, or lack their names."""
     if fields is None:
         monkeypatch.delattr(generated_checks, "FIELDS")
     else:
@@ -132,7 +132,7 @@ VALUES = ["-", "out.json", "dir", "gpu.*", "gpu[1-4]", "30", "0", "0.5", "3601",
 
 
 def arguments(command: str) -> st.SearchStrategy[list[str]]:
-    """Draw argument lists of a command: its options, with a value in each form, and noise."""
+    """Draw argument lists of a command: its options, with values in every form, and noise."""
     params = startup_tables.COMMANDS[command][0].params
     spellings = [word for param in params if isinstance(param, click.Option) for word in param.opts]
     value = st.sampled_from(VALUES)
@@ -167,7 +167,7 @@ def test_what_is_parsed_without_click_means_the_same_to_click(command: str, data
 
 @pytest.mark.parametrize("command", startup_tables.COMMANDS)
 def test_each_option_is_parsed_without_click(command: str) -> None:
-    """A type that the fast parser does not know would leave the option to click, and nothing else would show it."""
+    """Without this test, a type unknown to the fast parser would silently leave the option to click."""
     parser, _, left = startup_tables.COMMANDS[command]
     by_kind = {click.IntRange: "2", click.FloatRange: "2"}
     for param in parser.params:

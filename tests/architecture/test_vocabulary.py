@@ -1,4 +1,4 @@
-"""The ratchet of ``tests.support.vocabulary``: no count rises, and what has fallen is recorded."""
+"""The ratchet of ``tests.support.vocabulary``: no count rises, and lower counts are recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers of the checklists: no item passes with a question that nothing answered."""
+"""Answers of the checklists: no item passes with an unanswered question."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def invoked(*words: str) -> str:
 
 
 def keeps_its_word(line: Mapping[str, Any]) -> None:
-    """Fail unless an item of a report claims no more than its questions."""
+    """Fail if an item of a report claims more than its questions."""
     questions = line["questions"]
     assert questions
     assert line["status"] == str(worst(Status(question["status"]) for question in questions))
@@ -62,7 +62,7 @@ def keeps_its_word(line: Mapping[str, Any]) -> None:
 
 
 def drawn(draw: st.DrawFn, item: ChecklistItem) -> dict[tuple[str, str], Status]:
-    """Draw what the checks of an item found; some of them did not run."""
+    """Draw results for the checks of an item; some of them did not run."""
     found: dict[tuple[str, str], Status] = {}
     for check in dict.fromkeys((*item.checks, *ELSEWHERE)):
         status = draw(st.sampled_from((None, *STATUSES)))
@@ -97,7 +97,7 @@ def test_an_item_is_as_good_as_its_questions(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.id)
 def test_with_every_check_passing_only_items_without_open_questions_pass(item: ChecklistItem) -> None:
-    """The audit's rows that passed too easily are among them: see ``test_checklist_items``."""
+    """They include the audit's rows that passed too easily: see ``test_checklist_items``."""
     statuses = {(check.id, one): Status.PASS for check in CHECKS for one in ("", *check.answers)}
     (line,) = (line for line in answer(CHECKS, statuses) if line["id"] == item.id)
     assert line["status"] == ("unknown" if item.open else "pass")
@@ -112,7 +112,7 @@ def test_a_check_that_is_switched_off_leaves_its_question_open() -> None:
 
 
 def test_a_check_of_a_plug_in_is_a_question_of_its_own() -> None:
-    """It can fail an item, and closes no question that it does not name."""
+    """It can fail an item, and answers no question that it does not name."""
     own = replace(CHECKS[0], id="site.queues", title="Queues are short", answers=("FP-OBS-7",))
     for status, expected in ((Status.PASS, "unknown"), (Status.FAIL, "fail")):
         found = {("site.queues", "FP-OBS-7"): status, ("site.queues", ""): status}
@@ -126,7 +126,7 @@ def test_a_check_of_a_plug_in_is_a_question_of_its_own() -> None:
 
 
 def line_of(item: str, unjudged: str) -> Mapping[str, Any]:
-    """Answer an item where all checks pass, but for one that did not run."""
+    """Answer an item for which all checks pass, except one that did not run."""
     found = {(check.id, one): Status.PASS for check in CHECKS for one in ("", *check.answers) if check.id != unjudged}
     (line,) = (line for line in answer(CHECKS, found) if line["id"] == item)
     keeps_its_word(line)
@@ -134,7 +134,7 @@ def line_of(item: str, unjudged: str) -> Mapping[str, Any]:
 
 
 def test_questions_about_infiniband_do_not_apply_where_all_ports_are_roce() -> None:
-    """Without a sweep they were unknown there, and named it as missing."""
+    """Without a sweep they used to be unknown and to request one."""
     sweeps = [question for item in ITEMS for question in item.questions if any(
         check.sweep for check in CHECKS if check.id in question.checks)]  # fmt: skip
     assert sweeps
@@ -189,7 +189,7 @@ OPEN_ROWS = [item for item in test_checklist_items.PASSED_TOO_EASILY if item not
 
 @pytest.mark.parametrize("item", OPEN_ROWS)
 def test_no_recording_passes_an_item_with_an_open_question(item: str) -> None:
-    """Every recording of every check that bears on it, with all of these checks."""
+    """Uses every recording of every relevant check."""
     (known,) = (one for one in ITEMS if one.id == item)
     bearing = [check for check in CHECKS if check.id in known.checks]
     for check in bearing:
@@ -205,7 +205,7 @@ def status_of(item: str, case: Any, check: Check, checks: list[Check]) -> str:
 
 @pytest.mark.parametrize("declared", [False, True], ids=["of-many", "the-only-one"])
 def test_one_node_does_not_answer_what_all_nodes_have_in_common(declared: bool) -> None:
-    """It was skipped, as if it did not apply, and the item passed: it does not apply to a class of one node only."""
+    """It used to be skipped, so the item passed; only a class of one node may skip it."""
     cluster = load(FIXTURES / "nodes" / "hgx-h100-roce.toml") if declared else Cluster()
     lines = judge([from_document(whole_node("hgx-h100-roce"), "hgx-h100-roce")], CHECKS, cluster)["checklists"]
     items = {line["id"]: line for line in lines}
@@ -219,7 +219,7 @@ def test_one_node_does_not_answer_what_all_nodes_have_in_common(declared: bool) 
 
 
 def test_a_log_without_a_benchmark_answers_no_item_of_benchmarks() -> None:
-    """It was skipped, as if benchmarks did not apply: what was not measured is unknown."""
+    """It used to be skipped, as if benchmarks did not apply; without a measurement it is unknown."""
     case = next(case for case in cases("nccl-tests.curve") if case.path.stem == "no-report-in-the-log")
     run, nodes = case.run()
     found = judge(nodes, CHECKS, case.cluster(), run=run)["checklists"]
@@ -232,7 +232,7 @@ def test_a_log_without_a_benchmark_answers_no_item_of_benchmarks() -> None:
 
 
 def lines_of(name: str, **evidence: Any) -> dict[str, dict[str, Any]]:
-    """Judge a full node, with some of its records replaced and without ``site`` where that is False."""
+    """Judge a full node with some replaced records, and without ``site`` if it is False."""
     document = dict(whole_node(name))
     document["records"] = {**document["records"], **evidence.get("records", {})}
     cluster = load(FIXTURES / "nodes" / f"{name}.toml") if evidence.get("site", True) else Cluster()
@@ -242,7 +242,7 @@ def lines_of(name: str, **evidence: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("item", ["NT-ENV-3", "PA-15", "NT-ROL-1"])
 def test_without_a_list_of_compute_ports_their_use_by_nccl_is_unknown(item: str) -> None:
-    """Both passed on a node of which no cluster file names a port's role."""
+    """Both used to pass on a node whose cluster file declares no roles of ports."""
     line = lines_of("hgx-h100", site=False)[item]
     assert line["status"] == "unknown"
     assert "it needs `compute` in [class.NAME.ports] of the cluster file" in line["missing"]
@@ -251,7 +251,7 @@ def test_without_a_list_of_compute_ports_their_use_by_nccl_is_unknown(item: str)
 
 @pytest.mark.parametrize("item", ["NT-CTR-1", "NT-CTR-4", "NT-PIT-3"])
 def test_items_about_containers_are_skipped_on_a_machine(item: str) -> None:
-    """All three passed on machines without a container."""
+    """All three used to pass on machines without a container."""
     line = lines_of("hgx-h100")[item]
     assert line["status"] == "skip"
     assert {one["elsewhere"] for one in line["questions"]} == {ELSEWHERE[CONTAINER]}
@@ -261,7 +261,7 @@ def test_items_about_containers_are_skipped_on_a_machine(item: str) -> None:
 
 @pytest.mark.parametrize(("item", "question"), [("NT-FAB-4", 0), ("PA-14", 1), ("PA-14", 4)])
 def test_without_lldp_nothing_is_known_of_the_switch_port(item: str, question: int) -> None:
-    """NT-FAB-4 passed, though no daemon had heard the switch."""
+    """NT-FAB-4 used to pass although no daemon had received the switch's announcements."""
     unheard = {LLDP: {"status": "missing", "why": "there is no such tool"}}
     assert lines_of("hgx-h100-roce")[item]["questions"][question]["status"] == "pass"
     line = lines_of("hgx-h100-roce", records=unheard)[item]
@@ -276,7 +276,7 @@ def test_a_domain_of_nvlink_that_spans_nodes_is_not_counted() -> None:
 
 
 def test_the_bound_of_an_answer_is_printed_beside_it(tmp_path: Path) -> None:
-    """An item passed, and only the page of the documentation had what it was bound to."""
+    """An item used to pass with its limits stated only on its documentation page."""
     node, page = FIXTURES / "nodes" / "hgx-h100.json", tmp_path / "page.html"
     cluster = ["--cluster", str(node.with_suffix(".toml"))]
     text = invoked("checklist", str(node), *cluster).splitlines()

@@ -1,4 +1,4 @@
-"""The items of the checklists as data: each has questions, and each question names checks that there are."""
+"""Checklist items as data: each has questions, and each question names existing checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_ID = {item.id: item for item in ITEMS}
 
 items = pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.id)
 
-#: Rows of the audit that passed with a part of their sentence unanswered, or on a wrong verdict.
+#: Rows of the audit that passed although part of the sentence was unanswered, or by a wrong verdict.
 PASSED_TOO_EASILY = (
     "FP-BW-1", "FP-BW-4", "FP-LAT-4", "FP-CON-4", "FP-CON-5", "FP-OBS-2", "PA-03", "PA-05", "PA-18", "PA-19", "PA-20",
     "PA-22", "PA-23", "PA-25", "PA-N1", "GS-3", "GS-4", "NT-TRN-1", "NT-TRN-2", "NT-TRN-3", "NT-INF-7", "NT-COM-1",
@@ -26,7 +26,7 @@ PASSED_TOO_EASILY = (
     "AN-9", "NT-LENS-1", "NT-LENS-6", "NT-LENS-8", "NT-LENS-9",
 )  # fmt: skip
 
-#: Those of which no question is open, and why that is so.
+#: Items without an open question, and why.
 CLOSED = {
     "AN-8": "bench.pair-times is unknown unless each two of the nodes were measured",
     "AN-4": "link.pfc, link.dscp and switch.ecn judge both ends of each cable, and do not run without the switches",
@@ -79,7 +79,7 @@ def test_a_question_names_checks_that_there_are(item: ChecklistItem) -> None:
 
 @items
 def test_the_checks_name_the_item_and_the_item_the_checks(item: ChecklistItem) -> None:
-    """``answers`` of the checks' declarations and the questions hold the same: neither is changed alone."""
+    """``answers`` of the checks' declarations and the questions agree: neither can be changed alone."""
     declared = {check.id for check in CHECKS.values() if item.id in check.answers}
     assert set(item.checks) == declared
 

@@ -1,4 +1,4 @@
-"""What a check answers is proved: for each item that it answers, a recording passes and another fails or warns."""
+"""Answers are proved: for each item of a check, one recording passes and another fails or warns."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NODE = [check for check in CHECKS.values() if check.scope is Scope.NODE]
 
 PAIRS = [(item.id, check) for item in ITEMS for check in item.checks]
 
-#: What a check may answer for an item without ever finding a fault: that something is there to be seen.
+#: Items for which a check only shows that something is visible, so it never fails.
 NO_FAULT = {("FP-OBS-2", "torch.collective-share"), ("FP-OBS-8", "torch.steps"), ("GS-3", "nccl-tests.collectives")}
 
-#: Items that pass on a healthy node of InfiniBand or of RoCE, by evidence of one node alone.
+#: Items that pass on a healthy InfiniBand or RoCE node, from the evidence of one node.
 PASS = {
     "FP-BW-1", "FP-BW-2", "FP-LOSS-1", "FP-LOSS-3", "FP-LOSS-4", *(f"FP-OBS-{number}" for number in (1, 3, 4, 5, 6)),
     "PA-01", "PA-02", "PA-04", "PA-12", "PA-14", "PA-15", "PA-16", "GS-1",
@@ -33,7 +33,7 @@ PASS = {
     *(f"NT-LENS-{number}" for number in (7,)), "NT-CNT-1", "NT-CPU-1", "AN-2", "AN-3", "AN-6",
 }  # fmt: skip
 
-#: Items that do not apply to such nodes: they are in no container, and have no peer.
+#: Items that do not apply to such nodes, which are not in a container and have no peer.
 SKIP = {*(f"NT-CTR-{number}" for number in range(1, 5)), "NT-PIT-3", "NT-ENV-14"}
 
 #: Items that do not apply without RoCE.
@@ -87,7 +87,7 @@ def test_healthy_nodes_pass_what_their_checks_answer_in_full() -> None:
 
 
 def test_what_a_job_needs_is_part_of_the_headroom() -> None:
-    """PA-05: the node shows what is free, the cluster file what is needed."""
+    """PA-05: the node shows the free memory, the cluster file the required amount."""
     case = next(case for case in cases("gpu.memory-headroom") if case.path.stem == "less-free-than-the-job-needs")
     answering = [check for check in NODE if "PA-05" in check.answers]
     report = judge(case.evidences(), answering, case.cluster())

@@ -1,4 +1,4 @@
-"""Every check against its fixtures: one test walks them all."""
+"""Every check on its fixtures: one test runs them all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKS = {
 
 
 def findings_of(check: Check, case: Case) -> list[dict[str, object]]:
-    """Judge a case with one check and return its findings."""
+    """Judge a case with one check; return its findings."""
     if check.scope is Scope.RUN:
         run, nodes = case.run()
         report = judge(nodes, [check], case.cluster(), run=run)

@@ -1,7 +1,7 @@
-"""Taking any check of a node out makes a test fail: each is hit by a fault planted in a full node.
+"""Removing any check of a node makes a test fail: each detects a fault planted in a full node.
 
 The faults are those of every table in ``tests/scenarios/test_nodes*.py`` (:func:`tests.support.whole_nodes.tables`), so
-the table of a new node counts by itself.
+the table of a new node is included automatically.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from preflight.model import Check
 from tests.support.fixture import FIXTURES
 from tests.support.whole_nodes import CHECKS, Table, loud, site, tables
 
-#: Check -> the faults that it must notice: what fails or warns first, then what becomes unknown.
+#: Check -> the faults that it must detect, fail and warn first, then unknown.
 HITS: dict[str, list[tuple[bool, Table, str]]] = defaultdict(list)
 for table in tables():
     for fault, (_plant, expected) in table.faults.items():
@@ -36,7 +36,7 @@ def test_taking_the_check_out_is_noticed(check: Check) -> None:
 
 
 def test_every_node_with_a_cluster_file_has_a_table() -> None:
-    """A node with a cluster file of its own is healthy by it; its faults are in a table."""
+    """A node with a cluster file is healthy by that file; a table has its faults."""
     named = {table.node for table in tables()}
-    recorded = {"soft-roce"}  # recorded in a guest: its findings are in test_nodes.py
+    recorded = {"soft-roce"}  # recorded in a guest: test_nodes.py has its findings
     assert {path.stem for path in (FIXTURES / "nodes").glob("*.toml")} - recorded == named

@@ -1,4 +1,4 @@
-"""Every id of the catalogue: answered, by which checks and recordings, or deferred, and why; none is forgotten."""
+"""Every id of the catalogue is answered by checks with recordings, or deferred with a reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.checklist.items import ITEMS
 from preflight.checks import registry
 from tests.support.fixture import cases
 
-#: Id -> what it waits for (a kind of evidence), and why nothing that this version collects can answer it.
+#: Id -> the missing kind of evidence, and why this version cannot collect it.
 DEFERRED = {
     "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
@@ -18,7 +18,7 @@ DEFERRED = {
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
 }
 
-#: Id -> the kind of evidence that its open questions wait for; the rest of it is answered.
+#: Id -> the kind of evidence that its open questions need; its other questions are answered.
 IN_PART = {
     "AN-5": "switch", "AN-7": "switch", "AN-9": "window",
     "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",

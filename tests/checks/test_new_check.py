@@ -1,4 +1,4 @@
-"""``python -m tests.new_check``: what it writes passes, and how many files a new check touches."""
+"""``python -m tests.new_check``: its output passes, and the number of files that a new check touches."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.support.paths import ROOT
 
 CHECK = "made.threads"
 
-#: The command of docs/adding-a-check.md, as printed, and the seconds of CPU that it may take.
+#: The command of docs/adding-a-check.md, as printed, and its limit of CPU seconds.
 PAGE = (ROOT / "docs" / "adding-a-check.md").read_text()
 PRINTED = re.findall(r"^\.venv/bin/python -m (tests\.new_check .* --record .*)$", PAGE, re.MULTILINE)[0].split()
 PRINTED_CPU_S = 10
 
-#: The parser of the page, its line in the registry, and the command that calls it.
+#: The parser on the page, its line in the registry, and the command that calls it.
 PARSER, REGISTERED = map(dedent, re.findall(r"^   ```python\n(.*?)^   ```$", PAGE, re.MULTILINE | re.DOTALL))
 WITH_PARSER = re.findall(r"^   \.venv/bin/python -m (tests\.new_check .*?)\n   ```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 
@@ -38,7 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(tree: Path) -> dict[str, str]:
-    """Return the files of a tree, each with a digest, but for what is not committed."""
+    """Return the files of a tree with digests, without uncommitted ones."""
     return {
         str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in tree.rglob("*")
@@ -63,7 +63,7 @@ def run(tree: Path, *argv: str) -> str:
     ("kind", "files"), [("as the page has it", 2), ("with a probe", 3), ("with a probe and a parser", 5)]
 )
 def test_files_that_a_new_check_touches(tree: Path, kind: str, files: int) -> None:
-    """docs/adding-a-check.md states these numbers."""
+    """docs/adding-a-check.md has these numbers."""
     before = contents(tree)
     number, module = (PRINTED[1], PRINTED[3]) if files == 2 else (CHECK + str(files), "host.kernel")
     new = ["tests.new_check", number, "--module", module]

@@ -1,4 +1,4 @@
-"""``preflight explain``: each check's page is a page of a runbook, with what is needed at three in the morning."""
+"""``preflight explain``: each check's page is a runbook page, with everything needed at 3 a.m."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CHECKS = registry().checks
 #: What a check does.
 VERBS = re.compile(r"(Compare|Check|Read|Look|Find|Judge|Hold|Count|Measure|Send)\b")
 
-#: What a verdict is called on the pages.
+#: Names of the verdicts on the pages.
 VERDICT = re.compile(
     r"\b(fails?|warns?|pass(es)?|unknown|judged|skip(s|ped)?|never a fail|gates? no job)\b", re.IGNORECASE
 )
 
-#: What makes a remedy more than advice: a command, an option, a file, a setting, or a hand on the hardware.
+#: Signs of a concrete fix: a command, an option, a file, a setting, or work on the hardware.
 ACTION = re.compile(
     r"`[^`]+`|--[a-z]|\b(nvidia-smi|systemctl|sysctl|modprobe|journalctl|torchrun|Limit[A-Z]+|NCCL_[A-Z_]+|nvidia\.com/gpu)\b"
     r"|/etc/|\b(reseat|power-cycle)\b",
@@ -67,7 +67,7 @@ def test_the_page_has_its_headings(check: Check) -> None:
     assert ACTION.search(check.fix), "the next step is a command or an act, not advice"
 
 
-#: One page of each scope shows what `explain` does with a page; those of nodes, which differ most, are all looked at.
+#: One page of each scope, as a sample of `explain`; pages of node checks differ most, so all are tested.
 SHOWN = [check for check in CHECKS if check.scope is Scope.NODE or check.id in ("fleet.rails", "nccl.transport")]
 
 
@@ -90,7 +90,7 @@ def test_no_two_pages_share_a_text() -> None:
 
 
 def test_a_page_without_headings_has_its_reason_in_the_second_paragraph() -> None:
-    """Plug-ins were written so."""
+    """Older plug-ins use this form."""
 
     @check("made.old", title="t", source="s", fix="f")
     def old(node: object, site: object) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The example of docs/plugin-api.md, followed as a third party."""
+"""The example of docs/plugin-api.md, followed by a third party."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _environment(*paths: Path) -> dict[str, str]:
 
 
 def plugin(site: Path, name: str, source: str) -> None:
-    """Install a distribution with one module and our entry point, as pip leaves it behind."""
+    """Install a distribution with one module and our entry point, as pip would."""
     (site / f"{name}.py").write_text(source)
     info = site / f"{name}-1.0.dist-info"
     info.mkdir()
@@ -157,7 +157,7 @@ def test_a_function_of_the_plugin_declares_that_a_check_does_not_apply() -> None
 
 
 def test_an_older_plugin_calls_it_in_the_check() -> None:
-    """Older plug-ins yield what ``no_gpu`` returns."""
+    """Older plug-ins yield the result of ``no_gpu``."""
 
     @api.check("ours.old", title="t", source="s", fix="f")
     def old(node: api.NodeFacts, site: api.Site) -> Iterator[api.Finding]:
@@ -210,7 +210,7 @@ def test_a_broken_plugin_is_reported_and_does_not_end_the_run(tmp_path: Path, so
     "source", ["import no_such_module", "import sys; sys.exit(0)", "raise ValueError('a\\nb' * 999)"]
 )
 def test_a_plugin_that_cannot_be_loaded_is_unknown_and_gates(tmp_path: Path, source: str) -> None:
-    """Its checks did not run: neither a check of the node nor a hook may pass without them."""
+    """Its checks did not run, so neither a node nor a hook may pass."""
     plugin(tmp_path, "broken", source)
     cluster = tmp_path / "cluster.toml"
     cluster.write_text('[class.a]\ngpus = 0\nhcas = 0\n[checks]\nshadow = ["ours.hugepages"]\n')

@@ -1,1 +1,1 @@
-"""Texts in the form of real tools, with the facts in them stated by hand."""
+"""Texts in the form of real tools, with their facts stated by hand."""

@@ -1,6 +1,6 @@
-"""Short messages that are pasted every day: each has a check for its cause and the right next step.
+"""Short messages that are pasted every day: each leads to a check of its cause and the right next step.
 
-Made by hand in the forms that the programs print; names and figures are ours.
+Made by hand in the forms that the programs print; names and figures are invented.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a reader sees in texts in the form of real tools, recorded or re-made: asserted by hand, file by file."""
+"""Texts in the form of real tools, recorded or re-made: results asserted by hand, file by file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from preflight.textprep.plain_text import integer
 from tests.support import external_texts
 from tests.support.external_texts import text
 
-#: What each file was read as; a file of the index without an entry here fails a test.
+#: The expected result of each file; a file of the index without an entry here fails a test.
 READ: dict[str, Callable[[], None]] = {}
 
 

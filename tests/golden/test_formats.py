@@ -1,4 +1,4 @@
-"""Formats in ``preflight explain``: the table matches the texts of outside origin, and no check hides one."""
+"""Formats in ``preflight explain``: the table matches the texts from outside, and no check hides one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS = registry().checks
 
 
 def explained(id: str) -> list[str]:
-    """Return the formats that the page of a check calls unverified."""
+    """Return the formats that a check's page calls unverified."""
     page = CliRunner().invoke(app.main, ["explain", id], catch_exceptions=False).output
     return re.findall(r"^unverified format: (.*) \(not tested with output of real hardware\)$", page, re.M)
 
@@ -58,7 +58,7 @@ def _expanded(key: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.key[:50])
 def test_a_record_without_a_format_is_unverified_by_its_own_name(probe: Any) -> None:
-    """A new probe needs no row in preflight/parsers/provenance.py before real output of it was seen."""
+    """A new probe needs no row in preflight/parsers/provenance.py before its real output is known."""
     for key in _expanded(probe.key):
         form = format_of(key)
         assert form is not None or unverified([key]) == (key.partition(":")[2],)
@@ -113,7 +113,7 @@ def test_a_format_that_was_seen_is_no_longer_named(monkeypatch: pytest.MonkeyPat
 def test_a_check_of_a_plug_in_with_a_record_of_its_own() -> None:
     @check("made.own-record", title="t", source="s", fix="f")
     def own(node: Any, site: Any) -> Any:
-        """Read a record that no format is known of.
+        """Read a record of unknown format.
 
         It does not hurt.
         """

@@ -1,8 +1,8 @@
-"""Texts of kinds that people paste, re-made; facts and problems in them were written down before they were read.
+"""Re-made texts of kinds that people paste; their facts and problems were written down before the first reading.
 
-At the first reading 54 of 70 facts and 50 of 55 problems were named, with three false ones: tables with a frame of
-their own were taken apart as if a page had put the frame around them, and the state before a container's restart was
-not read. Both classes were corrected, and a quiet kernel log is judged.
+At the first reading, 54 of 70 facts and 50 of 55 problems were found, with three false ones: frames of tables were
+removed as if a page had added them, and the state before a container's restart was not read. Both were corrected, and a
+quiet kernel log is now judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPUDirect RDMA in logs: by part and network, and the same whether a log is given to `check` or to `read`."""
+"""GPUDirect RDMA in logs by part and network; `check` and `read` report the same."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_check_and_read_agree(case: Case, tmp_path: Path) -> None:
 
 
 def reported(findings: list[dict[str, str]]) -> list[tuple[str, str, str]]:
-    """Return what both report, without the name by which each knows the log; `read` leaves out what is not judged."""
+    """Return the findings of both, without the name of the log; `read` omits unjudged ones."""
     loud = ("fail", "warn", "pass")
     return [(one["status"], one["message"].partition(": ")[2], one["fix"]) for one in findings if one["status"] in loud]
 
 
-#: Networks of plug-ins with advice of their own.
+#: Networks of plug-ins with their own advice.
 PLUGINS = ("AWS Libfabric", "Libfabric", "FasTrak", "FasTrak_v8", "GPUDirectTCPX_v7", "gIB", "UCX", "Other")
 
 

@@ -1,7 +1,6 @@
-"""Kernel logs of many distributions, drivers and clocks, each with what it must be judged to be.
+"""Kernel logs of many distributions, drivers and clocks, each with its expected judgement.
 
-All are made by hand, in the forms of the kernel's own messages; what is expected was written down before they were
-read.
+All are made by hand in the forms of the kernel's messages; the expectations were written before the first reading.
 """
 
 # ruff: noqa: E501
@@ -17,7 +16,7 @@ from preflight.recognition import read_text
 
 @dataclass(frozen=True)
 class Excerpt:
-    """A log, and its findings beside passes: status and subject."""
+    """A log, and its findings other than passes: status and subject."""
 
     text: str
     expected: frozenset[tuple[str, str]]

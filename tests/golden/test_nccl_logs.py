@@ -1,4 +1,4 @@
-"""Logs in forms that were seen in public issues: what the reader makes of them, line by line checked by hand."""
+"""Logs in forms from public issues; the reader's result is checked by hand, line by line."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_a_plug_in_that_is_loaded_is_no_use_of_it() -> None:
     assert [(provider.name) for provider in [read("efa-2.24").ofi_provider] if provider] == ["efa"]
 
 
-#: name → what `preflight read` reports: network, between nodes, inside a node, GPUDirect RDMA
+#: name → output of `preflight read`: network, between nodes, inside a node, GPUDirect RDMA
 DOCUMENTS = {
     "crossing-rails-2.11": (None, ["IB"], [], True),
     "efa-2.24": ("Libfabric", ["Libfabric"], [], None),

@@ -1,4 +1,4 @@
-"""Outputs of nccl-tests in forms that were seen in public: what is certain in each, stated by hand."""
+"""Outputs of nccl-tests in public forms, with their certain facts stated by hand."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_nothing_contradicts_itself(name: str) -> None:
     assert [facts["contradictions"] for facts in read(name)] == [[]] * len(CERTAIN[name])
 
 
-#: What looks like nccl-tests and is none of its output.
+#: Texts that look like nccl-tests but are not its output.
 NONE = (
     "I used nccl-tests version 2.13.9 with NCCL 2.18.",
     "#define NCCLCHECK(cmd) printf(\"%s: Test NCCL failure %s:%d '%s'\\n\", host, __FILE__, __LINE__, text)",
@@ -176,7 +176,7 @@ def test_versions() -> None:
 
 
 def test_copies_of_several_ranks_each() -> None:
-    """Made by hand, after https://github.com/NVIDIA/nccl-tests/issues/306: two runs of two ranks, written together."""
+    """Made by hand, after https://github.com/NVIDIA/nccl-tests/issues/306: two interleaved runs of two ranks."""
     head = "# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 validation: 1\n#\n"
     ranks = "".join(f"#  Rank  {r} Group  0 Pid {p} on {h} device  {r} [0x0{r}] X\n" for h, p in (("n2", 7), ("n3", 9))
                     for r in (0, 1))  # fmt: skip
@@ -191,7 +191,7 @@ def test_copies_of_several_ranks_each() -> None:
 
 
 def test_comments_that_lost_their_mark_in_a_console() -> None:
-    """Made by hand: the marks of every line taken off."""
+    """Made by hand: the comment marks of all lines are removed."""
     output = printed(Run(hosts=("a1", "a2")))
     bare = "\n".join(line.lstrip("# ") if line.startswith("#") else line for line in output.text.split("\n"))
     (part,), (same,) = benchmark_parts(bare), benchmark_parts(output.text)
@@ -221,7 +221,7 @@ def test_rows_that_were_taken_out_in_words() -> None:
 
 
 def test_labels_within_a_row_that_a_line_of_nccl_splits() -> None:
-    """Made by hand, as mpiexec -l labels each piece that is flushed."""
+    """Made by hand: mpiexec -l labels each flushed piece."""
     info = "n1:1:2 [0] NCCL INFO 2048 Bytes -> Algo 0 proto 0 time 25.495272"
     head = "[0] #  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n"
     text = f"{head}[0]   2048   512   float   sum   -1[0] {info}\n[0] {info}\n"
@@ -241,7 +241,7 @@ def test_labels_within_a_row_that_a_line_of_nccl_splits() -> None:
     ],
 )  # fmt: skip
 def test_a_row_that_a_screen_broke_counts_no_wrong_values(name: str, head: str | None, row: int) -> None:
-    """A single row does not give the screen's width: a number may be cut, and the rest of it is another number."""
+    """A single row does not show the screen's width, so a number may be cut and its rest look like another number."""
     lines = (DATA.parent / f"{name}.txt").read_text().split("\n")
     text = [line for line in lines if not line.startswith("#") and " float " in line][row]
     above = next(line for line in lines if head in line) + "\n" if head else ""

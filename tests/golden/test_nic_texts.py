@@ -1,4 +1,4 @@
-"""`preflight read` on texts of NIC tools, with facts and problems written first."""
+"""`preflight read` on texts of NIC tools; facts and problems were written down first."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_facts_and_problems(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_part_of_a_text_can_be_cut(name: str, tmp_path: Path) -> None:
-    """Half of a text raises no alarm that the complete text does not raise, and no value changes."""
+    """Half of a text raises no alarm that the complete text lacks, and changes no value."""
     entry = TEXTS[name]
     lines = entry["text"].split("\n")
 

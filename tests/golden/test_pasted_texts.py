@@ -1,4 +1,4 @@
-"""`preflight read` on texts as people paste them, and on what terminals, mails and launchers make of them."""
+"""`preflight read` on texts as people paste them, changed by terminals, mails and launchers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ MARKS = {
     "syslog": "Feb 18 12:54:01 node17 job[4711]: ", "patch": "+", "frame": "│ ", "grep": "logs/job.out:",
 }  # fmt: skip
 
-#: A launcher's mark gives a log's reader more (who, when), and its lines are quoted verbatim.
+#: A launcher's prefix adds facts to a log (writer, time), and its lines are quoted verbatim.
 OF_THE_MARK = {"line", "file", "text", "rank", "host", "hosts", "time", "seconds", "failures", "warnings", "watchdog"}
 
-#: Which a sample would miss: the domain of a device behind grep's mark, cells that look like the end of a frame.
+#: Cases that a sample would miss: a device's domain after grep's prefix, cells that look like the end of a frame.
 ALWAYS = {("lspci-xike.txt", "grep"), ("smix-gist-1080.txt", "frame")}
 
 
@@ -89,7 +89,7 @@ def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
     lines = text(name).splitlines()
     marked = {way: "".join(f"{mark}{line}\n" for line in lines) for way, mark in MARKS.items()}
     marked["CRLF"] = text(name).replace("\n", "\r\n")
-    if not any(kind.startswith("nccl") for kind, _ in original):  # their log is read from the file as it is
+    if not any(kind.startswith("nccl") for kind, _ in original):  # their log is read directly from the file
         marked["doubled"] = "".join(f"{line}\n\n" for line in lines)
         marked["numbered"] = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines, 1))
         marked["listed"] = "".join(f"        {json.dumps(line)},\n" for line in lines)
@@ -98,7 +98,7 @@ def test_marks_change_nothing(name: str, tmp_path: Path) -> None:
     for number, (way, content) in enumerate(marked.items()):
         sampled = (turn + number) % 3 == 0 or (name, way) in ALWAYS
         if not sampled or (len(lines) < 3 and way in MARKS):
-            continue  # each text in a third of the ways; a few lines do not show whether they bear a mark
+            continue  # each text in a third of the ways; a few lines do not show whether they have a prefix
         assert [(part.kind, plain(part.taken.facts)) for part in parts(content, tmp_path)] == original, way
 
 
@@ -110,15 +110,15 @@ def test_scissors_raise_no_alarm(name: str, tmp_path: Path) -> None:
         half = lines[cut][: len(lines[cut]) // 2]
         for content in ("\n".join(lines[cut:]), "\n".join([*lines[:cut], half])):
             found = parts(content, tmp_path)
-            # A text cut between two devices is complete: that the only one left is down is then true
+            # A text cut between two devices is complete: the report that the remaining one is down is then correct
             true = {"rdma.port-state"} if all(part.taken.complete for part in found) else set[str]()
-            if "nccl.failures" in alarms:  # without NCCL's own words the exception is one of the program
+            if "nccl.failures" in alarms:  # without NCCL's message the exception is one of the program
                 true |= {"job.errors"}
             assert bad(found) <= alarms | true, (cut, content[-200:])
 
 
 def test_two_texts_in_one(tmp_path: Path) -> None:
-    """Outputs that follow each other, with a prompt between, keep their facts."""
+    """Consecutive outputs with a prompt in between keep their facts."""
     names = [
         name
         for name, entry in INDEX.items()
@@ -127,7 +127,7 @@ def test_two_texts_in_one(tmp_path: Path) -> None:
     for first, second in zip(names[::2], names[1::2], strict=False):
         kinds = INDEX[first]["kinds"] + INDEX[second]["kinds"]
         if kinds == ["flight recorder", "flight recorder"]:
-            continue  # of two dumps in one source the first is read
+            continue  # of two dumps in one source, the first is read
         recognised = parts(f"{text(first)}\nroot@gpu17:~# nvidia-smi\n{text(second)}", tmp_path)
         assert [part.kind for part in recognised] == kinds, (first, second)
 
@@ -147,5 +147,5 @@ def test_every_kind_has_a_pasted_text() -> None:
         "program log",
         "kubernetes quota",
         "serving metrics",
-    }  # tests of their own
+    }  # these have separate tests
     assert set(known()) - pasted <= elsewhere | set(TOOLS) | in_sets

@@ -1,4 +1,4 @@
-"""The report on re-made texts: what it lets pass, what it does not, and that no text lost an assertion."""
+"""Report on re-made texts: what it accepts and rejects, and that no text lost an assertion."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rows(folder: str, cells: int) -> dict[str, list[str]]:
 
 
 def test_no_pasted_text_lost_an_assertion() -> None:
-    """The table lists what each text asserted before; today's index asserts no less."""
+    """The table lists the former assertions of each text; today's index has no fewer."""
     table = rows(PASTED, 4)
     assert set(table) == set(INDEX)
     for name, cells in table.items():
@@ -90,7 +90,7 @@ def test_no_other_text_lost_an_assertion() -> None:
 
 
 def test_every_text_is_in_a_table() -> None:
-    """A text that is neither re-made nor on record as recorded here belongs to another."""
+    """A text that is neither re-made nor listed as recorded here comes from elsewhere."""
     listed = {f"pasted/{name}" for name in rows(PASTED, 4)} | set(rows(PLACE, 4))
     assert set(texts()) == listed
     assert set(texts()) == set(origins()), "each has its origin on record"

@@ -1,7 +1,7 @@
-"""Texts of node tools in sets; facts and problems of each set were written down before it was first read.
+"""Sets of node tools' output; facts and problems of each set were written down before it was first read.
 
 First readings, named problems and facts: `tests/data/tools/README.md`. All texts are made by hand in the forms that the
-tools print; names and figures are ours.
+tools print; names and figures are invented.
 """
 
 from __future__ import annotations

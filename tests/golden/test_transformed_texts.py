@@ -1,7 +1,7 @@
-"""`preflight read` on texts of outside origin, in the ways in which people, launchers, pages and terminals show them.
+"""`preflight read` on texts from outside, in the forms that people, launchers, pages and terminals give them.
 
-Each way is tried on texts of a third of the kinds, picked by the way's name; all of them would take minutes:
-``python -m tests.support.transformed`` reads all texts in all ways; with names of ways as arguments, it prints their
+Each form is tried on texts of a third of the kinds, selected by the form's name; all of them would take minutes:
+``python -m tests.support.transformed`` reads all texts in all forms; with names of forms as arguments, it prints the
 differences.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from preflight.recognition.detector import TextPart
 from tests.support.transformed import EVERY, bad, corpus, difference, leaves, original, parts
 
-#: Texts of each kind that hold that one kind only, a few lines of it at least.
+#: Texts that contain only one kind, with at least a few lines of it.
 SAMPLE = {
     "dcb": ("dcb_pfc_prio3.json",),
     "ethtool -S": ("ethtool_statistics_virtio.txt", "ethtool_statistics_mlx5_head.txt", "pasted/ethtool-s-bnx2x.txt"),
@@ -106,7 +106,7 @@ def test_two_outputs_keep_the_facts_of_each(between: str) -> None:
 
 @pytest.mark.parametrize("way", ["Ansible's string", "a page's breaks, in one line"])
 def test_lines_are_those_of_the_source(way: str) -> None:
-    """A text packed into one line has that line's number in facts and findings."""
+    """A text packed into one line has that line's number in its facts and findings."""
     name = "dmesg_ctime_xid.txt"
     (part,) = parts(EVERY[way](corpus()[name]))
     lines = {xid["line"] for xid in part.taken.facts["xids"]} | {part.first, part.last}

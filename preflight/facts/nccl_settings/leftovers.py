@@ -117,7 +117,7 @@ def _holds(value: str, kind: str) -> str:
     if value.lstrip().startswith("^"):
         return f"prevents NCCL from using the {kind} {value.strip()[1:]}"
     several = "," in value or ";" in value or ":" in value
-    return f"leaves NCCL these {kind}s only," if several else f"holds one {kind} fast"
+    return f"leaves NCCL these {kind}s only," if several else f"pins one {kind}"
 
 
 def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:

@@ -69,7 +69,7 @@ def facts(quota: Quota) -> dict[str, Any]:
 
 
 def summary(quota: Quota) -> str:
-    """Return one line on the quota."""
+    """Return a one-line summary of the quota."""
     return (
         f"quota {quota.name}: {len(quota.rows)} resources" if quota.name else f"{len(quota.rows)} resources of a quota"
     )

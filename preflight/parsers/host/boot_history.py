@@ -42,7 +42,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[BootHistory]:
-    """Read the rows from one on."""
+    """Read the rows starting at a line."""
     forms = (_BOOT, _DOWN, _SESSION, _FOOT)
     end, taken = block(lines, at, lambda text: any(form.fullmatch(text) for form in forms), blanks=1)
     boots, crashes = list[tuple[int, str]](), list[tuple[int, str]]()
@@ -64,5 +64,5 @@ def facts(history: BootHistory) -> dict[str, Any]:
 
 
 def summary(history: BootHistory) -> str:
-    """Return one line on the history."""
+    """Return a one-line summary of the history."""
     return f"{len(history.boots)} boots, {len(history.crashes)} sessions ended by a crash"

@@ -74,6 +74,6 @@ def facts(sources: tuple[ClockSource, ...]) -> dict[str, Any]:
 
 
 def summary(sources: tuple[ClockSource, ...]) -> str:
-    """Return one line on the sources."""
+    """Return a one-line summary of the sources."""
     chosen = next((source.name for source in sources if source.selected), "none")
     return f"{len(sources)} sources of time; selected: {chosen}"

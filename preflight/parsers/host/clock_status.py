@@ -53,7 +53,7 @@ def facts(clock: ClockStatus) -> dict[str, Any]:
 
 
 def summary(clock: ClockStatus) -> str:
-    """Return one line on the clock."""
+    """Return a one-line summary of the clock."""
     if clock.synchronised is None:
         return "the clock's state is not shown"
     return "the clock is synchronised" if clock.synchronised else "the clock is not synchronised"

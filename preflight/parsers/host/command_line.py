@@ -38,5 +38,5 @@ def facts(options: tuple[Option, ...]) -> dict[str, Any]:
 
 
 def summary(options: tuple[Option, ...]) -> str:
-    """Return one line on the options."""
+    """Return a one-line summary of the options."""
     return f"{len(options)} boot options"

@@ -31,7 +31,7 @@ class DiskAttribute:
     number: int
     name: str
     raw: int
-    failing: bool | None  # below its threshold: now, True; at some time, None; never, False
+    failing: bool | None  # whether it is below its threshold: True now, None at some time before, False never
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,6 @@ def facts(disk: DiskHealth) -> dict[str, Any]:
 
 
 def summary(disk: DiskHealth) -> str:
-    """Return one line on the disk."""
+    """Return a one-line summary of the disk."""
     warning = None if disk.critical_warning is None else f"critical warning 0x{disk.critical_warning:02x}"
     return f"{disk.name}: {disk.health or warning or 'its health is not shown'}"

@@ -80,5 +80,5 @@ def facts(space: DiskSpace) -> dict[str, Any]:
 
 
 def summary(space: DiskSpace) -> str:
-    """Return one line on the file systems."""
+    """Return a one-line summary of the file systems."""
     return f"{len(space.rows)} file systems"

@@ -53,7 +53,7 @@ class FioReport:
 
     version: str | None
     rates: tuple[FioRate, ...]
-    errors: tuple[str, ...]  # as printed, a text each
+    errors: tuple[str, ...]  # as printed, one text each
     jobs: int  # reports of jobs or groups
     line: int
 
@@ -154,10 +154,10 @@ def facts(report: FioReport) -> dict[str, Any]:
 
 
 def summary(report: FioReport) -> str:
-    """Return one line on the run."""
+    """Return a one-line summary of the run."""
     return "; ".join(in_words(rate) for rate in report.rates[:3]) or "a storage benchmark without rates"
 
 
 def in_words(rate: FioRate) -> str:
-    """Return a direction's rates in words."""
+    """Return a direction's rates as text."""
     return f"{rate.direction} {rate.bytes_per_s / 2**20:.5g} MiB/s, {rate.iops:.4g} IOPS"

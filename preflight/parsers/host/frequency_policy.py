@@ -56,5 +56,5 @@ def facts(policy: FrequencyPolicy) -> dict[str, Any]:
 
 
 def summary(policy: FrequencyPolicy) -> str:
-    """Return one line on the policy."""
+    """Return a one-line summary of the policy."""
     return f"CPU {policy.cpu}: governor {policy.governor or 'not shown'}"

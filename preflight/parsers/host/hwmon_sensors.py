@@ -100,7 +100,7 @@ def facts(readings: tuple[HwmonReading, ...]) -> dict[str, Any]:
 
 
 def summary(readings: tuple[HwmonReading, ...]) -> str:
-    """Return one line on the readings."""
+    """Return a one-line summary of the readings."""
     hottest = max(
         (reading.value for reading in readings if reading.temperature and reading.value is not None), default=None
     )

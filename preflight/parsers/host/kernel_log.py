@@ -2,8 +2,8 @@
 
 ``dmesg --raw`` writes ``<4>[12.345678] text``. The same lines come as plain ``[12.34] text``, with a wall clock
 (``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have
-added a bullet or a number before them. It is the only reader of these formats, for records of nodes and for pasted
-text.
+added a bullet or a number before them. This module is the only reader of these formats, for records of nodes and for
+pasted text.
 """
 
 from __future__ import annotations

@@ -70,5 +70,5 @@ def facts(targets: tuple[LustreTarget, ...]) -> dict[str, Any]:
 
 
 def summary(targets: tuple[LustreTarget, ...]) -> str:
-    """Return one line on the targets."""
+    """Return a one-line summary of the targets."""
     return f"{len(targets)} targets of a Lustre file system"

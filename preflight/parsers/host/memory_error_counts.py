@@ -75,5 +75,5 @@ def facts(counts: tuple[ErrorCount, ...]) -> dict[str, Any]:
 
 
 def summary(counts: tuple[ErrorCount, ...]) -> str:
-    """Return one line on the counts."""
+    """Return a one-line summary of the counts."""
     return f"{sum(count.number for count in counts)} hardware errors counted"

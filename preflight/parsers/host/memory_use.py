@@ -83,6 +83,6 @@ def facts(memory: MemoryUse) -> dict[str, Any]:
 
 
 def summary(memory: MemoryUse) -> str:
-    """Return one line on the memory."""
+    """Return a one-line summary of the memory."""
     share = f", {100 * memory.available / memory.total:.0f} % available" if memory.total and memory.available else ""
     return f"memory of the host{share}"

@@ -55,5 +55,5 @@ def facts(info: ModuleInfo) -> dict[str, Any]:
 
 
 def summary(info: ModuleInfo) -> str:
-    """Return one line on the module."""
+    """Return a one-line summary of the module."""
     return f"{info.name or 'a module'} {info.value('version') or 'without a version'}"

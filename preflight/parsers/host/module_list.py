@@ -65,5 +65,5 @@ def facts(listed: ModuleList) -> dict[str, Any]:
 
 
 def summary(listed: ModuleList) -> str:
-    """Return one line on the modules."""
+    """Return a one-line summary of the modules."""
     return f"{len(listed.modules)} kernel modules"

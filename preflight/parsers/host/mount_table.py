@@ -71,5 +71,5 @@ def facts(places: tuple[MountedPlace, ...]) -> dict[str, Any]:
 
 
 def summary(places: tuple[MountedPlace, ...]) -> str:
-    """Return one line on the mounts."""
+    """Return a one-line summary of the mounts."""
     return f"{len(places)} mounted file systems"

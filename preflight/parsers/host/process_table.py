@@ -69,6 +69,6 @@ def facts(processes: tuple[ListedProcess, ...]) -> dict[str, Any]:
 
 
 def summary(processes: tuple[ListedProcess, ...]) -> str:
-    """Return one line on the processes."""
+    """Return a one-line summary of the processes."""
     waiting = sum(process.state[0] == "D" for process in processes)
     return f"{len(processes)} processes, {waiting} of them in uninterruptible sleep"

@@ -126,5 +126,5 @@ def facts(arrays: Sequence[RaidArray]) -> dict[str, Any]:
 
 
 def summary(arrays: Sequence[RaidArray]) -> str:
-    """Return one line on the arrays."""
+    """Return a one-line summary of the arrays."""
     return "; ".join(f"{array.name} {array.level or 'inactive'}" for array in arrays[:4]) or "no RAID arrays"

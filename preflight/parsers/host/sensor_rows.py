@@ -82,5 +82,5 @@ def facts(rows: tuple[SensorRow, ...]) -> dict[str, Any]:
 
 
 def summary(rows: tuple[SensorRow, ...]) -> str:
-    """Return one line on the sensors."""
+    """Return a one-line summary of the sensors."""
     return f"{len(rows)} sensors of the BMC"

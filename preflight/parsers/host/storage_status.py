@@ -110,5 +110,5 @@ def facts(states: tuple[StorageState, ...]) -> dict[str, Any]:
 
 
 def summary(states: tuple[StorageState, ...]) -> str:
-    """Return one line on the states."""
+    """Return a one-line summary of the states."""
     return f"{len(states)} states of a file system"

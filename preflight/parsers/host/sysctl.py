@@ -55,5 +55,5 @@ def facts(settings: KernelSettings) -> dict[str, Any]:
 
 
 def summary(settings: KernelSettings) -> str:
-    """Return one line on the settings."""
+    """Return a one-line summary of the settings."""
     return f"{len(settings.values)} settings of the kernel"

@@ -56,5 +56,5 @@ def facts(files: SysfsFiles) -> dict[str, Any]:
 
 
 def summary(files: SysfsFiles) -> str:
-    """Return one line on the files."""
+    """Return a one-line summary of the files."""
     return f"{len(files.contents)} files in {len(files.by_folder())} folders"

@@ -73,5 +73,5 @@ def facts(entries: tuple[SystemEvent, ...]) -> dict[str, Any]:
 
 
 def summary(entries: tuple[SystemEvent, ...]) -> str:
-    """Return one line on the log."""
+    """Return a one-line summary of the log."""
     return f"{len(entries)} entries of the BMC's log"

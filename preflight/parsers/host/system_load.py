@@ -50,7 +50,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoadReading, ...]]:
-    """Read the values from one line on."""
+    """Read the values starting at a line."""
     end, taken = block(lines, at, lambda text: any(form.fullmatch(text) for form in _FORMS), blanks=1)
     readings: list[LoadReading] = []
     devices: list[str] = []
@@ -107,5 +107,5 @@ def facts(readings: tuple[LoadReading, ...]) -> dict[str, Any]:
 
 
 def summary(readings: tuple[LoadReading, ...]) -> str:
-    """Return one line on the values."""
+    """Return a one-line summary of the values."""
     return f"{len(readings)} readings of the host's load"

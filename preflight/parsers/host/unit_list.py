@@ -77,5 +77,5 @@ def facts(units: tuple[ListedUnit, ...]) -> dict[str, Any]:
 
 
 def summary(units: tuple[ListedUnit, ...]) -> str:
-    """Return one line on the units."""
+    """Return a one-line summary of the units."""
     return f"{len(units)} units, {sum(unit.active == 'failed' for unit in units)} of them failed"

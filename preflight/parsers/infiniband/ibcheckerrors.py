@@ -90,5 +90,5 @@ def facts(result: ErrorCheck) -> dict[str, Any]:
 
 
 def summary(result: ErrorCheck) -> str:
-    """Return one line on the result."""
+    """Return a one-line summary of the result."""
     return f"{len(result.counters)} counters above their thresholds, {len(result.failed)} ports failed"

@@ -98,5 +98,5 @@ def facts(diagnosis: FabricDiagnosis) -> dict[str, Any]:
 
 
 def summary(diagnosis: FabricDiagnosis) -> str:
-    """Return one line on the diagnosis."""
+    """Return a one-line summary of the diagnosis."""
     return f"{len(diagnosis.errors)} errors, {len(diagnosis.warnings)} warnings"

@@ -119,6 +119,6 @@ def facts(ports: tuple[PortState, ...]) -> dict[str, Any]:
 
 
 def summary(ports: tuple[PortState, ...]) -> str:
-    """Return one line on the ports."""
+    """Return a one-line summary of the ports."""
     up = sum(port.state == "Active" for port in ports)
     return f"{len(ports)} ports, {up} active"

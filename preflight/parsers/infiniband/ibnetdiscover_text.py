@@ -54,7 +54,7 @@ def facts(fabric: Net) -> dict[str, Any]:
 
 
 def summary(fabric: Net) -> str:
-    """Return one line on the fabric."""
+    """Return a one-line summary of the fabric."""
     kinds = Counter(item.kind for item in fabric.devices.values())
     shown = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
     return f"{shown or 'no device'}, {len(fabric.links)} links"

@@ -117,5 +117,5 @@ def facts(errors: Errors) -> dict[str, Any]:
 
 
 def summary(errors: Errors) -> str:
-    """Return one line on the ports."""
+    """Return a one-line summary of the ports."""
     return f"{len(errors.counters)} ports with errors" + (f" on {errors.nodes} nodes" if errors.nodes else "")

@@ -46,7 +46,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[OpensmLog]:
-    """Read the lines from one on."""
+    """Read the lines starting at a line."""
     end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None, blanks=1)
     events = []
     for line in taken:
@@ -66,5 +66,5 @@ def facts(log: OpensmLog) -> dict[str, Any]:
 
 
 def summary(log: OpensmLog) -> str:
-    """Return one line on the log."""
+    """Return a one-line summary of the log."""
     return f"{log.lines} lines of a subnet manager; {len(log.events)} errors or ports that left"

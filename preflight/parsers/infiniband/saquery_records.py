@@ -54,5 +54,5 @@ def facts(records: tuple[SubnetRecord, ...]) -> dict[str, Any]:
 
 
 def summary(records: tuple[SubnetRecord, ...]) -> str:
-    """Return one line on the records."""
+    """Return a one-line summary of the records."""
     return ", ".join(f"{number} {kind}" for kind, number in Counter(item.kind for item in records).items())

@@ -41,5 +41,5 @@ def facts(manager: Manager | None) -> dict[str, Any]:
 
 
 def summary(manager: Manager | None) -> str:
-    """Return one line on the manager."""
+    """Return a one-line summary of the manager."""
     return "no subnet manager answered" if manager is None else f"subnet manager: {manager.words}"

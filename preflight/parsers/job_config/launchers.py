@@ -46,7 +46,7 @@ _PER_RESOURCE = re.compile(r"ppr:(\d{1,4}):(?:node|host)\b.*")
 
 @dataclass(frozen=True)
 class Launch:
-    """What the launchers of a script state, and what is stated but unreadable."""
+    """Settings that the launchers of a script state, and those that are unreadable."""
 
     settings: Mapping[str, JobSetting]
     gaps: tuple[str, ...]

@@ -215,5 +215,5 @@ def facts(log: ProgramLog) -> dict[str, Any]:
 
 
 def summary(log: ProgramLog) -> str:
-    """Return one line on the log."""
+    """Return a one-line summary of the log."""
     return f"{log.lines} lines of a program's log; {len(log.troubles)} may report a fault"

@@ -1,4 +1,4 @@
-"""Values that lines state: hosts, ranks, processes, quantities, named fields.
+"""Values in log lines: hosts, ranks, processes, quantities, named fields.
 
 They need no known message: ``rank 5``, ``pid=912``, ``loss scale: 1.0``, ``78.4 GiB``, ``30/32``.
 """
@@ -113,7 +113,7 @@ class StatedValues:
 
 
 def stated(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the values that lines state, by name."""
+    """Return the values in lines, by name."""
     values = StatedValues()
     for text in texts:
         values.add(text)

@@ -97,12 +97,12 @@ def _marks(where: Where) -> dict[str, tuple[int, ...]]:
 
 @cache
 def outside_marks() -> tuple[bytes, ...]:
-    """Return the texts, one of which a non-NCCL line needs to be parsed."""
+    """Return the texts of which a non-NCCL line must contain one to be parsed."""
     return tuple(mark.encode() for mark in _marks("outside"))
 
 
 def info_marks() -> tuple[str, ...]:
-    """Return the texts, one of which an INFO message needs to be parsed."""
+    """Return the texts of which an INFO message must contain one to be parsed."""
     return tuple(_marks("info"))
 
 

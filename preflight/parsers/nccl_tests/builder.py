@@ -52,7 +52,7 @@ class ReportBuilder:
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
 
     def awaits(self, rank: int) -> bool:
-        """Return whether the table has its head, no row yet, and this rank is next."""
+        """Return whether the table has a header but no row yet, and this rank is next."""
         empty = self.columns is not None and not (self.rows or self.pending or self.finished)
         return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
 

@@ -57,7 +57,7 @@ MOST_REPORTS = 2048
 def parse(source: str | NumberedText) -> tuple[Report, ...]:
     """Parse the reports in a text, in order; none if it has none.
 
-    Of more than ``MOST_REPORTS``, one more than these. Never raises.
+    If there are more than ``MOST_REPORTS``, only one more than that is returned. Never raises.
     """
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     text = unwrap_report(source.text)
@@ -117,7 +117,7 @@ class _Reader:
             self.read(number, *_unmarked(line))
             if len(self.all) > MOST_REPORTS:
                 break
-            # a line without effect while no report is open never has an effect
+            # a line that has no effect while no report is open never has one
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = source.number(text.count("\n") + 1)
         end = source.number(text.rstrip().count("\n") + 1)

@@ -99,6 +99,6 @@ def facts(bond: Bond) -> dict[str, Any]:
 
 
 def summary(bond: Bond) -> str:
-    """Return one line on the bond."""
+    """Return a one-line summary of the bond."""
     up = sum(member.mii_status == "up" for member in bond.members)
     return f"{bond.name or 'a bond'} ({bond.mode}): {up} of {len(bond.members)} members up"

@@ -73,6 +73,6 @@ def facts(reporters: tuple[Reporter, ...]) -> dict[str, Any]:
 
 
 def summary(reporters: tuple[Reporter, ...]) -> str:
-    """Return one line on the reporters."""
+    """Return a one-line summary of the reporters."""
     bad = sum(item.state != "healthy" for item in reporters)
     return f"{len(reporters)} reporters of {len({item.device for item in reporters})} devices, {bad} not healthy"

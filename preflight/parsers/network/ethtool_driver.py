@@ -75,5 +75,5 @@ def facts(driver: DriverInfo) -> dict[str, Any]:
 
 
 def summary(driver: DriverInfo) -> str:
-    """Return one line on driver and firmware."""
+    """Return a one-line summary of driver and firmware."""
     return f"{driver.driver} {driver.version or ''}, firmware {driver.fields.get('firmware-version')}"

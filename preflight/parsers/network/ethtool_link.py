@@ -119,5 +119,5 @@ def facts(link: EthernetLink) -> dict[str, Any]:
 
 
 def summary(link: EthernetLink) -> str:
-    """Return one line on the link."""
+    """Return a one-line summary of the link."""
     return f"{link.interface or 'a port'}: speed {link.fields.get('Speed')}, link {link.link_text}"

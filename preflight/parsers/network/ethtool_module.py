@@ -175,7 +175,7 @@ def facts(module: Module) -> dict[str, Any]:
 
 
 def summary(module: Module) -> str:
-    """Return one line on the module."""
+    """Return a one-line summary of the module."""
     name = f"{module.identifier or 'module'} {module.vendor} {module.part}".strip()
     return f"{name}; alarms: {', '.join(module.alarms) or 'none shown'}"
 

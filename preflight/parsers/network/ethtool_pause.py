@@ -96,6 +96,6 @@ def facts(pause: PauseParameters) -> dict[str, Any]:
 
 
 def summary(pause: PauseParameters) -> str:
-    """Return one line on the settings."""
+    """Return a one-line summary of the settings."""
     words = {True: "on", False: "off", None: "unknown"}
     return f"global pause of {pause.interface}: RX {words[pause.rx]}, TX {words[pause.tx]}"

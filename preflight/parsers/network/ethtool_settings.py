@@ -67,6 +67,6 @@ def facts(settings: InterfaceSettings) -> dict[str, Any]:
 
 
 def summary(settings: InterfaceSettings) -> str:
-    """Return one line on the settings."""
+    """Return a one-line summary of the settings."""
     count = len(settings.fields) + sum(map(len, settings.sections.values()))
     return f"{settings.interface}: {count} {settings.what}"

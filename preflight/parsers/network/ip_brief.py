@@ -50,6 +50,6 @@ def facts(interfaces: tuple[Interface, ...]) -> dict[str, Any]:
 
 
 def summary(interfaces: tuple[Interface, ...]) -> str:
-    """Return one line on the interfaces."""
+    """Return a one-line summary of the interfaces."""
     down = [item.name for item in interfaces if not item.has_carrier]
     return f"{len(interfaces)} interfaces, without a link: {', '.join(down[:8]) or 'none'}"

@@ -87,7 +87,7 @@ def facts(report: IperfReport) -> dict[str, Any]:
 
 
 def summary(report: IperfReport) -> str:
-    """Return one line on the test."""
+    """Return a one-line summary of the test."""
     if report.error:
         return f"iperf3: {report.error}"
     return "iperf3" if report.received_gbps is None else f"iperf3: {report.received_gbps:.4g} Gb/s received"

@@ -78,5 +78,5 @@ def facts(entries: tuple[LldpEntry, ...]) -> dict[str, Any]:
 
 
 def summary(entries: tuple[LldpEntry, ...]) -> str:
-    """Return one line on the neighbours."""
+    """Return a one-line summary of the neighbours."""
     return f"{len(entries)} neighbours: {', '.join(dict.fromkeys(item.switch for item in entries[:8]))}"

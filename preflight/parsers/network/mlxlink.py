@@ -106,6 +106,6 @@ def facts(link: PortLink) -> dict[str, Any]:
 
 
 def summary(link: PortLink) -> str:
-    """Return one line on the port."""
+    """Return a one-line summary of the port."""
     words = " ".join(filter(None, (link.speed, link.width)))
     return f"{link.device or 'a port'}: {link.state or 'state unknown'}{f', {words}' if words else ''}"

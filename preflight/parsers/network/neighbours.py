@@ -38,7 +38,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[NetworkNeighbour, ...]]:
-    """Read the rows from one on."""
+    """Read the rows starting at a line."""
     end, taken = block(lines, at, lambda text: _ROW.fullmatch(text) is not None, blanks=1)
     rows = [
         NetworkNeighbour(match["address"], match["interface"] or "", match["state"], line.number)
@@ -59,5 +59,5 @@ def facts(rows: tuple[NetworkNeighbour, ...]) -> dict[str, Any]:
 
 
 def summary(rows: tuple[NetworkNeighbour, ...]) -> str:
-    """Return one line on the rows."""
+    """Return a one-line summary of the rows."""
     return f"{len(rows)} neighbours"

@@ -129,7 +129,7 @@ def facts(networks: tuple[PodNetwork, ...]) -> dict[str, Any]:
 
 
 def summary(networks: tuple[PodNetwork, ...]) -> str:
-    """Return one line on the networks."""
+    """Return a one-line summary of the networks."""
     return f"{len(networks)} networks"
 
 

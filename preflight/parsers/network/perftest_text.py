@@ -129,7 +129,7 @@ def facts(run: PerftestRun) -> dict[str, Any]:
 
 
 def summary(run: PerftestRun) -> str:
-    """Return one line on the test."""
+    """Return a one-line summary of the test."""
     best = max((row.bandwidth_gbps for row in run.rows if row.bandwidth_gbps is not None), default=None)
     result = run.error.value if run.error else f"{best:g} Gb/s" if best is not None else f"{len(run.rows)} rows"
     return f"{run.tool or 'perftest'} of {run.device or 'a device'}: {result}"

@@ -65,7 +65,7 @@ def facts(run: PingRun) -> dict[str, Any]:
 
 
 def summary(run: PingRun) -> str:
-    """Return one line on the run."""
+    """Return a one-line summary of the run."""
     if run.result is None:
         return f"{run.peer}: no summary"
     return f"{run.peer}: {run.result.received} of {run.result.sent} packets were answered"

@@ -60,5 +60,5 @@ def facts(queues: tuple[QueueDiscipline, ...]) -> dict[str, Any]:
 
 
 def summary(queues: tuple[QueueDiscipline, ...]) -> str:
-    """Return one line on the queues."""
+    """Return a one-line summary of the queues."""
     return f"{len(queues)} queues"

@@ -150,5 +150,5 @@ def facts(errors: tuple[TransportMessage, ...]) -> dict[str, Any]:
 
 
 def summary(errors: tuple[TransportMessage, ...]) -> str:
-    """Return one line on the messages."""
+    """Return a one-line summary of the messages."""
     return f"{len(errors)} messages: {', '.join(sorted({error.what for error in errors}))}"

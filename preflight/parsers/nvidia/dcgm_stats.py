@@ -71,5 +71,5 @@ def facts(stats: GpuStats) -> dict[str, Any]:
 
 
 def summary(stats: GpuStats) -> str:
-    """Return one line on the table."""
+    """Return a one-line summary of the table."""
     return f"GPU {stats.gpu}: {sum(map(len, stats.sections.values()))} rows"

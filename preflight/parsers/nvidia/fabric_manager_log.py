@@ -70,5 +70,5 @@ def facts(log: FabricManagerLog) -> dict[str, Any]:
 
 
 def summary(log: FabricManagerLog) -> str:
-    """Return one line on the log."""
+    """Return a one-line summary of the log."""
     return f"{log.lines} lines, {len(log.troubles)} of them warnings or errors"

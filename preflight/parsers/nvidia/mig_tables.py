@@ -69,5 +69,5 @@ def facts(table: MigTable) -> dict[str, Any]:
 
 
 def summary(table: MigTable) -> str:
-    """Return one line on the table."""
+    """Return a one-line summary of the table."""
     return f"{len(table.rows)} {table.what} on {len({row.gpu for row in table.rows})} GPUs"

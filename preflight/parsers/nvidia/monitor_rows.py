@@ -111,5 +111,5 @@ def facts(rows: tuple[MonitorRow, ...]) -> dict[str, Any]:
 
 
 def summary(rows: tuple[MonitorRow, ...]) -> str:
-    """Return one line on the rows."""
+    """Return a one-line summary of the rows."""
     return f"{len(rows)} readings of {len({row.gpu for row in rows})} GPUs"

@@ -62,7 +62,7 @@ def facts(files: DriverFiles) -> dict[str, Any]:
 
 
 def summary(files: DriverFiles) -> str:
-    """Return one line on the file."""
+    """Return a one-line summary of the file."""
     return (
         f"driver {files.version}" if files.version else f"{files.gpu.get('Model')} {files.gpu.get('Bus Location', '')}"
     )

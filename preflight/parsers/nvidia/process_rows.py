@@ -83,5 +83,5 @@ def facts(processes: tuple[GpuProcess, ...]) -> dict[str, Any]:
 
 
 def summary(processes: tuple[GpuProcess, ...]) -> str:
-    """Return one line on the processes."""
+    """Return a one-line summary of the processes."""
     return f"{len(processes)} processes on {len({item.gpu for item in processes})} GPUs"

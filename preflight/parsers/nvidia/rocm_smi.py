@@ -54,7 +54,7 @@ _FORMS = (_FRAME, _HEAD, _FIELD, _RAS, _RAS_NAMES, _CONCISE_NAMES, _CONCISE, _AM
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[AmdReading, ...]]:
-    """Read the values from one line on."""
+    """Read the values starting at a line."""
     readings: list[AmdReading] = []
     gpu, end, last = 0, at, at
     while end < len(lines):
@@ -103,5 +103,5 @@ def facts(readings: tuple[AmdReading, ...]) -> dict[str, Any]:
 
 
 def summary(readings: tuple[AmdReading, ...]) -> str:
-    """Return one line on the values."""
+    """Return a one-line summary of the values."""
     return f"{len({item.gpu for item in readings})} AMD GPUs, {len(readings)} values"

@@ -209,7 +209,7 @@ def facts(functions: tuple[PciFunction, ...]) -> dict[str, Any]:
 
 
 def summary(functions: tuple[PciFunction, ...]) -> str:
-    """Return one line on the functions and their links."""
+    """Return a one-line summary of the functions and their links."""
     if functions and all(function.class_name is None and function.name for function in functions):
         return f"{len(functions)} devices in a tree"
     down = [str(function.address) for function in functions if function.downgraded]

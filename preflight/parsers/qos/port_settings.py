@@ -98,6 +98,6 @@ def facts(qos: PortQos) -> dict[str, Any]:
 
 
 def summary(qos: PortQos) -> str:
-    """Return one line on trust and PFC."""
+    """Return a one-line summary of trust and PFC."""
     on = "unknown" if qos.pfc is None else ", ".join(map(str, sorted(qos.lossless))) or "none"
     return f"trust {qos.trust or 'unknown'}, PFC on priorities: {on}"

@@ -49,6 +49,6 @@ def facts(mode: CmaMode) -> dict[str, Any]:
 
 
 def summary(mode: CmaMode) -> str:
-    """Return one line on the setting."""
+    """Return a one-line summary of the setting."""
     what = f"RoCE v{mode.version}" if mode.version else f"type of service {mode.tos}"
     return f"{mode.device or 'a device'}: rdma_cm uses {what}"

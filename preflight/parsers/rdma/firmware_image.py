@@ -75,6 +75,6 @@ def facts(image: FirmwareImage) -> dict[str, Any]:
 
 
 def summary(image: FirmwareImage) -> str:
-    """Return one line on the firmware."""
+    """Return a one-line summary of the firmware."""
     version = image.burnt or next((now for now, _ in image.versions.values()), "unknown")
     return f"{image.device or 'a NIC'} {image.fields.get('PSID', '')}: firmware {version}"

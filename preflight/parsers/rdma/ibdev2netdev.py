@@ -49,6 +49,6 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 
 
 def summary(listed: PortList) -> str:
-    """Return one line on the ports, and the interfaces that are down."""
+    """Return a one-line summary of the ports, and the interfaces that are down."""
     down = [str(port.netdev) for port in listed.ports if port.other["netdev_state"] == "Down"]
     return f"{len(listed.ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"

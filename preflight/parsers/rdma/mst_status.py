@@ -70,5 +70,5 @@ def facts(devices: tuple[MstDevice, ...]) -> dict[str, Any]:
 
 
 def summary(devices: tuple[MstDevice, ...]) -> str:
-    """Return one line on the devices."""
+    """Return a one-line summary of the devices."""
     return f"{len(devices)} devices, {sum(bool(item.rdma) for item in devices)} with an RDMA device"

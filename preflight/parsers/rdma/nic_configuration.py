@@ -87,5 +87,5 @@ def facts(devices: tuple[NicConfiguration, ...]) -> dict[str, Any]:
 
 
 def summary(devices: tuple[NicConfiguration, ...]) -> str:
-    """Return one line on the devices."""
+    """Return a one-line summary of the devices."""
     return f"{len(devices)} NICs, {sum(len(item.settings) for item in devices)} settings"

@@ -55,5 +55,5 @@ def facts(devices: tuple[RdmaDevice, ...]) -> dict[str, Any]:
 
 
 def summary(devices: tuple[RdmaDevice, ...]) -> str:
-    """Return one line on the devices."""
+    """Return a one-line summary of the devices."""
     return f"{len(devices)} RDMA devices"

@@ -109,6 +109,6 @@ def facts(gids: tuple[GidRow, ...]) -> dict[str, Any]:
 
 
 def summary(gids: tuple[GidRow, ...]) -> str:
-    """Return one line on the table."""
+    """Return a one-line summary of the table."""
     v2 = sum(row.version == "v2" and row.ipv4 is not None for row in gids)
     return f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address"

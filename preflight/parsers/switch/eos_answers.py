@@ -111,7 +111,7 @@ def record(command: str, text: str) -> dict[str, Any]:
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the records by key; ``answers`` are in the order of time.
 
-    A second answer with counters is the second reading; of other commands the last answer counts.
+    A second answer with counters is the second reading; for other commands, the last answer counts.
     """
     by_key: dict[str, dict[str, Any]] = {}
     for command, made in answers:

@@ -112,7 +112,7 @@ def may_be_dump(text: str) -> bool:
 
 
 def database(hashes: Hashes) -> str | None:
-    """Return the database that a dump is of, by its keys; None if none or several fit."""
+    """Return the database in a dump, judging by its keys; None if none or several fit."""
     fitting = [
         name
         for name, tables in TABLES.items()

@@ -35,7 +35,7 @@ class TraceSummary:
 
 
 def summarize(trace: Trace) -> TraceSummary:
-    """Return what a complete trace contains."""
+    """Return the facts of a complete trace."""
     steps = sorted(trace.steps)
     spans = {trace.numbers[begin]: (begin, end) for begin, end in steps if begin in trace.numbers}
     calls = _calls_in_steps(trace, spans)

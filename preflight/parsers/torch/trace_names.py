@@ -68,7 +68,7 @@ class KernelName(NamedTuple):
 
 
 def kernel(name: str) -> KernelName:
-    """Return what a kernel of this name does."""
+    """Return the role of a kernel with this name."""
     match = _NCCL.search(name)
     if match:
         return KernelName(True, match[1])

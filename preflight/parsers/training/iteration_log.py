@@ -160,7 +160,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
 
 
-#: Where a program prints how many ranks it has.
+#: Line in which a program prints its number of ranks.
 _WORLD = re.compile(
     r"(?i)(?<!\w)(?:using )?world[ _]?size(?: |=|: |:|['\"]: ){1,3}(?P<ranks>\d{1,7})\b"
     r"|building [^\n]{0,60}mesh[^\n]{0,120}?world_size=(?P<mesh>\d{1,7})"

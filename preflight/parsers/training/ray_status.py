@@ -78,5 +78,5 @@ def facts(status: RayStatus) -> dict[str, Any]:
 
 
 def summary(status: RayStatus) -> str:
-    """Return one line on the status."""
+    """Return a one-line summary of the status."""
     return f"{len(status.active)} kinds of active nodes, {len(status.failures)} failures, {len(status.demands)} demands"

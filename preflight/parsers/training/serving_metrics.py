@@ -406,7 +406,7 @@ def facts(metrics: ServingMetrics) -> dict[str, Any]:
 
 
 def summary(metrics: ServingMetrics) -> str:
-    """Return one line on the metrics."""
+    """Return a one-line summary of the metrics."""
     count = len(metrics.scrapes)
     last = metrics.scrapes[-1] if count else Scrape()
     parts = [f"{count} {'scrape' if count == 1 else 'scrapes'} of {metrics.program or 'an engine'}"]

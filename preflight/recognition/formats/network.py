@@ -1,4 +1,4 @@
-"""Formats of the network and of tools; their modules define what is printed."""
+"""Formats of the network and of tools; their modules define the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judges of Kubernetes: what `kubectl get` lists, as a table, JSON or YAML."""
+"""Judges of Kubernetes: output of `kubectl get` as a table, JSON or YAML."""
 
 from __future__ import annotations
 

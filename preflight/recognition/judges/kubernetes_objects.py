@@ -1,4 +1,4 @@
-"""Troubles of Kubernetes objects of any kind: their states, conditions and counts."""
+"""Faults of Kubernetes objects of any kind: their states, conditions and counts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ _REPORTS = {"fail": failed, "warn": warned, "unknown": unknown}
 
 
 def object_judge(name: str, trouble: ObjectTrouble, line: int, kind: str = "") -> Judge:
-    """Return the judge that reports one trouble of an object."""
+    """Return the judge that reports one fault of an object."""
 
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         of = f"{kind} {name}".strip() or "the object"

@@ -1,4 +1,4 @@
-"""Judges of Slurm: nodes out of service, jobs that ended badly."""
+"""Judges of Slurm: nodes out of service, and failed jobs."""
 
 from __future__ import annotations
 
