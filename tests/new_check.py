@@ -1,8 +1,8 @@
 """The scaffold of a check: ``python -m tests.new_check ID --module host.limits --record file:/proc/…``.
 
 It writes the function, the probe if no probe collects the record yet, and one file with three cases, the record of a
-healthy node and a planted fault; then it runs the tests of that check alone. What it writes passes: it compares a
-number in a file with a limit. Change it to what the check is about, and run ``--test ID`` again. docs/adding-a-check.md
+healthy node and a planted fault; then it runs the tests of that check. The written check passes: it compares a number
+in a file with a limit. Change it as needed, and run ``--test ID`` again. See docs/adding-a-check.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from preflight.checks import MODULES
 from preflight.probes import PROBES
 from tests.support.paths import ROOT
 
-#: What a module of checks imports for such a function.
+#: Imports that a module of checks needs for such a function.
 _IMPORTS = {
     "collections.abc": ("Iterator",),
     "preflight.expectations": ("Site",),
@@ -59,7 +59,7 @@ def {function}(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"{subject}: {{number}}", found=number, evidence=[key])
 '''
 
-#: Test files, and what of them is about one check.
+#: Test files, and the part of each that concerns one check.
 _TESTS = ("tests/checks/test_checks.py", "tests/checks/test_checks_count.py", "tests/checks/test_pages.py")
 
 
@@ -150,7 +150,7 @@ def _names(text: str) -> set[str]:
 
 
 def _with_imports(text: str, wanted: dict[str, tuple[str, ...]]) -> str:
-    """Return a module's source with the imports that it lacks, one line each: ruff puts them in order."""
+    """Return a module's source with the imports that it lacks, one line each; ruff sorts them."""
     there = {
         (node.module, alias.name)
         for node in ast.parse(text).body if isinstance(node, ast.ImportFrom) for alias in node.names

@@ -72,7 +72,7 @@ def pairs(run: RunFacts, site: Site) -> Iterator[Finding]:
     estimated from the runs explains it. If a part explains several slow runs, `bench.factor` names it. A slow run
     without such a part warns, and so does a run that stopped, which is a different fault. If all runs between two
     blocks of nodes are slow, one warning covers them. Wrong values fail. Fewer than 8 similar runs are *unknown*, as
-    are runs so scattered that a run at half the rate would not stand out, and a few fast runs among 8 to 15. Nodes are
+    are runs so scattered that a run at half the rate would go unnoticed, and a few fast runs among 8 to 15. Nodes are
     only compared with nodes that have the same GPUs.
 
     ## False alarms

@@ -167,7 +167,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
     print `step`, `loss` and a time) are judged without the first step. Steps above twice the median warn if they take
-    more than 1 % of the time; so do steps above 1.2 times the median that recur at regular intervals or stand out among
+    more than 1 % of the time; so do steps above 1.2 times the median that recur at regular intervals or among otherwise
     even times. It warns if all steps after some point take 1.5 times as long, or if times grow by more than 5 % from
     the first to the last quarter of 20 steps or more. A standard deviation above 15 %, without the slowest tenth, is
     unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one that

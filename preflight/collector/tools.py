@@ -1,7 +1,7 @@
 """Search for tools. Root runs only tools that no other user can replace.
 
 The caller of a gate sets its PATH, perhaps from a user's shell. Root therefore uses a folder of PATH or of the cluster
-file only if nobody but root can change it or any directory above it.
+file only if only root can change it or any directory above it.
 """
 
 import os

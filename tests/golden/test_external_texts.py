@@ -141,7 +141,9 @@ def test_the_loaded_driver() -> None:
     assert driver_version.driver_version(text("nvrm_open_565.txt")) == "565.57.01"
     assert driver_version.open_modules(text("nvrm_open_565.txt"))
     assert driver_version.open_modules(text("nvrm_jetson.txt"))
-    with pytest.raises(ValueError, match="names no NVRM version"):  # a Jetson's is no version of a data centre driver
+    with pytest.raises(
+        ValueError, match="names no NVRM version"
+    ):  # a Jetson's is not a version of a data centre driver
         driver_version.driver_version(text("nvrm_jetson.txt"))
 
 

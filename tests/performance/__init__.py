@@ -1,1 +1,1 @@
-"""Tests that growth, memory and start-up stay bounded, without a clock where possible."""
+"""Tests that growth, memory and start-up time stay bounded, without a clock where possible."""

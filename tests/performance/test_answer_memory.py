@@ -1,4 +1,4 @@
-"""Answers of many nodes at once take a bounded amount of memory together."""
+"""The answers of many simultaneous nodes take a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def reader(text: str) -> Reader:
 
 
 def share(text: str) -> int:
-    """Return the bytes that the decoded values of an answer are given."""
+    """Return the bytes reserved for the decoded values of an answer."""
     return json_limits.memory(text.encode()) - json_limits.text_size(text.encode())
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_answer_gives_its_room_back() -> None:
 
 
 def test_a_large_answer_waits_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 nodes at once may send 16 MiB each that do not pack."""
+    """64 nodes may send 16 MiB each of incompressible data at once."""
     monkeypatch.setattr(answer_memory, "IN_MEMORY", 10_000)
     text = evidence(json.dumps({"out": base64.b64encode(random.Random(1).randbytes(MIB)).decode()}))
     payload = zlib.compress(text.encode(), 1)
@@ -126,7 +126,7 @@ def test_large_documents_are_put_aside_though_they_are_few(monkeypatch: pytest.M
 
 
 def test_what_a_document_takes_is_all_of_it() -> None:
-    """A collector's notes and the names of records are counted, too."""
+    """A collector's notes and the names of records are counted as well."""
     notes = ["b" * 100] * 10_000
     names: dict[str, object] = {f"file:/{n:0200}": {} for n in range(10_000)}
     assert memory(Evidence("a", "", {}, {"notes": notes})) > MIB
@@ -135,7 +135,7 @@ def test_what_a_document_takes_is_all_of_it() -> None:
 
 @pytest.mark.parametrize("come", ["as answers", "as files"])
 def test_few_large_documents_are_judged_one_by_one(come: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Fewer than 64, they were all held: 8 nodes took 0.9 GiB."""
+    """With fewer than 64, all used to be in memory: 8 nodes took 0.9 GiB."""
     text = evidence(shaped("texts", MIB // 8)).replace('"x":', '"file:/x":{"status":"ok","value":')
     text = text.replace("}}", '}},"collected_at":"2026-01-01T00:00:00Z"}')
     documents = [from_document({**json.loads(text), "node": f"n{number}"}, "n") for number in range(5)]

@@ -1,4 +1,4 @@
-"""What a complete command needs for a hostile text grows no faster than the text, in time and in memory."""
+"""The time and memory of a complete command grow no faster than a hostile text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support import commands
 XID = "NVRM: Xid (PCI:0000:18:00): 79, "
 TABLE = "#  size count type redop root time algbw busbw\n     8     2   float   sum  -1  29.1    0.00    0.00      0\n"
 
-#: Each of these once took the square of the text, or hundreds of bytes of memory for each of its own.
+#: Each of these once took time quadratic in the text, or hundreds of bytes of memory per byte.
 UNITS = {
     "one Xid line": XID, "Xid lines": f"[ 1000.000001] {XID}pid=7, name=python\n", "line ends": "\n",
     "a driver's name": "NVRM: GSP ", "a NIC's driver": "mlx5_core 0000:18:00.0 ", "AER": "pcieport AER: ",
@@ -40,7 +40,7 @@ def _imported() -> None:
 
 
 def seconds(text: str, path: Path) -> float:
-    """Return the processor time that `preflight read` needs for a text."""
+    """Return the CPU time of `preflight read` for a text."""
     path.write_text(text, encoding="utf-8", newline="")
     run = started(("read", str(path)))
     assert run.status in (0, 1, 3)
@@ -96,7 +96,7 @@ def test_lines_beyond_the_limit_are_left_out_and_shown(monkeypatch: pytest.Monke
 
 
 def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) -> None:
-    """100 MB of line ends, packed in 97 KB: keeping each as an empty line took 942 MB."""
+    """100 MB of line ends, compressed to 97 KB: storing each as an empty line took 942 MB."""
     path = tmp_path / "ends.txt.gz"
     path.write_bytes(gzip.compress(b"first\n" + b"\n" * 60_000_000 + b"last\n"))
     (done,) = commands.run([("read", str(path))], tmp_path, os.environ)
@@ -133,7 +133,7 @@ def test_commands_survive_damaged_files(tmp_path: Path) -> None:
     ],
 )
 def test_text_that_packs_to_nothing_is_read_in_seconds(unit: str, size: int, status: int, tmp_path: Path) -> None:
-    """Each line was taken apart for NCCL: 97 KB of packed line ends took 18 s, 300 KB of cut Xid lines 15."""
+    """Each line was parsed for NCCL: 97 KB of compressed line ends took 18 s, 300 KB of cut Xid lines 15."""
     path = tmp_path / "text.log.gz"
     path.write_bytes(gzip.compress((unit * (size // len(unit))).encode()))
     run = started(("read", str(path)))
@@ -157,7 +157,7 @@ def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> N
 
 
 def test_texts_of_many_reports_are_taken_out_of_a_log_in_one_pass() -> None:
-    """The log was divided into its lines for each report again: 2,049 of them in 8 MB took most of 12 s."""
+    """The log was split into lines again for each report: 2,049 of them in 8 MB took most of 12 s."""
     log = NumberedText("a line\n" * 80_000)
     began = time.process_time()
     texts = list(log.between((first, first + 9) for first in range(1, 20_000, 10)))
@@ -181,7 +181,7 @@ def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("period", [1, 3])
 def test_lines_that_repeat_are_compared_with_each_format_a_few_thousand_times(period: int) -> None:
-    """A million warnings in 61 KB took 10 s, much of it in that."""
+    """A million warnings in 61 KB took 10 s, mostly for these comparisons."""
     compared = []
 
     def matches(lines: Sequence[Line], at: int) -> bool:

@@ -1,4 +1,4 @@
-"""Lines with gaps of blanks, and words that repeat within one: read in linear time."""
+"""Lines with runs of blanks, and words that repeat within one, are read in linear time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.textprep.encodings import opened
 from preflight.textprep.plain_text import limit_blank_runs
 from tests.robustness.test_parsers import ENOUGH_S, bounded
 
-#: ``~`` is the gap. Each line once took the square or the cube of its blanks.
+#: ``~`` is the run of blanks. Each line once took time quadratic or cubic in its length.
 LINES = (
     "   node 7 cpus: ~x", "  GPU 777: a~x", "Xmit_data~x", "port_xmit_data~:~x", "a/ports/1/counters/port_xmit_data~x",
     "  ==> port_xmit_data~x", "  name := 'x'~x", "~''~x", "tc: 7 ratelimit:~x", "GPU0~X~NV18~x", "~| ~ |~x",
@@ -46,7 +46,7 @@ def test_a_field_behind_a_wide_gap_is_read() -> None:
 
 
 def test_a_text_of_cut_lines_is_shown_in_short() -> None:
-    """A line for each of 29,000 cut lines hid what was found."""
+    """A line for each of 29,000 cut lines used to hide the findings."""
     document = {"sources": [{"name": "a.log", "parts": [{
         "lines": [1, 500], "kind": "kernel log", "writer": "", "summary": "", "judged": False, "findings": [],
         "cut": [{"line": number, "what": "the number of an Xid is incomplete"} for number in range(1, 501)],
@@ -56,7 +56,7 @@ def test_a_text_of_cut_lines_is_shown_in_short() -> None:
 
 
 def test_repeated_headers_of_a_matrix_are_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each format that looks like a matrix joined each header with the seven lines below it: 240 KB took a minute."""
+    """Each format that looks like a matrix joined each header with the next seven lines: 240 KB took a minute."""
     header = "    ".join(["", *(f"GPU{n}" for n in range(8)), *(f"mlx5_{n}" for n in range(18)), "CPU Affinity"]) + "\n"
     calls = 0
     count = topo_matrix_lines._unknown

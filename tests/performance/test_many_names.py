@@ -20,7 +20,7 @@ def unresolved(host: str) -> dict[str, Any]:
 
 
 def test_five_thousand_names_take_bounded_time_and_memory() -> None:
-    """4,990 names that do not resolve, 10 nodes that answer with 1 MB each; no answer stays in memory."""
+    """4,990 names do not resolve and 10 nodes answer with 1 MB each; no answer stays in memory."""
 
     def behave(host: str, until: float) -> dict[str, Any]:
         return answer(host, 1_000_000) if host < "n0010" else unresolved(host)

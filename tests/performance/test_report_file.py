@@ -25,7 +25,7 @@ def report(count: int, folder: Path) -> dict[str, Any]:
 
 
 def test_three_thousand_nodes_are_compared_and_packed(tmp_path: Path) -> None:
-    """A comparison looked through all findings for each node, a bundle took 1.3 GB and 244 s for ten thousand."""
+    """A comparison searched all findings for each node; a bundle took 1.3 GB and 244 s for ten thousand nodes."""
     (tmp_path / "r.json").write_text(json.dumps(report(3000, tmp_path), indent=1), encoding="utf-8")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     runs = [["diff", "r.json", "r.json"], ["bundle", "r.json", "-o", "b.tar.gz"]]

@@ -1,4 +1,4 @@
-"""Judging many nodes: the same report from one process and from several, every planted difference and nothing else."""
+"""Judging many nodes: one process and several give the same report, with exactly the planted differences."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cluster(folder: Path) -> Cluster:
 
 @pytest.fixture(scope="module")
 def screen(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: Cluster) -> str:
-    """The command as people call it, with the processes that this machine has cores for."""
+    """The command as users run it, with one process per core of this machine."""
     command = ["judge", str(folder / "evidence"), "--cluster", str(folder / "cluster.toml")]
     outputs = ["--json", str(folder / "report.json"), "--html", str(folder / "report.html")]
     ran = subprocess.run([sys.executable, "-m", "preflight", *command, *outputs], capture_output=True, text=True,
@@ -88,7 +88,7 @@ def test_each_planted_difference_is_an_incident(
 def test_healthy_nodes_share_their_findings(
     judged: dict[str, Any], expected: dict[str, planted_fleet.Reported]
 ) -> None:
-    """Each has its own temperatures, counts and offsets: the message of a pass is what they have in common."""
+    """Each has its own temperatures, counts and offsets; the message of a pass has only their common part."""
     healthy = {node["name"] for node in judged["nodes"]} - expected.keys()
     assert len(healthy) > 250
     alone = [finding for finding in judged["findings"] if 0 < len(healthy & set(finding["nodes"])) < len(healthy)]
@@ -109,7 +109,7 @@ def fleet_of(machine: Machine, count: int) -> list[Evidence]:
     return [from_document(evidence(one), one.name) for one in machines(machine, count, seed=3)]
 
 
-#: What a fleet's checks meet besides values: nodes that answer nothing, or half, or have something else in them.
+#: Other input of a fleet's checks: nodes without an answer, with half of one, or with foreign content.
 ODD: dict[str, Any] = {
     "silent": lambda found: [*found[:-1], no_answer(found[-1].node, "connect", "no route", "")],
     "empty": lambda found: [*found[:-1], Evidence(found[-1].node, "", {})],
@@ -138,7 +138,7 @@ def _read_once(one: Evidence) -> Evidence:
 def test_reduced_evidence_gives_the_report_of_complete_evidence(
     name: str, odd: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checks of the fleet on ballots and on evidence that is read again, one node at a time."""
+    """Fleet checks on cached answers, and on evidence that is read again, one node at a time."""
     found = ODD[odd](fleet_of(hgx_h100("", roce="roce" in name), 5))
     cluster = load_cluster(FIXTURES / "nodes" / f"{name}.toml")
     expected = judge(found, registry().checks, cluster)
@@ -158,13 +158,13 @@ def save(folder: Path, count: int = HELD + 6) -> None:
 
 
 def test_half_written_files_are_nodes_without_an_answer(tmp_path: Path) -> None:
-    """`preflight judge DIR` is the reduce step of any launcher: some of its tasks were killed in mid-write."""
+    """`preflight judge DIR` is the reduce step of any launcher: some of its tasks were killed while writing."""
     save(tmp_path)
     text = (tmp_path / "n007.json").read_text()
     (tmp_path / "n007.json").write_text(text[: len(text) // 2])
     (tmp_path / "n008.json").write_text("")
-    (tmp_path / "n009.json").write_text(text.replace('"n007"', '"n009"')[:-1])  # all but its last line's end
-    (tmp_path / ".n010.json.x7").write_text(text[:99])  # what a killed writer leaves beside it
+    (tmp_path / "n009.json").write_text(text.replace('"n007"', '"n009"')[:-1])  # all except its last line end
+    (tmp_path / ".n010.json.x7").write_text(text[:99])  # the temporary file of a killed writer
     (tmp_path / "report.json").write_text('{"schema": "preflight.report/1"}')
     for processes in (1, 2):
         evidences, _ = load([tmp_path])
@@ -244,7 +244,7 @@ def alone(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: Cl
 
 
 def test_ballots_are_enough_for_the_checks_of_the_fleet(alone: tuple[Saved, dict[str, Any]]) -> None:
-    """None of them reads all nodes again: that would take as long as judging them."""
+    """None of them reads all nodes again, which would take as long as judging them."""
     assert Counted.again < 24
 
 
@@ -270,7 +270,7 @@ def test_a_worker_that_is_killed_costs_no_node(
 
 
 def _a_worker() -> int:
-    """Return one of the processes that the pool's server has started for us."""
+    """Return one of the processes that the pool's server started for us."""
     from multiprocessing import forkserver
 
     server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]

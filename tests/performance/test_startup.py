@@ -1,4 +1,4 @@
-"""What makes a run start fast, measured by what happens and not by a clock; ``benchmarks/startup.py`` has the clock."""
+"""Causes of a fast start, measured by events instead of a clock; ``benchmarks/startup.py`` has the times."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport.local import node
 from tests.architecture.test_layers import module_of, sources
 
-#: What no check of this node needs, and what would take longer than all the checks to import.
+#: Modules that no check of this node needs, and that take longer to import than all the checks.
 HEAVY = {
     "ClusterShell", "asyncio", "cryptography", "difflib", "email", "importlib.metadata",
     "importlib.resources", "jinja2", "logging", "markupsafe", "paramiko", "psutil", "pynvml", "rich", "socket",
     "ssl", "tempfile", "tomllib", "xml", "zipfile",
 }  # fmt: skip
 
-#: What the command line takes, but for its usual forms, and what definitions would (see ``_startup.lightclass``).
+#: Modules for unusual command lines, and those that class definitions would need (see ``_startup.lightclass``).
 SPARED = {"click", "copy", "dataclasses", "datetime", "inspect", "selectors", "statistics"}
 
 _HAS_GPU_OR_RDMA = os.path.exists("/proc/driver/nvidia") or os.path.exists("/sys/class/infiniband")
 
-#: Parsers of what a machine without GPU and RDMA does not have, or was not passed.
+#: Parsers of output that a machine without GPU and RDMA does not have, or of files that were not passed.
 ELSEWHERE = {f"preflight.{name}" for name in (
     "facts.counter_catalogue", "facts.counter_growth", "parsers.qos.dcb", "facts.fabric.sweep", "facts.fabric.compare",
     "facts.fabric.graph", "facts.fabric.load", "facts.nvidia.health", "parsers.infiniband.ibqueryerrors",
@@ -81,7 +81,7 @@ def test_checking_this_node_imports_nothing_heavy(arguments: tuple[str, ...]) ->
 
 
 def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
-    """A cluster file as README shows it is read before the node is collected, so reading it delays every job."""
+    """A cluster file as in README is read before the node is collected, so reading it delays every job."""
     cluster = tmp_path / "cluster.toml"
     cluster.write_text(
         '[class.cpu]\ngpus = 0\n[class.h100]\nnodes = "gpu[001-064]"\n'
@@ -92,7 +92,7 @@ def test_a_gate_that_judges_imports_nothing_heavy(tmp_path: Path) -> None:
     assert found & (HEAVY - {"tomllib"} | SPARED - {"datetime"}) == set()
 
 
-#: Checks of several nodes, a window, a sweep, a history, a log: none of this is there to judge.
+#: Checks of several nodes, a window, a sweep, a history or a log, none of which is present.
 NEEDLESS = {
     "rdma.congestion", "rdma.error_counters", "host.cpu_usage", "fabric.sweep", "fabric.links", "fabric.load",
     "fabric.shape", "fleet.core",
@@ -104,7 +104,7 @@ NEEDLESS = {
     "job.torch_hang", "job.torch_trace", "rdma.traffic", "rdma.rail_balance", "fleet.trends",
 }  # fmt: skip
 
-#: Checks of GPUs and RDMA alone, and what they are made with.
+#: Checks for GPUs and RDMA only, and the modules they need.
 OF_GPUS_AND_RDMA = {
     "gpu.per_gpu", "rdma.per_port", "gpu.memory", "gpu.part", "gpu.state", "gpu.processes", "gpu.gpudirect_host",
     "gpu.gpudirect_path",
@@ -156,7 +156,7 @@ def test_what_this_node_needs_defines_its_dataclasses_cheaply() -> None:
 
 HOT_FILE = Path(prestart.__file__).with_name("hot_modules.txt")
 
-#: Command -> the modules in which a function may have an import, and TYPE_CHECKING may be set by hand.
+#: Command -> the modules in which functions may import, and TYPE_CHECKING may be set manually.
 HOT = {
     group.partition("\n")[0]: set(re.findall(r"^preflight\.\S+", group, re.M))
     for group in HOT_FILE.read_text().split("# group: ")[1:]
@@ -169,7 +169,7 @@ REASON = "# import-at-use: "
 
 
 def loaded(*arguments: str) -> set[str]:
-    """Return the modules that a run has loaded at its end."""
+    """Return the modules that a run has loaded when it ends."""
     code = _MODULES_OF_A_RUN.replace("entry.main()", "try:\n entry.main()\nfinally:\n leave(0)")
     argv = [sys.executable, "-c", code, *arguments]
     stderr = subprocess.run(argv, capture_output=True, text=True, timeout=60).stderr
@@ -190,7 +190,7 @@ def test_each_hot_module_is_loaded_by_its_command(tmp_path: Path) -> None:
 
 
 def test_each_hot_module_makes_use_of_it() -> None:
-    """A module that has all its imports at the top, and typing's constant, is not listed."""
+    """A module with all imports at the top, and typing's constant, is not listed."""
     cached, judged, commands = HOT.values()
     listed = [(name, name in cached) for name in sorted(cached | judged | commands)]
     unused = []
@@ -270,7 +270,7 @@ def archive(folder: Path) -> Path:
 
 
 def installed(folder: Path, kind: str) -> Path:
-    """Lay a distribution into a folder as ``kind`` names it; return what to put on ``sys.path``."""
+    """Create a distribution in a folder in the form ``kind``; return the entry for ``sys.path``."""
     if kind == "archive":
         return archive(folder)
     if kind == "egg":
@@ -329,7 +329,7 @@ def test_a_finder_with_distributions_of_its_own_is_queried(monkeypatch: pytest.M
 @pytest.mark.parametrize("words", ["--only no.such", "--cluster /no/such.toml", "--deadline 15 --window 10"])
 def test_usage_errors_are_those_of_click(words: str) -> None:
     ran = []
-    for more in ([], ["--via", "ssh"]):  # which is left to click, and is the default
+    for more in ([], ["--via", "ssh"]):  # click handles it, and it is the default
         argv = [sys.executable, "-m", "preflight", "check", *words.split(), *more]
         ran.append(subprocess.run(argv, capture_output=True, text=True, timeout=60))
     assert ran[0].stderr == ran[1].stderr != ""
@@ -456,7 +456,7 @@ def test_the_page_of_a_check_is_its_docstring() -> None:
     assert pages == {check.id: inspect.getdoc(check.run) for check in registry().checks}
 
 
-# --- the head start ----------------------------------------------------------------------------------
+# --- early start ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ def test_an_unused_collector_ends_itself() -> None:
 
 
 def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> None:
-    """The one that started ahead, the one that did not, and the one sent as source."""
+    """The collector that was started early, the one that was not, and the one sent as source."""
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)

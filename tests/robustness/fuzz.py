@@ -1,8 +1,8 @@
-"""Fuzzer of all parsers, which also measures how their time grows: ``python -m tests.robustness.fuzz --minutes 10``.
+"""Fuzzer of all parsers, which also measures the growth of their run time: ``python -m tests.robustness.fuzz``.
 
-The first part draws examples as tests/robustness/test_parsers.py does, in turns, until the time is over; the second
-reads long texts of doubling size and compares the times. Any exception but a refusal is printed with its example; exit
-status 1.
+With ``--minutes 10``, the first part draws examples like tests/robustness/test_parsers.py, in turns, until the time is
+over; the second reads long texts of doubling size and compares the times. Any exception other than a refusal is printed
+with its example; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from tests.support import mutate, parser_registry
 from tests.support.parser_registry import Parser
 
-#: Characters of the long texts; the time of the longest is held against that of the one before.
+#: Characters of the long texts; the time of the longest is compared with that of the previous one.
 SIZES = (50_000, 100_000, 200_000, 400_000)
 
-#: Twice the text may take this many times as long; 2 is linear, 4 quadratic. Shorter times are noise, seconds.
+#: Allowed ratio of times for twice the text: 2 is linear, 4 quadratic. Shorter times are noise, seconds.
 MOST, NOISE_S = 3.0, 0.05
 
 #: Examples of one parser in one turn.
@@ -35,7 +35,7 @@ TURN = 100
 
 @dataclass
 class ParserTally:
-    """What happened to one parser."""
+    """Results of one parser."""
 
     examples: int = 0
     refused: int = 0
@@ -60,7 +60,7 @@ class ParserTally:
         self.slowest_s = max(self.slowest_s, took)
 
     def fault(self, what: str, argument: Any) -> None:
-        """Keep the first examples of a fault."""
+        """Store the first examples of a fault."""
         if len(self.faults) < 3:
             self.faults.append(f"{what}\n      with {str(argument)[:300]!r}")
 
@@ -86,7 +86,7 @@ def turn(parser: Parser, tally: ParserTally, examples: int, number: int) -> None
 
 
 def seconds(parser: Parser, text: str, tries: int = 1) -> float:
-    """Return the shortest of some times that a parser needs for a text."""
+    """Return the shortest of several times that a parser takes for a text."""
     times = []
     for _ in range(tries):
         began = time.process_time()
@@ -97,7 +97,7 @@ def seconds(parser: Parser, text: str, tries: int = 1) -> float:
 
 
 def growth(parser: Parser) -> Iterator[tuple[str, list[float]]]:
-    """Yield the times of each kind of long text at each size; stops growing one that takes seconds."""
+    """Yield the times of each kind of long text at each size; stop growing a text that takes seconds."""
     for kinds in zip(*(mutate.long_texts(parser, size, points=3) for size in SIZES), strict=False):
         times: list[float] = []
         for _, text in kinds:
@@ -110,7 +110,7 @@ def growth(parser: Parser) -> Iterator[tuple[str, list[float]]]:
 
 
 def not_linear(times: list[float]) -> bool:
-    """Return whether the longest text took too long, compared with the one of half its size."""
+    """Return whether the longest text took too long compared with half its size."""
     return times[-1] > NOISE_S and (len(times) < len(SIZES) or times[-1] > MOST * times[-2])
 
 

@@ -1,13 +1,13 @@
-"""Drive complete commands with damaged input for minutes: ``python -m tests.robustness.fuzz_commands --minutes 60``.
+"""Run complete commands on damaged input for minutes: ``python -m tests.robustness.fuzz_commands``.
 
 Each input is a mutated file: text of a tool, plain or packed, evidence, a folder of it, a bundle, a report, a history,
-a cluster file, a published verdict. It is given to every command that reads its kind, in a process of its own. The
-second part repeats single lines, glued and one by one, and compares the time for a text with the time for one of four
-times its length.
+a cluster file, a published verdict. It is given to every command that reads its kind, in a separate process. The second
+part repeats single lines, joined and separate, and compares the time for a text with the time for one of four times its
+length.
 
-Printed with the input that caused them: tracebacks, statuses that are not documented, runs of more than 10 s,
-processes of more than 500 MB, and texts that take time faster than they grow, or of which a megabyte would take
-more than 10 s. Exit status 1 if there is any.
+These are printed with their input: tracebacks, undocumented statuses, runs of more than 10 s, processes of more than
+500 MB, and texts whose time grows faster than their length or would exceed 10 s for a megabyte. The exit status is 1 if
+there are any.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ OUTSIDE = paths.DATA / "outside"
 #: Collections of texts: one file each, or tables of TOML with a ``text``.
 COLLECTIONS = (paths.DATA / "fresh", paths.DATA / "nic", paths.DATA / "tools", paths.DATA / "nccl-tests")
 
-#: What one run may cost: seconds, bytes.
+#: Limits of one run: seconds, bytes.
 MOST_S, MOST_BYTES = 10, 500 << 20
-#: Exit statuses that are documented.
+#: Documented exit statuses.
 STATUSES = {0, 1, 2, 3}
-#: What the output of a run contains that ended with an unexpected exception.
+#: Text in the output of a run that ended with an unexpected exception.
 CRASHED = re.compile(rb"Traceback \(most recent call last\)|Error: unexpected \w+")
 
-#: Characters of the texts that are compared: time may grow by ``MOST_GROWTH`` from one to the next. Shorter is noise.
+#: Characters of the compared texts: time may grow by ``MOST_GROWTH`` from one to the next. Shorter times are noise.
 SIZES, MOST_GROWTH, NOISE_S = (60_000, 240_000), 9.0, 0.4
 
 #: Kind of file -> the commands that read it; ``{}`` is the file, ``{out}`` for a new folder.
@@ -76,7 +76,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass
 class FuzzRun:
-    """What one process did."""
+    """Results of one process."""
 
     status: int
     seconds: float  # of processor time
@@ -86,19 +86,19 @@ class FuzzRun:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it; empty for nothing."""
+        """The fault of the run; empty if none."""
         if CRASHED.search(self.output):
             return "traceback"
         if self.status not in STATUSES:
             return f"status {self.status}"
-        if self.seconds > MOST_S:  # on the clock, a busy machine adds minutes; the alarm ends what waits for nothing
+        if self.seconds > MOST_S:  # a busy machine adds minutes of wall time; the alarm ends a process that hangs
             return "slow"
         return "memory" if self.peak_bytes > MOST_BYTES else ""
 
 
 @dataclass
 class CommandTally:
-    """Faults by what they are and what caused them."""
+    """Faults by kind and input."""
 
     runs: int = 0
     slowest_s: float = 0.0
@@ -133,9 +133,9 @@ def _unpacked_bytes(source: Path) -> int:
 
 
 def started(arguments: Sequence[str]) -> FuzzRun:
-    """Run a command in a process forked from this one, in which everything is imported.
+    """Run a command in a fork of this process, in which everything is already imported.
 
-    The peak is what the command took beyond what this process holds: the child starts with all of that.
+    The peak is the memory beyond that of this process, with which the child starts.
     """
     held = psutil.Process().memory_info().rss
     with tempfile.TemporaryFile() as output:
@@ -151,9 +151,9 @@ def started(arguments: Sequence[str]) -> FuzzRun:
 
 
 def _become(arguments: Sequence[str], output: int) -> None:
-    """Be the command: never returns."""
-    gc.freeze()  # else a collection visits, and so copies, what the parent's tests left
-    signal.alarm(60 * MOST_S)  # a command that waits for nothing; a starved machine delays others ten times
+    """Become the command; never returns."""
+    gc.freeze()  # otherwise a garbage collection would visit, and so copy, the data of the parent's tests
+    signal.alarm(60 * MOST_S)  # ends a command that hangs; a busy machine slows others down ten times
     resource.setrlimit(resource.RLIMIT_CPU, (6 * MOST_S, 6 * MOST_S + 1))
     null = os.open(os.devnull, os.O_RDONLY)
     for target, source in ((0, null), (1, output), (2, output)):
@@ -193,7 +193,7 @@ def collected(folders: Sequence[Path], to: Path) -> Iterator[Path]:
 
 
 def seeds(folder: Path, more: Sequence[Path] = ()) -> dict[str, list[Path]]:
-    """Make the files that are damaged: texts of tools, and what preflight writes of its demo.
+    """Create the files to damage: texts of tools, and preflight's output for its demo.
 
     ``more`` are folders of further texts.
     """
@@ -232,7 +232,7 @@ def seeds(folder: Path, more: Sequence[Path] = ()) -> dict[str, list[Path]]:
 
 
 def damaged(chosen: random.Random, source: Path) -> bytes:
-    """Return the content of a file with some mutations."""
+    """Return the content of a file after some mutations."""
     text = source.read_bytes().decode("utf-8", "surrogateescape")
     mutations = [
         (chosen.randrange(14), chosen.randrange(2**31), chosen.randrange(2**31), chosen.choice(mutate.SPLINTERS))
@@ -274,7 +274,7 @@ def prepared(kind: str, chosen: random.Random, seed: Path, folder: Path) -> Path
 
 
 def _repetitive(chosen: random.Random, seed: Path) -> bytes:
-    """Return a few lines of a text many times: megabytes that pack to kilobytes."""
+    """Return a few lines of a text many times: megabytes that compress to kilobytes."""
     lines = seed.read_bytes().splitlines(keepends=True)[:200] or [b"\n"]
     unit = b"".join(chosen.sample(lines, min(len(lines), chosen.randint(1, 4)))) or b"\n"
     return unit * max(1, chosen.choice((1 << 20, 8 << 20, 24 << 20)) // len(unit))
@@ -303,7 +303,7 @@ def mutations(
 
 
 def shapes(files: Sequence[Path]) -> list[str]:
-    """Return the lines of texts, one of each shape: what differs in digits only is one."""
+    """Return one line of each shape: lines that differ only in digits have the same shape."""
     found: dict[str, str] = {}
     for path in files:
         for line in path.read_bytes().decode("utf-8", "replace").splitlines():
@@ -313,12 +313,12 @@ def shapes(files: Sequence[Path]) -> list[str]:
 
 
 def repeated(unit: str, size: int) -> str:
-    """Return a text of so many characters made of one unit."""
+    """Return a text of this many characters, made of one repeated unit."""
     return (unit * (size // len(unit) + 1))[:size]
 
 
 def units(line: str) -> Iterator[tuple[str, str]]:
-    """Yield what is repeated of a line: itself, glued, parts of it, and with blanks or blank lines between."""
+    """Yield the units to repeat for a line: itself, joined, parts of it, and with blanks or blank lines in between."""
     yield "lines", f"{line}\n"
     yield "glued", line
     yield "glued with a blank", f"{line} "
@@ -357,7 +357,7 @@ def growth(minutes: float, chosen: random.Random, files: Sequence[Path], folder:
             for words in (("read", "{}"), chosen.choice(COMMANDS["text"][2:])):
                 times = [_timed(words, repeated(unit, size), folder, tally) for size in SIZES]
                 grows = times[1] > NOISE_S and times[1] > MOST_GROWTH * max(times[0], NOISE_S / MOST_GROWTH)
-                if grows or times[1] > MOST_S * SIZES[1] / 1e6:  # 1 MB of it would take longer than a run may
+                if grows or times[1] > MOST_S * SIZES[1] / 1e6:  # 1 MB of it would exceed the limit of a run
                     what = f"{'growth' if grows else 'cost'}: {' '.join(words)}: {name} {unit.strip()[:60]!r}"
                     tally.faults[what] += 1
                     print(f"FAULT {what}: {' '.join(f'{one:.2f}' for one in times)} s", flush=True)
@@ -372,7 +372,7 @@ def _timed(words: Sequence[str], text: str, folder: Path, tally: CommandTally) -
 
 
 def main() -> int:
-    """Run both parts, and print what they found."""
+    """Run both parts and print the results."""
     options = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     options.add_argument("--minutes", type=float, default=60, help="half of them for mutations, half for growth")
     options.add_argument("--seed", type=int, default=random.randrange(10**6))

@@ -1,4 +1,4 @@
-"""Cluster files in which each key has each kind of wrong value: lint, judge and gate name file, line and what to do."""
+"""Cluster files with every kind of wrong value for each key: lint, judge and gate name file, line and fix."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES = {
     "directory": '"."', "pipe": '"pipe"', "device": '"/dev/zero"', "early day": "0001-01-01", "late day": "9999-12-31",
 }  # fmt: skip
 
-#: The keys that a table cannot be without.
+#: Required keys of tables.
 BESIDE = {"waiver": {"check": '"gpu.count"', "owner": '"x"', "reason": '"x"', "until": "2026-12-31"},
           "class.a.checkpoint": {"path": '"/x"'}}  # fmt: skip
 
@@ -47,7 +47,7 @@ def _keys(path: str, cls: Any) -> Iterator[tuple[str, str]]:
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    """Yield every key that a cluster file may have, after its table."""
+    """Yield every valid key of a cluster file with its table."""
     yield from (("", name) for name in ("cluster", "class", "fabric", "gate", "checks", "waiver"))
     yield from (("cluster", "name"), ("class", "a"))
     yield from _keys("class.a", node_class.NodeClass)
@@ -72,7 +72,7 @@ def text(table: str, key: str, value: str) -> tuple[str, int]:
     return "\n".join(lines) + "\n", lines.index(f"{key} = {value}") + 1
 
 
-#: What a line of an error has to be: file, line, key, what is wrong, what to do.
+#: Form of an error line: file, line, key, fault, fix.
 LINE = re.compile(r"c\.toml:\d+: .+ - .+")
 NO_CLASS = "c.toml: the file describes no class of nodes - add a table [class.NAME] with gpus = 8"
 
@@ -88,7 +88,7 @@ KEYS = list(keys())
 
 
 def test_each_key_with_each_wrong_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lint calls valid, judge judges by; what it does not is one line with its fix."""
+    """A file that lint calls valid can be judged; any other gives one line with its fix."""
     monkeypatch.chdir(folder)
     path, run, wrong, valid = folder / "c.toml", CliRunner(), [], 0
     for number, (table, key) in enumerate(KEYS):
@@ -108,7 +108,7 @@ def test_each_key_with_each_wrong_value(folder: Path, monkeypatch: pytest.Monkey
             else:
                 errors = done.output.splitlines()
                 errors[0] = errors[0].removeprefix("Error: ")
-                if errors == [NO_CLASS]:  # of what is not there, there is no line
+                if errors == [NO_CLASS]:  # a missing key has no line
                     continue
                 located = any(f"c.toml:{line}: " in one for one in errors)
                 if not located or not all(LINE.fullmatch(one) for one in errors):
@@ -119,7 +119,7 @@ def test_each_key_with_each_wrong_value(folder: Path, monkeypatch: pytest.Monkey
     assert valid > 50
 
 
-#: Files that are wrong in another way: what is in them, and what the answer begins with.
+#: Files that are wrong in another way: their content, and the start of the expected message.
 FILES = {
     "not UTF-8": (b"[class.a]\ngpus = 8 # \xff\n", "c.toml:2: is not UTF-8 text"),
     "UTF-16": ("[class.a]\ngpus = 8\n".encode("utf-16"), "c.toml:1: is not UTF-8 text"),
@@ -136,7 +136,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_wrong_file_stops_every_command_that_reads_it(name: str, folder: Path) -> None:
-    """Seen before the correction: ``preflight itself failed: ValueError`` for the third and the fifth."""
+    """The third and the fifth used to end with ``preflight itself failed: ValueError``."""
     raw, begins = FILES[name]
     (folder / "c.toml").write_bytes(raw)
     runs = [["lint", "c.toml"], ["judge", "n.json", "--cluster", "c.toml"], ["check", "--cluster", "c.toml"]]
@@ -150,12 +150,12 @@ def test_a_wrong_file_stops_every_command_that_reads_it(name: str, folder: Path)
         assert ran.status == (policy.rule(hook, "error").exit if hook else 2), ran
 
 
-#: Numbers that a key may have and a calculation may not expect.
+#: Valid numbers of a key that a calculation may not expect.
 EXTREMES = ("0", "1", "2", "0.001", "1000000", "0.5", "1e12", "true", "false")
 
 
 def _accepted(wanted: dict[tuple[str, str], str], path: Path) -> str:
-    """Write a cluster file with those of the values that lint accepts; return its text."""
+    """Write a cluster file with those values that lint accepts; return its text."""
     while True:
         tables: dict[str, list[str]] = {}
         for (table, key), value in wanted.items():

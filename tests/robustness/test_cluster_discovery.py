@@ -1,4 +1,4 @@
-"""A cluster file that is not named starts no program, and no hook takes it."""
+"""An unnamed cluster file starts no program, and no hook uses it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.robustness.test_groups import SiteFiles
 
 HOOKS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
 
-#: Lets every node pass: a node without a GPU that should have none.
+#: Lets every node pass: a node that should have no GPU.
 LENIENT = "[class.all]\ngpus = 0\nhcas = 0\n"
 
 GROUP = '[class.all]\nnodes = "@evil:rack1"\ngpus = 0\nhcas = 0\n'
@@ -34,7 +34,7 @@ def test_no_hook_takes_a_file_that_is_not_named(tmp_path: Path) -> None:
     named = {"PREFLIGHT_CLUSTER": str(tmp_path / "named.toml")}
     assert [ran.status for ran in site.run(*_hooks("after"), env=named)] == alone
     (checked,) = site.run(["check"], env=named)
-    assert "judged by:" in checked.output  # a command does take it, and prints which
+    assert "judged by:" in checked.output  # a command does use it, and prints its path
     assert "($PREFLIGHT_CLUSTER)" in checked.output
 
 

@@ -1,4 +1,4 @@
-"""A fault of ours, and a damaged document of ours, never look like a verdict: status 2 or 3, one line, no traceback."""
+"""Internal errors and damaged documents never look like a verdict: status 2 or 3, one line, no traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.paths import ROOT
 
 SCHEMAS = ROOT / "preflight" / "schemas"
 
-#: What takes the place of a value, or nothing: it is left out.
+#: Replacements of a value, or its removal.
 WRONG: tuple[Any, ...] = (None, 7, "text", [], {}, [7], {"a": 7}, True)
 
 
@@ -65,7 +65,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_a_crash_is_one_line_and_no_verdict(name: str, tmp_path: Path) -> None:
-    """Seen before the correction: a traceback, and status 1, which means that a gating check failed."""
+    """It used to print a traceback with status 1, which means that a gating check failed."""
     env = broken(tmp_path, ERRORS[name])
     for words in (("judge", "x.json"), ("check",), ("demo",)):
         (tmp_path / "x.json").write_text(json.dumps(whole_node("hgx-h100-roce")))
@@ -153,7 +153,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("report") / "report.json"
     assert CliRunner().invoke(main, ["demo", "--json", str(path)]).exit_code == 1
     made: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    # one of each kind is enough, and what the demo lacks
+    # one of each kind is enough, and those that the demo lacks
     kinds = {(one["status"], "excerpts" in one, len(one["nodes"]) > 1): one for one in made["findings"]}
     numbers = {len(node["checks"]) for node in made["nodes"]}
     return {**made, "findings": list(kinds.values()), "nodes": made["nodes"][: len(numbers) + 1],
@@ -174,7 +174,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def spoilt(document: dict[str, Any], at: tuple[Any, ...], value: Any = ...) -> dict[str, Any]:
-    """Return a document with another value at a place, or none."""
+    """Return a document with another value at a place, or without one."""
     made = copy.deepcopy(document)
     inner: Any = made
     for step in at[:-1]:
@@ -192,7 +192,7 @@ def test_every_word_of_our_schemas_is_known(report: dict[str, Any]) -> None:
 
 
 def test_the_reader_and_the_library_agree(report: dict[str, Any]) -> None:
-    """What the library calls wrong, but for order, length and spelling, the reader does, and nothing else."""
+    """The reader rejects what the library rejects, except order, length and spelling, and nothing else."""
     schema = json.loads((SCHEMAS / "report-1.json").read_text("utf-8"))
     assert conform.find_error(report, "report-1") == ""
     let_be = {
@@ -212,7 +212,7 @@ def test_the_reader_and_the_library_agree(report: dict[str, Any]) -> None:
 
 
 def _lax(schema: Any, let_be: set[str]) -> Any:
-    """Return a schema without the accepted words; its rules for other keys stay."""
+    """Return a schema without its enumerations; its rules for other keys stay."""
     if isinstance(schema, dict):
         return {
             name: _lax(part, let_be) for name, part in schema.items()
@@ -233,11 +233,11 @@ def test_a_key_of_a_newer_version_is_let_be(report: dict[str, Any]) -> None:
                 assert conform.find_error(made, "report-1") == "", at
 
 
-# --- every key of every document of ours -----------------------------------------------------------
+# --- every key of every document ---------------------------------------------------------------------
 
 
 def ended_well(words: list[str], *about: object) -> str:
-    """Run a command; it ends with a status of its own, and what it printed comes back if that is 2."""
+    """Run a command; it must end with a documented status. Returns its output if that is 2."""
     done = CliRunner().invoke(main, words)
     assert done.exception is None or isinstance(done.exception, SystemExit), (words, *about, done.exception)
     assert done.exit_code in (0, 1, 2, 3), (words, *about)
@@ -245,7 +245,7 @@ def ended_well(words: list[str], *about: object) -> str:
 
 
 def test_a_spoilt_report_is_read_or_refused_by_name(report: dict[str, Any], tmp_path: Path) -> None:
-    """Seen: KeyError and ValueError in diff and bundle, UndefinedError of the page's template; status 1."""
+    """Diff and bundle raised KeyError and ValueError, and the page's template UndefinedError: exit status 1."""
     good, bad, made = tmp_path / "good.json", tmp_path / "bad.json", tmp_path / "x.tar.gz"
     good.write_text(json.dumps(report), "utf-8")
     for number, at in enumerate(places(report)):
@@ -273,12 +273,12 @@ def test_spoilt_evidence_is_read_or_refused(tmp_path: Path) -> None:
             made.unlink(missing_ok=True)
 
 
-#: What SQLite may hold in a column of any type.
+#: Values that SQLite may store in a column of any type.
 COLUMNS = (b"\xff\x00", "text", 7, -1e300, "[1]", "{", "9" * 5000)
 
 
 def test_a_spoilt_history_is_refused_by_name(tmp_path: Path) -> None:
-    """Seen: JSONDecodeError, status 1. Every column of every table, with every kind of value that SQLite has."""
+    """There used to be a JSONDecodeError, status 1. Tests every column of every table with every SQLite type."""
     path = tmp_path / "whole.db"
     assert CliRunner().invoke(main, ["demo", "--history", str(path)]).exit_code == 1
     assert not ended_well(["history", "job", str(path), "7", "--seconds", "3", "--name", "x", "--nodes", "2"])
@@ -308,7 +308,7 @@ def test_a_spoilt_history_is_refused_by_name(tmp_path: Path) -> None:
     assert refused > 10
 
 
-# --- the sites that were found ---------------------------------------------------------------------
+# --- places of former crashes -------------------------------------------------------------------------
 
 
 def test_what_crashed_before(tmp_path: Path, report: dict[str, Any]) -> None:

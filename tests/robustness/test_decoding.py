@@ -1,4 +1,4 @@
-"""JSON of others costs a bounded amount of memory: what a node answers, what a file holds, what a record holds."""
+"""Foreign JSON takes a bounded amount of memory: in answers of nodes, files and records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.paths import ROOT
 
 MIB = 1 << 20
 
-#: What is repeated to a length, and the text around it: shapes that make much of little.
+#: The repeated unit and the text around it: small texts that decode to large values.
 SHAPES = {
     "lists": ("[", "[],", "1]"), "dictionaries": ("[", '{"a":{}},', "1]"), "deep": ("", "[", ""),
     "nested": ("[", '{"a":' * 50 + "1" + "}" * 50 + ",", "1]"), "texts": ("[", '"ab",', "1]"),
@@ -51,7 +51,7 @@ def framed(text: str) -> frame.FrameReader:
 
 @pytest.mark.parametrize("shape", sorted(set(SHAPES) - {"deep"}))
 def test_what_is_estimated_is_enough(shape: str) -> None:
-    """The text and its values never take more than is estimated."""
+    """The text and its values never take more than the estimate."""
     text = shaped(shape, 900 if shape == "digits" else 200_000)
     raw = text.encode("utf-8", "surrogatepass")
     tracemalloc.start()
@@ -81,7 +81,7 @@ def test_any_value_is_estimated_and_comes_back(value: object, ascii_only: bool) 
 
 
 def _bare(value: object) -> object:
-    """Return the value without the texts in it, so that a count of its marks is that of its structure."""
+    """Return the value without its texts, so that a count of its marks is that of its structure."""
     if isinstance(value, dict):
         return {f"k{number}": _bare(part) for number, part in enumerate(value.values())}
     if isinstance(value, list):
@@ -91,7 +91,7 @@ def _bare(value: object) -> object:
 
 @pytest.mark.parametrize("shape", ["lists", "nested", "texts", "wide", "escaped"])
 def test_an_answer_that_would_take_too_much_is_a_frame_error(shape: str) -> None:
-    """Seen: 127 KB on the wire became 3.4 GB of lists, in 26 s that no other node could use."""
+    """127 KB on the wire used to become 3.4 GB of lists, in 26 s that no other node could use."""
     reader = framed(evidence(shaped(shape, 50 * MIB)))
     with pytest.raises(frame.DamagedFrame, match="MiB of memory"):
         reader.document(json_limits.answer)
@@ -132,7 +132,7 @@ def test_complete_nodes_and_a_sweep_fit() -> None:
 
 
 def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None:
-    """Peak memory of complete processes, for any file; `judge` of 99 MB of lists took 2.5 GB."""
+    """Peak memory of complete processes, for any file; `judge` of 99 MB of lists used to take 2.5 GB."""
     runs = []
     for name in ("lists", "nested", "escaped"):
         (tmp_path / f"{name}.json").write_text(evidence(shaped(name, 40 * MIB)), encoding="utf-8")
@@ -153,7 +153,7 @@ def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None
         assert "Traceback" not in one.output
 
 
-#: Where JSON of ours, or of a bounded length, is decoded as it is.
+#: Places where our own JSON, or JSON of bounded length, is decoded directly.
 PLAIN = {
     "preflight/evidence/json_limits.py", "preflight/evidence/report_file.py", "preflight/schemas/conform.py",
     "preflight/judge/record_usage.py",

@@ -1,4 +1,4 @@
-"""Documents that preflight writes and reads back, damaged: refused by file and place, or judged as what is missing.
+"""Damaged documents of preflight are rejected with file and place, or judged as missing.
 
 Each is made by the product, damaged in one place, and given to the command that reads it.
 """
@@ -37,7 +37,7 @@ from tests.support.fixture import whole_node
 SCHEMAS = Path(conform.__file__).parent
 SLOW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-#: What takes the place of a value.
+#: Replacements of a value.
 WRONG = st.sampled_from(
     [None, True, 7, -1, 1.5, 10**400, float("nan"), float("inf"), "", "text", "a\nb", "\x1b[31m", [], [7], {}, {"a": 7}]
 )
@@ -52,7 +52,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def changed(document: Any, at: tuple[Any, ...], value: Any = ...) -> Any:
-    """Return a document with another value at a place, or none."""
+    """Return a document with another value at a place, or without one."""
     made = copy.deepcopy(document)
     inner = made
     for step in at[:-1]:
@@ -84,7 +84,7 @@ def damaged(draw: st.DrawFn, document: Any) -> bytes:
 
 
 def ended(result: Result, allowed: tuple[int, ...] = (0, 1, 2, 3)) -> str:
-    """Return what a command printed; it ended with a status of its own."""
+    """Return the output of a command, which must end with a documented status."""
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code in allowed, result.output
     assert "Traceback" not in result.output
@@ -92,7 +92,7 @@ def ended(result: Result, allowed: tuple[int, ...] = (0, 1, 2, 3)) -> str:
 
 
 def no_file(path: Path, kind: str) -> None:
-    """Put something else in the place of a file."""
+    """Replace a file by something that is not a file."""
     path.unlink(missing_ok=True)
     if kind == "directory":
         path.mkdir()
@@ -111,7 +111,7 @@ NO_FILES = ["directory", "pipe", "loop", "missing"]
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_an_exact_comparison_is_that_of_the_library(data: st.DataObject) -> None:
-    """A verdict, a journal and a manifest, each with one wrong place; numbers that JSON does not have aside."""
+    """A verdict, a journal and a manifest, each with one wrong place, apart from numbers that JSON does not have."""
     name, document = data.draw(st.sampled_from(list(GOOD.items())))
     made = changed(document, data.draw(st.sampled_from(list(places(document)))), data.draw(WRONG))
     if "NaN" in (text := json.dumps(made)) or "Infinity" in text:
@@ -148,7 +148,7 @@ def test_what_the_product_writes_fits_its_schema(name: str) -> None:
 
 
 def test_a_name_of_a_node_that_is_none_is_refused() -> None:
-    """A report repeats it with each check: `bundle` of 100 KB took 8 s of CPU, and each KB as much again."""
+    """A report repeats the name for each check: `bundle` of 100 KB took 8 s of CPU, and as much again for each KB."""
     good = {"schema": "preflight.evidence/1", "node": "n" * evidence.LONGEST_NAME, "collected_at": "", "records": {}}
     assert evidence.from_document(good, "x").node == good["node"]
     with pytest.raises(evidence.DocumentError, match="the node name in x has 1025 characters"):
@@ -156,14 +156,14 @@ def test_a_name_of_a_node_that_is_none_is_refused() -> None:
 
 
 def test_a_place_is_named_as_one_line() -> None:
-    """Text in names also comes from others."""
+    """Names may contain foreign text."""
     records = {"dir:/x\n": {"status": "ok", "entries": {"a\nb": {"mode": 7}}}}
     found = conform.find_error({"node": "n", "records": records}, "evidence-1", ("node",))
     assert found == "records['dir:/x\\n'].entries['a\\nb'].type is missing"
 
 
 def test_a_part_within_itself_is_compared() -> None:
-    """A record's second reading is a record; seen before the correction: anything was one."""
+    """A record's second reading is a record; any value used to be accepted."""
     record = {"status": "ok", "again": {"status": "ok", "rc": "0"}}
     assert conform.find_error(record, "evidence-1", part="record") == "again.rc is not of type integer"
 
@@ -174,12 +174,12 @@ def test_a_part_within_itself_is_compared() -> None:
 @SLOW
 @given(data=st.data())
 def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path: Path) -> None:
-    """Published by a node, read by the controller's hook. No damage turns a fail into a pass."""
+    """A node publishes it and the controller's hook reads it. No damage turns a fail into a pass."""
     fresh = {**VERDICT, "at": int(time.time())}
     path = tmp_path / "n1.json"
     path.write_bytes(data.draw(damaged(fresh)))
     found = job_hook._read(path, "n1", 600)
-    if isinstance(found, Verdict):  # what was changed is within what a verdict may hold
+    if isinstance(found, Verdict):  # the changed value is still valid in a verdict
         assert found.status == "fail"
         assert conform.find_error(to_document(found), "verdict-1", exact=True) == ""
     else:
@@ -188,7 +188,7 @@ def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path
 
 
 def test_a_verdict_with_two_statuses_is_none(tmp_path: Path) -> None:
-    """Seen before the correction: the last one counted, and ``fail`` with ``pass`` after it was a pass."""
+    """The last one used to count, so ``fail`` followed by ``pass`` was a pass."""
     good = to_document(Verdict("n1", "pass", int(time.time())))
     path = tmp_path / "n1.json"
     path.write_text(json.dumps(good).replace('"status": "pass"', '"status": "fail", "status": "pass"'))
@@ -204,7 +204,7 @@ def test_no_file_is_no_verdict(kind: str, tmp_path: Path) -> None:
 
 
 def state(folder: Path) -> tuple[StateDir, bytes]:
-    """Make a state directory with a verdict that passes, by a cluster file that this machine cannot pass."""
+    """Make a state directory with a passing verdict, for a cluster file by which this machine cannot pass."""
     cluster = folder / "c.toml"
     cluster.write_text("[class.a]\ngpus = 8\nhcas = 8\n")
     store = StateDir(str(folder / "state"), create=True)
@@ -216,7 +216,7 @@ def state(folder: Path) -> tuple[StateDir, bytes]:
 
 
 def flipped(raw: bytes) -> Iterator[bytes]:
-    """Yield a verdict with one word of each line wrong, and one that is no text."""
+    """Yield a verdict with one wrong word in each line, and one that is not text."""
     lines = raw.split(b"\n")
     for number, line in enumerate(lines[:-2]):
         for value in (b"", b"-1", b"nan", b"1e400", b"9" * 400, b"\xff", b"x y=z", b"%zz"):
@@ -242,7 +242,7 @@ def test_a_damaged_verdict_of_before_is_none_or_the_same(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("spoil", ["cut", "bytes", *NO_FILES])
 def test_a_gate_judges_anew_where_its_verdict_is_damaged(spoil: str, tmp_path: Path) -> None:
-    """The verdict passes; this machine has no GPUs, so that one made anew does not."""
+    """The verdict passes; this machine has no GPUs, so a new one does not."""
     from tests.support.commands import run
 
     _, raw = state(tmp_path)
@@ -298,7 +298,7 @@ def test_a_journal_that_is_no_file_is_named(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_place_in_a_journal_is_named(tmp_path: Path) -> None:
-    """Seen before the correction: "its journal is of another version", or no word of it."""
+    """The message used to be "its journal is of another version", or missing."""
     journal.begin(tmp_path, {**JOURNAL, "hosts": ["n1", 7]})
     assert "(hosts[1] is not of type string)" in proceed(tmp_path)
     journal.begin(tmp_path, JOURNAL)
@@ -352,7 +352,7 @@ HEAD = [("node",), ("collected_at",), ("collector",), ("collector", "uid"), ("or
 
 @pytest.mark.parametrize("at", HEAD[1:])
 def test_a_damaged_head_is_a_node_without_an_answer(at: tuple[Any, ...], tmp_path: Path) -> None:
-    """Before the fix, a part for two nodes with a damaged ``pair`` passed for the complete document."""
+    """A part for two nodes with a damaged ``pair`` used to be taken for the complete document."""
     document, place = small(), ".".join(step for step in at if isinstance(step, str))
     path = tmp_path / "bad.json"
     for value in VALUES:
@@ -406,7 +406,7 @@ def test_evidence_that_is_no_file_is_named(kind: str, tmp_path: Path) -> None:
 @settings(SLOW, max_examples=60)
 @given(data=st.data())
 def test_a_damaged_report_reruns_no_other_nodes(data: st.DataObject, tmp_path: Path) -> None:
-    """``--rerun`` reads names of hosts from it: none that the report does not hold as such is connected to."""
+    """``--rerun`` reads host names from it: only names that the report lists as nodes are contacted."""
     nodes = [{"name": "n1", "status": "fail"}, {"name": "n2", "status": "pass"}]
     report = {"schema": "preflight.report/1", "nodes": nodes}
     path = tmp_path / "r.json"

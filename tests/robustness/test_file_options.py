@@ -1,4 +1,4 @@
-"""Every option and argument that takes a file, given what is none: it ends soon, in one line that names the file."""
+"""Every option and argument for a file, given something else: it ends soon, with one line that names the file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.support import commands
 from tests.support.fixture import whole_node
 from tests.support.paths import ROOT
 
-#: Seconds after which a command hangs; those of the long line are read for longer where the machine is busy.
+#: Seconds after which a command counts as hanging; long lines may take longer on a busy machine.
 LIMIT_S = 30
 LONG = 8_000_000
 
-#: The command lines that each option is added to, and the placeholder of an argument.
+#: The command lines to which each option is added, and the placeholder of an argument.
 HERE = ["--only", "host.*", "--deadline", "5"]
 BASES: dict[tuple[str, ...], list[str]] = {
     ("check",): HERE,
@@ -44,7 +44,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("plan",): ["train.py --num-layers 2 --hidden-size 8"],
 }
 
-#: Options without which another one means nothing.
+#: Options that another option needs.
 WITH = {
     ("check", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("bench", "--ssh-config"): ["--hosts", "127.0.0.1,127.0.0.2"],
@@ -54,7 +54,7 @@ WITH = {
     ("learn", "--save"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("gate", "--ssh-config"): ["--hosts", "127.0.0.1"],
 }
-#: Options that leave the paths out: nodes are queried, or are named in the file.
+#: Options that replace the paths: nodes are queried, or named in the file.
 ALONE = {
     ("learn", "--from"),
     ("learn", "--hostfile"),
@@ -63,13 +63,13 @@ ALONE = {
     ("learn", "--save"),
 }
 
-#: Options that write; ``--history`` does both, and an argument of ``history`` that is missing is a new one.
+#: Options that write; ``--history`` does both, and a missing file is created for ``history``.
 WRITES = {"-o", "--json", "--html", "--junit", "--textfile", "--save", "--exclude-file", "--map", "--report-dir",
           "--termination-log", "--state-dir"}  # fmt: skip
 
 
 def takers() -> Iterator[tuple[tuple[str, ...], str, int]]:
-    """Yield command, option ("" for an argument), and the place of the argument among those of the command."""
+    """Yield command, option ("" for an argument), and the position of the argument."""
     for words in commands.leaves():
         command: click.Command | None = main
         for word in words:
@@ -107,7 +107,7 @@ WRITERS = [one for one in TAKERS if one[1] in WRITES]
 
 
 def test_all_that_take_a_file_are_here() -> None:
-    """A new option is attacked without being listed; this holds that the search finds them."""
+    """A new option is tested without being listed; this checks that the search finds all of them."""
     assert len(READERS) >= 25
     assert len(WRITERS) >= 30
     assert {words[0] for words, *_ in TAKERS} == {
@@ -118,7 +118,7 @@ def test_all_that_take_a_file_are_here() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a folder with one good file of each kind, and what is none."""
+    """Make a folder with one valid file of each kind, and something that is not a file."""
     made = tmp_path_factory.mktemp("files")
     (made / "n.json").write_text(json.dumps(whole_node("hgx-h100-roce")))
     (made / "c.toml").write_text("[class.a]\ngpus = 8\nhcas = 8\n")
@@ -135,7 +135,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judged(ran: commands.Ran, value: str, needed: bool) -> list[str]:
-    """Return what is wrong with how a command ended."""
+    """Return the fault in how a command ended."""
     allowed = {0, 1, 2, 3} if ran.words[0] != "gate" else {rule.exit for hook in policy.HOOKS.values()
                                                            for rule in (*hook.rules.values(), hook.strict)}  # fmt: skip
     wrong = []

@@ -1,4 +1,4 @@
-"""ClusterShell's groups are shell templates: only what the operator types is looked up, and only by plain names."""
+"""ClusterShell's groups are shell templates: only plain names that the operator types are looked up."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support import commands
 from tests.support.fixture import whole_node
 from tests.support.paths import ROOT
 
-#: Texts that ClusterShell takes for a group, a wildcard or a node of one; with ``touch PWNED`` where a shell would run.
+#: Texts that ClusterShell takes for a group, a wildcard or a node of one; with ``touch PWNED`` for a shell.
 GROUPS = (
     "@evil:x;touch${IFS}PWNED[1-2]", "@sr:x;touch${IFS}PWNED[1-2]", "@x;touch${IFS}PWNED", "@evil:$(touch${IFS}PWNED)",
     "@evil:x|touch${IFS}PWNED,n1", "n1!@evil:`touch${IFS}PWNED`", "@evil:x[1-2]", "@x", "@*", "@evil:*", "@@evil", "*",
     "gpu*", "n?[1-2]", "n1,@evil:x", "n1&@sr:y", "n1^@x[1-3]", "@evil:x;touch PWNED;[1-2]", "@@sr,n[1-2]",
 )  # fmt: skip
 
-#: A group source with every kind of command that there is; each leaves a mark.
+#: A group source with every kind of command; each leaves a mark.
 CONF = """\
 [Main]
 default: evil
@@ -69,7 +69,7 @@ def evidence(name: str, number: int) -> dict[str, Any]:
 
 
 class SiteFiles:
-    """Hostile files, and a configuration of ClusterShell that leaves marks."""
+    """Hostile files, and a ClusterShell configuration that leaves marks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.marks = folder, folder / "marks"
@@ -98,7 +98,7 @@ class SiteFiles:
         self.env |= {f"SLURM_JOB_NODELIST_HET_GROUP_{part}": GROUPS[part] for part in range(2)}
 
     def run(self, *runs: Sequence[str], env: Mapping[str, str] = {}) -> list[commands.Ran]:
-        """Run commands; each ends with a status of its own and no traceback."""
+        """Run commands; each must end with a documented status and no traceback."""
         done = list(commands.run(runs, self.folder, {**self.env, **env}))
         assert len(done) == len(runs)
         for one in done:
@@ -107,11 +107,11 @@ class SiteFiles:
         return done
 
     def smuggled(self) -> list[Path]:
-        """Return the files that a command in a text has made, wherever it ran."""
+        """Return the files that a command in a text has created anywhere."""
         return [path for path in self.folder.rglob("PWNED*") if not path.suffix]
 
     def left(self) -> set[str]:
-        """Return the marks that commands of groups left, and those of commands that were smuggled in."""
+        """Return the marks left by commands of groups, and by injected commands."""
         found = {path.name for path in self.marks.iterdir()} | {path.name for path in self.smuggled()}
         return found - {"shell"}
 
@@ -123,7 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> SiteFiles:
 
 @pytest.fixture
 def rank() -> Iterator[None]:
-    """A process that looks like a rank of a job, of an ordinary user where root can make one."""
+    """A process that looks like a rank of a job, of an ordinary user if root can start one."""
     variables = [f"{name}={GROUPS[0]}" for name in VARIABLES]
     user = 65534 if os.geteuid() == 0 else None
     argv = ["env", "LOCAL_RANK=0", "RANK=0", "WORLD_SIZE=2", "NCCL_DEBUG=INFO", *variables, "sleep", "300"]
@@ -132,7 +132,7 @@ def rank() -> Iterator[None]:
         process.kill()
 
 
-#: Every command, with hostile text of others in each place that it reads.
+#: Every command, with hostile text in each place that it reads.
 RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("check",): [["check", "--save", "here", "--log", "job.log", "--history", "past.db", "--json", "here.json"]],
     ("pair",): [["pair", text, "n1"] for text in GROUPS[:3]],
@@ -169,7 +169,7 @@ RUNS: dict[tuple[str, ...], list[list[str]]] = {
     ("completion",): [["completion", "bash"]],
 }  # fmt: skip
 
-#: Every command that uses the cluster file which lies beside evidence of others.
+#: Every command that uses the cluster file next to foreign evidence.
 SAVED = [
     [*words, *more]
     for folder in ("class.all", "waiver")
@@ -182,7 +182,7 @@ SAVED = [
     )
 ]  # fmt: skip
 
-#: Commands that others read the output of come first.
+#: Commands whose output others read come first.
 _FIRST = (("check",), ("judge",), ("learn",))
 
 
@@ -191,7 +191,7 @@ def test_every_command_is_driven() -> None:
 
 
 def test_no_text_of_others_is_looked_up(site: SiteFiles, rank: None) -> None:
-    """Seen before the correction: ``redact``, ``bundle`` and ``learn`` ran it; a learnt file was read with groups."""
+    """``redact``, ``bundle`` and ``learn`` used to run it; a learnt file was read with groups."""
     in_order = [*_FIRST, *(name for name in RUNS if name not in _FIRST)]
     done = site.run(*(words for name in in_order for words in RUNS[name]))
     assert not site.left(), f"left by one of {[one.words for one in done]}"
@@ -201,14 +201,14 @@ def test_no_text_of_others_is_looked_up(site: SiteFiles, rank: None) -> None:
 
 
 def test_no_group_of_a_cluster_file_beside_evidence_is_looked_up(site: SiteFiles) -> None:
-    """Seen: a colleague's evidence with `nodes = "@evil:rack1"` beside it ran the site's command for groups."""
+    """A colleague's evidence with `nodes = "@evil:rack1"` next to it used to run the site's command for groups."""
     for done in site.run(*SAVED):
         if done.words[0] in ("judge", "checklist"):
             assert "groups are resolved only for names that you type" in " ".join(done.output.split())
     assert not site.left()
 
 
-#: What the operator types, where a group would be looked up; TEXT is put in its place.
+#: Words that the operator types and that may name a group; TEXT is inserted in their place.
 TYPED = [
     ["check", "--hosts", "TEXT"], ["check", "--hostfile", "hosts"], ["bundle", "here", "--nodes", "TEXT", "-o", "b.gz"],
     ["redact", "job.log", "--hosts", "TEXT", "-o", "out.log"], ["learn", "--hosts", "TEXT", "-o", "x.toml"],
@@ -249,7 +249,7 @@ def test_a_group_of_the_operator_is_looked_up(site: SiteFiles) -> None:
 
 
 def test_names_that_a_group_source_lists_are_plain_too(site: SiteFiles) -> None:
-    """``evil`` has no ``all``: its groups are listed, which may be names that users gave, and each is looked up."""
+    """``evil`` has no ``all``: its groups are listed, possibly with names from users, and each is looked up."""
     conf = site.marks / "shell" / "groups.conf"
     before = conf.read_text("utf-8")
     conf.write_text("".join(line + "\n" for line in before.splitlines() if not line.startswith("all:")), "utf-8")
@@ -268,7 +268,7 @@ def test_names_that_a_group_source_lists_are_plain_too(site: SiteFiles) -> None:
 
 @pytest.mark.parametrize("text", ['"*"', '"gpu*"', '"gpu00?"', '"@*"', '["n1", "*"]', '"n[1-2],*!n1"'])
 def test_a_wildcard_in_a_cluster_file_is_an_error(text: str, tmp_path: Path) -> None:
-    """Seen: ``nodes = "*"`` was valid and meant the sample groups of ClusterShell; the gate let jobs start."""
+    """``nodes = "*"`` used to be valid and to mean ClusterShell's sample groups; the gate let jobs start."""
     path = tmp_path / "cluster.toml"
     path.write_text(f"[class.a]\ngpus = 8\nnodes = {text}\n", encoding="utf-8")
     done = CliRunner().invoke(app.main, ["lint", str(path)])
@@ -296,7 +296,7 @@ def test_devices_have_no_groups(text: str) -> None:
         decode(f'[class.a]\n[class.a.ports]\ncompute = "{text}"\n'.encode(), "x")
 
 
-# --- names of others are taken literally ---
+# --- foreign names are taken literally ---
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_without_groups_a_name_is_a_name(text: str) -> None:
     "n[+1-+999999999]", "n[１-９９９９９９９９９]",
 ])  # fmt: skip
 def test_ranges_that_the_library_reads_otherwise_are_refused_at_once(text: str) -> None:
-    """Seen: AssertionError("range too large"), and ranges of 10^9 names that were counted as few."""
+    """There used to be an AssertionError("range too large"), and ranges of 10^9 names were counted as few."""
     with pytest.raises(ValueError, match=r"names \d+ nodes"):
         nodeset.unfold(text)
 
@@ -325,7 +325,7 @@ def test_folding_unfolds_nothing(names: list[str]) -> None:
 
 
 def test_no_nodeset_is_made_with_groups_but_in_one_place() -> None:
-    """A bare ``NodeSet(`` looks groups up; what the operator typed is known at few places."""
+    """A bare ``NodeSet(`` looks groups up; only a few places handle the operator's own text."""
     typed = {
         "collect/targets.py", "gate/job_hook.py", "commands/redact.py", "commands/bundle.py", "expectations/schema.py",
     }  # fmt: skip

@@ -1,8 +1,8 @@
-"""What a text costs grows as its length.
+"""The cost of a text grows linearly with its length.
 
-Units are repeated, each of which was once read again for every other.
+Each of the repeated units used to be read again for every other one.
 
-Processor time of a text is compared with that of one of four times its length: the square is sixteen times as much.
+The CPU time of a text is compared with that of a quarter of it: quadratic growth is sixteen times.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from preflight.redact.redactor import Redactor
 from preflight.textprep.lines import Lines
 from preflight.textprep.wrapped_lines import unwrapped
 
-#: How much more four times the text may cost; below so many seconds it is noise.
+#: Allowed ratio of the costs of a text and a quarter of it; times below this many seconds are noise.
 MOST_GROWTH, NOISE_S = 9.0, 0.15
-#: What a megabyte may cost at most: growth alone would let 200 s pass.
+#: Maximum cost of a megabyte: growth alone would allow 200 s.
 MOST_S_PER_MB = 20.0
 
 UUID = "    GPU UUID                        : GPU-0a1b2c3d-1111-2222-3333-444455556666 | |"
@@ -34,7 +34,7 @@ DUMP = '{"entries":[{"record_id":0,"profiling_name":"nccl:all_reduce","collectiv
 
 
 def repeated(unit: str) -> Callable[[int], str]:
-    """Return what makes a text of so many characters of one unit."""
+    """Return a function that makes a text of this many characters from one unit."""
     return lambda size: unit * (size // len(unit))
 
 
@@ -49,23 +49,23 @@ def matrix(size: int) -> str:
 
 
 def broken_row(size: int) -> str:
-    """Return a row of a topology with each code on a line of its own."""
+    """Return a row of a topology with each code on a separate line."""
     number = size // 16
     return columns(number) + "\nGPU0 X\n" + " SYS\n" * number
 
 
 def line_of_equals(size: int) -> str:
-    """Return fields on one line, and behind them a rule, not a banner."""
+    """Return fields on one line, followed by a rule instead of a banner."""
     return FIELDS + "=" * size
 
 
 def adapters(size: int) -> str:
-    """Return what ibstat prints of very many adapters."""
+    """Return the output of ibstat for very many adapters."""
     lines = "\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n"
     return "".join(f"CA 'mlx5_{at}'{lines}" for at in range(size // 110))
 
 
-#: A text, and the characters of its shorter form.
+#: A text, and the length of its shorter form.
 TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
     "names of GPUs on one line": (repeated("Product Name : GeForce GTX 1080 Ti | |"), 50_000),
     "UUIDs of GPUs on one line": (repeated(UUID), 100_000),
@@ -95,7 +95,7 @@ TEXTS: dict[str, tuple[Callable[[int], str], int]] = {
 
 
 def read(text: str, folder: Path) -> tuple[list[TextPart], float]:
-    """Read a text; return its parts and the seconds of the processor."""
+    """Read a text; return its parts and the CPU seconds."""
     path = folder / "text"
     path.write_text(text, encoding="utf-8")
     began = time.process_time()
@@ -115,7 +115,7 @@ def test_what_a_text_costs_grows_as_its_length(name: str, tmp_path: Path) -> Non
 
 
 def test_more_gpus_than_a_machine_can_have_are_not_judged(tmp_path: Path) -> None:
-    """Seen: 50 KB of heads of sections took 10 s, each of its GPUs was judged by eighteen checks."""
+    """50 KB of section heads used to take 10 s: eighteen checks judged each of the GPUs."""
     name = "    Product Name                          : NVIDIA H100\n"
     for number, words in ((256, "each of 256 GPUs answers"), (257, "257 GPUs in one output")):
         gpus = "".join(f"\nGPU 00000000:{at % 256:02X}:{at // 256:02X}.0\n{name}" for at in range(number))
@@ -125,7 +125,7 @@ def test_more_gpus_than_a_machine_can_have_are_not_judged(tmp_path: Path) -> Non
         assert answer["message"].startswith(words)
 
 
-#: Texts of which one place for a name was looked for from each other, and the characters of the shorter form.
+#: Texts with names that were each searched from every other one, and the length of the shorter form.
 PLACES: dict[str, tuple[Callable[[int], str], int]] = {
     "empty lines below a host": (lambda size: "host" + "\n" * size, 15_000),
     "options of ssh": (repeated("ssh" + " -b -c" * 9 + "\n"), 10_000),
@@ -144,7 +144,7 @@ def test_work_of_a_watchdog_that_does_not_end_is_looked_at_once() -> None:
 
 
 def test_lines_of_a_watchdog_are_given_to_no_reader_of_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader looked at each twenty times: 240 KB took 20 s."""
+    """A reader used to look at each line twenty times: 240 KB took 20 s."""
     lines_read = 0
 
     def counted(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[TextPart]:
@@ -164,7 +164,7 @@ def test_lines_of_a_watchdog_are_given_to_no_reader_of_tools(monkeypatch: pytest
 
 
 def test_a_line_that_was_joined_begins_no_other() -> None:
-    """From each line of one width on, all that follow were joined: the square of their number."""
+    """After each line of one width, all following lines used to be joined: quadratic time."""
     first = b"gpu1:1:1 [0] NCCL WARN " + b"x" * 57
     lines = [*[first, b"NCCL y" + b"z" * 74, b"w" * 80, b"end"] * 3, b""]
     joined = [line for line in unwrapped(lines) if line]

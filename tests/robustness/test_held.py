@@ -1,4 +1,4 @@
-"""Attacks that were tried against preflight and held, where no other test has them: they hold on."""
+"""Attacks that were tried and failed, and that no other test covers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def env(folder: Path, **more: str) -> dict[str, str]:
 
 
 def shell(folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in which ``preflight`` is a command."""
+    """Run a shell command line in which ``preflight`` is a command."""
     function = f'preflight() {{ "{sys.executable}" -m preflight "$@"; }}\n'
     return subprocess.run(
         ["bash", "-c", function + line], cwd=folder, env=env(folder, **more), capture_output=True, text=True,
@@ -29,7 +29,7 @@ def shell(folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
-#: What a process may lack, or have too little of.
+#: Resources that a process may lack.
 STARVED = {
     "stdin closed": "preflight demo <&-",
     "stdout closed": "preflight demo >&-",
@@ -50,7 +50,7 @@ STARVED = {
 
 @pytest.mark.parametrize("how", STARVED)
 def test_a_starved_process_ends_with_a_status_of_its_own(how: str, tmp_path: Path) -> None:
-    """The verdict of the demo is 1; what could not be written, or judged, is 3."""
+    """The verdict of the demo is 1; an output or a judgement that failed gives 3."""
     done = shell(tmp_path, STARVED[how])
     assert "Traceback" not in done.stderr, done.stderr[-800:]
     assert done.returncode in (1, 3), (done.returncode, done.stderr[-500:])
@@ -59,7 +59,7 @@ def test_a_starved_process_ends_with_a_status_of_its_own(how: str, tmp_path: Pat
         json.loads(path.read_text("utf-8"))
 
 
-#: Hosts that want to be more than hosts; from the command line, a file, and an earlier report.
+#: Host names with other meanings, from the command line, a file, and an earlier report.
 HOSTS = ("-oProxyCommand=touch HELD", "a;touch HELD", "$(touch HELD)", "`touch HELD`", "a|touch HELD", "a\ntouch HELD")
 
 
@@ -76,12 +76,12 @@ def test_no_host_is_an_option_or_a_command(tmp_path: Path) -> None:
         ):
             runs += [["check", *given, "--via", via] for via in ("ssh", "openssh")]
     for one in commands.run(runs, tmp_path, env(tmp_path)):
-        assert one.status == (3 if one.words[2] == "h0" else 2), (one.words, one.output)  # h0: `slots=8` is let be
+        assert one.status == (3 if one.words[2] == "h0" else 2), (one.words, one.output)  # h0: `slots=8` is ignored
     assert not list(tmp_path.rglob("HELD*"))
 
 
 def test_files_that_a_job_names_do_not_leave_the_node(tmp_path: Path) -> None:
-    """The collector may be root: a file that a user's variable names is read for NCCL's settings only."""
+    """The collector may be root: of a file that a user's variable names, only NCCL's settings are read."""
     secret = tmp_path / "shadow"
     secret.write_text("root:$6$salt$hunter2hunter2:19000:0:99999:7:::\n", "utf-8")
     given = {"NCCL_CONF_FILE": str(secret), "NCCL_TOPO_FILE": str(secret), "NCCL_TUNER_CONFIG_PATH": str(secret)}
@@ -91,7 +91,7 @@ def test_files_that_a_job_names_do_not_leave_the_node(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_no_log(tmp_path: Path) -> None:
-    """A log is unpacked in parts, within bounds; and is not held."""
+    """A log is decompressed in pieces, within limits, and does not stay in memory."""
     piece = gzip.compress(b"\0" * (64 << 20), 9)
     (tmp_path / "bomb.gz").write_bytes(piece)
     (one,) = commands.run([["read", "bomb.gz"]], tmp_path, env(tmp_path))

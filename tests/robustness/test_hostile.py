@@ -1,4 +1,4 @@
-"""Text that wants to be more than text, through every input and output: nothing is run, written, hung or leaked."""
+"""Hostile text through every input and output: nothing is run, written, delayed or leaked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ else:
 
 CANARY = "PWNED"
 
-#: What each text tries. A shell, a browser or a parser that takes it for more than text leaves a mark.
+#: The attack of each text. A shell, a browser or a parser that interprets it leaves a mark.
 STRINGS = {
     "shell": f"$(touch {CANARY}) `touch {CANARY}`; touch {CANARY} | touch {CANARY} && touch {CANARY} ${{IFS}}",
     "quotes": f"'; touch {CANARY}; '\"; touch {CANARY}; \"\\",
@@ -101,7 +101,7 @@ def log() -> str:
 
 
 def cluster_file(path: Path) -> Path:
-    """Write a cluster file with hostile free texts; several lines and invisible characters are not allowed in it."""
+    """Write a cluster file with hostile free texts, without line ends and invisible characters."""
     body = "[class.all]\ngpus = 8\nhcas = 8\n"
     for number, text in enumerate(STRINGS.values()):
         if text.isprintable() and len(text) < 1000:
@@ -113,7 +113,7 @@ def cluster_file(path: Path) -> Path:
 
 
 class Made:
-    """What one run over everything hostile has written."""
+    """The outputs of one run over everything hostile."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -154,7 +154,7 @@ def clean(text: str, where: str = "") -> None:
 
 
 def test_every_output(made: Made) -> None:
-    assert made.done.returncode in (1, 3), made.done.stderr.decode()[-2000:]  # by what is left readable
+    assert made.done.returncode in (1, 3), made.done.stderr.decode()[-2000:]  # by its readable part
     assert made.written == {"page.html", "report.json", "junit.xml", "preflight.prom"}
     for stream in (made.done.stdout, made.done.stderr):
         clean(stream.decode("utf-8"))
@@ -177,7 +177,7 @@ def test_the_page_has_no_tag_of_theirs(made: Made) -> None:
     assert [attrs.get("type") for tag, attrs in page.tags if tag == "script"] == [
         "application/json",
         None,
-    ]  # the page's own
+    ]  # the page's own script
     assert [attrs.get("id") for tag, attrs in page.tags if tag == "form"] == ["controls"]
     for tag, attributes in page.tags:
         assert not [name for name in attributes if name.startswith("on")], tag
@@ -188,7 +188,7 @@ def test_the_page_has_no_tag_of_theirs(made: Made) -> None:
 
 @pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell or chromium is not installed")
 def test_a_browser_runs_none_of_it(made: Made, tmp_path: Path) -> None:
-    """Without the policy that forbids scripts, so that only escaping protects; a planted script does run."""
+    """Without the policy that forbids scripts, so only escaping protects; a planted script does run."""
     text = (made.folder / "page.html").read_text("utf-8")
     bare = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert bare != text
@@ -292,7 +292,7 @@ def test_a_file_of_a_node_stays_in_its_folder(kind: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("kind", [kind for kind in STRINGS if kind not in ("nothing", "endless")])
 def test_no_name_is_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names from a user, a scheduler or a colleague's file; none is reached, and none is run."""
+    """Names from a user, a scheduler or a colleague's file: none is contacted, and none is run."""
     text = STRINGS[kind]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "hosts").write_text(text)
@@ -305,7 +305,7 @@ def test_no_name_is_run(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("check", "--via", "kubectl", "-n", text, "--hosts", text),
     ):  # fmt: skip
         if words[0] in ("check", "pair") and kind in ("option", "link", "absolute", "reason", "template", "traversal"):
-            continue  # names that go to a resolver
+            continue  # names passed to a resolver
         result = CliRunner().invoke(main, ["--", *words] if words == (text,) else list(words))
         assert result.exit_code in (1, 2, 3), (words, result.output)
         assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
@@ -330,7 +330,7 @@ def test_an_environment_is_values_only(tmp_path: Path) -> None:
     assert not [name for name in os.listdir(tmp_path) if CANARY in name]
 
 
-# --- files that are no files, and too much of them ------------------------------------------------------
+# --- special files, and large ones ---------------------------------------------------------------------
 
 
 def _bounded() -> None:
@@ -338,7 +338,7 @@ def _bounded() -> None:
 
 
 def _refused(folder: Path, *words: str, within_s: int = 60) -> subprocess.CompletedProcess[str]:
-    """Run a command within 3 GiB and its time; it prints something and does not crash."""
+    """Run a command within 3 GiB and its time limit; it prints something and does not crash."""
     argv = [sys.executable, "-m", "preflight", *words]
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -396,7 +396,7 @@ def test_a_log_that_is_a_bomb_is_read_in_parts(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_traps_costs_one_node_each(tmp_path: Path) -> None:
-    """Links, pipes, devices, depth, foreign JSON beside one good document: that one is judged, no secret leaks."""
+    """Links, pipes, devices, deep folders and foreign JSON next to one good document: only that one is judged."""
     folder, secret = tmp_path / "evidence", tmp_path / "secret"
     folder.mkdir()
     secret.write_text("root:TOPSECRET:1:0:99999:7:::\n")
@@ -413,7 +413,7 @@ def test_a_folder_of_traps_costs_one_node_each(tmp_path: Path) -> None:
     (folder / "empty.json").touch()
     argv = [sys.executable, "-m", "preflight", "judge", str(folder), "--only", "gpu.driver", "--json", "-"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=_bounded)
-    if done.returncode == 2:  # a link that leads nowhere is named
+    if done.returncode == 2:  # a link without a target is named
         assert "loop.json" in done.stderr
         (folder / "loop.json").unlink()
         done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=_bounded)

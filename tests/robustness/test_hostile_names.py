@@ -1,4 +1,4 @@
-"""Entries with hostile names in directories that the collector globs: each is a name, and never a pattern."""
+"""Entries with hostile names in globbed directories: each is a name, and never a pattern."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every parser, with any text and with mutated real text: a value or a ValueError with words, in linear time."""
+"""Every parser on any text and on mutated real text: a value or a ValueError with a message, in linear time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from tests.support import mutate, parser_registry
 from tests.support.fixture import whole_node
 from tests.support.parser_registry import Parser
 
-#: Types of a parameter that carries foreign text.
+#: Types of parameters with foreign text.
 FOREIGN = {"str", "str | None", "Any", "object", "Evidence", "Mapping[str, str]", "Mapping[str, Any]", "Iterable[Line]"}
 
-#: Names of parameters that name something, and carry nothing to parse.
+#: Names of parameters that only name something.
 WORDS = {"name", "path", "key", "what"}
 
-#: Longest message of a refusal, characters: it becomes part of a finding.
+#: Maximum length of an error message in characters: it becomes part of a finding.
 LONGEST_MESSAGE = 2000
 
-#: CPU seconds in which 200 KB must be read; a linear parser takes milliseconds, a quadratic one minutes.
+#: CPU seconds for 200 KB; a linear parser takes milliseconds, a quadratic one minutes.
 ENOUGH_S = 10
 #: Characters of a long text.
 LONG = 80_000
 
 
 def _parsing(module: Path) -> Iterator[str]:
-    """Yield the public functions and class methods of a module whose first argument is something foreign."""
+    """Yield the public functions and class methods of a module whose first argument is foreign data."""
     tree = ast.parse(module.read_text())
     functions = [(node, f"{module.stem}.{node.name}") for node in tree.body if isinstance(node, ast.FunctionDef)]
     for node in tree.body:
@@ -71,7 +71,7 @@ def test_every_parser_is_registered() -> None:
 
 
 def refused(parser: Parser, argument: Any) -> str:
-    """Call a parser; return the words of its refusal, fail on any other exception."""
+    """Call a parser; return its error message, fail on any other exception."""
     try:
         parser.call(argument)
     except parser.raises as error:
@@ -89,7 +89,7 @@ def test_it_reads_its_seeds(parser: Parser) -> None:
         assert refused(parser, seed) == ""
 
 
-#: Enough to notice a new carelessness; ``python -m tests.robustness.fuzz --minutes 10`` looks for the rare ones.
+#: Enough to find common errors; ``python -m tests.robustness.fuzz --minutes 10`` looks for rare ones.
 FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -116,7 +116,7 @@ def test_damaged_records(parser: Parser, data: st.DataObject) -> None:
 
 @contextmanager
 def bounded(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after so many seconds of CPU time."""
+    """Raise TimeoutError after this many seconds of CPU time."""
 
     def stop(*_: object) -> None:
         raise TimeoutError(f"still at it after {seconds:g} s of CPU time")
@@ -140,7 +140,7 @@ def test_long_text_is_read_in_linear_time(parser: Parser) -> None:
             pytest.fail(f"{name}: {error}")
 
 
-#: What ``python -m tests.robustness.fuzz`` and the texts of others once found: each hung, crashed or printed nothing.
+#: Former findings of ``python -m tests.robustness.fuzz`` and of foreign texts: each hung, crashed or printed nothing.
 FOUND: dict[str, tuple[str, str]] = {
     "textprep.plain_text.id_list": ("0-99999," * 10, "more than"),
     "rdma_ports.parse_ibstat": ("CA 'mlx5_0'\n Port 1:\n  State: A" + " " * 200_000 + "x\n", "missing"),

@@ -1,4 +1,4 @@
-"""A few lines that repeat for long are passed over: what is read is the same as without that."""
+"""Long repetitions of a few lines are skipped: the result is the same as without the shortcut."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.support import paths
 
 OUTSIDE = paths.DATA / "outside"
 
-#: Lines of what a job's log is flooded with, beside those of tools.
+#: Lines that flood a job's log, in addition to those of tools.
 FLOODS = ["NCCL WARN x", "x", "[", "]", "{", "}", "  ", "--", "...", "State: Active", "NCCL_DEBUG=INFO", "12:00:01 x",
           "NVRM: Xid (PCI:0000:3b:00): 79, x", "GPU0\tX\tNV18", "1: x", "# x", "> x", '"x",', "\tPort 1:"]  # fmt: skip
-#: Lines of a text; the shortcut is taken from 4000 on, and near what differs it is not.
+#: Lines of a text; the shortcut applies from 4000 on, except near lines that differ.
 LENGTHS = (2000, 4001, 4500, 6000)
 PLACES = (0, 999, 1000, 1001, 2000, 3000, -1, -999, -1000, -1001)
 ERROR = "[ 1234.567890] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
@@ -31,7 +31,7 @@ def lines_of_tools() -> list[list[str]]:
 
 
 def flood(chosen: random.Random, outputs: list[list[str]]) -> list[str]:
-    """Return one to five lines many times, with a few other lines at any place among them."""
+    """Return one to five lines many times, with a few other lines at random places."""
     lines = chosen.choice(outputs)
     period = chosen.choice((1, 1, 2, 3, 4, 5))
     begin = chosen.randrange(len(lines))

@@ -1,4 +1,4 @@
-"""Which tools root runs, what it overwrites, and whether it trusts another user's state directory."""
+"""Tools that root runs, files that it overwrites, and other users' state directories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root is needed to mak
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    """Nothing is remembered of folders from one test to the next."""
+    """No test reuses the folder cache of another."""
     tools._known.clear()
     yield
     tools._known.clear()

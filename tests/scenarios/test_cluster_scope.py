@@ -1,4 +1,4 @@
-"""Nodes in no class of the cluster file, and nodes of it without evidence."""
+"""Nodes without a class in the cluster file, and listed nodes without evidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For how long ports are held up: both sides of each threshold, in both directions, on a complete node."""
+"""Duration of pauses: both sides of each threshold, in both directions, on a complete node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PERCENT = 600_000
 CONGESTION = [check for check in CHECKS if check.id == "counters.congestion"]
 RX, TX, ALL = "rx_prio3_pause", "tx_prio3_pause", "rx_global_pause"
 
-#: What grows, Gb/s of the port of 400 Gb/s, the verdict, and a part of what is printed.
+#: Counter that grows, Gb/s of the 400 Gb/s port, the verdict, and a part of the message.
 CASES: dict[str, tuple[dict[str, int], float, str, str]] = {
     "not at all": ({}, 300, "pass", "0.00% of the window"),
     "a little": ({RX: 90_000_000, f"{RX}_duration": PERCENT // 2}, 300, "pass", "0.50% of the window"),
@@ -61,7 +61,7 @@ def test_nothing_passes_while_a_port_is_held() -> None:
 
 @pytest.mark.parametrize(("pauses", "status"), [(0, "pass"), (7_000, "pass"), (7_500, "unknown"), (10**8, "unknown")])
 def test_pauses_without_their_length_are_an_upper_bound(pauses: int, status: str) -> None:
-    """A pause of a port of 400 Gb/s lasts 83.9 us at most: 7153 of them are 1 % of a minute."""
+    """A pause of a 400 Gb/s port lasts at most 83.9 us: 7153 of them are 1 % of a minute."""
     one = finding(judged(grows={RX: pauses}, lacks=(f"{RX}_duration", f"{TX}_duration")))
     assert one["status"] == status
     assert "at most" in one["message"] + str(one["found"]) or not pauses

@@ -1,4 +1,4 @@
-"""A Clos with a leaf of Arista EOS: what its answers show is judged, what they do not is unknown by name."""
+"""A Clos with an Arista EOS leaf: visible facts are judged, hidden ones are unknown by name."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_healthy_leaf_raises_nothing_and_what_it_does_not_show_is_unknown(tmp_
         if finding["status"] == "unknown":
             by_check.setdefault(finding["check"], set()).add(finding["message"])
     unread = {check: words for check, words in by_check.items() if any("no recorded answer of EOS" in w for w in words)}
-    assert set(by_check) - set(unread) == {"switch.hash"}  # the seed of a leaf beside the spines is not shown
+    assert set(by_check) - set(unread) == {"switch.hash"}  # the seed of a leaf next to the spines is not shown
     assert "eos:show priority-flow-control" in str(unread["link.pfc"] | unread["switch.ecn"])
     passed = {finding["check"]: finding["message"] for finding in report["findings"] if finding["status"] == "pass"}
     assert passed["link.join"].startswith("both ends of 32 cables")

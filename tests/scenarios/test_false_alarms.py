@@ -1,4 +1,4 @@
-"""What looks like a fault and is none stays silent on a complete node; and what other tools got wrong (L…)."""
+"""Facts that look like faults are not reported on a complete node; errors of other tools (L…) are not repeated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Records = dict[str, Any]
 
 
 def loud(machine: Machine, records: Records | None = None, cluster: Cluster | None = None) -> set[tuple[str, str, str]]:
-    """Return what fails or warns; a record that is None is taken away."""
+    """Return failures and warnings; a record of None is removed."""
     document = machines.evidence(machine)
     for key, record in (records or {}).items():
         document["records"].pop(key, None)
@@ -66,14 +66,14 @@ def compute(machine: Machine, **changes: Any) -> Machine:
 
 
 def every_gpu(machine: Machine, **changes: Any) -> Machine:
-    """Change what the driver reports of every GPU."""
+    """Change the driver's report on every GPU."""
     for index in range(len(machine.gpus)):
         machine = with_gpu(machine, index, health=changes)
     return machine
 
 
 def expecting(*, hcas: int = 8, qos: dict[str, Any] | None = None, share: float | None = None, **ports: Any) -> Cluster:
-    """Return a cluster file of one class of such nodes; ``share`` is what each GPU needs of the NICs, Gb/s."""
+    """Return a cluster file with one class of such nodes; ``share`` is the NIC bandwidth that each GPU needs, Gb/s."""
     body: dict[str, Any] = {"gpus": 8, "hcas": hcas, "ports": {"compute": "mlx5_[0,3-6,9-11]", **ports}}
     if not hcas:
         del body["hcas"], body["ports"]
@@ -94,7 +94,7 @@ CARD = every_gpu(
 
 _PORT = "file:/sys/class/infiniband/mlx5_0/ports/1"
 
-#: What looks like a fault, on a node that has none; with the cluster file where it is not the node's own.
+#: Facts that look like faults on a healthy node, with a cluster file if it is not the node's own.
 SILENT: dict[str, tuple[Machine, Records] | tuple[Machine, Records, Cluster]] = {
     "ports of storage are down": (infiniband(), {}),
     "an IPoIB interface is down": (infiniband(), {"file:/sys/class/net/ibp24s0/operstate": ok("down\n")}),
@@ -241,13 +241,13 @@ def test_a_dead_driver_is_no_node_without_gpus() -> None:
 
 
 def test_every_device_is_looked_at_not_the_first() -> None:
-    """L61: eight NICs, the last one is the one with half its lanes, and with no address."""
+    """L61: of eight NICs, only the last one has half its lanes and no address."""
     assert loud(with_nic(roce(), "mlx5_11", lanes=8)) == {("fail", "pcie.nic-link", "mlx5_11"), LESS_PER_GPU}
     assert loud(with_nic(roce(), "mlx5_11", ip="")) == {("fail", "roce.chain", "mlx5_11:1")}
 
 
 def test_a_link_is_compared_with_its_own_maximum() -> None:
-    """L27: x8 is no fault of a NIC that has eight lanes."""
+    """L27: x8 is normal for a NIC with eight lanes."""
     base = "file:/sys/class/infiniband/mlx5_5/device"
     slower = {f"{base}/current_link_width": ok("8\n"), f"{base}/max_link_width": ok("8\n")}
     machine = with_nic(infiniband(), "mlx5_5", rate="200 Gb/sec (4X HDR)")
@@ -265,7 +265,7 @@ def test_what_is_not_a_compute_port_is_not_judged() -> None:
 
 
 def test_limits_of_a_container_are_not_faults_of_the_host() -> None:
-    """L33: no tools of the host's daemons, no /sys of modules: unknown, not a fault."""
+    """L33: no tools of the host's daemons and no modules in /sys: unknown, not a fault."""
     hidden = dict.fromkeys(("dir:/sys/module", "cmd:chronyc -n tracking", "cmd:lspci -Dnvv"))
     assert loud(infiniband(where="container"), dict(hidden)) == set()
 

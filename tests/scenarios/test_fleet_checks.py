@@ -1,4 +1,4 @@
-"""Comparing nodes: majorities, outliers, duplicate identifiers, and what so many have that it is the site's."""
+"""Comparison of nodes: majorities, outliers, duplicate identifiers, and faults shared by a site."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_what_hides_in_one_container_is_unknown_there_and_nobodys_outlier() -> N
 
 
 def test_evidence_of_an_older_version_is_compared_by_what_it_has() -> None:
-    """No record that is new; what breaks no job is named as not shown, and gates nothing."""
+    """It lacks new records; values whose difference breaks no job are listed as not shown, and gate nothing."""
     new = ("machine-id", "boot_id", "/dmi/", "cpuinfo", "meminfo", "transparent", "version.json", "nvidia-ctk", "netns")
     old = []
     for document in fleet(hgx_h100("x"), 3):
@@ -219,7 +219,7 @@ def test_a_rail_without_a_majority_is_named() -> None:
 
 
 def test_pods_of_one_machine_may_show_the_same_devices() -> None:
-    """They share the adapters and the boot id of their machine, and have addresses and GPUs of their own."""
+    """They share the adapters and the boot id of their machine, and have separate addresses and GPUs."""
     one, other = (replace(pod(name), number=number) for number, name in ((1, "pod-a"), (2, "pod-b")))
     first, second = evidence(one), evidence(other)
     shared_keys = [key for key in first["records"] if key.endswith(("_guid", "boot_id", "/gids/0"))]

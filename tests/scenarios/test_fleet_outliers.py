@@ -1,4 +1,4 @@
-"""Numbers of nodes beside those of their peers: unread ones pass nothing."""
+"""Numbers of nodes compared with those of their peers: unread ones do not pass."""
 
 from __future__ import annotations
 

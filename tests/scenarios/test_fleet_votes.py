@@ -1,7 +1,7 @@
-"""Wrong and right majorities and ties of eight nodes, with and without an expectation, for each check that compares.
+"""Wrong and right majorities and ties of eight nodes, with and without an expectation, for each comparing check.
 
-What is expected is the yardstick: the wrong nodes pass nothing, the right ones are not blamed. Without an expectation a
-majority is no more than a majority, and of a tie no side is called right.
+Expected values decide: wrong nodes do not pass, and right ones are not blamed. Without an expectation the majority may
+be wrong, and neither side of a tie is called right.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLEET = {check.id: check for check in registry().checks if check.scope is Scope.
 NAMES = [f"gpu00{number}" for number in range(1, 9)]
 WRONG, RIGHT = NAMES[:5], NAMES[5:]
 
-#: Checks of the fleet that compare no nodes with each other, and why.
+#: Fleet checks that do not compare nodes, and why.
 APART = {
     **{id: "a test between two nodes" for id in FLEET if id.startswith("pair.")},
     **{id: "a sweep of the fabric: links vote, in test_fabric_facts" for id in FLEET if id.startswith("fabric.")},
@@ -44,7 +44,7 @@ APART = {
     "fleet.identity": "looks for duplicates, and names every holder: nothing is counted",
 }
 
-#: Wrong nodes of eight: a wrong majority, a tie, a right majority.
+#: Number of wrong nodes of eight: a wrong majority, a tie, a right majority.
 SHARES = (5, 4, 3)
 
 #: Values that no cluster file can expect, and why.
@@ -57,15 +57,15 @@ ROCE = 'ports.compute = "mlx5_[0,3-6,9-11]"\n'
 
 @dataclass(frozen=True)
 class Poll:
-    """A value that is wrong on most nodes, and what expects the right one."""
+    """A value that is wrong on most nodes, and the source of the right one."""
 
     fault: Fault
-    expects: str | None = ""  # of a class in the cluster file; empty: a check of the node knows; None: nothing can
+    expects: str | None = ""  # of a class in the cluster file; empty: a node check knows it; None: nothing does
     kind: str = "h100"
     subject: str | None = None
-    plain: Fault | None = None  # a difference that no check of a node knows; None: the fault
-    before: Fault = lambda machine: machine  # what all nodes have
-    only: bool = False  # whether a node's check knows of it without the cluster file
+    plain: Fault | None = None  # a difference that no node check detects; None: the fault
+    before: Fault = lambda machine: machine  # base of all nodes
+    only: bool = False  # whether a node check detects it without the cluster file
 
 
 def _fabric(**changes: Any) -> Fault:
@@ -73,7 +73,7 @@ def _fabric(**changes: Any) -> Fault:
     return every_gpu(fabric=replace(good, **changes))
 
 
-#: A clock that one node alone cannot call low: it is its default.
+#: A clock that no single node shows as low, because it is the default.
 _CLOCK = {"application_clock_mhz": 1410, "application_clock_default_mhz": 1410}
 
 
@@ -350,7 +350,7 @@ def test_what_another_check_reports_is_named_and_passes_nothing() -> None:
     ],
 )
 def test_only_a_check_that_counts_reports_for_another(excuse: str, status: str) -> None:
-    """A waiver holds for the cause, wherever it shows; a check that is off reports nothing."""
+    """A waiver applies to the cause wherever it appears; a disabled check reports nothing."""
     report = _judged(_rated("gpu[001-008]", 400) + excuse)
     assert _rails(report) == {name: status if name in WRONG else "pass" for name in NAMES}
     assert bad_nodes(report) == ("gpu[001-005]" if status == "fail" else "")
@@ -358,7 +358,7 @@ def test_only_a_check_that_counts_reports_for_another(excuse: str, status: str) 
 
 @pytest.mark.parametrize("lost", [1, 5, 7])
 def test_nodes_without_a_gpu_among_those_that_have_some(lost: int) -> None:
-    """The number of GPUs is not declared: nodes without any may have lost them all, and pass nothing."""
+    """The number of GPUs is not declared: nodes without any may have lost them all, so they do not pass."""
     names = NAMES[:lost]
     documents = [_without_gpus(one) if one.node in names else one for one in _documents(GPUS, GPUS.fault, ())]
     silent = judge(documents, registry().checks, decode(f"[class.a]\n{GPUS.expects}".encode(), "cluster.toml"))
@@ -385,7 +385,7 @@ def _without_gpus(document: Evidence) -> Evidence:
 
 
 def test_one_value_from_two_places_is_one_value() -> None:
-    """What the driver sets and what jobs set, by the cluster file, is the same traffic class."""
+    """The traffic class set by the driver and that set by jobs, by the cluster file, are the same."""
     expects = f"{ROCE}qos.lossless = true\nqos.pfc_priority = 3\nqos.traffic_class = 106\n"
     case = Poll(qos(traffic_class=None), expects, "roce")
     report = judge(_documents(case, case.fault, WRONG), registry().checks, _cluster(case))
@@ -393,7 +393,7 @@ def test_one_value_from_two_places_is_one_value() -> None:
 
 
 def test_a_warning_does_not_stand_for_a_failure() -> None:
-    """The part's customary rate only warns; that rails differ from those at that rate fails all the same."""
+    """The part's usual rate only warns; rails that differ from others at that rate still fail."""
     documents = [one for one in _documents(SLOW, SLOW.fault, WRONG) if one.node in ("gpu001", "gpu008")]
     report = judge(documents, registry().checks)
     assert report["nodes"][0]["checks"]["rdma.port-rate"] == "warn"
@@ -401,7 +401,7 @@ def test_a_warning_does_not_stand_for_a_failure() -> None:
 
 
 def test_many_nodes_are_judged_as_few_are() -> None:
-    """Beyond what is held in memory, the vote uses what each node reported when it was judged."""
+    """Beyond the cache size, the vote uses the answers from each node's judgement."""
     from preflight.judge.evidence_reload import HELD
 
     rails, cluster = [FLEET["fleet.rails"]], _cluster(SLOW)

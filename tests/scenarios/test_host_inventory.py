@@ -1,4 +1,4 @@
-"""Everyday faults of a server, planted on a node: each has its finding, with the cluster file and without it."""
+"""Everyday faults of a server, planted on a node: each has its finding, with and without the cluster file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MUNGE = "\nId=munge.service\nNames=munge.service\nLoadState=loaded\nActiveState=
 
 NVME9 = {f"file:/sys/class/nvme/nvme9/{name}": None for name in ("transport", "address", "state")}
 
-#: Fault -> the records that it changes, what is found with the cluster file, and without it.
+#: Fault -> the changed records, and the findings with and without the cluster file.
 FAULTS: dict[str, tuple[Records, Found, Found]] = {
     "X01 scratch full": (
         {space("/scratch").key: ran(HEAD + FULL), DISK_SPACE: ran(HEAD + ROOT_SPACE + FULL)},

@@ -67,7 +67,7 @@ def test_leaves_that_lldp_names(tmp_path: Path, saved: dict[str, Path], ratio: s
 
 
 def test_a_pipeline_below_its_leaves(tmp_path: Path, saved: dict[str, Path]) -> None:
-    """Four nodes share their leaves: whether the spine is oversubscribed does not matter."""
+    """Four nodes share their leaves, so the oversubscription of the spine is irrelevant."""
     document = plan(tmp_path, script(LLAMA_70B, tp=8, pp=4, gbs=96), saved["roce"], "--nodes", "gpu[005-008]")
     assert document["exit_status"] == 0
     assert document["cluster"]["source"] == "evidence of gpu[005-008]"
@@ -89,7 +89,7 @@ def test_a_sweep_shows_leaves_and_their_uplinks(tmp_path: Path, saved: dict[str,
     document = plan(tmp_path, script(LLAMA_70B, tp=8, pp=8, gbs=64), saved["infiniband"])
     assert status(document, "layout.pipeline-rails") == {"warn"}
     assert "oversubscribed 4:1" in message(document, "layout.pipeline-rails")
-    (tmp_path / "cluster.toml").write_text(TREE.format("1"))  # what the operator declares counts
+    (tmp_path / "cluster.toml").write_text(TREE.format("1"))  # the operator's declaration takes precedence
     more = ["--cluster", str(tmp_path / "cluster.toml")]
     declared = plan(tmp_path, script(LLAMA_70B, tp=8, pp=8, gbs=64), saved["infiniband"], *more)
     assert raised(declared) == set()
@@ -112,7 +112,7 @@ def test_domains_of_racks(tmp_path: Path, saved: dict[str, Path]) -> None:
 
 
 def test_the_order_of_a_hostfile(tmp_path: Path, saved: dict[str, Path]) -> None:
-    """Names of two racks in turn, brought into the order of the racks; and slots that are dealt out."""
+    """Alternating names of two racks, sorted into rack order; and slots distributed cyclically."""
     ordered, dealt = tmp_path / "ordered", tmp_path / "dealt"
     trays = [f"tray{2 * tray + rack:02d}" for rack in (0, 1) for tray in range(6)]
     ordered.write_text("".join(f"{name} slots=4\n" for name in trays))
@@ -197,7 +197,7 @@ def _all_reduce(gpu: str, busbw: float, ranks: int = 8, footer: bool = True) -> 
 
 
 def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
-    """Tensor parallelism without sequence parallelism sums over NVLink."""
+    """Tensor parallelism without sequence parallelism uses all-reduce over NVLink."""
     text = script(LLAMA_70B, tp=8, pp=4, gbs=96).replace("--sequence-parallel", "")
     customary = plan(tmp_path, text, saved["roce"])
     log = tmp_path / "slow.log"
@@ -229,7 +229,7 @@ def test_a_run_on_other_hardware_is_not_used(tmp_path: Path, saved: dict[str, Pa
 
 
 def test_the_sweep_of_a_node_that_is_not_chosen_is_used(tmp_path: Path, saved: dict[str, Path]) -> None:
-    """The first node swept the fabric; without it, the oversubscription was unknown."""
+    """The first node swept the fabric; without it, the oversubscription used to be unknown."""
     job = script(LLAMA_70B, tp=8, pp=4, gbs=96)
     document = plan(tmp_path, job, saved["infiniband"], "--nodes", "gpu[003-006]", "--gpus", "32")
     assert status(document, "layout.pipeline-rails") == {"warn"}

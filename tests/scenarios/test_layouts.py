@@ -1,4 +1,4 @@
-"""``preflight plan`` on complete jobs: planted violations are found, healthy layouts raise none."""
+"""``preflight plan`` on complete jobs: planted violations are found, healthy layouts have none."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_is_not_stated_is_requested_by_name(tmp_path: Path) -> None:
 
 
 def test_a_size_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
-    """A variable that the environment sets: with tensor 1 every check passed."""
+    """A variable that the environment sets: with tensor 1 every check used to pass."""
     text = script(LLAMA_70B, tp="$TP", pp=4, gbs=512)
     document = plan(tmp_path, text, INFINIBAND, 512)
     assert document["exit_status"] == 3
@@ -190,7 +190,7 @@ def test_a_size_that_cannot_be_read_is_not_the_default(tmp_path: Path) -> None:
 
 
 def test_memory_fails_warns_and_passes_by_what_is_stated(tmp_path: Path) -> None:
-    """Megatron's arguments state everything; of a model alone it is open what is recomputed."""
+    """Megatron's arguments state everything; with a model alone, recomputation is unknown."""
 
     def verdict(document: dict[str, Any]) -> tuple[str, str]:
         return next((f["status"], f["message"]) for f in document["findings"] if f["check"] == "layout.memory")

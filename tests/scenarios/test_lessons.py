@@ -1,4 +1,4 @@
-"""The lessons of other tools: every row has its tests, these exist, and the rows that had none have one here."""
+"""Lessons from other tools: every row has existing tests; rows without one elsewhere are tested here."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_row_is_here_once() -> None:
 
 
 def test_the_experts_list_of_false_alarms_is_complete() -> None:
-    """Seventeen entries, in the list's order; what comes after them is our own."""
+    """Seventeen entries in the order of the list; further ones are ours."""
     words = ("SYS", "PCIe", "down", "IPoIB", "LID", "lifespan", "xmit_wait", "flush", "SrcValid", "NIC rows", "DMA-BUF",
              "fabric", "13", "2X NDR", "4X SDR", "ECN", "GID")  # fmt: skip
     for word, entry in zip(words, FALSE_ALARMS, strict=False):
@@ -92,7 +92,7 @@ def test_the_named_test_exists(test: str) -> None:
 def test_a_cluster_file_without_content_ends_the_run(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """L01: exit 2, and no node is collected."""
+    """L01: exit status 2, and no node is collected."""
     monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was collected"))
     path = tmp_path / "cluster.toml"
     make: dict[str, Callable[[], object]] = {
@@ -109,7 +109,7 @@ def test_a_cluster_file_without_content_ends_the_run(
 
 
 def test_a_machine_from_nowhere_passes_nothing_that_needs_its_numbers() -> None:
-    """L02: without catalogue and cluster file nothing is promised, and generic checks still run."""
+    """L02: without catalogue and cluster file there is no expectation, and generic checks still run."""
     strange = replace(hgx_h100("strange"), gpu_id="ffff", gpu_name="NVIDIA X1")
     for index in range(8):
         strange = with_gpu(strange, index, health={"name": "NVIDIA X1"})
@@ -124,7 +124,7 @@ def test_a_machine_from_nowhere_passes_nothing_that_needs_its_numbers() -> None:
 
 
 def test_no_metadata_service_is_queried() -> None:
-    """L03: nothing that runs on a node opens a connection, but to the API server of its own pod; no probe names one."""
+    """L03: nothing on a node opens a connection except to its own pod's API server; no probe names one."""
     for probe in PROBES:
         assert not re.search(r"169\.254|metadata|https?://|curl|wget", probe.target)
     for path in (ROOT / "preflight" / "collector").glob("*.py"):
@@ -136,14 +136,14 @@ def test_no_metadata_service_is_queried() -> None:
         if path.name == "kubernetes_api.py":
             assert "169.254" not in path.read_text()
             continue
-        if path.name == "redis_databases.py":  # a socket of the switch itself, never a host
+        if path.name == "redis_databases.py":  # a socket on the switch itself, never a remote host
             assert path.read_text().count("socket.socket(") == path.read_text().count("socket.AF_UNIX") == 1
             continue
         wrong = words & {"connect", "create_connection", "getaddrinfo", "http", "http.client", "urllib.request", "ssl"}
         assert not wrong, (path.name, wrong)
 
 
-#: A file that the kernel omits: it has no IOMMU, or was built without NUMA balancing.
+#: A file that the kernel lacks: it has no IOMMU, or was built without NUMA balancing.
 ABSENCE_IS_AN_ANSWER = {"dir:/sys/kernel/iommu_groups", "file:/proc/sys/kernel/numa_balancing"}
 
 FAILED: dict[str, Any] = {
@@ -169,10 +169,10 @@ def pattern(key: str) -> re.Pattern[str]:
     return re.compile(made)
 
 
-#: Complete nodes in the order in which they are tried: the last one was recorded by our own collector.
+#: Complete nodes in the order of trial: the last one was recorded by our collector.
 BASES = (ROCE, "hgx-b200", LAST := "soft-roce")
 
-#: What no complete node has: a network switch (test_nothing_to_judge), a PyTorch (fixtures of versions.nccl,
+#: Records that no complete node has: a network switch (test_nothing_to_judge), a PyTorch (fixtures of versions.nccl,
 #: versions.compatibility), a bond (roce.chain), a pod's API (container.*), podman's file (nccl-tests.record), NVMe over
 #: a network (storage.network).
 ONLY_IN_FIXTURES = (
@@ -189,7 +189,7 @@ def answers_to(probe: Probe) -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.key[:60])
 def test_no_pass_rests_on_a_probe_that_failed(probe: Probe) -> None:
-    """L04: every probe x every way to fail; a pass that has nothing else to show is none."""
+    """L04: every probe with every kind of failure; a check without another source does not pass."""
     name, keys = next(found for found in answers_to(probe) if found[1] or found[0] == LAST)
     assert keys or any(part in probe.key for part in ONLY_IN_FIXTURES), (
         "no whole node has such a record: name it, or give it one"
@@ -206,14 +206,14 @@ def test_no_pass_rests_on_a_probe_that_failed(probe: Probe) -> None:
 
 
 def test_one_failure_among_many_is_the_exit_status() -> None:
-    """L09: checks return values; one place works out the status, wherever the failure is."""
+    """L09: checks return values; one place computes the status, wherever the failure is."""
     for place in (0, 7, 15):
         made = [_made(f"n{i}", failed("no") if i == place else passed("yes")) for i in range(16)]
         assert judge([document({"file:x": "y"})], made)["exit_status"] == 1
 
 
 def test_a_rehearsal_is_marked_in_every_format(tmp_path: Path) -> None:
-    """L19: the demo's evidence was made by hand; text, JSON and HTML show it before any verdict."""
+    """L19: the demo's evidence was made by hand; text, JSON and HTML state it before any verdict."""
     html, data = tmp_path / "demo.html", tmp_path / "demo.json"
     text = CliRunner().invoke(main, ["demo", "--html", str(html), "--json", str(data)]).output
     for output in (text, data.read_text(), re.sub(r"<style.*?</style>", "", html.read_text(), flags=re.DOTALL)):
@@ -222,7 +222,7 @@ def test_a_rehearsal_is_marked_in_every_format(tmp_path: Path) -> None:
 
 
 def test_every_tool_hangs_and_the_run_ends_and_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L34, L37: no tool of the table ever ends; the run does, and reports which node hung, on what, for how long."""
+    """L34, L37: no tool ever ends; the run does, and reports which node hung in which tool for how long."""
     tools = {probe.argv[0] for probe in PROBES if probe.argv}
     for tool in tools:
         script = tmp_path / tool
@@ -244,10 +244,10 @@ def test_every_tool_hangs_and_the_run_ends_and_names_them(tmp_path: Path, monkey
 
 
 def test_no_text_is_ever_run_as_code() -> None:
-    """L45: nothing is evaluated and no shell started; three modules know code, and that is our own.
+    """L45: nothing is evaluated and no shell is started; three modules handle code, all of it our own.
 
-    What travels to a node (psutil) is loaded in one; one writes the ``__init__`` of our own classes; one compiles what
-    it packs.
+    One loads the library sent to a node (psutil); one writes the ``__init__`` of our classes; one compiles what it
+    packs.
     """
     ours = ("collector/library.py", "_startup/lightclass.py", "cli/zipapp.py")
     loads = {ROOT / "preflight" / name for name in ours}
@@ -271,11 +271,12 @@ def complaints() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def test_every_complaint_can_be_acted_on() -> None:
-    """L48, L49: what was found and what was expected, on what it rests, the next step; and no format mark."""
+    """L48, L49: found and expected values, their evidence, the next step; and no format marks."""
     for name, finding in complaints():
         assert finding["fix"], name
         assert finding["why"], name
-        # A scale check or a waiver depends on the cluster file, and names the key; a layout on the job's description
+        # A scale check or a waiver depends on the cluster file, and names the key; a layout check on the job's
+        # description
         assert finding["evidence"] or finding["check"].startswith(("scale.", "site.", "layout.")), name
         assert finding["found"] or finding["expected"] or re.search(r"\d|\bis\b|\bare\b", finding["message"]), name
         assert not re.search(r"\{[a-z_.]*\}|%[sd]\b|\bNone\b|<[a-z_.]+ object", f"{finding['message']}"), finding
@@ -290,7 +291,7 @@ def test_grace_is_healthy_with_every_nic_behind_the_cpu() -> None:
 
 
 def test_a_flap_before_the_window_is_no_fault() -> None:
-    """L24: only what a port counts within the window is judged, not its totals since the node started."""
+    """L24: only counts within the window are judged, not totals since the node started."""
     check = ALL["counters.flaps"]
     flapping = next(case for case in cases("counters.flaps") if case.path.stem == "link-flaps")
     assert {"fail", "warn"} & {f["status"] for f in findings_of(check, flapping)}
@@ -304,7 +305,7 @@ def test_a_flap_before_the_window_is_no_fault() -> None:
 
 
 def test_nothing_of_ours_burns_or_times_a_gpu() -> None:
-    """L29: no probe and no test of ours loads a GPU; so none is judged while it is hot or busy from another."""
+    """L29: no probe and no test loads a GPU, so no GPU is judged while it is hot or busy from another."""
     load = re.compile(r"gpu[-_]?burn|dcgmi|nvvs|_perf\b|gemm|bandwidthTest|nvbandwidth|stress|hpl|mpirun")
     for probe in PROBES:
         assert not load.search(probe.target), probe.key
@@ -312,7 +313,7 @@ def test_nothing_of_ours_burns_or_times_a_gpu() -> None:
 
 
 def test_what_we_measure_ourselves_is_long_enough() -> None:
-    """L64: 200 messages at least, and of a port with a rate two seconds of traffic; never one iteration."""
+    """L64: at least 200 messages, or two seconds of traffic for a port with a rate; never one iteration."""
     for rate in (1.0, 25.0, 400.0, 800.0, None):
         end = pair_ends.End("n1", "mlx5_0", 1, rate, False, False, None, "", "10.0.0.1", "ib0", 4092, 4096)
         for kind in pair_kinds.KINDS.values():

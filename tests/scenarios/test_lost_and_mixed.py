@@ -1,4 +1,4 @@
-"""Nodes that lost all their GPUs while something still speaks of them, and classes of several GPU models."""
+"""Nodes that lost all GPUs while other records show them, and classes with several GPU models."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def xids(made: dict[str, Any]) -> None:
 
 
 def only_tools(made: dict[str, Any]) -> None:
-    """Take what an image leaves behind that all nodes boot: it speaks of no GPU."""
+    """Keep only the files of an image shared by all nodes, which do not suggest a GPU."""
     made["records"][GPU_NODES]["out"] = "/dev/nvidia-caps\n"
     line = "<4>[   12.000000] NVRM: No NVIDIA GPU found.\n"
     made["records"][DMESG] = {"status": "ok", "rc": 0, "out": line, "err": ""}
@@ -126,7 +126,7 @@ def server(product: str, *devices: str) -> Change:
     "p4d.24xlarge", "p6-b200.48xlarge", "g6e.48xlarge",
 ])  # fmt: skip
 def test_a_server_that_is_sold_with_gpus_only_does_not_pass_without(product: str) -> None:
-    """The node was rebooted after it lost all of its GPUs: nothing but its model shows that it had some."""
+    """The node was rebooted after it lost all of its GPUs: only its model shows that it had some."""
     report = found(COUNT, [without_gpus(server(product))])
     (finding,) = report["findings"]
     assert (finding["status"], report["exit_status"]) == ("unknown", 3)
@@ -236,7 +236,7 @@ def test_a_tie_of_models_names_both_sides() -> None:
 
 
 def test_a_part_that_is_declared_decides() -> None:
-    """With the model declared, the majority has no vote."""
+    """With a declared model, the majority has no vote."""
     cluster = '[class.a]\ngpu_settings.model = "NVIDIA H100 80GB HBM3"\n'
     check = [check for check in CHECKS if check.id == "node.expected"]
     report = found(check, mixed(4), cluster)

@@ -1,4 +1,4 @@
-"""The checks of a server, each in turn: fixtures, what must stay quiet, the key that decides what is unknown."""
+"""Each server check in turn: fixtures, silent cases, the key that resolves an unknown result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.whole_nodes import Fault, node, record
 
 CHECKS = {check.id: check for check in registry().checks}
 
-#: The checks that other tools of node health have as well.
+#: Checks that other node health tools also have.
 WALKED = (
     "kernel.events", "host.inventory", "host.mounts", "host.file-systems", "host.services", "host.failed-units",
     "host.processes", "host.zombies", "node.expected", "fleet.host", "gpu.firmware", "gpu.clocks", "rdma.firmware",
@@ -45,7 +45,7 @@ BAD = {"fail", "warn"}
 
 
 def fixtures(check: Check) -> Mapping[str, set[str]]:
-    """Return the statuses of what each fixture of a check yields."""
+    """Return the statuses of the findings in each fixture of a check."""
     statuses = {}
     for path in sorted((FIXTURES / check.id).glob("*.json")):
         body = json.loads(path.read_text())
@@ -66,9 +66,9 @@ def test_a_check_has_fixtures_of_a_fault_of_health_and_of_what_looks_like_a_faul
     assert SOURCES in check.page
 
 
-# --- what must stay quiet -----------------------------------------------------------------------------------------
+# --- what must not be reported -------------------------------------------------------------------------------------
 
-#: Writers and readers of a node that is busy with files, each reported once by the kernel.
+#: Processes of a node that is busy with files, each reported once by the kernel.
 BUSY = (
     "<3>[431000.1] INFO: task tar:88121 blocked for more than 120 seconds.",
     "<6>[431000.2] Call Trace:",
@@ -82,7 +82,7 @@ BUSY = (
     "<4>[431200.1] perf: interrupt took too long (3147 > 3128), lowering kernel.perf_event_max_sample_rate to 63500",
 )
 
-#: What a kernel writes while a node that was rebooted on purpose starts.
+#: Kernel messages while a node boots after an intended reboot.
 BOOTED = (
     "<4>[    2.1] mce: CPU0: Thermal monitoring enabled (TM1)",
     "<6>[    3.2] EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0 (INTERRUPT)",
@@ -130,21 +130,21 @@ def test_a_login_node_has_no_warning_of_any_of_them(file: bytes | None) -> None:
     assert [finding["message"] for finding in report["findings"] if finding["status"] in BAD] == []
 
 
-# --- the key that decides what is unknown --------------------------------------------------------------------------
+# --- the key that resolves an unknown result --------------------------------------------------------------------------
 
 HOST = (FIXTURES / "nodes" / "hgx-h100.toml").read_text().partition("[class.h100.host]")
 NODE_OF: dict[str, Callable[[str], Machine]] = {"hgx-h100": hgx_h100, "dgx-a100": dgx_a100}
 
 
 def unclear(machine: Machine) -> Machine:
-    """Let the driver not report the default of the application clock, as older ones do."""
+    """Make the driver hide the default of the application clock, as older ones do."""
     body = json.loads((FIXTURES / "gpu.clocks" / "a100-default-not-told.json").read_text())
     return replace(
         machine, records={**machine.records, **{key: documented(key, value) for key, value in body["records"].items()}}
     )
 
 
-#: Check -> node, what it is like, what its class has beside, and the key that decides what is unknown.
+#: Check -> node, its state, further keys of its class, and the key that resolves the unknown result.
 DECIDED: dict[str, tuple[str, Fault, str, str]] = {
     "host.inventory": ("hgx-h100", lambda machine: machine, "", "[class.h100.host]" + HOST[2]),
     "host.failed-units": (
@@ -176,7 +176,7 @@ def test_a_key_of_the_cluster_file_decides_what_is_unknown(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(WALKED) - set(DECIDED)))
 def test_of_a_declared_sound_node_nothing_is_unknown(name: str) -> None:
-    """What else is unknown is a record that could not be read; its finding names it."""
+    """Any other unknown result is a record that could not be read, which its finding names."""
     check = CHECKS[name]
     if check.scope is Scope.NODE and not check.history:
         machine = replace(hgx_h100("hgx-h100"))

@@ -1,4 +1,4 @@
-"""What a class declares of versions, firmware and settings: every compared value, and one node alone."""
+"""Declared versions, firmware and settings of a class: every compared value, on a single node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRAITS = (
     roce.GID_INDEX, *roce.MARKING,
 )  # fmt: skip
 
-#: Values that are measured by a key that another check of the node uses.
+#: Values covered by a key that another node check uses.
 JUDGED = {
     "number of GPUs": "gpus", "link layer of the compute ports": "ports.link_layer", 
     "rate of each rail": "ports.rate_gbps",
@@ -67,7 +67,7 @@ SHOWN = list(_shown())
 
 
 def _literals(value: str) -> Iterator[str]:
-    """Yield how a cluster file may write a value as it is shown: text, number, truth value, list."""
+    """Yield the forms of a shown value in a cluster file: text, number, boolean, list."""
     number = value.split()[0]
     yield from (f'"{value}"', f'["{value}"]')
     if number.isdigit():
@@ -115,7 +115,7 @@ FIRMWARE = [check for check in registry().checks if check.id in ("node.expected"
 
 
 def test_each_value_of_a_list_is_right() -> None:
-    """A roll-out: some NICs and some nodes have the new version already; one NIC has a third."""
+    """A roll-out: some NICs and nodes already have the new version; one NIC has a third."""
     cluster = decode(TWO.encode(), "cluster.toml")
     rolled = firmware("mlx5_9", "28.45.1200")
     nodes = [

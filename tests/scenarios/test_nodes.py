@@ -1,4 +1,4 @@
-"""Complete nodes: a healthy one raises nothing, each planted fault gives exactly its findings."""
+"""Complete nodes: a healthy one has no finding, each planted fault gives exactly its findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DO_NOT_APPLY = {
     "nvlink.imex",
 }  # fmt: skip
 
-#: Checks that are unknown where no driver is loaded.
+#: Checks that are unknown if no driver is loaded.
 NEED_THE_DRIVER = {
     check.id
     for name in (
@@ -82,7 +82,7 @@ def test_healthy_node_without_a_cluster_file_has_no_fail_and_no_warn(name: str) 
     assert report["exit_status"] == 3
 
 
-#: Where Python packages are.
+#: Location of Python packages.
 WHEELS = "/usr/local/lib/python3.10/dist-packages"
 
 BOTH: dict[str, tuple[Fault, set[tuple[str, str, str]]]] = {
@@ -415,7 +415,7 @@ def test_node_documents_state_that_they_are_made_by_hand() -> None:
         assert json.loads(path.read_text())["origin"].startswith(("made by hand", "recorded")), path
 
 
-#: Recorded in a guest with real verbs devices: what fails, and nothing else does.
+#: Recorded in a guest with real verbs devices: its only failures.
 RECORDED = {
     "soft-roce": set[tuple[str, str]](),
     "soft-roce-mtu-1500": {("roce.chain", "rxe0:1")},
@@ -429,6 +429,6 @@ def test_recorded_guest(name: str) -> None:
     assert whole_node(name)["origin"].startswith("recorded")
     found = {(f["check"], f["subject"]) for f in report["findings"] if f["status"] == "fail"}
     assert found == RECORDED[name]
-    # a small guest: what warns is true of it
+    # a small guest: its warnings are correct
     warned = {f["check"] for f in report["findings"] if f["status"] == "warn"}
     assert warned == {"host.open-files", "host.shm", "kernel.numa-balancing"}

@@ -188,7 +188,7 @@ LESS_PER_GPU, ("fail", "pcie.nic-link", "mlx5_3")}),
     "governor ondemand": (node(governor="ondemand"), {("warn", "kernel.cpu-governor", "")}),
 }  # fmt: skip
 
-#: What looks wrong and is right here.
+#: Facts that look wrong but are right here.
 SILENT: dict[str, Fault] = {
     "NPS1 instead of NPS4": nps1,
     "an InfiniBand fabric without the storage network": both(
@@ -250,6 +250,6 @@ def test_raises_nothing(name: str) -> None:
 
 
 def test_every_nic_is_judged_with_a_gpu_that_is_near() -> None:
-    """Two NICs are equally near to two GPUs: both are on the list, not twice the first."""
+    """Two NICs are equally near to two GPUs: both are listed, not the first one twice."""
     path = next(f for f in report(dgx_a100(), site(NAME))["findings"] if f["check"] == "gpudirect.path")
     assert {pair.split()[0].split("-")[1] for pair in path["found"].split(", ")} == set(COMPUTE)

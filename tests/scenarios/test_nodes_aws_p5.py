@@ -1,4 +1,4 @@
-"""An AWS node: EFA devices are judged where they can be; what only InfiniBand or RoCE has is skipped, never a pass."""
+"""An AWS node: EFA devices are judged where possible; checks for InfiniBand or RoCE skip, and never pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LINK_LAYER = "/sys/class/infiniband/rdmap79s0/ports/1/link_layer"
 
 
 def without_nic(device: str) -> Fault:
-    """Take a device away, as an instance that was launched with one network card fewer."""
+    """Remove a device, as in an instance launched with one network card fewer."""
     return lambda machine: replace(machine, nics=tuple(one for one in machine.nics if one.device != device))
 
 
@@ -80,12 +80,12 @@ FAULTS: Faults = {
 
 
 def older_devinfo() -> Fault:
-    """Let ibv_devinfo call the link layer what rdma-core before 33 does."""
+    """Let ibv_devinfo print the link layer as rdma-core before 33 does."""
     text = machines.evidence(aws_p5())["records"]["cmd:ibv_devinfo"]["out"]
     return record("cmd:ibv_devinfo", ran(text.replace("Unspecified", "InfiniBand")))
 
 
-#: What looks wrong and is right here.
+#: Facts that look wrong but are right here.
 SILENT: dict[str, Fault] = {
     "InfiniBand switched off, which EFA is not": env(NCCL_IB_DISABLE="1"),
     "the plug-in's provider": env(FI_PROVIDER="efa", FI_EFA_USE_DEVICE_RDMA="1"),
@@ -105,7 +105,7 @@ SILENT: dict[str, Fault] = {
 
 TABLES = [Table(NAME, aws_p5, FAULTS)]
 
-#: What EFA does not have, or its driver does not report.
+#: Features that EFA does not have, or its driver does not report.
 NOT_OF_EFA = {
     "rdma.active-mtu", "roce.chain", "rails.subnets", "rails.isolated",
     "switch.pfc", "switch.mtu", "switch.dscp", "switch.ets", "optics.module",
@@ -142,7 +142,7 @@ def test_raises_nothing(name: str) -> None:
 
 
 def test_without_a_cluster_file() -> None:
-    """Four ports of 100 Gb/s are what is customary for one GPU of the part."""
+    """Four ports of 100 Gb/s are usual for one GPU of the part."""
     assert loud(aws_p5()) == {
         ("unknown", "rdma.device-count", ""), ("unknown", "checkpoint.age", ""), INVENTORY,
     }  # fmt: skip
@@ -156,7 +156,7 @@ def test_switching_infiniband_off_has_no_effect_and_explains_why() -> None:
 
 
 def test_a_rate_that_an_old_driver_prints_of_any_device_is_no_fault() -> None:
-    """With 16 devices of 200 Gb/s (P5en) an old driver reports 100 for each; some at 200 show that it knows."""
+    """With 16 devices of 200 Gb/s (P5en) an old driver reports 100 for each; a device at 200 shows a newer one."""
     machine = aws_p5()
     p5en = replace(machine, nics=tuple(one for number, one in enumerate(machine.nics) if number % 2))
     rate = {
@@ -190,7 +190,7 @@ def test_what_is_learnt_of_it_is_a_cluster_file_that_it_passes() -> None:
 
 
 def test_the_same_text_of_another_driver_is_not_believed() -> None:
-    """mlx5 answers so where it cannot read its port's type."""
+    """mlx5 prints this if it cannot read its port's type."""
     document = machines.evidence(machines.hgx_h100("hgx-h100"))
     document["records"]["file:/sys/class/infiniband/mlx5_0/ports/1/link_layer"] = ok("Unknown\n")
     facts = NodeFacts(from_document(document, "x"))

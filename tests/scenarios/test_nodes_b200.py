@@ -1,4 +1,4 @@
-"""HGX B200: NVLink 5, NVSwitches behind ConnectX bridges: their ports belong to no network and raise no alarm."""
+"""HGX B200: NVLink 5, NVSwitches behind ConnectX bridges whose ports belong to no network and raise no alarm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bridges(**changes: Any) -> Fault:
 
 
 def no_fabric(machine: Machine) -> Machine:
-    """The fabric manager failed at boot: no GPU was joined."""
+    """The fabric manager failed at boot, so no GPU joined."""
     return both(*(health(index, fabric=NOT_JOINED) for index in range(8)), node(fabric_manager="failed"))(machine)
 
 
@@ -157,7 +157,7 @@ FAULTS: Faults = {
     "checkpoints are not written": (node(checkpoint_age_min=90), {("warn", "checkpoint.age", "")}),
 }  # fmt: skip
 
-#: Looks wrong, and is right on this board.
+#: Looks wrong, but is right on this board.
 SILENT: dict[str, Fault] = {
     "ports of the bridges are down": bridges(state="DOWN", physical="Polling", rate="10 Gb/sec (4X SDR)"),
     "ports of the bridges wait for a subnet manager": bridges(state="INIT"),

@@ -1,4 +1,4 @@
-"""A cloud's virtual machine: what a flattened bus and virtual functions hide is unknown or skipped, never a fault."""
+"""A cloud's virtual machine: facts hidden by a flattened bus and virtual functions are unknown or skipped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.support.whole_nodes import (
     site,
 )
 
-#: What is unknown on a healthy one, and is reported so.
+#: Unknown results of a healthy one, as reported.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset(
     {("unknown", "topology.nearest-nic", ""), ("unknown", "gpudirect.path", "")}
 )
 
-#: PCI addresses of the GPUs, each on a domain of its own.
+#: PCI addresses of the GPUs, each in a separate domain.
 GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC, 0xD, 0xE))
 
 NEED_THE_DRIVER = {
@@ -45,7 +45,7 @@ NEED_THE_DRIVER = {
 
 
 def without_nic(device: str) -> Fault:
-    """Take a virtual function away, as a failed hot-plug does."""
+    """Remove a virtual function, as a failed hot-plug does."""
     return lambda machine: replace(machine, nics=tuple(one for one in machine.nics if one.device != device))
 
 
@@ -147,7 +147,7 @@ def every_code(code: str) -> Fault:
     return node(every_path=code)
 
 
-#: What looks wrong and is right, or not visible, here: no more is unknown than on the healthy one.
+#: Facts that look wrong but are right or invisible here: nothing else becomes unknown.
 SILENT: dict[str, Fault] = {
     "PHB everywhere": every_code("PHB"),
     "SYS everywhere": every_code("SYS"),
@@ -166,7 +166,7 @@ SILENT: dict[str, Fault] = {
 
 TABLES = [Table(NAME, cloud_vm, FAULTS, ALWAYS)]
 
-#: What the guest cannot see: the host's bridges, IOMMU and clocks, the physical functions' links.
+#: Facts that the guest cannot see: the host's bridges, IOMMU and clocks, the physical functions' links.
 HIDDEN = {
     "topology.nearest-nic", "gpudirect.path", "gpudirect.iommu", "pcie.nic-link", "pcie.max-read-request",
     "pcie.relaxed-ordering", "kernel.cpu-governor",
@@ -210,7 +210,7 @@ def test_what_the_guest_cannot_see_never_passes() -> None:
 
 
 def test_without_a_cluster_file_the_ethernet_function_is_not_blamed() -> None:
-    """Nothing declares the roles: the usual link layer does, and eth0's function is none of the fabric."""
+    """Roles are not declared, so the usual link layer decides, and eth0's function is not part of the fabric."""
     assert loud(cloud_vm()) == ALWAYS | {
         ("unknown", "rdma.device-count", ""),
         ("unknown", "checkpoint.age", ""),
@@ -221,9 +221,9 @@ def test_without_a_cluster_file_the_ethernet_function_is_not_blamed() -> None:
 @pytest.mark.parametrize("gpus", [1, 2, 4])
 @pytest.mark.parametrize("hcas", [0, 1])
 def test_a_part_of_the_board_without_a_cluster_file_has_no_fail_and_no_warn(gpus: int, hcas: int) -> None:
-    """A smaller size of machine: some of the GPUs, no NVSwitch in sight, eth0's function and perhaps one HCA.
+    """A smaller machine size: some of the GPUs, no visible NVSwitch, eth0's function and perhaps one HCA.
 
-    The accelerated interface has MTU 1500, 40 Gb/s and no address of its own: no evidence that a job uses it.
+    The accelerated interface has MTU 1500, 40 Gb/s and no address: no evidence that a job uses it.
     """
     machine = cloud_vm()
     slice_ = replace(machine, gpus=machine.gpus[:gpus], nics=machine.nics[: 1 + hcas], nvswitches=(), nccl_conf="")
@@ -234,7 +234,7 @@ def test_a_part_of_the_board_without_a_cluster_file_has_no_fail_and_no_warn(gpus
 
 
 def test_without_numa_nodes() -> None:
-    """A hypervisor may report no NUMA node: what depends on it is unknown, unless there is only one node."""
+    """A hypervisor may report no NUMA node: dependent results are unknown, unless there is only one node."""
     machine = cloud_vm()
     blind = replace(
         machine,
@@ -245,14 +245,14 @@ def test_without_numa_nodes() -> None:
     )
     vague = {("unknown", "numa.affinity", ""), ("unknown", "numa.memory", "")}
     assert loud(blind, site(NAME)) == ALWAYS | vague
-    few = ("warn", "numa.affinity", "")  # that needs no NUMA node
+    few = ("warn", "numa.affinity", "")  # does not need the NUMA node
     assert loud(replace(blind, allowed_cpus="0-3"), site(NAME)) == ALWAYS | vague | {few}
     one_node = replace(blind, cpus=("0-95",), memory_nodes="0")
     assert loud(one_node, site(NAME)) == ALWAYS
 
 
 def test_a_container_in_it_does_not_blame_the_bus_either() -> None:
-    """A container does not know that it is in a virtual machine; GPUs on root buses give it away."""
+    """A container does not show that it runs in a virtual machine; GPUs on root buses reveal it."""
     findings = loud(node(where="container")(cloud_vm()), site(NAME))
     assert findings >= ALWAYS
     assert {status for status, _, _ in findings} == {"unknown"}
@@ -261,7 +261,7 @@ def test_a_container_in_it_does_not_blame_the_bus_either() -> None:
 
 
 def test_switches_that_are_shown_are_judged() -> None:
-    """A hypervisor may show the switches: there a GPU without a near NIC is blamed as on bare metal."""
+    """A hypervisor may show the switches: then a GPU without a near NIC is blamed as on bare metal."""
     machine = both(node(where="vm"), nic("mlx5_4", bound=False))(hgx_h100("hgx-h100"))
     assert loud(machine, site("hgx-h100")) == {
         ("fail", "rdma.device-count", "mlx5_4"), ("fail", "rdma.registered", ""),
@@ -271,7 +271,7 @@ def test_switches_that_are_shown_are_judged() -> None:
 
 
 def test_acs_is_the_hosts_matter() -> None:
-    """A guest may see ACS on bridges that are shown to it, where its host needs it: no fault, and no pass either."""
+    """A guest may see ACS on visible bridges where its host needs it: neither a fault nor a pass."""
     machine = node(where="vm", acs=("SrcValid", "ReqRedir", "CmpltRedir", "UpstreamFwd"))(hgx_h100("hgx-h100"))
     result = report(machine, site("hgx-h100"))
     path = {

@@ -1,4 +1,4 @@
-"""Counters over a window and optics, on complete nodes: planted faults, silent false alarms, failing sources."""
+"""Counters over a window and optics, on complete nodes: planted faults, false alarms, failing sources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PORT = "mlx5_5:1"
 
 
 def grows(**counters: int) -> Fault:
-    """Let counters of one port grow by so much in 60 s."""
+    """Make counters of one port grow by this much in 60 s."""
     return nic("mlx5_5", grows=counters)
 
 
@@ -208,7 +208,7 @@ def test_growth_that_cannot_be_measured_is_unknown(case: str) -> None:
 
 
 def test_an_8_bit_counter_of_flaps_at_its_maximum_leaves_the_others() -> None:
-    """link_downed stops at 255: on InfiniBand the carrier still shows it; without that it is unknown."""
+    """link_downed stops at 255: on InfiniBand the carrier still shows flaps; without it they are unknown."""
     machine = with_nic(describe(IB), "mlx5_5", stands={"link_downed": 255})
     assert report(machine, IB)["nodes"][0]["checks"]["counters.flaps"] == "pass"
     hidden = {f"file:/sys/class/net/{machine.nics[5].netdev(False)}/carrier_changes": None}
@@ -227,7 +227,7 @@ def once(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [IB, ROCE])
 def test_one_reading_is_history(name: str) -> None:
-    """Without a window no check of growth is planned; the coverage names them, the items wait for them."""
+    """Without a window no check of growth is planned; the coverage names them, and their items stay open."""
     found = judge([from_document(once(name), name)], CHECKS, site(name))
     waiting = {check.id for check in CHECKS if check.window}
     assert set(found["coverage"]["without_window"]) == waiting
@@ -278,7 +278,7 @@ CASES = [(source, kind) for source in ("ethtool", "counters", "hw_counters") for
 
 @pytest.mark.parametrize(("source", "kind"), CASES)
 def test_a_source_that_failed_is_named(source: str, kind: str) -> None:
-    """Unknown with the record and its reason; nothing passes that needed it, and the other ports are judged."""
+    """Unknown with the record and its reason; no check that needs it passes, and the other ports are judged."""
     machine = describe(ROCE)
     netdev = next(one for one in machine.nics if one.device == _DEVICE).netdev(True)
     record, why = FAILED[kind]
@@ -339,7 +339,7 @@ def test_an_idle_node_has_no_verdict_on_collectives() -> None:
     assert found["nodes"][0]["checks"]["counters.loss"] == "pass"
 
 
-#: Names and values of rxe's hw_counters, as a guest with two Soft-RoCE devices had them after ordinary traffic.
+#: Names and values of rxe's hw_counters, from a guest with two Soft-RoCE devices after ordinary traffic.
 RXE = {
     "ack_deferred": 0, "completer_retry_err": 22, "duplicate_request": 6, "lifespan": 12, "link_downed": 0,
     "out_of_seq_request": 0, "rcvd_pkts": 9378, "rcvd_rnr_err": 0, "rcvd_seq_err": 0, "rdma_recvs": 408,
@@ -349,7 +349,7 @@ RXE = {
 
 
 def test_software_devices_are_not_judged_by_their_noise() -> None:
-    """Retries that rxe counts grow under ordinary traffic: the recorded guest, with its recorded counters."""
+    """Retries that rxe counts grow under ordinary traffic, as in the recorded guest."""
     name = "soft-roce"
     document = whole_node(name)
     before, after = ({one: str(value * end) for one, value in RXE.items()} for end in (0, 1))
@@ -379,7 +379,7 @@ def test_a_finding_shows_both_ends_of_the_window() -> None:
 
 
 def test_the_rate_that_is_certain() -> None:
-    """One symbol error in a minute is no 120 an hour; the boundary is worked out from the growth itself."""
+    """One symbol error in a minute is not 120 an hour; the limit is computed from the growth itself."""
     for errors, status in ((1, "warn"), (5, "warn"), (6, "warn"), (7, "warn"), (8, "fail")):
         machine = replace(describe(IB), name=IB)
         found = report(with_nic(machine, "mlx5_5", grows={"symbol_error": errors}), IB)

@@ -1,4 +1,4 @@
-"""A healthy fleet raises nothing; one value that differs on one node gives exactly its finding, and no other.
+"""A healthy fleet has no finding; one differing value on one node gives exactly its finding.
 
 The values must be equal on nodes of a kind, unique, or equal within a rail.
 """
@@ -34,7 +34,7 @@ from tests.support.whole_nodes import Fault, Findings, Table, every_gpu, every_r
 #: Its planted faults are of fleets, not of nodes.
 TABLES: list[Table] = []
 
-#: What only the site knows, and no evidence shows; these do not gate.
+#: Facts that only the site knows and no evidence shows; these do not gate.
 ONLY_THE_SITE = {"host.inventory", "nccl.load-balancing", "rdma.bandwidth-per-gpu"}
 
 COUNT, ODD = 5, "gpu003"
@@ -61,7 +61,7 @@ def fleet(kind: str, count: int = COUNT) -> tuple[Machine, ...]:
 
 
 def _switched(machine: Machine) -> Machine:
-    """Give each rail a subnet that all nodes share."""
+    """Give each rail a subnet shared by all nodes."""
     rails = [one.device for one in machine.nics if one.gpu is not None]
     for rail, device in enumerate(rails):
         machine = with_nic(machine, device, ip=f"10.{rail}.0.{machine.number}/24")
@@ -90,7 +90,7 @@ def planted(kind: str, fault: Fault, odd: Sequence[str] = (ODD,)) -> list[Eviden
 
 
 def loud(evidences: Sequence[Evidence], cluster: Cluster) -> list[dict[str, Any]]:
-    """Return a report's findings about a fleet, apart from passes and skips."""
+    """Return a report's findings on a fleet, other than passes and skips."""
     findings: list[dict[str, Any]] = judge(evidences, [*OF_NODES, *OF_FLEETS], cluster)["findings"]
     return [one for one in findings if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
 
@@ -100,7 +100,7 @@ def platform(**changes: Any) -> Fault:
 
 
 def qos(**changes: Any) -> Fault:
-    """Change RoCE's settings of all compute ports."""
+    """Change the RoCE settings of all compute ports."""
 
     def plant(machine: Machine) -> Machine:
         nics = tuple(
@@ -112,7 +112,7 @@ def qos(**changes: Any) -> Fault:
 
 
 def firmware(version: str) -> Fault:
-    """Give all NICs of the compute NICs' board another firmware."""
+    """Give all NICs of the compute NICs' board different firmware."""
 
     def plant(machine: Machine) -> Machine:
         boards = {nic.model.board_id for nic in machine.nics if nic.gpu is not None}
@@ -126,7 +126,7 @@ def firmware(version: str) -> Fault:
 
 
 def _renamed(names: dict[str, str]) -> Fault:
-    """Give RDMA devices other names."""
+    """Rename RDMA devices."""
     return lambda machine: replace(
         machine, nics=tuple(replace(one, device=names.get(one.device, one.device)) for one in machine.nics)
     )
@@ -143,7 +143,7 @@ def _torch(version: str) -> dict[str, Any]:
 
 _EQUAL = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-#: What must be equal: name -> kind of node, the fault, the one finding.
+#: Values that must be equal: name -> kind of node, the fault, the one finding.
 EQUAL: dict[str, tuple[str, Fault, Findings]] = {
     "driver": ("h100", node(driver="570.86.10"), {("fail", "fleet.driver-equal", "")}),
     "kernel driver flavour": (
@@ -291,7 +291,7 @@ EQUAL: dict[str, tuple[str, Fault, Findings]] = {
 
 
 def _as_first(*keys: str) -> Fault:
-    """Take records over from the fleet's first node, as a clone has them."""
+    """Copy records of the fleet's first node, as in a clone."""
 
     def plant(machine: Machine) -> Machine:
         kind = "roce" if machine.roce else "h100"
@@ -302,7 +302,7 @@ def _as_first(*keys: str) -> Fault:
 
 
 def _first_guid(machine: Machine) -> Machine:
-    """Give mlx5_0 the GUID that it has on the first node, equally in sysfs, ibstat and ibv_devinfo."""
+    """Give mlx5_0 the GUID of the first node, equally in sysfs, ibstat and ibv_devinfo."""
     return with_nic(machine, "mlx5_0", guid=guid(fleet("h100")[0], fleet("h100")[0].nics[0]))
 
 
@@ -320,7 +320,8 @@ def _gpu_of_first(field: str) -> Fault:
 
 _IB = "file:/sys/class/infiniband/mlx5_0"
 
-#: What must differ: name -> kind of node, the fault, the one finding; it names the first node and the odd one.
+#: Values that must differ: name -> kind of node, the fault, the one finding, which names the first node and the odd
+#: one.
 DIFFER: dict[str, tuple[str, Fault, Findings]] = {
     "node GUID": ("roce", _as_first(f"{_IB}/node_guid"), {("fail", "fleet.identity", "node GUID")}),
     "system image GUID": (
@@ -351,7 +352,7 @@ DIFFER: dict[str, tuple[str, Fault, Findings]] = {
 VLAN = "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\nenp79s0.100    | 100  | enp79s0\n"
 _ZERO = ok("0000:0000:0000:0000\n")
 
-#: What must match on each rail: name -> kind of node, the fault, the one finding.
+#: Values that must match on each rail: name -> kind of node, the fault, the one finding.
 RAILS: dict[str, tuple[str, Fault, Findings]] = {
     "subnet": ("roce", nic("mlx5_4", ip="10.77.0.5/24"), {("fail", "rails.subnets", "")}),
     "subnet of a switch": (
@@ -400,7 +401,7 @@ def planted_findings(kind: str, fault: Fault) -> Findings:
 
 
 def _of_fleet(finding: dict[str, Any]) -> bool:
-    """Whether a finding is of a check that compares nodes; its subject is the value that differs."""
+    """Whether a finding is from a check that compares nodes; its subject is the differing value."""
     return bool(finding["check"].startswith("fleet."))
 
 

@@ -145,7 +145,7 @@ def other_matrix(machine: Machine) -> Machine:
     return both(*(gpu(index, numa_affinity="", memory_node=None) for index in range(4)))(machine)
 
 
-#: Looks wrong, and is right on a Grace tray.
+#: Looks wrong, but is right on a Grace tray.
 SILENT: dict[str, Fault] = {
     "every NIC behind the host bridge (PHB)": node(every_path="PHB"),
     "every NIC in the same NUMA node (NODE)": node(every_path="NODE"),
@@ -191,7 +191,7 @@ def test_healthy_tray_raises_nothing() -> None:
 
 
 def test_bluefields_are_not_compute_ports_without_a_cluster_file() -> None:
-    """No NIC is near a GPU on Grace, and the default route leads over a BlueField."""
+    """No NIC is near a GPU on Grace, and the default route uses a BlueField."""
     machine = gb200_tray()
     assert loud(machine, Cluster()) == {
         ("unknown", "rdma.device-count", ""),

@@ -1,4 +1,4 @@
-"""Faults of the server round the GPUs, planted on one node: drives, mounts, services, processes, firmware of a NIC."""
+"""Faults of the server around the GPUs, planted on one node: drives, mounts, services, processes, NIC firmware."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MUNGE_STOPPED = (
 
 
 def twice(output: str) -> Fault:
-    """Let the list of processes be this one at both ends of the window."""
+    """Use this list of processes at both ends of the window."""
     return record(PROCESSES, {**ran(output), "at_s": 421001.5, "again": {**ran(output), "at_s": 421011.5}})
 
 

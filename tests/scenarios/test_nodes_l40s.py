@@ -32,19 +32,19 @@ GPUS = tuple(f"0000:{bus:02x}:00.0" for bus in (0x18, 0x19, 0x1A, 0x1B, 0x9A, 0x
 
 
 def in_the_other_sockets_slot(machine: Machine) -> Machine:
-    """Put both NICs of the second socket into slots of the first, each on a root port of its own."""
+    """Put both NICs of the second socket into slots of the first, each on a separate root port."""
     for device, bus in (("mlx5_4", 0x41), ("mlx5_5", 0x43)):
         machine = with_nic(machine, device, bus=bus, numa=0, above=(f"0000:{bus - 1:02x}:01.0",))
     return machine
 
 
 def one_nic_for_each_socket(machine: Machine) -> Machine:
-    """Leave a smaller box: one NIC for four GPUs."""
+    """Make a smaller box: one NIC for four GPUs."""
     return replace(machine, nics=tuple(one for one in machine.nics if one.device not in ("mlx5_1", "mlx5_5")))
 
 
 def subnets(one: str, other: str) -> Fault:
-    """Address the first two rails."""
+    """Set addresses of the first two rails."""
     return both(nic("mlx5_0", ip=one), nic("mlx5_1", ip=other))
 
 
@@ -148,7 +148,7 @@ FAULTS: Faults = {
     "ib_uverbs not loaded": (node(without_modules=("ib_uverbs",)), {("fail", "kernel.modules", "ib_uverbs")}),
 }  # fmt: skip
 
-#: What looks wrong and is right here.
+#: Facts that look wrong but are right here.
 SILENT: dict[str, Fault] = {
     "management port down": nic("mlx5_2", state="DOWN", physical="Polling"),
     "both management ports up": nic("mlx5_3", state="ACTIVE", physical="LinkUp", rate="25 Gb/sec (1X EDR)"),
@@ -187,7 +187,7 @@ def test_healthy() -> None:
 
 
 def test_without_a_cluster_file() -> None:
-    """A box of single cards promises neither their number nor a rate; nothing fails."""
+    """A box of single cards implies neither their number nor a rate; nothing fails."""
     assert loud(l40s_pcie()) == {
         ("unknown", "gpu.count", ""), ("unknown", "rdma.device-count", ""), ("unknown", "rdma.port-rate", ""),
         ("unknown", "roce.chain", ""), ("unknown", "checkpoint.age", ""), INVENTORY,
@@ -209,7 +209,7 @@ def test_raises_nothing(name: str) -> None:
 
 
 def test_one_nic_for_four_gpus_is_no_fault() -> None:
-    """Reported with the NICs that are shared, and not blamed; but 50 Gb/s for each are less than the site needs."""
+    """Reported with the shared NICs, and not blamed; but 50 Gb/s for each is less than the site needs."""
     found = report(one_nic_for_each_socket(l40s_pcie()), _site_with("mlx5_0", "mlx5_4"))
     assert {f["check"] for f in found["findings"] if f["status"] not in ("pass", "skip")} == {"rdma.bandwidth-per-gpu"}
     near = next(finding for finding in found["findings"] if finding["check"] == "topology.nearest-nic")
@@ -217,7 +217,7 @@ def test_one_nic_for_four_gpus_is_no_fault() -> None:
 
 
 def test_cards_on_the_processors_own_ports_warn_and_do_not_fail() -> None:
-    """A box without PCIe switches, one NIC for both sockets: slower by design, as sold, and reported so."""
+    """A box without PCIe switches, one NIC for both sockets: slower by design, and reported as such."""
     machine = l40s_pcie()
     cards = tuple(replace(one, above=(f"0000:{one.bus - 1:02x}:01.0",)) for one in machine.gpus)
     nics = tuple(

@@ -1,4 +1,4 @@
-"""NCCL settings planted on complete nodes, and settings that look wrong and are not."""
+"""NCCL settings planted on complete nodes, and settings that look wrong but are not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def roce(name: str) -> Machine:
 
 
 def running(**variables: str) -> Fault:
-    """Have eight ranks run on the node, started with these variables."""
+    """Run eight ranks on the node, started with these variables."""
     job = {"pids": [4711, 4712], "count": 8, "name": "python3", "environment": variables}
     return record("env:ranks", {"status": "ok", "value": {"environments": [job], "denied": 0, "cut": False}})
 
@@ -72,7 +72,7 @@ FAULTS: Faults = {
     ),
 }  # fmt: skip
 
-#: Looks wrong, and is right.
+#: Looks wrong, but is right.
 SILENT: dict[str, Fault] = {
     "names that are exact": env(NCCL_IB_HCA="=mlx5_0,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9,mlx5_10,mlx5_11"),
     "a traffic class without ECN bits": env(NCCL_IB_TC="104"),

@@ -1,4 +1,4 @@
-"""A DGX H100 seen from a pod: what a container was not given, and what it cannot see and must not blame."""
+"""A DGX H100 seen from a pod: missing devices are reported, invisible parts are not blamed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.whole_nodes import (
     site,
 )
 
-#: What no pod of this image can determine, and reports so.
+#: Facts that no pod of this image can determine, as reported.
 ALWAYS: frozenset[tuple[str, str, str]] = frozenset({
     ("unknown", "nvlink.fabric-manager", ""), ("unknown", "xid.gpu", ""), ("unknown", "xid.nvswitch", ""),
     ("unknown", "kernel.events", ""),
@@ -50,7 +50,7 @@ NEED_THE_DRIVER = {
 
 
 def records(changes: dict[str, Any]) -> Fault:
-    """Let the pod see these records instead."""
+    """Replace records that the pod sees."""
     return lambda machine: node(records={**machine.records, **changes})(machine)
 
 
@@ -65,13 +65,13 @@ NO_NVIDIA = records(
 
 
 def without_driver() -> Findings:
-    """What is unknown in a container without the driver's tools and libraries."""
+    """Unknown results in a container without the driver's tools and libraries."""
     blind = {"gpu.driver", "topology.nvlink", "topology.nearest-nic", *NEED_THE_DRIVER}
     return {("unknown", check, "") for check in blind}
 
 
 def not_here(port: str) -> Findings:
-    """What is unknown of a port with its interface in another network namespace."""
+    """Unknown results of a port with its interface in another network namespace."""
     counted = ("loss", "link-quality", "receiver", "visible", "congestion", "traffic-class")
     checks = ("roce.chain", *(f"counters.{name}" for name in counted), "optics.module", "optics.fec")
     return {("unknown", check, port) for check in checks}
@@ -136,7 +136,7 @@ FAULTS: Faults = {
     "image brought another NCCL": (node(bundled_nccl="2.21.5"), {("warn", "versions.nccl", "")}),
 }  # fmt: skip
 
-#: Looks wrong, and is the way of containers.
+#: Looks wrong, but is normal for containers.
 SILENT: dict[str, Fault] = {
     "memory in use by processes of others": health(3, memory_used_mib=40_000, utilisation_pct=100),
     "ports of storage are up and without an interface": both(

@@ -1,4 +1,4 @@
-"""Nodes of unusual design, healthy and with faults: what is by design is not reported."""
+"""Nodes of unusual design, healthy and with faults: intended differences are not reported."""
 
 from __future__ import annotations
 
@@ -119,13 +119,13 @@ def test_shared_nics_are_reported() -> None:
 
 
 def test_an_uneven_board_without_a_cluster_file_has_lost_a_nic() -> None:
-    """Seven NICs for eight GPUs, or three for eight: no sign that this is by design."""
+    """Seven NICs for eight GPUs, or three for eight: nothing indicates a design."""
     machine = replace(h20_shared_nics(), nics=h20_shared_nics().nics[:-1])
     assert {subject for _, check, subject in loud(machine) if check == "topology.nearest-nic"} >= {"GPU6", "GPU7"}
 
 
 def test_a_fix_is_where_the_value_is_set() -> None:
-    """The driver's own traffic class overrides NCCL_IB_TC: to set that again would change nothing."""
+    """The driver's own traffic class overrides NCCL_IB_TC, so changing the latter would have no effect."""
     plant, _ = TWO_PORTS_FAULTS["another traffic class in the driver"]
     found = report(plant(h100_two_ports()), site(TWO_PORTS))["findings"]
     broken = next(one for one in found if one["check"] == "roce.chain" and one["status"] == "fail")
@@ -133,7 +133,7 @@ def test_a_fix_is_where_the_value_is_set() -> None:
 
 
 def test_a_lost_gpu_takes_no_nic_with_it() -> None:
-    """Its NICs are near no GPU that answers; whether they are the job's is unknown then, and no HCA is missing."""
+    """Its NICs are near no GPU that answers, so it is unknown whether they are the job's, and no HCA is missing."""
     cluster = site(TWO_PORTS)
     (name, members), *_ = cluster.classes.items()
     unnamed = replace(members, ports=replace(members.ports, compute=None, management=None))
@@ -143,7 +143,7 @@ def test_a_lost_gpu_takes_no_nic_with_it() -> None:
 
 
 def test_several_ports_for_each_gpu_add_up() -> None:
-    """Without a cluster file 2 x 200 Gb/s are what is customary for one H100; 2 x 100 Gb/s are not."""
+    """Without a cluster file 2 x 200 Gb/s are usual for one H100; 2 x 100 Gb/s are not."""
     machine = h100_two_ports()
     assert not _of(machine, None, "rdma.port-rate")
     slow = both(*(nic(one.device, rate="100 Gb/sec (1X NDR)") for one in machine.nics if one.gpu is not None))
@@ -151,7 +151,7 @@ def test_several_ports_for_each_gpu_add_up() -> None:
 
 
 def test_efa_devices_have_no_interface() -> None:
-    """What belongs to no network interface carries no other traffic over one."""
+    """A device without a network interface carries no other traffic over one."""
     machine = gh200()
     efa = replace(machine.nics[0], device="rdmap3s0", here=False, layer="Unspecified", model=EFA_2)
     machine = replace(machine, nics=(efa,))

@@ -1,4 +1,4 @@
-"""Machines on which there is nothing to judge: no GPU and no NIC, or a network switch; they never look like a pass."""
+"""Machines without anything to judge (no GPU and NIC, or a network switch) never look like a pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.sshfarm import Farm, View
 from tests.support.sshfarm.marks import needs_farm
 
 BARE = "has neither a GPU nor an RDMA NIC, and is not declared to have none"
-#: Devices of the complete node that are neither bridges nor part of the board.
+#: Devices of the complete node other than bridges and parts of the board.
 LEFT = "0000:00:00.0"
 OPTIONS = "[class.other]\nnodes = '{}'\ngpus = {}\nhcas = {}\n"
 SONIC = {"file:/etc/sonic/sonic_version.yml": {"status": "ok", "out": "build_version: 'SONiC.202405.1'\n"}}
@@ -49,7 +49,7 @@ def document(name: str, *, bare: bool = True, more: Mapping[str, Any] = {}) -> d
         for key in made["records"]
         if key in IDENTITY or key.startswith(("psutil:", "cmd:ip ", "file:/sys/class/net/"))
     ]:
-        del made["records"][key]  # copies of one machine are no clones here
+        del made["records"][key]  # copies of one machine are not treated as clones here
     made["records"] |= more
     return made
 
@@ -104,7 +104,7 @@ def test_an_expectation_of_none_is_one(tmp_path: Path, gpus: int, hcas: int, bar
 
 @pytest.mark.parametrize(("key", "status"), [("gpus = 0", 0), ("hcas = 0", 3)])
 def test_one_of_both_is_judged_by_itself(tmp_path: Path, key: str, status: int) -> None:
-    """``hcas = 0`` does not mean that the GPUs may be gone; a machine declared to have no GPU needs no NIC."""
+    """``hcas = 0`` does not allow missing GPUs; a machine declared without GPUs needs no NIC."""
     cluster = f"[class.other]\nnodes = 'n00'\n{key}\n"
     assert judge_saved(tmp_path, [document("n00")], cluster)[0] == status
 
@@ -146,12 +146,12 @@ def test_a_switch_that_runs_linux_is_named_and_does_not_vote(tmp_path: Path) -> 
 
 
 def test_a_switch_is_no_broken_gpu_node(tmp_path: Path) -> None:
-    """A class that expects GPUs of every host does not turn a switch into a node that lost them."""
+    """A class that expects GPUs on every host does not make a switch a node that lost them."""
     status, text = judge_saved(tmp_path, [document("leaf1", more=SONIC)], OPTIONS.format("leaf1", 8, 8))
     assert (status, first(text)) == (3, "NOT JUDGED: leaf1 is a network switch (SONiC.202405.1)")
 
 
-#: What the command lines of switches print when they are given a command of a shell, by the vendors' references.
+#: Output of switches' command lines for a shell command, from the vendors' references.
 CLIS = {
     "Arista EOS": "% Invalid input (at token 0: 'sh')\r\n",
     "Cisco NX-OS": "Syntax error while parsing 'sh -c for p in'\r\n\r\nCmd exec error.\r\n",
@@ -161,7 +161,7 @@ CLIS = {
     "HPE or Aruba": "Invalid input: sh\r\n",
     "of an unknown vendor": "         ^\r\n% Invalid input detected at '^' marker.\r\n",
 }
-#: What shells and forced commands of hosts print: no switch.
+#: Output of hosts' shells and forced commands: not a switch.
 HOSTS = (
     "bash: line 1: python3: command not found",
     "fatal: unrecognized command 'sh -c'",
@@ -192,7 +192,7 @@ def farm() -> Iterator[Farm]:
 
 @needs_farm
 def test_a_switch_behind_ssh_is_named(farm: Farm) -> None:
-    """Real sshd; the login shell prints what a switch's command line does, and ends with its status."""
+    """Real sshd; the login shell prints a switch's message, and ends with its status."""
     systems = ("Arista EOS", "Cisco NX-OS", "Juniper Junos", "NVIDIA Onyx or MLNX-OS")
     hosts = dict(zip(farm.hosts, systems, strict=True))
     for at, (host, system) in enumerate(hosts.items()):

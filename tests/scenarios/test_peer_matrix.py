@@ -1,8 +1,8 @@
-"""Faults that other tools of node health find, and their defects: preflight finds each fault, and shares no defect.
+"""Faults and defects of other node health tools: preflight finds each fault, and has none of the defects.
 
 F01 to F27 are faults of GPUs, links and NCCL, X01 to X15 everyday faults of a node, X16 a control. Each is planted on
-one node and judged alone, by a cluster file that declares what the nodes should have. Expected is all that the report
-has beside passes and skips, and words of the finding that name device and fault.
+one node and judged alone, by a cluster file that declares what the nodes should have. The expectation has all findings
+other than passes and skips, and the words that name device and fault.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from tests.support.whole_nodes import (
 
 IB, ROCE = "hgx-h100", "hgx-h100-roce"
 
-#: What the nodes should have; the other tables of the file are those of ``fixtures/nodes``.
+#: Expected parts of the nodes; the other tables of the file are those of ``fixtures/nodes``.
 DECLARED = """
 [class.h100.versions]
 driver = "570.124.06"
@@ -103,7 +103,7 @@ CHECKS: list[Check] = list(registry().checks)
 
 @cache
 def declared(name: str) -> Cluster:
-    """Return the cluster file of a node with all that it should have."""
+    """Return the cluster file of a node with all its parts."""
     text = (FIXTURES / "nodes" / f"{name}.toml").read_text()
     return decode((text + DECLARED).encode(), f"{name}.toml")
 
@@ -113,14 +113,14 @@ def report(documents: Sequence[Evidence], cluster: Cluster | None, checks: Seque
 
 
 def document(machine: Machine) -> Evidence:
-    """Return a machine's evidence, with what its class declares; a record of None is left out."""
+    """Return a machine's evidence with the records of its class's declarations; a record of None is removed."""
     made = evidence(record(SCRATCH, machine.records.get(SCRATCH, ran(HEAD + SCRATCH_SPACE)))(machine))
     made["records"] = {key: value for key, value in made["records"].items() if value is not None}
     return from_document(made, machine.name)
 
 
 def loud(judged: dict[str, Any]) -> Findings:
-    """Return what a report has beside passes and skips."""
+    """Return the findings of a report other than passes and skips."""
     return {
         (finding["status"], finding["check"], finding["subject"])
         for finding in judged["findings"]
@@ -130,7 +130,7 @@ def loud(judged: dict[str, Any]) -> Findings:
 
 @dataclass(frozen=True)
 class MatrixRow:
-    """One fault of the matrix: the node that has it, and what the report has then."""
+    """One fault of the matrix: its node, and the expected report."""
 
     node: str
     plant: Fault
@@ -269,7 +269,7 @@ def records(changes: dict[str, Any]) -> Fault:
 
 
 def missing_drive(number: int) -> Fault:
-    """Take one NVMe drive off the bus."""
+    """Remove one NVMe drive from the bus."""
     folder = f"file:/sys/class/nvme/nvme{number}"
     gone = dict.fromkeys(f"{folder}/{name}" for name in ("transport", "address", "state"))
     return records({**gone, NVME: {"status": "ok", "value": {"matches": 2 * DRIVES - 2}}})
@@ -413,14 +413,14 @@ def test_a_zombie_of_one_reading_is_how_processes_end() -> None:
 
 
 def test_a_limit_of_space_fails_where_nothing_is_mounted() -> None:
-    """NHC's check of free space passes where the mount is missing."""
+    """NHC's check of free space passes if the mount is missing."""
     machine = records({MOUNTS: ok(NFS), SCRATCH: ran(HEAD + ROOT_SPACE)})(hgx_h100(IB))
     assert ("fail", "host.mounts", "/scratch") in loud(report([document(machine)], declared(IB)))
 
 
 @pytest.mark.parametrize("name", EVERYDAY)
 def test_without_a_file_no_everyday_fault_of_the_inventory_is_called_sound(name: str) -> None:
-    """Where nothing is declared, memory, CPUs, drives, swap, mounts and services are unknown, in one finding."""
+    """Without declarations, memory, CPUs, drives, swap, mounts and services are unknown, in one finding."""
     machine = EVERYDAY[name].plant(hgx_h100(IB))
     judged = report([document(machine)], None)
     assert ("unknown", "host.inventory", "") in loud(judged)
@@ -440,7 +440,7 @@ def test_a_fault_of_the_matrix_is_reported_with_its_device(name: str) -> None:
 
 
 def test_f02_the_driver_lost_a_gpu_in_a_container() -> None:
-    """Bus, device nodes and file have eight GPUs, and one does not answer: no limit of the container's view."""
+    """Bus, device nodes and file have eight GPUs, and one does not answer: not a limit of the container."""
     machine = gpu(3, answers=False)(pod())
     judged = report([document(machine)], decode(POD_FILE.encode(), "pod.toml"))
     (finding,) = [finding for finding in judged["findings"] if finding["check"] == "gpu.driver"]
@@ -473,7 +473,7 @@ APPLICATION_XIDS = (
 
 
 def laptop() -> Evidence:
-    """Return a machine with neither GPU nor RDMA NIC, and with the name of a laptop."""
+    """Return a machine with neither GPU nor RDMA NIC, named like a laptop."""
     made = stripped("laptop")
     made["records"]["file:/sys/class/dmi/id/product_name"] = {"status": "ok", "out": "Latitude 7440\n"}
     made["records"][GPU_NODES] = ran("")
@@ -499,7 +499,7 @@ HEALTHY: dict[str, tuple[Callable[[], Evidence], Callable[[], Cluster]]] = {
      ("F06 Xid 79 and 154", "reboot")],
 )  # fmt: skip
 def test_a_missing_part_is_no_setting_and_a_cable_is_no_host(name: str, action: str) -> None:
-    """Another tool would exchange the host for a cable, and reset where the driver requires a reboot."""
+    """Another tool would replace the host for a cable, and reset where the driver requires a reboot."""
     judged = report([document(ROWS[name].plant(hgx_h100(IB)))], declared(IB))
     assert judged["nodes"][0]["action"] == action
 
@@ -514,11 +514,11 @@ def test_a_healthy_node_has_no_warning_with_and_without_the_file(name: str) -> N
         assert report([made()], cluster())["exit_status"] == 0
 
 
-# --- defects of other tools, each of which is a test that it is not shared ---------------------------
+# --- defects of other tools, each with a test that preflight does not have it -------------------------
 
 
 def test_every_check_that_is_defined_is_registered_and_planned() -> None:
-    """A check that is left out of the list of checks finds nothing (a stopped fabric manager)."""
+    """A check missing from the list of checks finds nothing (a stopped fabric manager)."""
     defined = {
         check.id for name in MODULES for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
     }
@@ -530,7 +530,7 @@ def test_every_check_that_is_defined_is_registered_and_planned() -> None:
 
 @pytest.mark.parametrize("rate", ["200 Gb/sec (2X NDR)", "100 Gb/sec (1X NDR)"])
 def test_a_port_with_half_its_lanes_is_not_healthy_for_the_name_of_its_speed(rate: str) -> None:
-    """A search for `NDR` in the output of ibstatus finds `2X NDR`, too."""
+    """A search for `NDR` in the output of ibstatus also finds `2X NDR`."""
     judged = report([document(nic("mlx5_9", rate=rate)(hgx_h100(IB)))], None)
     assert ("fail", "rdma.port-rate", "mlx5_9:1") in loud(judged)
 
@@ -547,7 +547,7 @@ def test_a_port_with_half_its_lanes_is_not_healthy_for_the_name_of_its_speed(rat
     ],
 )
 def test_a_kernel_log_that_shows_nothing_is_no_log_without_xids(answer: dict[str, Any]) -> None:
-    """Where `journalctl -k` prints "-- No entries --", nothing was read: an Xid 79 must not pass."""
+    """If `journalctl -k` prints "-- No entries --", nothing was read: an Xid 79 must not pass."""
     judged = report([document(record(DMESG, answer)(hgx_h100(IB)))], declared(IB))
     assert {finding["status"] for finding in judged["findings"] if finding["check"] == "xid.gpu"} == {"unknown"}
     assert judged["exit_status"] == 3
@@ -555,13 +555,13 @@ def test_a_kernel_log_that_shows_nothing_is_no_log_without_xids(answer: dict[str
 
 @pytest.mark.parametrize("memory", ["dram", "sram"])
 def test_one_uncorrectable_error_is_a_fault(memory: str) -> None:
-    """A limit of twenty million is for corrected errors, not for those that were not corrected."""
+    """A limit of twenty million is for corrected errors, not for uncorrected ones."""
     judged = report([document(health(4, **{f"ecc_volatile_{memory}_uncorrected": 1})(hgx_h100(IB)))], declared(IB))
     assert loud(judged) == {("fail", "gpu.ecc-uncorrected", "0000:9d:00.0")}
 
 
 def test_a_gpu_that_slows_down_ends_the_run_with_a_failure() -> None:
-    """Throttling that is a line of the log only, with status 0, lets the job start."""
+    """Throttling that only appears in the log, with status 0, lets the job start."""
     judged = report([document(health(4, event_reasons=0x8)(hgx_h100(IB)))], declared(IB))
     assert ("fail", "gpu.throttling", "0000:9d:00.0") in loud(judged)
     assert judged["exit_status"] == 1
@@ -569,7 +569,7 @@ def test_a_gpu_that_slows_down_ends_the_run_with_a_failure() -> None:
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check.scope is Scope.NODE], ids=lambda check: check.id)
 def test_a_check_alone_has_the_findings_that_it_has_among_all(check: Check) -> None:
-    """A check that needs a variable of another one ends in a NameError when it is chosen alone."""
+    """A check that needs a variable of another one ends in a NameError when selected alone."""
     documents, together = _sick()
     alone = report(documents, declared(IB), [check])
     assert [finding for finding in together["findings"] if finding["check"] == check.id] == [
@@ -585,14 +585,14 @@ def _sick() -> tuple[list[Evidence], dict[str, Any]]:
 
 
 def test_storage_ports_that_are_disabled_are_no_fault_without_a_file() -> None:
-    """All ports are not rails: a DGX with disabled storage ports is sound."""
+    """Not all ports are rails: a DGX with disabled storage ports is healthy."""
     machine = hgx_h100(IB)
     assert {nic.state for nic in machine.nics if nic.gpu is None} == {"DOWN"}
     assert {status for status, _, _ in loud(report([document(machine)], None))} == {"unknown"}
 
 
 def test_no_probe_runs_twice() -> None:
-    """One process for each check reads the same tool again and again; a plan names each source once."""
+    """One process for each check would read the same tool repeatedly; a plan has each source once."""
     keys = list(whole_node(IB)["records"])
     assert len(keys) == len(set(keys))
     assert sum(key.startswith("cmd:ibstat") for key in keys) == 1

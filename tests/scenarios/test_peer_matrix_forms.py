@@ -1,4 +1,4 @@
-"""The everyday faults of the matrix once more, each in other words: other kernels, other tools, other ways to fail."""
+"""The everyday faults of the matrix in other forms: other kernels, tools and ways to fail."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def log(*lines: str) -> Fault:
 
 
 def flaps(form: str, number: int) -> Fault:
-    """Let a link go down and come back; ``form`` has the words of its driver for both."""
+    """Make a link go down and come back; ``form`` has its driver's messages for both."""
     down, up = form.split("|")
     times = [429000 + 290 * at for at in range(number)]
     return log(*(line for at_s in times for line in (f"<6>[{at_s}.100000] {down}", f"<6>[{at_s + 4}.400000] {up}")))
 
 
 def without_nvidia_smi(machine: Machine) -> Machine:
-    """Let NVML alone count errors of NVLinks, 4211 on one link of GPU 3."""
+    """Let only NVML count errors of NVLinks: 4211 on one link of GPU 3."""
     value = evidence(machine)["records"][NVML]["value"]
     gpus = [{**gpu, "nvlink_errors": {"4": {"161": 0, "162": 0, "163": 4211 * (gpu["index"] == 3)}}}
             for gpu in value["gpus"]]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The RoCE chain on complete nodes: each link broken alone is named, and nothing else raises an alarm."""
+"""The RoCE chain on complete nodes: each broken link is named, and nothing else raises an alarm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fault = Callable[[Machine], Machine]
 
 
 def port(device: str = "mlx5_9", **changes: Any) -> Fault:
-    """Change one NIC; what is no attribute of it is one of its QoS."""
+    """Change one NIC; fields that it does not have are those of its QoS."""
 
     def plant(machine: Machine) -> Machine:
         nic = next(nic for nic in machine.nics if nic.device == device)
@@ -54,7 +54,7 @@ def everywhere(**changes: Any) -> Fault:
 
 
 def every_record(change: Callable[[str, Any], Any]) -> Fault:
-    """Change what was seen, wherever ``change`` returns something else than None."""
+    """Change records for which ``change`` returns something other than None."""
 
     def plant(machine: Machine) -> Machine:
         found = {key: change(key, record) for key, record in machines.evidence(machine)["records"].items()}
@@ -65,7 +65,7 @@ def every_record(change: Callable[[str, Any], Any]) -> Fault:
 
 @dataclass(frozen=True)
 class Setup:
-    """A node, the site's QoS declaration, and what the chain must report."""
+    """A node, the site's QoS declaration, and the expected report of the chain."""
 
     fault: Fault
     link: str = ""  # the first broken one; empty: none
@@ -125,12 +125,12 @@ def _without(tool: str) -> Callable[[str, Any], Any]:
 
 
 def _no_debugfs(key: str, record: Any) -> Any:
-    """An ordinary user, who may not look into debugfs."""
+    """An ordinary user, who cannot read debugfs."""
     return {"status": "denied", "why": "Permission denied"} if key.startswith("file:/sys/kernel/debug/") else None
 
 
 def ranks(*classes: str) -> Fault:
-    """Let a job run, each rank of which was started with its traffic class."""
+    """Run a job whose ranks were each started with their traffic class."""
     found = [
         {"pids": [4711 + index], "count": 1, "name": "python3", "environment": {"NCCL_IB_TC": text}}
         for index, text in enumerate(classes)
@@ -279,7 +279,7 @@ UNSURE: dict[str, Setup] = {
     "an HCA that may not be opened": Setup(port(uverbs=False), unknown=("active MTU",)),
 }  # fmt: skip
 
-#: What these faults break besides, for other checks to report.
+#: Other findings that these faults cause, from other checks.
 BESIDES = {
     "an HCA that may not be opened": {("fail", "rdma.device-nodes")},
     "ranks with different traffic classes": {("warn", "nccl.contradictions")},
@@ -287,7 +287,7 @@ BESIDES = {
 
 
 def chain_findings(case: Setup, machine: Machine | None = None) -> tuple[list[dict[str, Any]], set[tuple[str, str]]]:
-    """Return the urgent findings of the chain, and what else fails or warns."""
+    """Return the urgent findings of the chain, and all other failures and warnings."""
     sick = case.fault(machine or hgx_h100(NAME, roce=True))
     report = judge([from_document(machines.evidence(sick), NAME)], CHECKS, site(case))
     urgent = [found for found in report["findings"] if found["status"] not in ("pass", "skip")]
@@ -297,7 +297,7 @@ def chain_findings(case: Setup, machine: Machine | None = None) -> tuple[list[di
 
 
 def first_broken(finding: dict[str, Any]) -> str:
-    """Return the first broken link of the chain that a finding shows."""
+    """Return the first broken link in a finding of the chain."""
     line = next(line for line in finding["excerpts"][0]["text"].split("\n") if line.startswith("BROKEN"))
     return next(name for name in (*ADDRESSING, *SERVICE)
                 if line[8:].startswith(f"{name} "))  # fmt: skip
@@ -374,14 +374,14 @@ def test_a_pod_has_its_own_gid_index() -> None:
 
 
 def test_a_gid_index_without_effect_here_is_reported_once() -> None:
-    for index, status in (("6", "fail"), ("1", "fail"), ("0", "fail"), ("3", "warn")):  # 3: right, and not needed
+    for index, status in (("6", "fail"), ("1", "fail"), ("0", "fail"), ("3", "warn")):  # 3: valid, and not needed
         found, others = chain_findings(Setup(node(env={"NCCL_IB_GID_INDEX": index})))
         assert found == []
         assert others == {(status, "nccl.gid-index")}
 
 
 def test_soft_roce_is_no_noise() -> None:
-    """A recorded guest: software devices on no bus, no v1 rows, no QoS; the fault that it has is named."""
+    """A recorded guest: software devices on no bus, no v1 rows, no QoS; its actual fault is named."""
     lossy = {"class": {"guest": {"gpus": 0, "hcas": 2, "ports": {"compute": "rxe[0-1]"}, "qos": {"lossless": False}}}}
     for name, wanted in (("soft-roce", []), ("soft-roce-mtu-1500", ["rxe0:1"])):
         report = judge([from_document(whole_node(name), name)], CHECKS, from_data(lossy, "cluster.toml"))

@@ -1,4 +1,4 @@
-"""A Clos of switches and hosts: a healthy one raises nothing, a planted fault exactly its finding."""
+"""A Clos of switches and hosts: a healthy one has no finding, a planted fault exactly its finding."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ PROFILE = "BUFFER_PROFILE|pg_lossless_400000_40m_profile"
 
 
 def unused(clos: Clos, switch: str) -> None:
-    """Add ports without a cable: PFC on, admin up, no link; they count nothing."""
+    """Add ports without a cable: PFC on, admin up, no link, counters at rest."""
     for place in range(8, 40):
         port = f"Ethernet{place * 8}"
         for key in ("PORT|{}", "PORT_QOS_MAP|{}", "QUEUE|{}|3", "BUFFER_PG|{}|3", "PFC_WD|{}"):
@@ -70,7 +70,7 @@ def unused(clos: Clos, switch: str) -> None:
 
 
 def one_link_to_each_leaf(clos: Clos) -> None:
-    """Take every second link to a spine away, and give all switches one seed: no spine has a choice."""
+    """Remove every second link to a spine, and give all switches one seed: no spine has a choice."""
     for leaf in ("leaf1", "leaf2", "leaf3", "leaf4"):
         clos.set(leaf, "APPL_DB", "SWITCH_TABLE:switch", ecmp_hash_seed="25")
         for port in ("Ethernet40", "Ethernet56", "Ethernet16", "Ethernet24"):
@@ -82,14 +82,14 @@ def one_link_to_each_leaf(clos: Clos) -> None:
 
 
 def shut(clos: Clos, switch: str, port: str) -> None:
-    """Switch a port off: no neighbour, no link."""
+    """Disable a port: no neighbour, no link."""
     clos.set(switch, "APPL_DB", f"PORT_TABLE:{port}", oper_status="down", admin_status="down")
     clos.set(switch, "CONFIG_DB", f"PORT|{port}", admin_status="down")
     clos.drop(switch, "APPL_DB", f"LLDP_ENTRY_TABLE:{port}")
 
 
 def peer_link(clos: Clos) -> None:
-    """Connect leaf1 and leaf2, without PFC: almost nothing crosses the cable."""
+    """Connect leaf1 and leaf2 without PFC; the cable carries almost nothing."""
     for switch, other in (("leaf1", "leaf2"), ("leaf2", "leaf1")):
         clos.set(switch, "CONFIG_DB", "PORT|Ethernet64", alias="etp9", speed="400000", mtu="9216", admin_status="up")
         clos.set(switch, "APPL_DB", "PORT_TABLE:Ethernet64", alias="etp9", speed="400000", mtu="9216",
@@ -103,7 +103,7 @@ def peer_link(clos: Clos) -> None:
 
 
 def half_rate_uplinks(clos: Clos) -> None:
-    """Let leaf2 have two uplinks of 400 and two of 200 Gb/s, each loaded by its rate, and hosts at 200 Gb/s."""
+    """Give leaf2 two uplinks of 400 and two of 200 Gb/s, each loaded by its rate, and hosts at 200 Gb/s."""
     for switch, ports in (("leaf2", ("Ethernet48", "Ethernet56")), ("spine2", ("Ethernet16", "Ethernet24"))):
         for port in ports:
             clos.set(switch, "APPL_DB", f"PORT_TABLE:{port}", speed="200000")
@@ -324,12 +324,12 @@ def test_without_hosts_no_leaf_is_known_and_nothing_passes_for_it() -> None:
 @pytest.mark.parametrize(
     ("flows", "plant", "status"),
     [
-        (16, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "pass"),  # as hashing of 16 flows gives
+        (16, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "pass"),  # as hashing 16 flows does
         (512, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "fail"),
         (None, lambda clos: clos.load("leaf4", "Ethernet56", 0.97), "unknown"),
         (16, lambda clos: clos.grow("leaf4", "Ethernet56", SAI_PORT_STAT_IF_OUT_OCTETS=-(10**12)), "pass"),
         (512, lambda clos: clos.grow("leaf4", "Ethernet56", SAI_PORT_STAT_IF_OUT_OCTETS=-(10**12)), "fail"),
-        (None, lambda clos: clos, "pass"),  # even: no number of flows is less even
+        (None, lambda clos: clos, "pass"),  # even: no number of flows is more even
     ],
 )
 def test_the_imbalance_of_uplinks_is_judged_by_the_flows(flows: int | None, plant: Fault, status: str) -> None:
@@ -367,7 +367,7 @@ def test_marks_that_are_not_counted_are_unknown_not_absent(why: str) -> None:
 
 
 def test_an_old_release_without_fec_marks_and_pause_time_is_unknown_just_there(tmp_path: Path) -> None:
-    """Releases of 2020 count none of them; the dump is recognised by its keys, not by its name."""
+    """Releases of 2020 count none of them; the dump is recognised by its keys, not its name."""
     clos = Clos()
     for name in clos.databases:
         for port in clos.databases[name]["COUNTERS_DB"]["COUNTERS_PORT_NAME_MAP"]:
@@ -446,7 +446,7 @@ def test_what_one_reading_cannot_show_is_not_planned() -> None:
 
 
 def test_a_host_is_not_judged_as_a_switch_nor_a_switch_as_a_host(tmp_path: Path) -> None:
-    """Coverage counts the hosts alone; saved documents give the same findings."""
+    """Coverage counts only the hosts; saved documents give the same findings."""
     clos = Clos()
     every_port("QUEUE|Ethernet{}|3", wred_profile=None)(clos)
     direct = report(clos)

@@ -1,4 +1,4 @@
-"""A record that could not be read condemns no healthy node: what is not known is unknown, never a fault."""
+"""An unreadable record on a healthy node is unknown, never a fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.machines.gb200 import gb200_tray
 from tests.support.machines.pod import pod
 from tests.support.whole_nodes import CHECKS, readers, site
 
-#: A RoCE host, a Grace tray on InfiniBand, a pod: between them they have every kind of record.
+#: A RoCE host, a Grace tray on InfiniBand and a pod: together they have every kind of record.
 NODES: dict[str, Callable[[], Machine]] = {
     "hgx-h100-roce": partial(hgx_h100, "hgx-h100-roce", roce=True),
     "gb200-tray": gb200_tray,
@@ -29,7 +29,7 @@ UNREAD = {"status": "timeout", "why": "no answer within 10 s"}
 
 
 def _kinds(evidence: Evidence) -> Iterator[str]:
-    """Yield one record of each kind: of twelve ports with their files, the first represents all."""
+    """Yield one record of each kind; the first of twelve ports with their files represents all."""
     seen = set()
     for key in evidence.records:
         kind = key.rsplit("/", 1)[-1] if key.startswith(("file:", "dir:")) else key

@@ -1,6 +1,6 @@
-"""Fault by fault: the action of a finding is that of NVIDIA's Xid catalogue; where it is not, the page has the reason.
+"""Each finding has the action of NVIDIA's Xid catalogue, or the documentation gives the reason for a different one.
 
-The table below was written from the catalogue, code by code, and not from the policy of the product.
+The table below was written from the catalogue, code by code, and not from preflight's policy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.machines import Machine, evidence, hgx_h100
 from tests.support.paths import ROOT
 from tests.support.whole_nodes import CHECKS, every_gpu, health
 
-#: First action of the catalogue (of October 2025) -> codes that have it. Of 74, 144 to 149 and 154 the line decides.
+#: First action of the catalogue (October 2025) -> codes that have it. For 74, 144 to 149 and 154 the line decides.
 CATALOGUE = {
     "restart the application": "8,11,13,25,31,32,39-41,60,68-72,75-77,80,82-86,88,89,94,96-105,126-135,139",
     "ignore": "14,37,38,43,44,63,66,67,92,93,106-108,121,137,141,147,148,152,153,157,160,161",
@@ -53,7 +53,7 @@ AGREES = {
     "not in the catalogue": {"monitor"},
 }
 
-#: Codes with another word than the catalogue's; ``docs/actions.md`` has the reason of each.
+#: Codes with a different action from the catalogue's; ``docs/actions.md`` has the reasons.
 DEVIATES = {45: "none"}
 
 OF_LINE = {74, 144, 145, 146, 149, 154}
@@ -86,7 +86,7 @@ def test_the_page_has_each_deviation() -> None:
 
 
 def node(*lines: str) -> Machine:
-    """Return a node with these lines in its log, and a driver that does not report the recovery that it needs."""
+    """Return a node with these log lines and a driver that does not report the required recovery."""
     log = tuple(f"<4>[42100{at}.100000] NVRM: Xid (PCI:0000:61:00): {line}" for at, line in enumerate(lines))
     return replace(every_gpu(recovery_action=None)(hgx_h100("hgx-h100")), kernel_log=log)
 
@@ -114,7 +114,7 @@ def test_the_node_has_the_word_of_what_fails_or_warns(action: str, code: int) ->
 @pytest.mark.parametrize(
     ("lines", "word"),
     [
-        # what the driver requires counts, not the code that came before it
+        # the driver's request counts, not the earlier code
         (("79, GPU has fallen off the bus.", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot"
           " Required)"), "reboot"),
         (("95, Uncontained", "154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"),
@@ -126,7 +126,7 @@ def test_the_node_has_the_word_of_what_fails_or_warns(action: str, code: int) ->
     ],
 )  # fmt: skip
 def test_where_the_driver_requires_a_reboot_the_word_is_not_reset(lines: tuple[str, ...], word: str) -> None:
-    """Another tool resets the GPU where Xid 154 names a reboot, and a third shows an empty cause."""
+    """Another tool resets the GPU where Xid 154 requires a reboot, and a third shows an empty cause."""
     machine = node(*lines)
     assert actions(machine) == ("fail", word)
     (finding,) = judge([from_document(evidence(machine), machine.name)], LOG)["findings"]
@@ -148,7 +148,7 @@ def test_where_the_driver_requires_a_reboot_the_word_is_not_reset(lines: tuple[s
     ],
 )  # fmt: skip
 def test_an_sxid_has_the_word_of_its_severity(line: str, status: str, word: str) -> None:
-    """The guide to the fabric manager resets after a fatal one, and only there."""
+    """The fabric manager guide requires a reset only after a fatal one."""
     log = (f"<3>[421000.1] nvidia-nvswitch2: SXid (PCI:0000:07:00.0): {line}",)
     machine = replace(hgx_h100("hgx-h100"), kernel_log=log)
     report = judge([from_document(evidence(machine), machine.name)], [c for c in CHECKS if c.id == "xid.nvswitch"])

@@ -1,1 +1,1 @@
-"""What tests are built from: farms, machines, clusters, generators, registries."""
+"""Building blocks of tests: farms, machines, clusters, generators, registries."""

@@ -1,4 +1,4 @@
-"""How many assertions the tests make of a text, counted in the source of the tests: for ``tests/support/remade.py``."""
+"""Number of assertions on a text, counted in the source of the tests, for ``tests/support/remade.py``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def counts(entry: dict[str, Any]) -> tuple[int, int, int]:
-    """Return how many kinds, failing checks (one more for the list itself) and facts an entry of the index asserts."""
+    """Return the numbers of kinds, of failing checks (plus one) and of facts that an index entry asserts."""
     return len(entry.get("kinds", ())), len(entry["bad"]) + 1 if "bad" in entry else 0, len(entry.get("facts", ()))
 
 
@@ -19,7 +19,7 @@ def statements(sources: Iterable[str]) -> list[ast.stmt]:
 
 
 def in_tests(modules: list[ast.stmt], file: str) -> tuple[int, int]:
-    """Return how many values and how many assertions the statements of test modules state of a text.
+    """Return the numbers of values and of assertions on a text in the statements of test modules.
 
     Values are the constants under its name in a table of a module; assertions are those of the functions that name it.
     """
@@ -49,7 +49,7 @@ def _entries(node: ast.AST) -> list[tuple[object, ast.expr]]:
 
 
 def _leaves(value: ast.expr) -> int:
-    """Return how many values an expected value holds; an empty list is one."""
+    """Return the number of values in an expected value; an empty list counts as one."""
     return sum(
         isinstance(each, ast.Constant) or (isinstance(each, (ast.List, ast.Tuple)) and not each.elts)
         for each in ast.walk(value)

@@ -1,7 +1,7 @@
-"""Campaigns of the planner on simulated fabrics: how often the right part is named, in how many rounds.
+"""Campaigns of the planner on simulated fabrics: how often the right part is named, after how many rounds.
 
-``python -m tests.support.bench_campaigns --seeds 200`` runs all faults, and healthy fabrics; ``--fault NAME`` one.
-It exits with 1 where a share is below its aim. ``--size`` measures a plan for 10,000 nodes and 130,816 runs.
+``python -m tests.support.bench_campaigns --seeds 200`` runs all faults, and healthy fabrics; ``--fault NAME`` one. It
+exits with 1 if a share is below its target. ``--size`` measures a plan for 10,000 nodes and 130,816 runs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Draw = Callable[[BenchPlan, random.Random], list[SimulatedFault]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """Faults drawn for a plan, and what is aimed at: shares of the seeds."""
+    """Faults drawn for a plan, and targets as shares of the seeds."""
 
     draw: Draw
-    right: float  # exactly the faults, each as itself or in its class
+    right: float  # exactly the faults, each named itself or by its class
     goal: str = "links"
     nodes: int = 64
     leaf: int = 8
@@ -38,7 +38,7 @@ class Scenario:
     #: Share of the seeds within these limits. Two bad nodes of one leaf that meet in the screen share its slow run, so
     #: that each needs a fourth run: 1 of 200 campaigns with three bad of 512.
     within: float = 0.99
-    false_slow: float = 0.0  # runs that are slow for no reason
+    false_slow: float = 0.0  # runs that are slow without a cause
 
 
 def _port(plan: BenchPlan, draw: random.Random) -> SimulatedFault:
@@ -76,18 +76,18 @@ SCENARIOS = {
 
 @dataclass
 class CampaignOutcome:
-    """How many campaigns named what."""
+    """Numbers of campaigns by the parts they named."""
 
     right: int = 0
     unknown: int = 0
     wrong: int = 0
-    within: int = 0  # the limits of the scenario
+    within: int = 0  # within the limits of the scenario
     most_rounds: int = 0
     most_runs: int = 0
 
 
 def measured(scenario: Scenario, seeds: int) -> CampaignOutcome:
-    """Run a scenario with so many seeds."""
+    """Run a scenario with this many seeds."""
     outcome = CampaignOutcome()
     for seed in range(seeds):
         plan = cluster(scenario.nodes, scenario.leaf, seed=seed, goal=scenario.goal, loaded=True)
@@ -107,7 +107,7 @@ def measured(scenario: Scenario, seeds: int) -> CampaignOutcome:
 
 
 def reached(scenario: Scenario, outcome: CampaignOutcome, seeds: int) -> bool:
-    """Return whether the aims are met."""
+    """Return whether the targets are met."""
     return (
         outcome.right >= scenario.right * seeds
         and outcome.wrong <= (0 if scenario.right in (0.0, 1.0) else (1 - scenario.right) * seeds)
@@ -116,7 +116,7 @@ def reached(scenario: Scenario, outcome: CampaignOutcome, seeds: int) -> bool:
 
 
 def sizes() -> None:
-    """Print what a plan for 10,000 nodes and the explanation of 130,816 runs take."""
+    """Print the cost of a plan for 10,000 nodes and of explaining 130,816 runs."""
     tracemalloc.start()
     before = time.process_time()
     made = next_round(cluster(10_000, 32), [])

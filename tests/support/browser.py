@@ -1,4 +1,4 @@
-"""A real Chromium, driven through its DevTools protocol over two pipes: no driver, no port, no library."""
+"""A real Chromium, controlled by its DevTools protocol over two pipes: no driver, port or library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLAGS = (
 
 
 class BrowserError(Exception):
-    """The browser did not answer in time, or a script of the test raised."""
+    """The browser did not answer in time, or a test's script raised an exception."""
 
 
 class BrowserPage:
@@ -39,12 +39,12 @@ class BrowserPage:
         self.events: list[dict[str, Any]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.call("Page.bringToFront")  # the first tab would take the frames, and a screenshot never end
+        self.call("Page.bringToFront")  # the first tab would take the frames, and a screenshot would never end
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: object) -> dict[str, Any]:
-        """Send a command and return its result; events that come before it are added to ``events``."""
+        """Send a command and return its result; earlier events are added to ``events``."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -77,7 +77,7 @@ class BrowserPage:
                 self.events.append(self._read(time.monotonic() + self._timeout_s))
 
     def run(self, script: str) -> Any:
-        """Return the value of an expression, or what its promise gives."""
+        """Return the value of an expression or of its promise."""
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if details := answer.get("exceptionDetails"):
             raise BrowserError(str(details.get("exception", {}).get("description", details)))
@@ -91,7 +91,7 @@ class BrowserPage:
         self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def press(self, key: str, *, shift: bool = False) -> None:
-        """Press a key: a name of DOM such as Tab, Enter, Escape or ArrowDown."""
+        """Press a key, named as in DOM: Tab, Enter, Escape, ArrowDown."""
         code = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39,
                 "ArrowDown": 40}[key]  # fmt: skip
         more: Mapping[str, Any] = {"text": "\r"} if key == "Enter" else {"text": " "} if key == " " else {}
@@ -100,7 +100,7 @@ class BrowserPage:
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def type(self, text: str) -> None:
-        """Type into what has the focus."""
+        """Type into the focused element."""
         self.call("Input.insertText", text=text)
 
     def picture(self, path: Path, *, full: bool = False) -> None:
@@ -112,13 +112,13 @@ class BrowserPage:
         path.write_bytes(base64.b64decode(answer["data"]))
 
     def pdf(self) -> bytes:
-        """Return the page as it is printed on A4."""
+        """Return the page as printed on A4."""
         self.call("Emulation.setEmulatedMedia", media="print")
         answer = self.call("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)
         return base64.b64decode(answer["data"])
 
     def errors(self) -> list[str]:
-        """Return what the console reports as an error, refusals by the content security policy among it."""
+        """Return the console's errors, including refusals by the content security policy."""
         self.run("0")
         texts = []
         for event in self.events:
@@ -130,7 +130,7 @@ class BrowserPage:
 
 
 def _high(descriptor: int) -> int:
-    """Move a descriptor out of the way of those that the browser takes."""
+    """Move a descriptor away from those that the browser uses."""
     moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
     os.close(descriptor)
     return moved

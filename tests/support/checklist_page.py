@@ -59,11 +59,11 @@ ONLY = {
 
 @dataclass(frozen=True)
 class Note:
-    """Where a recording shows that an item is answered better than an audit of the list had it."""
+    """A recording that shows a better answer to an item than an audit of the list found."""
 
     item: str
     fixture: str  # check/case
-    status: str  # what the checks of the item make of it
+    status: str  # results of the item's checks
     text: str
 
     def holds(self) -> bool:
@@ -117,12 +117,12 @@ def page() -> str:
 
 
 def verdict(item: ChecklistItem) -> str:
-    """Return in one word how much of an item has checks."""
+    """Return in one word how much of an item is covered by checks."""
     return "open" if not item.checks else "partly" if item.open or item.within else "wholly"
 
 
 def escaped(text: str) -> str:
-    """Return text for a cell of a table."""
+    """Return text for a table cell."""
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 

@@ -1,6 +1,6 @@
 """A Clos of SONiC switches and RoCE hosts, made by hand: four leaves, two spines, four hosts at each leaf.
 
-The databases have the shape of ``sonic-db-dump``; names, numbers and addresses are our own. A fault is a change of one
+The databases have the shape of ``sonic-db-dump``; names, numbers and addresses are invented. A fault is a change of one
 field, so that every reader of the database sees the same switch.
 """
 
@@ -31,7 +31,7 @@ _ONE_TO_ONE = {str(number): str(number) for number in range(8)}
 
 
 class Clos:
-    """Databases by switch, and what each host hears."""
+    """Databases by switch, and the LLDP neighbour of each host."""
 
     def __init__(self, *, hosts: bool = True) -> None:
         self.databases: dict[str, dict[str, Database]] = {}
@@ -150,7 +150,7 @@ class Clos:
         return counters[f"COUNTERS:{counters[f'COUNTERS_{kind}_NAME_MAP'][name.replace(':pg', ':')]}"]
 
     def grow(self, switch: str, name: str, **by: int) -> Clos:
-        """Let counters grow within the window."""
+        """Make counters grow within the window."""
         row = self.counters(switch, name, later=True)
         for field, number in by.items():
             row[field] = str(int(row.get(field, "0")) + number)
@@ -169,7 +169,7 @@ class Clos:
         return self
 
     def pause(self, switch: str, port: str, share: float, priority: int = 3) -> Clos:
-        """Let a port be paused for a share of the window."""
+        """Pause a port for a share of the window."""
         frames = int(share * 1_000_000)
         return self.grow(switch, port, **{
             f"SAI_PORT_STAT_PFC_{priority}_RX_PKTS": frames,
@@ -177,7 +177,7 @@ class Clos:
         })  # fmt: skip
 
     def load(self, switch: str, port: str, share: float) -> Clos:
-        """Let a port send a share of its rate in the window."""
+        """Make a port send a share of its rate in the window."""
         octets = int(share * 400e9 / 8 * WINDOW_S)
         before = int(self.counters(switch, port)["SAI_PORT_STAT_IF_OUT_OCTETS"])
         self.counters(switch, port, later=True)["SAI_PORT_STAT_IF_OUT_OCTETS"] = str(before + octets)
@@ -219,7 +219,7 @@ class Clos:
         return [*self.hosts(), *self.switches(window_s)]
 
     def dumps(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield file name and text of a switch's dumps, in the shape of techsupport."""
+        """Yield file name and text of a switch's dumps, in the format of techsupport."""
 
         def dumped(hashes: Database) -> str:
             return json.dumps({key: {"type": "hash", "ttl": -0.001, "value": row} for key, row in hashes.items()})
@@ -254,7 +254,7 @@ def _group_counters() -> dict[str, str]:
 
 
 def lldpcli(netdev: str, switch: str, port: str) -> str:
-    """Return what lldpcli of a host prints, as lldpd 1.0 does."""
+    """Return the output of lldpcli on a host, as of lldpd 1.0."""
     entry = {
         "name": netdev, "via": "LLDP", "rid": "1", "age": "1 day, 02:11:40",
         "chassis": [{"id": [{"type": "mac", "value": "02:5e:00:00:00:10"}], "name": [{"value": switch}]}],
@@ -265,7 +265,7 @@ def lldpcli(netdev: str, switch: str, port: str) -> str:
 
 
 def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
-    """Return the documents of a Clos as a fixture changes it.
+    """Return the documents of a Clos as changed by a fixture.
 
     ``set`` has rows of switch, database, key and fields (null: without the key); ``grow`` rows of switch, name of a
     port or a queue, and what its counters grow by; ``pause`` and ``load`` rows of switch, port and share; ``gone``

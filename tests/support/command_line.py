@@ -1,4 +1,4 @@
-"""Commands run in this process or in one of their own, and the schemas of what they write."""
+"""Commands run in this process or in a separate one, and the schemas of their output."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs complete commands of the command line, each in a process of its own that need not import preflight again.
+"""Runs complete commands, each in a separate process that need not import preflight again.
 
-The script below starts once for a list of commands and forks for each; what a command prints, its exit status and the
-memory that it took come back as JSON. The memory is the command's own: a process that a large one starts directly, as
-pytest may be by then, is charged with the peak of its parent (Linux passes it on at vfork and exec).
+The script below starts once for a list of commands and forks for each; output, exit status and memory of a command are
+returned as JSON. The memory is the command's own: a process started directly by a large one, such as pytest, would have
+the peak of its parent (Linux passes it on at vfork and exec).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Ran:
 
 
 def run(runs: Iterable[Sequence[str]], folder: Path, env: Mapping[str, str], limit_s: int = 120) -> Iterator[Ran]:
-    """Run commands one after the other in a folder."""
+    """Run commands one after another in a folder."""
     wanted = folder / ".runs.json"
     wanted.write_text(json.dumps([list(words) for words in runs]), encoding="utf-8")
     done = subprocess.run(
@@ -70,7 +70,7 @@ def run(runs: Iterable[Sequence[str]], folder: Path, env: Mapping[str, str], lim
 
 
 def leaves(group: click.Group = main, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield every command that there is, by its words: ``("history", "runs")``."""
+    """Yield every command by its words: ``("history", "runs")``."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)

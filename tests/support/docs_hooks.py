@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: generated pages, links between folders, and nothing from the network."""
+"""Hooks of mkdocs: generated pages, links between folders, and no network access."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mkdocs.structure.pages import Page
 
 from tests.support import docs_pages, paths
 
-#: Tables wrap their text; the theme would scroll them sideways.
+#: Tables wrap their text; the theme would make them scroll sideways.
 STYLE = ".rst-content .wy-table-responsive table td { white-space: normal; }\n"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages, and those that are not in ``docs``."""
+    """Add the generated pages, and the pages outside ``docs``."""
     for uri, text in docs_pages.pages():
         files.append(File.generated(config, uri, content=text))
     files.append(File.generated(config, "site.css", content=STYLE))
@@ -26,7 +26,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at the site, and link the ids of checks and checklist items."""
+    """Adapt links to the site, and link the ids of checks and checklist items."""
     uri = page.file.src_uri
     origins = {uri: origin for origin, uri in docs_pages.ELSEWHERE.items()}
     if not uri.startswith(("checks/", "items/", "schemas/", "commands.md")):
@@ -35,7 +35,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Refuse a site that loads anything from the network."""
+    """Reject a site that loads anything from the network."""
     for file in Path(config.site_dir).rglob("*"):
         if file.suffix in (".html", ".css") and (load := docs_pages.network_loads(file.read_text("utf-8"))):
             raise PluginError(f"{file}: loads from the network: {load}")

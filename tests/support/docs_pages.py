@@ -1,4 +1,4 @@
-"""Pages of the documentation that are generated: checks, checklist items, JSON Schemas, commands."""
+"""Generated pages of the documentation: checks, checklist items, JSON Schemas, commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import paths
 from tests.support.checklist_page import DOCUMENTS, ONLY, escaped
 
 SCHEMAS = paths.ROOT / "preflight" / "schemas"
-#: Pages that are not in ``docs``, each with its place on the site.
+#: Pages outside ``docs``, each with its place on the site.
 ELSEWHERE = {
     "README.md": "readme.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -56,7 +56,7 @@ def checks_index(checks: Collection[Check]) -> str:
 
 
 def check_page(check: Check, checks: Collection[Check]) -> str:
-    """Return what ``preflight explain`` prints of a check."""
+    """Return the output of ``preflight explain`` for a check."""
     gates = "it gates jobs" if check.gating else "it reports only"
     lines = [f"# {check.id}\n", f"**{_text(check.title)}.** A {check.scope} check; {gates}.\n"]
     for heading, text in check.page.items():
@@ -102,7 +102,7 @@ def schemas_index() -> str:
 
 
 def schema_page(schema: Mapping[str, Any]) -> str:
-    """Return the fields of a document, and those of its parts."""
+    """Return the fields of a document and of its parts."""
     lines = [f"# {schema['title']}\n", f"{_text(schema['description'])}\n", *_fields("The document", schema)]
     for name, part in schema.get("$defs", {}).items():
         if "properties" in part:
@@ -159,7 +159,7 @@ def _help(command: click.Command, name: str, parent: click.Context) -> str:
 
 
 def linked(text: str, up: str, itself: str = "") -> str:
-    """Link the ids of checks and checklist items; ``up`` leads to the top of the site."""
+    """Link the ids of checks and checklist items; ``up`` is the path to the top of the site."""
     checks = {check.id for check in registry().checks} - {itself}
     items = {item.id for item in ITEMS} - {itself}
 
@@ -175,7 +175,7 @@ def linked(text: str, up: str, itself: str = "") -> str:
 
 
 def moved(text: str, origin: str) -> str:
-    """Point the links of a page of the tree at the site; a file that the site lacks is only named."""
+    """Adapt the links of a page to the site; files that the site lacks are only named."""
     folder = posixpath.dirname(origin)
 
     def move(link: re.Match[str]) -> str:
@@ -201,5 +201,5 @@ def network_loads(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return text in which Markdown sees no HTML."""
+    """Return text without HTML that Markdown would interpret."""
     return text.replace("<", "&lt;")

@@ -1,6 +1,6 @@
-"""An Arista EOS switch made by hand, in place of a leaf of ``tests.support.clos``.
+"""An Arista EOS switch made by hand, instead of a leaf of ``tests.support.clos``.
 
-The answers have the shape of real ones (``show … | json``); names, numbers and addresses are our own. A fault is a
+The answers have the shape of real ones (``show … | json``); names, numbers and addresses are invented. A fault is a
 change of an answer, so that a session, an eAPI server and a saved file show the same switch.
 """
 
@@ -51,7 +51,7 @@ class EosLeaf:
                 port = f"Ethernet{(6 + link) * 8}"
                 name = f"Ethernet{HOSTS_OF_LEAF + spine * 2 + link + 1}/1"
                 self.clos.set(f"spine{spine + 1}", "APPL_DB", f"LLDP_ENTRY_TABLE:{port}", lldp_rem_port_id=name)
-                self.clos.set(f"spine{spine + 1}", "APPL_DB", f"PORT_TABLE:{port}", mtu="9214")  # the most of EOS
+                self.clos.set(f"spine{spine + 1}", "APPL_DB", f"PORT_TABLE:{port}", mtu="9214")  # the maximum in EOS
 
     def _add(self, port: str, system: str, port_id: str, description: str) -> None:
         self.now["show interfaces"]["interfaces"][port] = {

@@ -1,4 +1,4 @@
-"""Texts in the form of a real tool: recorded, or re-made from what was seen; never printed by this project's renderers.
+"""Texts in the form of a real tool, recorded or re-made from public ones; never printed by this project.
 
 ``tests/data/outside/index.toml`` gives the origin of each file's form; ``preflight/parsers/provenance.py``
 gives it to ``preflight explain``, and a test compares the two.
@@ -22,20 +22,20 @@ FOLDER = paths.DATA / "outside"
 
 @dataclass(frozen=True)
 class Sample:
-    """One text of outside origin."""
+    """One text from outside."""
 
     file: str
     format: str  # a name of preflight.parsers.provenance
-    origin: str  # URL where its form was seen, or the machine that it was recorded on
-    date: str  # when it was recorded or published, as far as known
-    version: str  # of the tool, where the origin gives it; else empty
-    note: str  # what was cut or redacted; empty: nothing
-    refused: bool = False  # whether its parser is to refuse it
-    remade: bool = False  # whether its names, addresses, times and values are our own
+    origin: str  # URL of its form, or the machine on which it was recorded
+    date: str  # time of recording or publication, as far as known
+    version: str  # of the tool, if the origin states it; else empty
+    note: str  # removed or redacted parts; empty: none
+    refused: bool = False  # whether its parser must reject it
+    remade: bool = False  # whether its names, addresses, times and values are invented
 
     @property
     def text(self) -> str:
-        """The text as it was printed."""
+        """The text as printed."""
         return (FOLDER / self.file).read_bytes().decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""A transport that answers as a test decides, and the nodes that it is given."""
+"""A transport with answers from a test, and its nodes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def hosts(number: int) -> list[str]:
 
 
 def reasons(evidences: list[Evidence]) -> dict[str, str]:
-    """Return the phase of each node without an answer, and its reason."""
+    """Return the phase and the reason of each node without an answer."""
     return {e.node: f"{e.no_answer['phase']}: {e.no_answer['reason']}" for e in evidences if e.no_answer}
 
 
@@ -70,7 +70,7 @@ def events(progress: ProgressLine) -> None:
 
 @pytest.fixture(autouse=True)
 def no_signal_handler_left() -> Iterator[None]:
-    """Hold that a test leaves the handler of SIGINT as it was; a module of tests assigns it to be used."""
+    """Check that a test leaves the SIGINT handler unchanged; a test module assigns it to use it."""
     before = signal.getsignal(signal.SIGINT)
     yield
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,11 +1,11 @@
 """Fixture files: ``fixtures/<check-id>/<case>.json`` as ``{origin, records, site?, findings}``.
 
 Records may be written short, as ``preflight.plugin_fixture`` describes. ``base`` names a complete node of
-``fixtures/nodes`` whose records come first; ``null`` takes one of them away.
-A fleet check's fixture has ``nodes`` instead, each with its own ``base`` and ``records``.
-``waivers`` are those of the cluster file. The fixture of a check of logs has those logs as ``records``, and
-``nodes`` where it joins them with what their hosts show. A check of switches has the changes of a ``clos``
-(``tests.support.clos.from_case``), and ``switches``, the body of that table of the cluster file.
+``fixtures/nodes`` whose records come first; ``null`` removes one of them. A fleet check's fixture has ``nodes``
+instead, each with its own ``base`` and ``records``. ``waivers`` are those of the cluster file. The fixture of a check
+of logs has those logs as ``records``, and ``nodes`` where it joins them with what their hosts show. A check of switches
+has the changes of a ``clos`` (``tests.support.clos.from_case``), and ``switches``, the body of that table of the
+cluster file.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Case:
         return [evidence(name, node) for name, node in nodes.items()]
 
     def run(self) -> tuple[Evidence, list[Evidence]]:
-        """Return the logs of a run, and the documents of the nodes that it ran on."""
+        """Return the logs of a run, and the documents of its nodes."""
         nodes = [evidence(name, node) for name, node in self.body.get("nodes", {}).items()]
         return evidence(RUN, self.body), nodes
 
     def cluster(self) -> Cluster:
-        """Return the case's cluster file: its ``site`` is the body of one class, ``fabric`` that of the fabric."""
+        """Return the case's cluster file: ``site`` is the body of one class, ``fabric`` that of the fabric."""
         data: dict[str, Any] = {"class": {"site": self.body["site"]}} if "site" in self.body else {}
         data |= {table: self.body[table] for table in ("fabric", "switches") if table in self.body}
         if waivers := self.body.get("waivers"):
@@ -64,7 +64,7 @@ class Case:
 
 
 def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
-    """Make a document of a node as a fixture describes it."""
+    """Make a node's document from its description in a fixture."""
     base: dict[str, Any] = {}
     collector: dict[str, Any] = {}
     if "base" in node:
@@ -88,7 +88,7 @@ def evidence(name: str, node: Mapping[str, Any]) -> Evidence:
 
 @cache
 def whole_node(name: str) -> Mapping[str, Any]:
-    """Return the document of a complete node, with the healthy records of checks that brought their own."""
+    """Return the document of a complete node, with the healthy records of checks that have their own."""
     loaded: dict[str, Any] = json.loads((FIXTURES / "nodes" / f"{name}.json").read_text())
     if loaded["origin"].startswith("made by hand"):
         loaded["records"] = {**healthy_records(), **loaded["records"]}
@@ -115,7 +115,7 @@ def collections() -> Mapping[str, Mapping[str, Any]]:
 
 @cache
 def healthy_records() -> Mapping[str, Any]:
-    """Return the records that every healthy node made by hand has beside those of its machine."""
+    """Return the records of every healthy hand-made node in addition to those of its machine."""
     return {
         key: record(key, value) for body in collections().values() for key, value in body.get("healthy", {}).items()
     }

@@ -1,7 +1,7 @@
-"""Flight-recorder dumps of real Gloo ranks, and what torchfrtrace finds in them.
+"""Flight-recorder dumps of real Gloo ranks, and torchfrtrace's findings in them.
 
 Run by a Python that has PyTorch (CPU build), never imported by the tests: ``python gloo_ranks.py FOLDER CASE`` starts
-four processes that call collectives that the case lists, dumps each rank's recorder into ``FOLDER`` as PyTorch does
+four processes that call the collectives of the case, dumps each rank's recorder into ``FOLDER`` as PyTorch does
 (``rank_N``, a pickle), and prints torchfrtrace's verdict on each collective as JSON.
 """
 
@@ -24,9 +24,9 @@ from torch.distributed.flight_recorder.components.config_manager import JobConfi
 from torch.distributed.flight_recorder.components.loader import read_dir
 
 RANKS = 4
-LONGEST = 60  # seconds that a case may take
-ATTEMPTS = 4  # Gloo aborts ranks with sizes that differ, at times before they record the call
-#: What each rank calls: (collective, elements, type, group) in order. Ranks that are not listed make the calls of None.
+LONGEST = 60  # time limit of a case in seconds
+ATTEMPTS = 4  # Gloo aborts ranks with different sizes, sometimes before they record the call
+#: Calls of each rank: (collective, elements, type, group) in order. Unlisted ranks make the calls of None.
 Calls = dict["int | None", list[tuple[Any, ...]]]
 _SUM = ("all_reduce", 64)
 CASES: dict[str, Calls] = {
@@ -97,20 +97,20 @@ def _run(rank: int, folder: str, port: int, case: str) -> None:
         for name, members in named.items() if rank in members
     }  # fmt: skip
     for call in calls.get(rank, calls.get(None, [])):
-        time.sleep(0.05 * (1 + rank))  # in turn: Gloo aborts ranks with sizes that differ, soon after the call
+        time.sleep(0.05 * (1 + rank))  # in turn: Gloo aborts ranks with different sizes soon after the call
         try:
             _call(*call)
         except (RuntimeError, ValueError) as error:
             print(f"rank {rank}: {call}: {error}", file=sys.stderr)
         _dump(folder, rank, config)
-    time.sleep(3)  # what can be done is done; what hangs, hangs
+    time.sleep(3)  # completes what can complete; the rest hangs
     _dump(folder, rank, config)
     Path(folder, f"done_{rank}").touch()
-    time.sleep(LONGEST)  # until the parent ends it: a rank that leaves early would end the calls of its peers
+    time.sleep(LONGEST)  # until the parent ends it: a rank that exits early would end its peers' calls
 
 
 def analyse(folder: str) -> list[dict[str, Any]]:
-    """Return torchfrtrace's collectives: group, number, what it finds wrong."""
+    """Return torchfrtrace's collectives: group, number, fault."""
     options = JobConfig().parse_args([folder, "--prefix", "rank_", "--allow-incomplete-ranks"])
     details, version = read_dir(options)
     database = build_db(details, options, version)

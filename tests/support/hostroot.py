@@ -1,7 +1,7 @@
-"""Makes a real host of a made-up machine: its evidence as files, device nodes and tools below one folder.
+"""Turns a made-up machine into a real host: its evidence as files, device nodes and tools below one folder.
 
-``assign_root`` lets a host of the farm use it. What is read is then what ``tests.support.machines`` rendered, but
-read by the collector, in its true places, through the login shell, over the network. Needs root.
+``assign_root`` lets a host of the farm use it. The collector then reads what ``tests.support.machines`` rendered in its
+usual places, through the login shell, over the network. Needs root.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.support import machines
 from tests.support.machines import Machine
 from tests.support.sshfarm import Farm, View
 
-# /proc/self is another one in each process. Python, before it starts, has what it will find there put in place by
-# a user who may: a shell that was left behind in this namespace, as root.
+# /proc/self differs between processes. Before Python starts, a privileged process puts its content in place: a shell
+# left behind in this namespace, as root.
 _SELF = """mkfifo -m 666 /dev/shm/ask /dev/shm/told
 (read pid </dev/shm/ask
 for name in status limits; do mount --bind {root}/proc/self/$name /proc/$pid/$name; done
@@ -39,7 +39,7 @@ _PYTHONS = ("/usr/bin/python3*", "/usr/local/bin/python3*", "/usr/libexec/platfo
 
 
 def write(machine: Machine, folder: Path, *, hung: Sequence[str] = (), python: bool = True) -> Path:
-    """Write a machine's root and return it; ``hung`` names tools that never end, ``python`` whether it has one."""
+    """Write a machine's root and return it; ``hung`` names tools that never end, ``python`` is whether it has one."""
     records: Mapping[str, Mapping[str, Any]] = machines.evidence(machine)["records"]
     tools: dict[str, dict[tuple[str, ...], Mapping[str, Any]]] = {}
     _devices(folder / "dev")
@@ -77,7 +77,7 @@ def assign_root(
     environment: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> None:
-    """Make a root the file system of a host of a farm, with this login shell, start-up file, variables, more files."""
+    """Make a root the file system of a farm's host, with this login shell, start-up file, variables and more files."""
     seen = view(root, shell=shell, bashrc=bashrc, environment=environment, files=files)
     farm.view(host, seen)
     furnish(farm._rooms[host].enter, root)
@@ -91,7 +91,7 @@ def view(
     environment: Mapping[str, str] | None = None,
     files: Mapping[str, str] | None = None,
 ) -> View:
-    """Return what a host that lives in a root shows, apart from /sys, /proc and /dev."""
+    """Return the visible content of a host with this root, apart from /sys, /proc and /dev."""
     return View(
         shell=shell,
         files={**_elsewhere(root), **({"~/.bashrc": bashrc} if bashrc else {}), **(files or {})},
@@ -103,7 +103,7 @@ def view(
 
 
 def furnish(enter: Path, root: Path) -> None:
-    """Let the script that enters a room mount the root's /sys, /proc and /dev first."""
+    """Make the script that enters the namespace mount the root's /sys, /proc and /dev first."""
     before, last = enter.read_text(encoding="utf-8").rsplit("exec ", 1)
     size = (root / "shm").read_text(encoding="utf-8")
     mounts = [f"mount --bind {root}{path} {path}" for path in ("/sys", *_mounted_in_proc(root))]
@@ -113,7 +113,7 @@ def furnish(enter: Path, root: Path) -> None:
 
 
 def _mounted_in_proc(root: Path) -> list[str]:
-    """Return what to mount over /proc: files, and for a file that this machine lacks the folder above it."""
+    """Return the mounts over /proc: files, and for a file that this machine lacks the folder above it."""
     found = dict[str, None]()
     for path in sorted((root / "proc").rglob("*")):
         place = Path("/") / path.relative_to(root)
@@ -162,7 +162,7 @@ def _directory(root: Path, target: str, entries: Mapping[str, Mapping[str, Any]]
 
 
 def _as_old_as(listed: str) -> str:
-    """Return commands that print ``find -printf '%T@ …'``, each file as old at any time as when it was rendered."""
+    """Return commands that print ``find -printf '%T@ …'``, with each file's age as it was when rendered."""
     rendered_s = datetime.fromisoformat(machines.COLLECTED_AT.replace("Z", "+00:00")).timestamp()
     lines = [line.split(" ", 1) for line in listed.splitlines()]
     return "; ".join(
@@ -172,7 +172,7 @@ def _as_old_as(listed: str) -> str:
 
 
 def _ip_addr(interfaces: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
-    """Return as ``ip -j addr`` what the machine was rendered with as psutil's: a node's own Python lacks psutil."""
+    """Return psutil's rendered answer as ``ip -j addr``: a node's own Python lacks psutil."""
     links = []
     for name, entries in interfaces.items():
         ips = [entry for entry in entries if entry["family"] in ("inet", "inet6")]
@@ -185,7 +185,7 @@ def _ip_addr(interfaces: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
 
 
 def _script(answers: Mapping[tuple[str, ...], Mapping[str, Any]]) -> str:
-    """Return a tool that prints, for each command line that it knows, what was recorded."""
+    """Return a tool that prints the recorded output of each command line that it knows."""
     cases = []
     for arguments, record in answers.items():
         command = record.get("shell") or f"printf %s {shlex.quote(record.get('out', ''))}"

@@ -1,4 +1,4 @@
-"""Output of nccl-tests with single iterations (-I, -J), in the format of 2.19.6, from figures that are given."""
+"""Output of nccl-tests with single iterations (-I, -J), in the format of 2.19.6, with given figures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from preflight.bench.planner import circle
 from tests.support.pair_runs import GIB, NODES, log
 from tests.support.paths import ROOT
 
-#: Column names of -I, and their places in a row of the table.
+#: Column names of -I, and their places in a table row.
 _COLUMNS = "  {:>7}  {:>7}  {:>7}  {:>7}"
 
 
 def table(times: Sequence[float]) -> str:
-    """Return the text of a run of two nodes whose iterations took these times, µs."""
+    """Return the text of a run of two nodes with these iteration times, µs."""
     mean, ordered = sum(times) / len(times), sorted(times)
     deviation = math.sqrt(sum((time - mean) ** 2 for time in times) / len(times))
     p99 = ordered[math.ceil(0.99 * len(times)) - 1]
@@ -93,7 +93,7 @@ def pairs(slow: str = "", count: int = 10, seconds: float = 0.0134, iterations: 
 
 
 def tail_times(count: int, slow: int, factor: float) -> list[float]:
-    """Return the times of iterations of 30 µs, so many of which take longer, spread evenly."""
+    """Return times of 30 µs, with this many longer ones spread evenly."""
     every = count // slow if slow else count + 1
     return [30.0 * (factor if turn % every == every // 2 and turn // every < slow else 1 + 0.002 * (turn % 7))
             for turn in range(count)]  # fmt: skip
@@ -122,7 +122,7 @@ def all_pairs(
     """Return the JSON of split runs over all pairs of four nodes, three turns, messages of 8 KiB.
 
     Iterations of a ``slow`` pair take three times as long; of a ``tail`` pair, 1 in 40 takes eight times as long. The
-    last turns are left out.
+    last turns are omitted.
     """
     made: dict[str, object] = {}
     nodes = NODES[:4]

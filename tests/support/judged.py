@@ -1,4 +1,4 @@
-"""One check on a case that a test makes up, judged as a fixture is."""
+"""One check on a case made by a test, judged like a fixture."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ def node_leaves(unit: int) -> LeafOf:
 
 
 def roce(folder: Path, count: int, leaf_of: LeafOf) -> Path:
-    """Write nodes with eight H100 and RoCE, whose NICs hear their leaf by LLDP."""
+    """Write nodes with eight H100 and RoCE, whose NICs see their leaf by LLDP."""
     documents = enumerate(_documents(hgx_h100("x", roce=True), count))
     return _written(folder, (_heard(document, number, leaf_of) for number, document in documents))
 
 
 def infiniband(folder: Path, count: int, leaf_of: LeafOf) -> Path:
-    """Write nodes with eight H100 and InfiniBand; the first one holds a sweep of the fabric."""
+    """Write nodes with eight H100 and InfiniBand; the first one has a sweep of the fabric."""
     documents = list(_documents(hgx_h100("x"), count))
     documents[0]["records"]["cmd:ibnetdiscover"] = {
         "status": "ok", "rc": 0, "out": _sweep(documents, leaf_of), "err": "", "duration_s": 0.5,
@@ -44,7 +44,7 @@ def infiniband(folder: Path, count: int, leaf_of: LeafOf) -> Path:
 
 
 def nvl72(folder: Path, racks: int, trays: int = 18, named: Callable[[int, int], str] | None = None) -> Path:
-    """Write trays of GB200 racks; ``named`` gives a tray's name by rack and number in it."""
+    """Write trays of GB200 racks; ``named`` returns a tray's name from its rack and number."""
 
     def documents() -> Iterator[dict[str, Any]]:
         for number, machine in enumerate(machines(gb200_tray("x"), racks * trays)):
@@ -72,7 +72,7 @@ def _heard(document: dict[str, Any], number: int, leaf_of: LeafOf) -> dict[str, 
 
 
 def _sweep(documents: list[dict[str, Any]], leaf_of: LeafOf) -> str:
-    """Return what ibnetdiscover prints for the compute HCAs of the nodes, one leaf level and a spine."""
+    """Return ibnetdiscover's output for the compute HCAs of the nodes, one leaf level and a spine."""
     cables: dict[str, list[tuple[str, str]]] = {}
     for number, document in enumerate(documents):
         for rail, device in enumerate(_compute(document)):
@@ -99,7 +99,7 @@ def _sweep(documents: list[dict[str, Any]], leaf_of: LeafOf) -> str:
 
 
 def _compute(document: dict[str, Any]) -> list[str]:
-    """Return the HCAs near a GPU, in the order of the GPUs, as the description of the machine has them."""
+    """Return the HCAs near a GPU, in the order of the GPUs, as in the machine's description."""
     machine = hgx_h100("x")
     near = [nic for nic in machine.nics if nic.gpu is not None]
     return [nic.device for nic in sorted(near, key=lambda nic: nic.gpu or 0)]

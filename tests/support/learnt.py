@@ -1,4 +1,4 @@
-"""Fleets to learn a cluster file from, and what was learnt."""
+"""Fleets to learn a cluster file from, and the learnt values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def only_class(found: Learnt) -> NodeClass:
     return members
 
 
-#: Checks that speak of what is learnt; to run all would take the tests a minute.
+#: Checks of learnt values; running all would take a minute.
 SOME = [
     check for check in registry().checks
     if check.id in ("gpu.count", "roce.chain", "nccl.left-over-disables") or check.id.startswith(("rdma.", "fleet.m"))

@@ -1,15 +1,15 @@
-"""What other tools got wrong, and the false alarms that everybody knows: each row with the tests that keep it so.
+"""Errors of other tools, and known false alarms: each row with its tests.
 
-The rows are those of a survey of public health-check tools (NHC, azurehpc-health-checks, gpud, DCGM, NVSentinel and
-others), each with the behaviour that was found there. A test is named ``file::test``, with the fixture or case in
-brackets if one represents the row.
+The rows are from a survey of public health-check tools (NHC, azurehpc-health-checks, gpud, DCGM, NVSentinel and
+others), each with the observed behaviour. A test is named ``file::test``, with the fixture or case in brackets if one
+represents the row.
 """
 
 from __future__ import annotations
 
 _SILENT = "scenarios/test_false_alarms.py::test_false_alarm_stays_silent"
 
-#: Row -> what went wrong elsewhere, and our tests.
+#: Row -> the error of another tool, and our tests.
 NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     "L01": (
         "a lost configuration means healthy",
@@ -414,7 +414,7 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
 }
 
-#: What the survey's policy for XIDs requires, each with its kernel log.
+#: Requirements of the survey's XID policy, each with its kernel log.
 XID: dict[str, tuple[str, ...]] = {
     "one kernel log for each row": (
         "unit/facts/test_gpu.py::test_policy_of_each_code",
@@ -449,7 +449,7 @@ XID: dict[str, tuple[str, ...]] = {
     "repetitions": ("unit/facts/test_gpu.py::test_repetitions_within_a_minute_count_once",),
 }
 
-#: What looks like a fault and is none, on a complete node; the first seventeen are the experts' list.
+#: Facts that look like faults on a complete node; the first seventeen are the experts' list.
 FALSE_ALARMS: dict[str, tuple[str, ...]] = {
     "GB200: SYS between GPU and NIC": (
         "checks/test_checks.py::test_fixture[topology.nearest-nic/grace-nic-on-cpu]",
@@ -462,7 +462,7 @@ FALSE_ALARMS: dict[str, tuple[str, ...]] = {
     ),
     "IPoIB interface down": (f"{_SILENT}[an IPoIB interface is down]",),
     "RoCE: LID 0, SM LID 0": (f"{_SILENT}[RoCE ports have LID 0 and no subnet manager]",),
-    # no check of this version reads counters: these hold the place until one does
+    # no check of this version reads counters: these are placeholders until one does
     "lifespan": (f"{_SILENT}[counters that are no errors, or whose life-long total says nothing]",),
     "port_xmit_wait, absolute": (f"{_SILENT}[counters that are no errors, or whose life-long total says nothing]",),
     "flush completions in error": (f"{_SILENT}[counters that are no errors, or whose life-long total says nothing]",),
@@ -486,7 +486,7 @@ FALSE_ALARMS: dict[str, tuple[str, ...]] = {
     ),
     "a traffic class without ECN bits on mlx5": (f"{_SILENT}[a traffic class without ECN bits on mlx5]",),
     "a GID index other than 3 in pods": (f"{_SILENT}[a GID index of its own in a pod]",),
-    # further ones, from the notes on formats and thresholds
+    # more, from the notes on formats and thresholds
     "the placeholder rate of a port that is down": (f"{_SILENT}[ports of storage are down]",),
     "ACS in a virtual machine": (f"{_SILENT}[ACS on in a virtual machine]",),
     "a bus that a hypervisor flattened": (f"{_SILENT}[a bus that the hypervisor flattened]",),

@@ -1,4 +1,4 @@
-"""The local transport with programs in place of an interpreter."""
+"""The local transport with programs instead of an interpreter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_plan(deadline_s: float = 5, node: str = "gpu001") -> dict[str, Any]:
 
 
 def interpreter(tmp_path: Path, script: str) -> str:
-    """Create a program in place of an interpreter; ``$PYTHON`` is a real one."""
+    """Create a program that replaces the interpreter; ``$PYTHON`` is a real one."""
     path = tmp_path / "python"
     path.write_text(f"#!/bin/sh\nPYTHON={shlex.quote(sys.executable)}\n{script}\n", encoding="utf-8")
     path.chmod(0o755)

@@ -16,7 +16,7 @@ from tests.support import paths
 DEPLOY = paths.ROOT / "deploy"
 PAGE = DEPLOY / "man" / "preflight.1"
 
-#: Shell -> the file that it looks for, each in a folder of its own below ``share``.
+#: Shell -> its file, each in a separate folder below ``share``.
 COMPLETIONS = {"bash": "preflight", "zsh": "_preflight", "fish": "preflight.fish"}
 
 _HEAD = """\
@@ -100,7 +100,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return a line as troff shows it as it is."""
+    """Escape a line so that troff shows it unchanged."""
     text = text.replace("\\", "\\e").replace("-", "\\-")
     return "\\&" + text if re.match(r"[.']", text) else text
 

@@ -1,8 +1,8 @@
-"""The combinations of Python, paramiko and dependencies that tests run with: ``python -m tests.support.matrix``.
+"""Combinations of Python, paramiko and dependencies for the tests: ``python -m tests.support.matrix``.
 
-Each has a virtual environment of its own in ``build/matrix``. CI runs the tests with the newest paramiko and its
-overrides. The rows here are for a release and take minutes each: the oldest paramiko that pyproject.toml allows, the
-public interface alone (``PREFLIGHT_PLAIN_PARAMIKO=1``), other Pythons, the newest of all dependencies.
+Each has a separate virtual environment in ``build/matrix``. CI runs the tests with the newest paramiko and its
+overrides. The rows here are run before a release and take minutes each: the oldest paramiko that pyproject.toml allows,
+the public interface alone (``PREFLIGHT_PLAIN_PARAMIKO=1``), other Pythons, the newest of all dependencies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OLD_CIPHERS = "ignore:TripleDES has been moved"
 
 _SSH = ("tests/integration/ssh",)
 
-#: Tests that any Python and any release of the dependencies may change: options, start-up, reports, SSH of one host.
+#: Tests that may depend on Python or a dependency's release: options, start-up, reports, SSH of one host.
 _BROAD = (
     "tests/unit", "tests/checks/test_checks.py", "tests/architecture/test_startup_tables.py",
     "tests/performance/test_startup.py", "tests/integration/ssh/test_ssh.py",
@@ -31,7 +31,7 @@ _BROAD = (
 
 @dataclass(frozen=True)
 class Combination:
-    """One environment, and what runs in it."""
+    """One environment, and its tests."""
 
     name: str
     tests: Sequence[str]
@@ -79,7 +79,7 @@ def _run(each: Combination, more: Sequence[str]) -> tuple[int, str]:
     code = "import sys, paramiko; print(sys.version.split()[0], 'paramiko', paramiko.__version__)"
     about = subprocess.run([inside, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True).stdout
     env = {**os.environ, "PREFLIGHT_PLAIN_PARAMIKO": "1" if each.plain else ""}
-    old = each.paramiko == "oldest"  # it imports ciphers from where cryptography no longer has them
+    old = each.paramiko == "oldest"  # it imports ciphers from a module that cryptography removed
     env |= {"PYTHONWARNINGS": _OLD_CIPHERS} if old else {}
     print(f"\n== {each.name}: Python {about.strip()}{', plain' * each.plain}", flush=True)
     command = [inside, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider",

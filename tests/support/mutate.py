@@ -1,4 +1,4 @@
-"""Hostile variants of real text: what cuts, terminals, editors, other tools and attackers make of it."""
+"""Hostile variants of real text: cut, and changed by terminals, editors, other tools and attackers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from preflight.judge.record_usage import TrackedRecords
 from tests.support.fixture import whole_node
 from tests.support.parser_registry import Parser
 
-#: What is put in the place of a number: signs, fractions, other bases, other scripts' digits, sizes beyond any type.
+#: Replacements of a number: signs, fractions, other bases, digits of other scripts, values beyond any type.
 NUMBERS = ("-1", "0", "00", "1e999", "-inf", "nan", "0x10", "9" * 19, "9" * 400, "9" * 5000, "1." + "0" * 400,
            "²", "٣", "１２", "1_0", "+7", " ", "")  # fmt: skip
 
-#: What is put into a text.
+#: Insertions into a text.
 SPLINTERS = (
     "\x00", "\udcff", "\ud800", "\r\n", "\r", "\x1b[31m", "\x1b]0;", "\x1b[", "\ufeff", "\u2028", "\x85", "\x1c",
     "\t", "\n\n", " " * 300, "x" * 3000, "[" * 3000, '{"a":' * 1500, "<a>" * 3000, "\\", '"', "'", "=", ":", ",",
@@ -56,7 +56,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
     if kind == 0:  # cut, perhaps within a character
         raw = text.encode("utf-8", "surrogatepass")
         return raw[: one % (len(raw) + 1)].decode("utf-8", "surrogateescape")
-    if kind == 1:  # the beginning is missing
+    if kind == 1:  # the start is missing
         return text[at:]
     if kind == 2:
         return text[:at] + splinter + text[at:]
@@ -70,7 +70,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
         return text[:start] + NUMBERS[other % len(NUMBERS)] + text[end:]
     if kind == 5:  # line ends of another system
         return text.replace("\n", ("\r\n", "\r", "\x85", "\x0b", "\u2029")[one % 5])
-    if kind == 6:  # a word twice, or not at all
+    if kind == 6:  # a word twice, or missing
         words = [match.span() for match in re.finditer(r"\S+", text)] or [(0, 0)]
         start, end = words[one % len(words)]
         return text[:start] + text[start:end] * (other % 3) + text[end:]
@@ -86,7 +86,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
         lines[line:line] = lines[line : line + count + 1] * (1 + other % 3)
     elif kind == 11:
         random.Random(other).shuffle(lines)
-    elif kind == 12:  # two lines became one
+    elif kind == 12:  # two lines joined
         lines[line : line + 2] = ["".join(lines[line : line + 2])]
     else:  # a line of another text
         lines.insert(line, splinter)
@@ -94,7 +94,7 @@ def _mutated(text: str, kind: int, one: int, other: int, splinter: str) -> str:
 
 
 def texts(parser: Parser) -> st.SearchStrategy[str]:
-    """Draw any text, a mutated seed, or a seed of JSON with one of its values exchanged."""
+    """Draw any text, a mutated seed, or a JSON seed with one value replaced."""
     decoded = [value for value in map(_decoded, parser.seeds) if isinstance(value, (list, dict))]
     seeds = parser.seeds
 
@@ -122,7 +122,7 @@ def _decoded(text: str) -> Any:
 
 
 def values(seeds: Sequence[Any]) -> st.SearchStrategy[Any]:
-    """Draw one of the values with something in it exchanged, taken out, put in, or nested deeply."""
+    """Draw one of the values with a part replaced, removed, added, or nested deeply."""
 
     @st.composite
     def draw_one(draw: st.DrawFn) -> Any:
@@ -221,7 +221,7 @@ _RUNS = (" ", "\n", "\t", "a", "9", "x ", "1 ")
 
 
 def long_texts(parser: Parser, size: int, points: int) -> Iterator[tuple[str, str]]:
-    """Yield texts of about ``size`` characters that a careless parser takes for ever over, each with a name."""
+    """Yield named texts of about ``size`` characters that take a careless parser forever."""
     for unit in _UNITS:
         yield f"{unit!r} repeated", unit * (size // len(unit))
     for number, seed in enumerate(parser.seeds[:points]):

@@ -1,8 +1,7 @@
-"""Writes a made-up NCCL log of any size: many ranks interleaved, in the shapes of several versions.
+"""Writes a made-up NCCL log of any size: many interleaved ranks, in the formats of several versions.
 
-``python -m tests.support.nccl_log_generate --ranks 1024 --mib 1024 --version 2.21 -o FILE``. The same seed
-gives the same bytes. It is here to measure with, and to have something to count: whether the shapes are
-right is decided by real logs (tests/data/outside), not by this.
+``python -m tests.support.nccl_log_generate --ranks 1024 --mib 1024 --version 2.21 -o FILE``. The same seed gives the
+same bytes. It is for measurements and counts only; real logs (tests/data/outside) decide whether the formats are right.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ CHANNELS = 16
 
 @dataclass(frozen=True)
 class Job:
-    """What the log is of."""
+    """Content of the log."""
 
     version: str = "2.21"
     ranks: int = 1024
     seed: int = 0
-    dead: int | None = None  # a rank that fails in the end, and takes its peers with it
+    dead: int | None = None  # a rank that fails at the end, and its peers with it
     launcher: str = ""  # put before each line; {rank} is the rank
 
     @property
@@ -39,7 +38,7 @@ class Job:
         return -(-self.ranks // LOCAL)
 
     def at_least(self, version: str) -> bool:
-        """Return whether the log's version is that one or newer."""
+        """Return whether the log's version is at least this one."""
         return VERSIONS.index(self.version) >= VERSIONS.index(version)
 
     def head(self, rank: int) -> bytes:
@@ -50,7 +49,7 @@ class Job:
 
 
 def generate(job: Job, size: int, out: BinaryIO) -> int:
-    """Write a log of at least so many bytes; return how many lines it has."""
+    """Write a log of at least this many bytes; return its number of lines."""
     dice = random.Random(job.seed)
     written = count = 0
     for block in _blocks(job, dice, size):
@@ -81,18 +80,18 @@ def _blocks(job: Job, dice: random.Random, size: int) -> Iterator[bytes]:
 
 
 def _groups(job: Job, number: int) -> list[list[int]]:
-    """Return the members of communicators that are made at one time: all, then those of equal local rank."""
+    """Return the members of communicators that are created together: all, then those of equal local rank."""
     if number % 2 == 0 or job.nodes < 2:
         return [list(range(job.ranks))]
     return [list(range(local, job.ranks, LOCAL)) for local in range(min(LOCAL, job.ranks))]
 
 
 def _interleaved(per_rank: list[list[bytes]], dice: random.Random, *, in_blocks: bool = False) -> bytes:
-    """Mix the lines of all ranks; each rank's own stay in order."""
+    """Interleave the lines of all ranks; each rank's own lines stay in order."""
     order = list(range(len(per_rank)))
     next_line = [0] * len(order)
     lines: list[bytes] = []
-    if in_blocks:  # the first rank that reports an error leads
+    if in_blocks:  # the first rank that reports an error comes first
         order.sort(key=lambda i: b"Got completion" not in per_rank[i][0])
         return b"\n".join(line for i in order for line in per_rank[i]) + b"\n"
     while order:
@@ -109,7 +108,7 @@ def _interleaved(per_rank: list[list[bytes]], dice: random.Random, *, in_blocks:
 
 
 def _start(job: Job, rank: int) -> list[bytes]:
-    """Return what a process prints once."""
+    """Return the lines that a process prints once."""
     address = f"10.1.{rank // LOCAL // 250}.{rank // LOCAL % 250 + 1}"
     space = "" if job.at_least("2.27") else " "
     relaxed = " [RO]" if job.at_least("2.12") else " "
@@ -215,7 +214,7 @@ def _forms(job: Job) -> tuple[bytes, Callable[[int, int], bytes]]:
 
 
 def _end(job: Job, rank: int) -> list[bytes]:
-    """Return the last words: one rank's network fails, all others hear of it."""
+    """Return the last lines: one rank's network fails, and all others report it."""
     assert job.dead is not None
     address = f"10.1.0.{job.dead // LOCAL + 1}<41000>"
     if rank == job.dead:

@@ -1,6 +1,6 @@
-"""Logs of jobs in shapes that the generator of NCCL's log does not make by itself; made up, to measure with.
+"""Logs of jobs in shapes that the generator of NCCL logs lacks; made up, for measurements.
 
-Lines of a training program between those of NCCL, few ranks and many, times before each line, marks of launchers.
+Lines of a training program between those of NCCL, few and many ranks, times and launcher prefixes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 4 << 20
 
 
 def write(size: int, out: BinaryIO, *, job: Job, steps: float = 0.0, times: bool = False) -> None:
-    """Write a log of at least so many bytes, with a share (``steps``) of lines of a training program."""
+    """Write a log of at least this many bytes, with a share (``steps``) of lines of a training program."""
     dice = random.Random(job.seed)
     held = io.BytesIO()
     generate(job, min(size, _AT_ONCE), held)
@@ -47,7 +47,7 @@ def _generated(size: int, out: BinaryIO, ranks: int) -> None:
     generate(Job(ranks=ranks, dead=ranks // 2), size, out)
 
 
-#: What is measured, by name; each writes at least so many bytes.
+#: Measured logs by name; each function writes at least this many bytes.
 SHAPES: dict[str, Callable[[int, BinaryIO], object]] = {
     "128 ranks": partial(_generated, ranks=128),
     "1,024 ranks": partial(_generated, ranks=1024),

@@ -1,7 +1,7 @@
-"""The rules of the NCCL linter, each with fixtures that raise it and fixtures that do not.
+"""Rules of the NCCL linter, each with fixtures that violate it and fixtures that do not.
 
-The rules are those that the NCCL user guide's pages, its source and operators' experience give: what makes a job fail
-or slow (critical, high), what costs without need (medium), what does nothing (low), and what contradicts itself.
+The rules are from the NCCL user guide, its source and operators' experience: settings that make a job fail or slow
+(critical, high), have a needless cost (medium), have no effect (low), or contradict each other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _VALUES, _CLASH, _PINNED = "nccl.variable-values/", "nccl.contradictions/", "ncc
 _FIT, _GID, _RANKS, _FILES = "nccl.fabric-fit/", "nccl.gid-index/", "fleet.ranks-agree/", "nccl.named-files/"
 _DEBUG, _NAMES, _VERSION = "nccl.debug-output/", "nccl.unknown-variables/", "nccl.variable-version/"
 
-#: Rule -> (fixtures that raise it, fixtures that do not).
+#: Rule -> (fixtures that violate it, fixtures that do not).
 RULES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     # critical
     "NCCL_IB_DISABLE=1 where RDMA devices are": (

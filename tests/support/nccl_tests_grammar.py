@@ -1,7 +1,7 @@
-"""Reports as nccl-tests prints them, version by version, made from its grammar; the figures are invented.
+"""Reports of nccl-tests, version by version, generated from its grammar; the figures are invented.
 
-Written after src/common.cu, src/util.cu and the table headers of v1.0.0, v2.0.0 … v2.19.6 (formats only). A report is
-a text and what is certain about it, so that any mark, noise or cut can be held against the truth.
+Written after src/common.cu, src/util.cu and the table headers of v1.0.0, v2.0.0 … v2.19.6 (formats only). A report is a
+text and its certain facts, with which the result for a marked, noisy or cut text is compared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VERSIONS = ("1.0.0", "2.0.0", "2.12.0", "2.13.3", "2.14.0", "2.16.7", "2.17.3", 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: what was measured, where, and by which version."""
+    """One run: its measurements, place and version."""
 
     collective: str = "all_reduce"
     version: str = "2.19.6"
@@ -60,7 +60,7 @@ class Run:
 
 @dataclass
 class Printed:
-    """What was printed, and what is certain about it."""
+    """A printed text and its certain facts."""
 
     text: str
     truth: dict[str, Any]
@@ -158,7 +158,7 @@ def _columns(run: Run) -> list[str]:
 
 
 def _number(value: float, room: int, version: tuple[int, ...]) -> str:
-    """Write a time or bandwidth as the version does."""
+    """Write a time or bandwidth in the version's format."""
     if version >= (2, 17, 3):
         for form in ("%.2f", "%.1f", "%.0f"):
             if len(text := form % value) <= room:
@@ -219,7 +219,7 @@ def _row(run: Run, size: int, busbw: float, place: int) -> tuple[str, dict[str, 
 
 
 def pytest_approx(value: float) -> Any:
-    """Compare nearly: milliseconds times a thousand."""
+    """Compare approximately: milliseconds times a thousand."""
     import pytest
 
     return pytest.approx(value)

@@ -1,4 +1,4 @@
-"""Documents of one node, made of records, and what is judged of them."""
+"""Documents of one node made of records, and their judgement."""
 
 from __future__ import annotations
 

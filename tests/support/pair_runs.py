@@ -1,4 +1,4 @@
-"""Output of nccl-tests over pairs of nodes, in the format of 2.19.6, from figures that are given.
+"""Output of nccl-tests over pairs of nodes, in the format of 2.19.6, with given figures.
 
 ``python -m tests.support.pair_runs`` writes the fixtures of the checks of pairwise runs.
 """
@@ -85,7 +85,7 @@ def log(
 
 
 def records(rate: Callable[[str, str, str, str], float | None], seed: int = 7, repeats: int = 1) -> dict[str, str]:
-    """Return a log for each pair of ``NODES``, on rails drawn at random: ``rate`` is of (node, rail, node, rail).
+    """Return a log for each pair of ``NODES`` on random rails: ``rate`` takes (node, rail, node, rail).
 
     A rate of None is a run that fails.
     """
@@ -122,7 +122,7 @@ def _older_half(node: str, a: str, other: str, b: str) -> float:
 
 
 def _scattered(node: str, a: str, other: str, b: str) -> float:
-    """Return rates from 13 to 40 GB/s, evenly apart: other jobs used the fabric meanwhile."""
+    """Return evenly spaced rates from 13 to 40 GB/s: other jobs used the fabric at the same time."""
     return 40.0 * 3 ** -(int.from_bytes(hashlib.sha256(f"{node}{a}{other}{b}".encode()).digest()[:4], "big") / 2**32)
 
 
@@ -201,7 +201,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
 
 
 def campaign(out: str = "", end: str = "complete", left: Sequence[str] = ()) -> dict[str, object]:
-    """Return the records of a campaign over four nodes, one round; ``out`` is a node that was left out."""
+    """Return the records of a campaign over four nodes, one round; ``out`` is an omitted node."""
     nodes = NODES[:4]
     plan = {
         "schema": "preflight.bench.plan/1", "id": "0a1b2c3d", "seed": 1, "nodes": list(nodes), "leaves": {},
@@ -250,8 +250,8 @@ def _spines(
 ) -> dict[str, object]:
     """Return the records of a campaign whose last round loads all uplinks between two leaves of four nodes.
 
-    ``share`` of the rate of one pair is left; the second run of the round ends ``skew_s`` later. A node took no part in
-    it. ``alone`` is the number of runs of one pair.
+    ``share`` is the fraction of one pair's rate that remains; the second run of the round ends ``skew_s`` later. A node
+    took no part in it. ``alone`` is the number of runs of one pair.
     """
     made = campaign()
     value: Any = made["bench:campaign"]

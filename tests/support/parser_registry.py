@@ -1,8 +1,7 @@
-"""Every function of preflight that reads what a node, a user or a colleague sent: one registry.
+"""Registry of every function of preflight that reads data from nodes, users or colleagues.
 
-``tests/robustness/test_parsers.py`` and ``python -m tests.robustness.fuzz`` drive all of them; a parser that is not
-here fails a test. A seed is a text that the parser can read; those of outside origin (``tests/data/outside``) come on
-top.
+``tests/robustness/test_parsers.py`` and ``python -m tests.robustness.fuzz`` drive all of them; an unregistered parser
+fails a test. A seed is a text that the parser can read; texts from outside (``tests/data/outside``) are added.
 """
 
 from __future__ import annotations
@@ -83,9 +82,9 @@ Call = Callable[[Any], object]
 
 @dataclass(frozen=True)
 class Parser:
-    """One parser: what it is called, what it may raise, and texts that it reads."""
+    """One parser: its name, its exceptions, and texts that it reads."""
 
-    name: str  # module.function, as in preflight.facts or preflight
+    name: str  # module.function, below preflight.facts or preflight
     call: Call
     seeds: tuple[str, ...]
     raises: tuple[type[Exception], ...] = (ValueError,)
@@ -102,7 +101,7 @@ VALUE: list[Parser] = []
 #: Readers of a complete document; a seed is the name of a node in fixtures/nodes.
 EVIDENCE: list[Parser] = []
 
-#: Functions that take something foreign and parse nothing of their own, each with the reason.
+#: Functions that receive foreign data without parsing it, each with the reason.
 APART = {
     "nccl_environment.read": "driven as node.nccl_env",
     "port_qos.dcb_key": "makes a record's key",
@@ -190,13 +189,13 @@ NODES = ("hgx-h100-roce", "hgx-h100", "one-pair", "soft-roce")
 
 
 def _out(key: str) -> tuple[str, ...]:
-    """Return what a record holds on each machine that has it."""
+    """Return a record's content on each machine that has it."""
     found = (whole_node(name)["records"].get(key, {}).get("out") for name in NODES)
     return tuple(dict.fromkeys(text for text in found if text))
 
 
 def _resolved(name: str) -> Call:
-    """Return the parser of this name, of preflight.facts or of preflight; it is looked up when it is called."""
+    """Return the parser of this name below preflight.facts or preflight; it is looked up when called."""
     module, *inside = name.split(".")
 
     def call(argument: Any) -> object:
@@ -216,7 +215,7 @@ def _text(
     name: str, *seeds: str, call: Call | None = None, tool: str = "", raises: type[Exception] = ValueError,
     foreign: bool = True,
 ) -> None:  # fmt: skip
-    """Register a parser of text; ``tool`` is a format of ``parsers.provenance``: its samples are seeds."""
+    """Register a parser of text; ``tool`` is a format of ``parsers.provenance``, whose samples are seeds."""
     real = tuple(sample.text for sample in external_texts.samples(tool) if not sample.refused) if tool else ()
     TEXT.append(Parser(name, call or _resolved(name), (*seeds, *real), (raises,), foreign))
 
@@ -576,7 +575,7 @@ def _environment(value: Any) -> Evidence:
 
 
 def _pasted(kind: str) -> Call:
-    """Return a reader of the first output of a kind in a text, as ``preflight read`` has it."""
+    """Return a reader of the first output of a kind in a text, as in ``preflight read``."""
     parser = formats.parser(kind)
     module = import_module(f"preflight.parsers.{formats.NETWORK[kind]}") if kind in formats.NETWORK else None
 
@@ -601,7 +600,7 @@ for _kind in formats.NETWORK:
 _FRESH = DATA / "fresh"
 _FRESH_KINDS: dict[str, list[str]] = {}
 for _name, _entry in tomllib.loads((_FRESH / "index.toml").read_text(encoding="utf-8")).items():
-    if "pdsh" not in _name:  # a host before each line is taken off before a parser reads it
+    if "pdsh" not in _name:  # a host before each line is removed before a parser reads it
         _FRESH_KINDS.setdefault(_entry["kind"], []).append((_FRESH / _name).read_text(encoding="utf-8"))
 for _kind, _seed_texts in _FRESH_KINDS.items():
     if _kind not in formats.NETWORK and any(_kind in family for family in formats.FAMILIES):
@@ -609,7 +608,7 @@ for _kind, _seed_texts in _FRESH_KINDS.items():
 
 
 def _texts(value: Any) -> Mapping[str, str]:
-    """Take an environment as NodeFacts gives it to its readers: names and texts, else EvidenceError."""
+    """Accept an environment as NodeFacts passes it to its readers: names and texts, else EvidenceError."""
     return NodeFacts(_environment(value)).environment
 
 
@@ -644,7 +643,7 @@ _value("evidence.from_document", _DOCUMENT, call=lambda value: from_document(val
 
 
 def _names(name: str, call: Callable[[Mapping[str, str]], object] | None = None) -> None:
-    """Register a reader of the environment as NodeFacts gives it."""
+    """Register a reader of the environment as passed by NodeFacts."""
     read = call or _resolved(name)
     _value(name, json.dumps(_ENVIRONMENT), call=lambda value: read(_texts(value)), raises=EvidenceError)
 
@@ -760,7 +759,7 @@ for _name, _member in sorted(vars(NodeFacts).items()):
 
 
 def _switch_records() -> str:
-    """Return the records of a switch with one port: damaged records are long to print."""
+    """Return the records of a switch with one port: damaged records are long when printed."""
     records = Clos().switch("leaf1", None).records
     for record in records.values():
         for rows in (record["value"], record["value"].get("rows", {})):

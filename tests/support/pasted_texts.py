@@ -1,4 +1,4 @@
-"""Texts of outside origin with the facts in them, and `preflight read` as a process."""
+"""Texts from outside with their facts, and `preflight read` as a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support import paths
 OUTSIDE = paths.DATA / "outside"
 
 
-#: Text of outside origin -> kind, whether it is complete, and facts that a reader sees (path in the facts: value).
+#: Text from outside -> kind, whether it is complete, and visible facts (path in the facts: value).
 TRUTH: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "topo_h100_4gpu_nv6.txt": ("nvidia-smi topo -m", False, {
         "gpus": ["GPU0", "GPU1", "GPU2", "GPU3"], "links.GPU0.GPU1": "NV6", "cut_rows": [],
@@ -54,7 +54,7 @@ IBSTAT = (
 
 
 def ibstat(*odd: tuple[str, str, int], layer: str = "InfiniBand") -> str:
-    """Return `ibstat` of eight ports, the last of them these."""
+    """Return `ibstat` of eight ports, the last of which are these."""
     ports = [*[("Active", "LinkUp", 400)] * (8 - len(odd)), *odd]
     return "".join(IBSTAT.format(f"mlx5_{at}", *port, layer) for at, port in enumerate(ports))
 

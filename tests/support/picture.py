@@ -1,6 +1,6 @@
 """Writer of the picture in README: ``python -m tests.support.picture``.
 
-It is a node of the demo, as the HTML report draws it.
+It shows a node of the demo as drawn in the HTML report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NODE = "gpu005"
 
 
 def picture() -> str:
-    """Return the picture with the style that it has in the report."""
+    """Return the picture with the style of the report."""
     report = judge([read(DEMO / f"{NODE}.json")], registry().checks, load(DEMO / "cluster.toml"))
     drawn = str(draw(report["nodes"][0]["topology"]))
     css = STYLE.read_text("utf-8")

@@ -1,6 +1,6 @@
-"""A large fleet with 25 planted differences, each on a node of its own, and what the report must contain.
+"""A large fleet with 25 planted differences, each on a separate node, and the expected report.
 
-Written to a folder node by node, so that it may be larger than memory. Made by hand, as all of
+It is written to a folder node by node, so it may exceed the memory. Made by hand, like all of
 ``tests/support/machines``.
 """
 
@@ -19,7 +19,7 @@ from tests.support.machines.fleet import fleet, names
 from tests.support.machines.inventory import host_table
 from tests.support.whole_nodes import LESS_PER_GPU, Fault, env, every_gpu, every_rail, gpu, health, nic, node, setting
 
-#: What a finding of the report is known by: status, check, subject.
+#: Identity of a finding in the report: status, check, subject.
 Reported = frozenset[tuple[str, str, str]]
 
 CLUSTER = """\
@@ -74,7 +74,7 @@ def _kernel(release: str) -> Fault:
     return lambda machine: replace(machine, platform=replace(machine.platform, kernel=release))
 
 
-#: Name -> the change of one node, and all findings on that node then, beside passes and skips.
+#: Name -> the change of one node, and all its findings other than passes and skips.
 DIFFERENCES: Mapping[str, tuple[Fault, Reported]] = {
     "a GPU off the bus": (gpu(3, on_bus=False), frozenset({("fail", "gpu.count", "")})),
     "a GPU that the driver lost": (gpu(3, answers=False), frozenset({("fail", "gpu.driver", "0000:61:00.0")})),
@@ -131,7 +131,7 @@ DIFFERENCES: Mapping[str, tuple[Fault, Reported]] = {
 
 
 def write(folder: Path, count: int, seed: int = 7) -> dict[str, Reported]:
-    """Write the documents of ``count`` nodes of RoCE; return those that differ, with the expected findings."""
+    """Write the documents of ``count`` RoCE nodes; return those that differ, with their expected findings."""
     where = random.Random(seed).sample(names(count), len(DIFFERENCES))
     folder.mkdir(parents=True, exist_ok=True)
     faults = {name: fault for name, (fault, _) in zip(where, DIFFERENCES.values(), strict=True)}
@@ -142,7 +142,7 @@ def write(folder: Path, count: int, seed: int = 7) -> dict[str, Reported]:
 
 
 def reported(report: Mapping[str, Any]) -> dict[str, Reported]:
-    """Return what a report contains about each node, apart from passes and skips."""
+    """Return the findings of a report by node, other than passes and skips."""
     found: dict[str, set[tuple[str, str, str]]] = {}
     for one in report["findings"]:
         if one["status"] not in ("pass", "skip"):

@@ -1,8 +1,8 @@
-"""Published memory of a GPU in training: peaks that logs print, and runs that ran out of memory.
+"""Published memory of a GPU in training: peaks in logs, and runs that ran out of memory.
 
 ``data/layout/published_memory.json`` has one row for each with its title, table and row, and the settings that it
 states under the names of ``preflight plan --set``. ``peak_gib`` is the printed peak, ``peak_is`` what the log counts; a
-row without one ran out of memory. NVFP4 is taken as FP8. A setting that the source does not state is left out.
+row without one ran out of memory. NVFP4 is treated as FP8. Settings that the source does not state are left out.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Published times of training steps, and the jobs and clusters that they were measured on.
+"""Published times of training steps, with their jobs and clusters.
 
 ``data/layout/published_runs.json`` has one row for each: the figures of a public table with its title, row and place.
 ``set`` is *fitted* (dense models on Hopper with NVIDIA's frameworks), *a100* (llm-foundry), *not fitted* (Blackwell,
 for which no constant was fitted), *experts* (models with experts, nothing fitted) or *quoted* (papers, read only in
-quotations; they do not count). What a table does not state was taken from the defaults of its framework: NeMo overlaps
-the reductions of data and tensor parallelism and divides the sequence; the runs of 2021 and 2022 had no fused
-attention.
+quotations; they do not count). Values missing from a table are the defaults of its framework: NeMo overlaps the
+reductions of data and tensor parallelism and divides the sequence; the runs of 2021 and 2022 had no fused attention.
 """
 
 from __future__ import annotations

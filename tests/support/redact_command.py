@@ -1,4 +1,4 @@
-"""`preflight redact` in this process, and a key that is the same in every run."""
+"""`preflight redact` in this process, with the same key in every run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Comparison of re-made texts with those that they were made from: ``python -m tests.support.remade --base REV``.
+"""Comparison of re-made texts with their originals: ``python -m tests.support.remade --base REV``.
 
-Each line of a text at REV that is also in the current text is put into a class: it may stay because all
-of it belongs to a tool, a format or a part, or it is a violation. A line that no class knows is one, and so is each
-line with an address, an identifier, a pid or a time. Such tokens are looked for in the complete texts as well. An
-address on the PCI bus counts as an identifier of a machine, except those of bus 0, where chipsets place their ports.
+Each line of a text at REV that is also in the current text is classified: it may stay if all of it belongs to a tool, a
+format or a part; otherwise it is a violation. A line of no class is a violation, and so is each line with an address,
+an identifier, a pid or a time. The complete texts are also searched for such tokens. An address on the PCI bus counts
+as an identifier of a machine, except those of bus 0, where chipsets place their ports.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PASTED = f"{PLACE}/pasted"
 TABLE = "remade.md"
 CLASSES = tomllib.loads((ROOT / PLACE / "remade.toml").read_text(encoding="utf-8"))
 MARKS = re.compile(CLASSES["marks"])
-LONG = 40  # a message of this length is a beginning, a shorter one all of a line
+LONG = 40  # a message of this length is a prefix, a shorter one a complete line
 MESSAGES = frozenset(CLASSES["messages"])
 BEGINNINGS = tuple(message for message in MESSAGES if len(message) >= LONG)
 FIELD = "(?:" + "|".join(name.strip() for name in CLASSES["fields"].replace("\n", " ").split(";")) + ")"
 IDENTIFIERS = {name: re.compile(pattern) for name, pattern in CLASSES["identifiers"].items()}
 ALLOWED = {name: re.compile(pattern.replace("{field}", FIELD)) for name, pattern in CLASSES["allowed"].items()}
-#: Modules that assert something of a text: their paths, and their paths before the tests had folders.
+#: Modules with assertions on a text: their paths, and their paths before the tests had folders.
 TESTS = {
     "golden/test_external_texts": "test_outside",
     "golden/test_nccl_logs": "test_nccl_log_outside",
@@ -47,7 +47,7 @@ TESTS = {
 
 
 def origins() -> dict[str, str]:
-    """Return what is on record of each text below the folder: "re-made", or where it was recorded."""
+    """Return the recorded origin of each text below the folder: "re-made", or where it was recorded."""
     found = {
         sample.file: "re-made" if sample.remade else f"recorded: {sample.origin}" for sample in external_texts.every()
     }
@@ -62,25 +62,25 @@ def origins() -> dict[str, str]:
 
 
 def texts() -> list[str]:
-    """Return every text below the folder; what only describes them is none."""
+    """Return every text below the folder, without descriptions."""
     files = (path.relative_to(ROOT / PLACE).as_posix() for path in sorted((ROOT / PLACE).rglob("*")) if path.is_file())
     return [name for name in files if not name.endswith(("index.toml", ".md")) and name != "remade.toml"]
 
 
 def stripped(line: str) -> str:
-    """Return a line without what mails, lists, pages and terminals put around it."""
+    """Return a line without the marks of mails, lists, pages and terminals."""
     while (less := MARKS.sub("", line)) != line:
         line = less
     return line
 
 
 def bare(line: str) -> str:
-    """Return what of a line counts when two are compared: neither marks around it nor how many blanks it has."""
+    """Return the compared part of a line: without marks around it, and with single blanks."""
     return " ".join(stripped(line).split()) or line.strip()
 
 
 def reason(line: str) -> tuple[bool, str]:
-    """Return whether a shared line may stay, and why or why not."""
+    """Return whether a shared line may stay, and the reason."""
     for name, pattern in IDENTIFIERS.items():
         if pattern.search(line):
             return False, name
@@ -102,13 +102,13 @@ def at(base: str, path: str) -> str:
 
 
 def shared(old: str, new: str) -> list[tuple[int, str]]:
-    """Return the lines of the old text, with their numbers, that are also in the new one."""
+    """Return the numbered lines of the old text that are also in the new one."""
     left = {bare(line) for line in new.splitlines()}
     return [(number, line) for number, line in enumerate(old.splitlines(), 1) if line.strip() and bare(line) in left]
 
 
 def tokens(old: str, new: str) -> list[tuple[str, str]]:
-    """Return the identifiers of the old text, by class, that are anywhere in the new one."""
+    """Return the identifiers of the old text, by class, that occur anywhere in the new one."""
     found = {(name, hit.group()) for name, pattern in IDENTIFIERS.items() for hit in pattern.finditer(old)}
     return sorted((name, token) for name, token in found if re.search(rf"(?<!\w){re.escape(token)}(?!\w)", new))
 
@@ -128,7 +128,7 @@ def pasted_table(base: str) -> str:
 
 
 def other_table(base: str) -> str:
-    """Return the same of all other texts, from the test modules that state what is in them, in Markdown."""
+    """Return the same for all other texts, from the test modules with their assertions, in Markdown."""
     before = statements(at(base, f"tests/{name}.py") for name in dict.fromkeys(TESTS.values()))
     after = statements((ROOT / f"tests/{name}.py").read_text(encoding="utf-8") for name in TESTS)
     rows = []
@@ -148,7 +148,7 @@ def write_tables(base: str) -> None:
 
 
 def main() -> int:
-    """Print the report; end with 1 if there is a violation."""
+    """Print the report; return 1 if there is a violation."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", required=True, help="the commit with the texts before")
     parser.add_argument("--write", action="store_true", help=f"write the tables of assertions, {TABLE}")

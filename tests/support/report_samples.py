@@ -1,4 +1,4 @@
-"""Report documents made by hand for the tests of the reports; no evidence and no check is behind them."""
+"""Hand-made report documents for the tests of the reports, without evidence or checks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def hgx(**changes: Any) -> dict[str, Any]:
 
 
 def sixteen() -> dict[str, Any]:
-    """Return 16 GPUs, four to a switch, without a NIC on most switches and on one NUMA node of unknown number."""
+    """Return 16 GPUs, four on each switch, with NICs on few switches and one NUMA node of unknown number."""
     switches = [
         switch(f"0000:{34 + s}:00.0", [gpu(4 * s + g, f"{0x34 + 4 * s + g:02x}") for g in range(4)]) for s in range(4)
     ]
@@ -163,7 +163,7 @@ def items() -> Findings:
 
 
 def questions(item: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return one question for each check of an item, and one that is open where it has none."""
+    """Return one question for each check of an item, or an open one if it has none."""
     names = ("text", "status", "checks", "missing")
     answered = [(f"What {check} looks at", item["status"], [check], item["missing"]) for check in item["checks"]]
     rows = answered or [("What nothing looks at", item["status"], [], item["missing"])]
@@ -171,7 +171,7 @@ def questions(item: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def report(nodes: list[dict[str, Any]], findings: Findings, exit_status: int, **more: Any) -> dict[str, Any]:
-    """Put a document together; its coverage is counted from the nodes and from the findings in the logs."""
+    """Assemble a document; its coverage is computed from the nodes and the findings in the logs."""
     statuses = [status for each in nodes for status in each["checks"].values()]
     statuses += [each["status"] for each in findings if each["nodes"] == ["@run"]]
     silence = sum("no_answer" in each for each in nodes)
@@ -211,7 +211,7 @@ def healthy(count: int = 64) -> dict[str, Any]:
 
 
 def sick() -> dict[str, Any]:
-    """Return a fleet with every kind of trouble: failures, gaps, warnings, skips, silence, odd machines."""
+    """Return a fleet with every kind of problem: failures, gaps, warnings, skips, silence, odd machines."""
     good = [f"gpu{number:03d}" for number in range(1, 31)]
     blind = [f"gpu{number:03d}" for number in range(40, 44)]
     nodes = [node(name, hgx()) for name in good]
@@ -280,7 +280,7 @@ def incident(
 
 
 def empty() -> dict[str, Any]:
-    """Return a report of nothing."""
+    """Return an empty report."""
     made = report([], [], 3, checklists=[])
     return {key: value for key, value in made.items() if key != "run"}
 

@@ -1,7 +1,7 @@
-"""Lines as operators paste them, with secrets and identities drawn at random in them; and look-alikes that hold none.
+"""Lines as operators paste them, with random secrets and identities, and look-alikes without any.
 
-Each template is one place of a secret or an identity. ``{pw}`` and the like draw what must not be left;
-``{user}``, ``{host}`` draw identities; ``{~name}`` draws what is no secret and makes the line a realistic one.
+Each template has one place of a secret or an identity. ``{pw}`` and similar names draw secrets; ``{user}``, ``{host}``
+draw identities; ``{~name}`` draws harmless text that makes the line realistic.
 """
 
 # ruff: noqa: E501
@@ -40,7 +40,7 @@ def _text(chance: random.Random, alphabet: str, least: int, most: int | None = N
 
 
 def _password(chance: random.Random) -> str:
-    """A password with letters, a digit and perhaps a sign in it, as people and generators make them."""
+    """Draw a password with letters, a digit and perhaps a sign, like those of people and generators."""
     letters = _text(chance, string.ascii_letters, 3, 9)
     made = letters + _text(chance, string.digits, 1, 3) + _text(chance, ALNUM + "!@%^_+.-", 2, 8) + chance.choice(ALNUM)
     return made
@@ -69,7 +69,7 @@ def _bytes(chance: random.Random, number: int) -> bytes:
     return bytes(chance.randrange(256) for _ in range(number))
 
 
-#: What a name in braces draws.
+#: Meaning of a name in braces.
 DRAWS: Mapping[str, Callable[[random.Random], str]] = {
     "pw": _password,
     "plainpw": _plain_password,
@@ -101,7 +101,7 @@ DRAWS: Mapping[str, Callable[[random.Random], str]] = {
     "snowflake": lambda c: _text(c, "123456789", 18),
 }
 
-#: Secrets, as they must not leave a node.
+#: Secrets, which must not leave a node.
 SECRETS = """\
 the password is {plainpw}
 the password for the BMC is {plainpw}.
@@ -349,7 +349,7 @@ ENV HF_TOKEN {alnum24}
 sonic: sudo config tacacs passkey {plainpw}
 """.splitlines()
 
-#: Identities, as `preflight redact` must replace them; what is learnt in one line is known in all.
+#: Identities, which `preflight redact` must replace; one learnt in a line is known in all.
 IDENTITIES = """\
 host = "{host}"
 torch.save: /work2/{user}/run7/model.pt
@@ -590,7 +590,7 @@ S3_BUCKET={bucket}
 bucket = "{bucket}"
 """.splitlines()
 
-#: What only looks like a secret: it must stay, character by character.
+#: Look-alikes of secrets, which must stay unchanged.
 LOOKALIKES = """\
 checkpoint_key: model.layers.{~number}.weight
 checkpoint_key: model.layers.0.self_attn.q_proj.weight
@@ -770,7 +770,7 @@ _FIELD = re.compile(r"\{\{|\}\}|\{(~?)(\w+)\}")
 
 
 def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
-    """Return a line made from a template, and what of it must not be left."""
+    """Return a line made from a template, and its parts that must be removed."""
     needles: list[str] = []
 
     def one(match: re.Match[str]) -> str:
@@ -784,7 +784,7 @@ def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
     return _FIELD.sub(one, template.replace("\\n", "\n").replace("\\t", "\t")), needles
 
 
-#: What only looks like an identity: `preflight redact` leaves it as it is.
+#: Look-alikes of identities, which `preflight redact` leaves unchanged.
 NO_IDENTITIES = """\
 ROOT LOGIN ON tty1
 https://github.com/NVIDIA/nccl-tests

@@ -1,4 +1,4 @@
-"""A simulated fabric: nodes on leaves, rails, uplinks, faults that come and go, noise, collisions of flows."""
+"""A simulated fabric: nodes on leaves, rails, uplinks, intermittent faults, noise, collisions of flows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BYTES = 2**30
 
 @dataclass(frozen=True)
 class SimulatedFault:
-    """A part that is slow: ``share`` of the rate is left, in ``theta`` of its runs."""
+    """A slow part: ``share`` of the rate remains in ``theta`` of its runs."""
 
     factor: Factor
     share: float
@@ -26,7 +26,7 @@ class SimulatedFault:
 
 @dataclass
 class SimulatedFabric:
-    """A fabric that runs what a planner wants; the same seed gives the same rates."""
+    """A fabric that executes a planner's runs; the same seed gives the same rates."""
 
     faults: Sequence[SimulatedFault] = ()
     seed: int = 1
@@ -35,7 +35,7 @@ class SimulatedFabric:
     false_slow: float = 0.0
 
     def run(self, made: Round) -> list[Observation]:
-        """Return what the runs of a round measure."""
+        """Return the measurements of a round's runs."""
         draw = random.Random(f"{self.seed}:{made.number}")
         collisions = self._collisions(made, draw)
         results = []
@@ -55,7 +55,7 @@ class SimulatedFabric:
         return results
 
     def _collisions(self, made: Round, draw: random.Random) -> dict[tuple[RunEnd, ...], int]:
-        """Return how many flows share the uplink of each run, where all nodes of a leaf send at once."""
+        """Return the number of flows on the uplink of each run if all nodes of a leaf send at once."""
         if made.load != "loaded":
             return {}
         hashed = {ends: (ends[0].leaf, draw.randrange(self.uplinks)) for ends in made.runs}
@@ -64,7 +64,7 @@ class SimulatedFabric:
 
 
 def cluster(nodes: int, leaf: int, rails: int = 8, **options: object) -> BenchPlan:
-    """Return the plan of a cluster with so many nodes, so many of them on a leaf."""
+    """Return the plan of a cluster with this many nodes, and this many on a leaf."""
     names = tuple(f"node{number:05d}" for number in range(nodes))
     leaves = {name: f"leaf{number // leaf:03d}" for number, name in enumerate(names)}
     addresses = tuple(f"0000:{16 * (rail + 1):02x}:00" for rail in range(rails))
@@ -80,5 +80,5 @@ def campaign(plan: BenchPlan, fabric: SimulatedFabric, most: int = 40) -> list[t
 
 
 def named(past: Past) -> list[set[Factor]]:
-    """Return the parts that a campaign names, each with those that are not separated from it."""
+    """Return the parts that a campaign names, each with its rivals."""
     return [{cause.factor, *cause.alike} for cause in assess(past).explanation.named]

@@ -1,4 +1,4 @@
-"""A real Redis with the databases of a SONiC switch, and a recorder of all bytes that are sent to it."""
+"""A real Redis with the databases of a SONiC switch, and a recorder of all bytes sent to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS = {"APPL_DB": 0, "COUNTERS_DB": 2, "CONFIG_DB": 4, "STATE_DB": 6}
 
 
 class SonicRedis:
-    """A server on a socket of its own; ``with SonicRedis() as server: server.load(databases)``."""
+    """A server on a separate socket; ``with SonicRedis() as server: server.load(databases)``."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="sonic-redis-"))
@@ -68,7 +68,7 @@ class SonicRedis:
         self._send(commands)
 
     def execute(self, *commands: list[str]) -> None:
-        """Send other commands, such as those that store something else than a hash."""
+        """Send other commands, such as those that store a value other than a hash."""
         self._send(commands)
 
     def _send(self, commands: Iterable[list[str]]) -> None:
@@ -94,7 +94,7 @@ def database_config(path: Path) -> str:
 
 
 class Recorder:
-    """A socket that passes everything to a server, and keeps what is sent to it."""
+    """A socket that forwards everything to a server, and records what is sent to it."""
 
     def __init__(self, server: Path) -> None:
         self._server = server
@@ -142,7 +142,7 @@ class Recorder:
             threading.Thread(target=self._carry, args=(connection,), daemon=True).start()
 
     def _carry(self, client: socket.socket) -> None:
-        until = time.monotonic() + 1  # the end of the one before may be read later than the beginning of this
+        until = time.monotonic() + 1  # the end of the previous one may be read later than the start of this one
         while self._open and time.monotonic() < until:
             time.sleep(0.002)
         with self._lock:

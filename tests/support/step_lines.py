@@ -1,4 +1,4 @@
-"""Step lines of training programs, in the documented form of each."""
+"""Step lines of training programs, in their documented formats."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def log(
 
 
 def jittered(chance: random.Random, steps: int, jitter: float = 0.03) -> list[float]:
-    """Return times of steps around 1 s, of which the first one is slow."""
+    """Return step times around 1 s; the first step is slow."""
     return [chance.uniform(3, 20), *(max(0.5, chance.gauss(1, jitter)) for _ in range(steps - 1))]

@@ -1,9 +1,9 @@
-"""Seconds that are the product's own: what a starved machine adds to a run is no fault of what runs there.
+"""Time used by the product itself: delays caused by a busy machine are excluded.
 
-Each test that holds something to a time does so with a ``Stopwatch``. The kernel counts the time in which anybody on
-the machine had to wait for a processor, a disk or memory (pressure stall information: ``some`` of
-``Documentation/accounting/psi.rst``), and what a hypervisor took away (``steal`` of ``proc_stat(5)``). At all other
-times what is measured runs undisturbed: the elapsed seconds less these are never more than it needs when it is alone.
+Each test of a time limit uses a ``Stopwatch``. The kernel counts the time in which any process had to wait for a
+processor, a disk or memory (pressure stall information: ``some`` of ``Documentation/accounting/psi.rst``), and the time
+taken by a hypervisor (``steal`` of ``proc_stat(5)``). The measured code runs undisturbed at all other times, so the
+elapsed time minus these never exceeds the time on an idle machine.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import os
 import time
 from pathlib import Path
 
-#: However starved, nothing may take longer than so many times what it may: an end that never comes is still seen.
+#: Even on a busy machine nothing may take longer than this multiple of its limit, so that a hang is noticed.
 MOST = 10.0
 
 
 def stalled_s() -> float | None:
-    """Return the seconds since boot of pressure stalls (PSI); None: the kernel does not count them."""
+    """Return the seconds since boot of pressure stalls (PSI), or None if the kernel does not count them."""
     total_us = 0
     try:
         for resource in ("cpu", "io", "memory"):
@@ -30,7 +30,7 @@ def stalled_s() -> float | None:
 
 
 class Stopwatch:
-    """Runs from its making on."""
+    """Runs from its creation."""
 
     def __init__(self) -> None:
         self._began, self._stalled = time.monotonic(), stalled_s()
@@ -42,12 +42,12 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Seconds so far, less those of pressure stalls."""
+        """Seconds so far, minus those of pressure stalls."""
         return self.own(self.elapsed)
 
     def own(self, seconds: float) -> float:
-        """Return what is left of seconds measured elsewhere, between the start of this watch and now."""
+        """Return seconds measured elsewhere since the start of this watch, minus the stalls."""
         now = stalled_s()
         if now is None or self._stalled is None:
-            return seconds / 4  # a kernel without PSI: four processes to a processor, where this was measured
+            return seconds / 4  # a kernel without PSI: four processes per processor, where this was measured
         return max(seconds - (now - self._stalled), seconds / MOST)

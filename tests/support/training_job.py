@@ -1,9 +1,10 @@
-"""Traces of all ranks of a training job, made up in the form that PyTorch's profiler writes (Kineto).
+"""Traces of all ranks of a training job, made up in the format of PyTorch's profiler (Kineto).
 
-A simulation decides when each kernel runs: a rank's compute stream, one stream for each process group, collectives that
-end for all when the last rank has come, sends that end with their receive. Names of fields are those of PyTorch's
-``record_param_comms`` as Kineto attaches them to NCCL's kernels (PyTorch 2.5; ``Seq``, ``Src Rank`` and ``Dst Rank`` of
-2.6 on request). ``python -m tests.support.training_job DIR --data 4`` writes traces; ``--events 1000000`` a long one.
+A simulation decides when each kernel runs: it has a compute stream for each rank and a stream for each process group;
+collectives end for all ranks after the last one arrives, and sends end with their receive. Names of fields are those of
+PyTorch's ``record_param_comms`` as Kineto attaches them to NCCL's kernels (PyTorch 2.5; ``Seq``, ``Src Rank`` and ``Dst
+Rank`` of 2.6 on request). ``python -m tests.support.training_job DIR --data 4`` writes traces; ``--events 1000000`` a
+long one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import IO, Any
 
 from tests.support.kineto_trace import GEMM
 
-#: When the CPU launches the kernels of each part of a step, milliseconds after its begin.
+#: When the CPU launches the kernels of each part of a step, in milliseconds after the start of the step.
 _PHASES = {"forward": 0.0, "backward": 0.1, "optimizer": 0.2}
 BYTES_PER_MS = 200e6  # transfer of a collective: 200 GB/s
 _KERNELS = {
@@ -60,22 +61,22 @@ class Layout:
 
 @dataclass(frozen=True)
 class JobPlan:
-    """What the job does, and what is wrong with it; times in milliseconds."""
+    """The work of the job and its faults; times in milliseconds."""
 
     layout: Layout
     steps: int = 8
     layers: int = 16
     layer_ms: float = 1.0  # of the forward pass; the backward pass takes twice as long
     megabytes: float = 4.3  # of each collective
-    jitter: float = 0.0  # standard deviation of each kernel's time, as a share
-    slow: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its kernels that compute
+    jitter: float = 0.0  # standard deviation of each kernel's time, as a fraction
+    slow: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its compute kernels
     slow_steps: frozenset[int] = frozenset()  # empty: all
     tokens: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its experts
     microbatches: int = 4
     slow_groups: Mapping[tuple[str, int], float] = field(default_factory=dict)  # kind, first rank: factor on transfers
     overlapped: bool = True  # data-parallel collectives under the backward pass
-    clock_ms: float = 0.0  # offsets of the ranks' clocks are drawn within
-    ranks_per_host: int = 0  # 0: the traces name no host; else hosts of 8 GPUs
+    clock_ms: float = 0.0  # maximum offset of the ranks' clocks
+    ranks_per_host: int = 0  # 0: the traces name no host; otherwise hosts of 8 GPUs
     numbered: bool = False  # with Seq and the peers of sends
     seed: int = 0
 
@@ -84,7 +85,7 @@ Operation = tuple[Any, ...]
 
 
 def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Operation]:
-    """Yield what a rank does: compute, call a collective, wait for one, begin a step."""
+    """Yield a rank's operations: compute, call a collective, wait for one, begin a step."""
     layout = plan.layout
     stage = layout.group("pp", rank).index(rank)
     slow = plan.slow.get(rank, 1.0)
@@ -132,7 +133,7 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
 
 
 class _Rank:
-    """One rank while the job is simulated."""
+    """State of one rank during the simulation."""
 
     def __init__(self, plan: JobPlan, rank: int) -> None:
         self.todo = operations(plan, rank, random.Random(f"{plan.seed}:{rank}"))
@@ -237,7 +238,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
     sequence: dict[Any, int] = defaultdict(int)
     launched: dict[tuple[int, str], int] = defaultdict(int)
     exchanges = 0
-    for start in steps[:-1]:  # the CPU runs ahead: it launches a step at its beginning
+    for start in steps[:-1]:  # the CPU runs ahead: it launches a step at its start
         add("cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", start + 0.1, 0.1, None, {})
         add("user_annotation", "Optimizer.step#AdamW.step", start + 0.2, 0.1, None, {})
     for correlation, (kind, begin, length, step, call, _) in enumerate(
@@ -289,7 +290,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
 
 
 def write_long(stream: IO[str], events: int) -> None:
-    """Write a trace of about 300 bytes an event: operators of the CPU, launches and kernels."""
+    """Write a trace with about 300 bytes per event: CPU operators, launches and kernels."""
     stream.write('{"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":0,"world_size":8},"traceEvents":[')
     for number in range(events // 4):
         at = 1e15 + number * 20

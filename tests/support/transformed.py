@@ -1,8 +1,8 @@
 """Ways in which people, launchers, pages and terminals change a text but not its facts.
 
-``python -m tests.support.transformed`` reads every text of outside origin in every way and prints how much of its facts
-is left, a line for each way; with names of ways behind it, those ways, and each text that differs.
-``tests/golden/test_transformed_texts.py`` holds a sample.
+``python -m tests.support.transformed`` reads every text from outside in every form and prints the share of preserved
+facts, one line for each form; with names of forms as arguments, it reads only those and prints each text that differs.
+``tests/golden/test_transformed_texts.py`` tests a sample.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from preflight.recognition.detector import TextPart
 from tests.support import paths
 
 FOLDER = paths.DATA / "outside"
-#: Texts that a person pastes; what is longer is a file.
+#: Maximum length of a text that a person pastes; longer ones are files.
 LARGEST = 60_000
 
-#: What is put before each line.
+#: Texts put before each line.
 MARKS = {
     "mpirun": "[1,0]<stdout>:", "mpirun's other stream": "[1,3]<stderr>:", "srun -l": "3: ", "srun -l of 16": "03: ",
     "pdsh": "node001: ", "pdsh of addresses": "10.1.2.3: ", "Ray": "(RayWorker pid=123, ip=10.0.0.1) ",
@@ -113,10 +113,10 @@ WAYS: dict[str, Callable[[str], str | bytes]] = {
     "framed": _framed,
 }  # fmt: skip
 
-#: Facts that a launcher's mark may add to: who wrote a line, and the line itself.
+#: Facts that a launcher's prefix may extend: the writer of a line, and the line itself.
 _OF_A_MARK = {"file", "text", "rank", "host", "hosts", "time", "warnings", "watchdog", "affinity"}
 _OF_A_PLACE = {"line", "file"}
-#: A line with a mark is one among several; a few lines do not show whether they bear it.
+#: Minimum number of lines from which a common prefix can be recognised.
 _LEAST_MARKED = 4
 
 
@@ -134,7 +134,7 @@ def of_few_lines(text: str) -> bool:
 
 @cache
 def corpus() -> dict[str, str]:
-    """Return the texts of outside origin by name."""
+    """Return the texts from outside by name."""
     found = {}
     for path in sorted(FOLDER.rglob("*")):
         if path.suffix in (".txt", ".log", ".xml", ".json") and path.stat().st_size < LARGEST:
@@ -143,7 +143,7 @@ def corpus() -> dict[str, str]:
 
 
 def parts(content: str | bytes) -> list[TextPart]:
-    """Read a text as `preflight read` does."""
+    """Read a text like `preflight read`."""
     with tempfile.TemporaryDirectory(prefix="preflight-test-") as folder:
         path = Path(folder) / "pasted.txt"
         path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape"))
@@ -186,7 +186,7 @@ def _leaves(facts: Any, without: set[str]) -> Iterator[tuple[tuple[str, ...], An
 
 
 def difference(way: str, name: str) -> tuple[int, int, list[str]]:
-    """Return how many facts a text has, how many of them are left in a way, and what is wrong or new there."""
+    """Return the number of facts of a text, the number preserved by a form, and wrong or new ones."""
     without = _OF_A_MARK | _OF_A_PLACE if way in MARKS or way.startswith(("numbers", "records")) else _OF_A_PLACE
     text = corpus()[name]
     found = parts(EVERY[way](text))
@@ -199,7 +199,7 @@ def difference(way: str, name: str) -> tuple[int, int, list[str]]:
 
 
 def main(ways: list[str]) -> None:
-    """Print for each way how many of the facts of all texts are left."""
+    """Print the share of preserved facts of all texts for each form."""
     for way in ways or EVERY:
         results = {
             name: difference(way, name)

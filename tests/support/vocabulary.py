@@ -1,4 +1,4 @@
-"""Counts of private words and shapes in the source: a ratchet. The record may only fall.
+"""Counts of private words and shapes in the source: a ratchet, whose record may only fall.
 
 ``python -m tests.support.vocabulary`` prints the counts, ``--list names.told`` the places of one, ``--write`` lowers
 the record (``tests/support/vocabulary.toml``) to today's counts and never raises it. Where a count has risen, use a
@@ -64,19 +64,19 @@ WORDS = {
 _FORMS = {form: word for word, forms in WORDS.items() for form in ([forms] if forms == word else forms.split())} | {
     "told": "tell"
 }
-#: Words that are only counted in sentences: as part of a name they are clear.
+#: Words that are counted only in sentences: as part of a name they are clear.
 IN_SENTENCES = ("matter", "alike", "stand")
 _WORD = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(map(re.escape, _FORMS), key=len, reverse=True))})(?![\w-])", re.I)
 
 #: Names that do not describe their value.
 VARIABLES = ("found", "said", "told", "known", "seen", "one")
 
-#: Public functions of which there are too many by one name.
+#: Public functions that too many modules define under one name.
 FUNCTIONS = ("told", "_told", "read", "judge", "whole")
 
 LONGEST = 80
 
-#: What is not counted: (categories, expression, why). The rest of a text that has it is counted.
+#: Exceptions from the counts: (categories, expression, reason). The rest of a matching text is counted.
 ALLOWED = (
     ("prose messages docs", r"\bthere (is|are) no\b", "standard English"),
     ("prose messages docs", r"\b(is|are) no (longer|more than|less than|fewer than)\b", "standard English"),
@@ -89,7 +89,7 @@ ALLOWED = (
     ("names", r"whole_node\w*", "a machine, as opposed to records of it"),
 )
 
-#: Generated files, of which the source is counted.
+#: Generated files, whose source is counted.
 GENERATED = {
     "docs/checklist.md", "preflight/_startup/generated_checks.py", "preflight/_startup/generated_options.py",
 }  # fmt: skip
@@ -103,7 +103,7 @@ _NOT_IMPERATIVE = {
 
 @dataclass(frozen=True)
 class WordUse:
-    """One occurrence: its key (category.word), and where it is."""
+    """One occurrence: its key (category.word) and location."""
 
     key: str
     where: str
@@ -121,7 +121,7 @@ def product() -> list[Path]:
 
 
 def developer_sources() -> list[Path]:
-    """Return the Python files of the tests and benchmarks, but for data."""
+    """Return the Python files of the tests and benchmarks, without data."""
     paths = [path for folder in ("tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     return sorted(path for path in paths if "data" not in path.relative_to(ROOT).parts)
 
@@ -248,7 +248,7 @@ def _shapes() -> Iterator[WordUse]:
 
 
 def _classes_defined_twice(paths: Iterable[Path]) -> Iterator[WordUse]:
-    """Yield each definition of a public class that another file of the tree defines as well."""
+    """Yield each definition of a public class that another file defines as well."""
     classes: dict[str, list[str]] = {}
     for path in paths:
         for statement in ast.parse(path.read_text()).body:
@@ -287,7 +287,7 @@ def _is_imperative(line: str) -> bool:
 
 @cache
 def counts() -> Counter[str]:
-    """Return how often each key occurs."""
+    """Return the count of each key."""
     return Counter(place.key for place in places())
 
 

@@ -1,4 +1,4 @@
-"""Judging complete nodes made by hand: the findings of a healthy one, and what each planted fault adds."""
+"""Judgement of complete hand-made nodes: findings of a healthy one, and of each planted fault."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ CHECKS: list[Check] = [
     for name in MODULES
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
     if check.scope is Scope.NODE and not check.history and check.id not in ("node.expected", "site.waivers")
-    # what a cluster file declares or waives: tests/scenarios/test_node_expected.py, tests/unit/judge/test_waivers.py
+    # declarations and waivers in a cluster file: tests/scenarios/test_node_expected.py,
+    # tests/unit/judge/test_waivers.py
 ]
 
 #: A change of the description.
 Fault = Callable[[Machine], Machine]
 
-#: A report's findings apart from passes and skips: status, check, subject.
+#: A report's findings other than passes and skips: status, check, subject.
 Findings = set[tuple[str, str, str]]
 
 #: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
@@ -40,7 +41,7 @@ INVENTORY = ("unknown", "host.inventory", "")
 
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
-#: Name of a fault -> the fault, and the exact findings of the report then.
+#: Name of a fault -> the fault, and the exact findings of the report.
 Faults = Mapping[str, tuple[Fault, Findings]]
 
 
@@ -49,13 +50,13 @@ class Table:
     """The planted faults of one node."""
 
     node: str  # of fixtures/nodes
-    describe: Callable[[str], Machine]  # the healthy node, by its name
+    describe: Callable[[str], Machine]  # name of the healthy node
     faults: Faults
-    always: frozenset[tuple[str, str, str]] = frozenset()  # the healthy node's findings: unknown in a container
+    always: frozenset[tuple[str, str, str]] = frozenset()  # unknown results of a healthy node in a container
 
 
 def tables() -> list[Table]:
-    """Return the tables of all modules ``tests/scenarios/test_nodes*.py``; each keeps its own in ``TABLES``."""
+    """Return the tables of all modules ``tests/scenarios/test_nodes*.py``, from their ``TABLES``."""
     found: list[Table] = []
     for path in sorted((paths.TESTS / "scenarios").glob("test_nodes[._]*py")):
         found += importlib.import_module(f"tests.scenarios.{path.stem}").TABLES
@@ -88,7 +89,7 @@ def silent_checks(found: Mapping[str, Any]) -> set[str]:
 
 
 def loud(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Check] = tuple(CHECKS)) -> Findings:
-    """Return the findings of a node's report apart from passes and skips; none of its findings may occur twice."""
+    """Return the findings of a node's report other than passes and skips; none may occur twice."""
     urgent = [
         finding for finding in report(machine, cluster, checks)["findings"] if finding["status"] not in ("pass", "skip")
     ]
@@ -98,7 +99,7 @@ def loud(machine: Machine, cluster: Cluster | None = None, checks: Sequence[Chec
 
 
 class _RecordsRead(dict[str, Any]):
-    """Records that note which keys are read."""
+    """Records that track which keys are read."""
 
     def __init__(self, records: Mapping[str, Any]) -> None:
         super().__init__(records)
@@ -137,7 +138,7 @@ def env(**variables: str) -> Fault:
 
 
 def set_too(**variables: str) -> Fault:
-    """Set variables beside those that are set."""
+    """Set variables in addition to those that are set."""
     return lambda machine: env(**machine.env, **variables)(machine)
 
 
@@ -152,7 +153,7 @@ def record(key: str, value: Any) -> Fault:
 
 
 def nic(device: str, **changes: Any) -> Fault:
-    """Change one NIC; counters that grow are added to those of an earlier fault."""
+    """Change one NIC; growing counters are added to those of an earlier fault."""
 
     def plant(machine: Machine) -> Machine:
         there = next(nic for nic in machine.nics if nic.device == device)
@@ -164,7 +165,7 @@ def nic(device: str, **changes: Any) -> Fault:
 
 
 def firmware(device: str, version: str) -> Fault:
-    """Give one NIC another firmware."""
+    """Give one NIC different firmware."""
 
     def plant(machine: Machine) -> Machine:
         nics = (
@@ -182,12 +183,12 @@ def gpu(index: int, **changes: Any) -> Fault:
 
 
 def health(index: int, **changes: Any) -> Fault:
-    """Change what the driver reports of one GPU, beside what an earlier fault changed."""
+    """Change the driver's report on one GPU, keeping changes of an earlier fault."""
     return lambda machine: with_gpu(machine, index, health={**machine.gpus[index].health, **changes})
 
 
 def every_gpu(**changes: Any) -> Fault:
-    """Change what the driver reports of all GPUs."""
+    """Change the driver's report on all GPUs."""
 
     def plant(machine: Machine) -> Machine:
         gpus = tuple(replace(one, health={**one.health, **changes}) for one in machine.gpus)
@@ -212,7 +213,7 @@ def node(**changes: Any) -> Fault:
 
 
 def both(*faults: Fault) -> Fault:
-    """Plant several faults, one after the other."""
+    """Plant several faults, one after another."""
 
     def plant(machine: Machine) -> Machine:
         for fault in faults:

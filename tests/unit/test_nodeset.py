@@ -1,4 +1,4 @@
-"""Folded names: what is unfolded without ClusterShell's library is what the library makes of it."""
+"""Folded names: lists unfolded without ClusterShell's library give the same result as the library."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_more_names_than_are_taken_are_refused_before_they_are_made() -> None:
     ],
 )  # fmt: skip
 def test_lists_for_slurm_have_nothing_behind_a_bracket(names: list[str], folded: str) -> None:
-    """Seen: ``scontrol show hostnames 'n[1-2]-ib'`` of Slurm 22.05.8 prints "Invalid hostlist"."""
+    """``scontrol show hostnames 'n[1-2]-ib'`` of Slurm 22.05.8 prints "Invalid hostlist"."""
     assert nodeset.fold_for_slurm(names) == folded
 
 

@@ -92,7 +92,7 @@ def facts(listed: PortList) -> dict[str, Any]:
 
 
 def summary(listed: PortList) -> str:
-    """Return a one-line summary of the ports: number, active ones, link layers and rates."""
+    """Return a one-line summary of the ports: number, active, link layers, rates."""
     ports = listed.ports
     up = sum(port.logical == "ACTIVE" for port in ports)
     rates = sorted({f"{port.rate_gbps:g} Gb/s" for port in ports if port.rate_gbps})

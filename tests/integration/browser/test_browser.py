@@ -1,4 +1,4 @@
-"""The HTML page in a real browser: no request leaves it, and it fits a desk and a phone, light and dark."""
+"""The HTML page in a real browser: it sends no request, and fits a desktop and a phone, light and dark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def browse(page: Path, profile: Path, *flags: str) -> str:
 
 
 def measurable(page: str) -> str:
-    """Return a copy of the page that may run one script, which writes its measures into the title."""
+    """Return a copy of the page that may run one script, which writes its measurements into the title."""
     copy = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
     assert copy != page
     opened = copy.replace("<details class", "<details open class")
@@ -65,7 +65,7 @@ class RequestTrap(socketserver.StreamRequestHandler):
 
 @contextlib.contextmanager
 def trap() -> Iterator[tuple[str, list[str]]]:
-    """Yield the address of a trap and the list of request lines that it saw."""
+    """Yield the address of a trap and the list of received request lines."""
     seen: list[str] = []
     handler = type("Handler", (RequestTrap,), {"seen": seen})
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler) as server:

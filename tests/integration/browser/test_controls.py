@@ -36,7 +36,7 @@ def demo() -> dict[str, Any]:
 
 
 def fleet(count: int = 300) -> dict[str, Any]:
-    """Return a fleet on which two leaves have a port down, and one node a GPU too few."""
+    """Return a fleet with a port down on each node of two leaves, and one node that lacks a GPU."""
     nodes = [samples.node(f"gpu{number:05d}", samples.hgx()) for number in range(1, count + 1)]
     for number, node in enumerate(nodes):
         for nic in (nic for numa in node["topology"]["numa"] for switch in numa["switches"] for nic in switch["nics"]):
@@ -82,7 +82,7 @@ def visible_incidents(page: BrowserPage) -> Any:
 
 
 def search(page: BrowserPage, text: str) -> str:
-    """Type into the search field and return what the page counts."""
+    """Type into the search field and return the count that the page shows."""
     page.run("search.focus(); search.value = ''")
     page.type(text)
     return str(page.run("counted.textContent"))
@@ -149,7 +149,7 @@ def test_the_panel_of_a_node(show: Any) -> None:
     text = " ".join(page.run("panel.innerText").split())
     for words in ("gpu005", "GPU6: 0 of 18 NVLinks are up", "mlx5_10:1 runs at 200 Gb/s", "NUMA node 0", "leaf-"):
         assert words in text
-    # Faulty parts carry a sign, not a colour alone.
+    # Faulty parts are marked by a sign, not only by colour.
     assert page.run("panel.querySelectorAll('.t-mark').length") >= 2
     marked = page.run(
         "[...panel.querySelectorAll('.t-mark')].map(m => m.parentElement.querySelector('title').textContent)"
@@ -240,7 +240,7 @@ def test_no_text_of_the_report_is_taken_for_code(sample: str, show: Any) -> None
 
 
 def test_injected_script_is_refused(show: Any) -> None:
-    """The policy admits the page's own script alone: an element that got in all the same would not run."""
+    """The policy admits only the page's own script: an injected element would not run."""
     page = show(samples.healthy(2))
     page.run("document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.hit = 1'}))")
     assert page.run("window.hit === undefined")

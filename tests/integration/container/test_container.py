@@ -1,4 +1,4 @@
-"""A real container: the collector inside bubblewrap reports what it sees, and what it does not see is not absent."""
+"""A real container: the collector inside bubblewrap reports its view, and hidden things are not absent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(BWRAP is None, reason="bubblewrap is not install
 
 
 def collect(*view: str, **environment: str) -> Evidence:
-    """Collect in a container: all of this machine read-only, a /dev of its own, and ``view`` on top."""
+    """Collect in a container: this machine read-only, a private /dev, and ``view`` on top."""
     assert BWRAP is not None
     command = [BWRAP, "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
                "--tmpfs", "/dev/shm", *view]  # fmt: skip
@@ -133,7 +133,7 @@ def test_what_a_restricted_sys_hides_is_unknown_never_absent() -> None:
 
 
 def test_a_hidden_rdma_class_is_not_a_node_without_rdma(box: Path) -> None:
-    """L33: the bus shows the NIC, the class does not; that is the container's view, not the host's fault."""
+    """L33: the bus shows the NIC but the class does not: that is the container's view, not a fault of the host."""
     hide = ("--tmpfs", "/sys/class/infiniband", "--tmpfs", "/sys/class/infiniband_verbs")
     results = verdicts(collect("--ro-bind", str(box), "/sys", *hide))
     for check in ("rdma.registered", "rdma.device-nodes", "rdma.port-state", "gpudirect.path"):
@@ -141,7 +141,7 @@ def test_a_hidden_rdma_class_is_not_a_node_without_rdma(box: Path) -> None:
 
 
 def test_a_promised_hca_that_the_container_lacks_fails(box: Path) -> None:
-    """L20: what the cluster file promises and is not there is a fail, in a container too."""
+    """L20: a missing device that the cluster file expects is a failure, in a container too."""
     cluster = from_data({"class": {"pod": {"hcas": 1, "ports": {"compute": ["mlx5_0"]}}}}, "cluster.toml")
     results = verdicts(collect("--ro-bind", str(box), "/sys", "--tmpfs", "/sys/class/infiniband"), cluster)
     assert results["rdma.device-count"][0][0] == "fail"

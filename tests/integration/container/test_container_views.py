@@ -1,7 +1,7 @@
-"""One planted node seen from containers that were given less and less of it, in real podman and bubblewrap.
+"""One planted node, seen from real podman and bubblewrap containers with fewer and fewer parts of it.
 
-Their reports differ only in what could be seen: what a container was not shown is unknown, never absent, and a
-fault that it can see stays one. What a container itself lacks, and a job in it needs, is reported.
+The reports differ only in what is visible: hidden parts are unknown, never absent, and a visible fault is still
+reported. Missing parts of the container that a job needs are reported.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def root() -> Iterator[Path]:
     folder.chmod(0o755)
     machine = with_nic(hgx_h100(NAME), "mlx5_9", state="DOWN", physical="Polling")
     made = hostroot.write(machine, folder / "root", python=False)
-    (made / "bin" / "find").unlink()  # what is in /dev is listed by the container's own
+    (made / "bin" / "find").unlink()  # the container's own list shows what is in /dev
     for sys in ("sys", "empty"):  # runc mounts the cgroups there
         (made / sys / "fs" / "cgroup").mkdir(parents=True)
     for name in (*(f"nvidia{index}" for index in range(8)), "nvidiactl", "nvidia-uvm"):
@@ -56,7 +56,7 @@ def root() -> Iterator[Path]:
 
 
 def devices(root: Path, *, infiniband: bool = True) -> list[str]:
-    """Return the device nodes that a container of this node is given, below /dev."""
+    """Return the device nodes of a container of this node, below /dev."""
     folders = [root / "dev" / "infiniband"] if infiniband else []
     found = [path for folder in folders for path in folder.iterdir()] + list((root / "dev").glob("nvidia*"))
     return sorted(str(path.relative_to(root)) for path in found if path.is_char_device())
@@ -107,7 +107,7 @@ def in_bubblewrap() -> Engine:
 def verdicts(command: list[str], tmp_path: Path) -> Verdicts:
     """Collect with the python of a container, judge, and return check -> status."""
     python = tmp_path / "python"
-    # a session of its own: the transport ends our process group, podman takes its container away afterwards
+    # a separate session: the transport ends our process group, and podman removes its container afterwards
     python.write_text(f'#!/bin/sh\nexec setsid -w {shlex.join(command)} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     evidence = from_document(node.collect(plan(PROBES, node=NAME, deadline_s=60), str(python)), NAME)
@@ -126,11 +126,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 @pytest.fixture(scope="module")
 def complete(engine: Engine, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
-    """Verdicts of a container that was given all of the node."""
+    """Verdicts of a container with access to the complete node."""
     return verdicts(engine(root, "whole"), tmp_path_factory.mktemp("whole"))
 
 
-#: View -> what a container fails for because it, or what the cluster file promises of it, lacks something.
+#: View -> checks that fail because the container lacks something that it needs or the cluster file expects.
 LACKS = {
     "no /dev/infiniband": {"rdma.device-nodes"},
     "no RDMA class": {"rdma.device-count"},
@@ -138,7 +138,7 @@ LACKS = {
     "ordinary user": set[str](),
 }
 
-#: Limits that bind a container without CAP_IPC_LOCK, if this machine has any.
+#: Limits of a container without CAP_IPC_LOCK, if this machine has any.
 OWN_LIMITS = {"host.memlock"}
 
 
@@ -158,7 +158,7 @@ def test_a_container_with_all_of_the_node_sees_its_fault_and_no_other(complete: 
     about_the_node = ("gpu.", "gpudirect.", "nvlink.", "pcie.", "rdma.", "topology.", "xid.", "kernel.modules")
     loud = {check for check, status in complete.items() if check.startswith(about_the_node) and status != "pass"}
     assert {check: complete[check] for check in loud if complete[check] != "skip"} == {
-        "rdma.port-state": "fail", "rdma.bandwidth-per-gpu": "unknown",  # a container may see some NICs only
+        "rdma.port-state": "fail", "rdma.bandwidth-per-gpu": "unknown",  # a container may see only some NICs
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""GPUs that a control group withholds, in real control groups of both versions: listed, and refused when opened.
+"""GPUs withheld by real control groups of both versions: they are listed, and refuse to open.
 
 Slurm's ConstrainDevices and container engines leave the device nodes in place, so a list of /dev shows all GPUs.
-Whether one that does not answer was lost or withheld is known by access(2), which the kernel answers by its list.
+access(2), which follows the control group, shows whether a silent GPU was lost or withheld.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [
 
 MAJOR, WITHHELD = 195, 3
 
-#: Number of bpf(2), its commands, and the type of a program that decides on devices, after linux/bpf.h.
+#: Number of bpf(2), its commands, and the type of a device control program, from linux/bpf.h.
 _BPF = {"x86_64": 321, "aarch64": 280}
 _LOAD, _ATTACH, _OF_DEVICES, _AT_DEVICES = 5, 8, 15, 6
 
@@ -82,7 +82,7 @@ HIERARCHIES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 @pytest.fixture(params=HIERARCHIES)
 def withholding(request: pytest.FixtureRequest, nodes: list[str]) -> Iterator[Path]:
-    """Enter a control group that withholds one GPU for the time of a test."""
+    """Enter a control group that withholds one GPU for the duration of a test."""
     pattern, withhold = HIERARCHIES[request.param]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     roots = [Path(line.split()[4]) for line in mounts if re.search(pattern, line)]
@@ -135,7 +135,7 @@ def test_without_such_a_group_all_are_usable(nodes: list[str]) -> None:
 
 
 def test_a_gpu_that_was_withheld_is_not_called_lost(withholding: Path, nodes: list[str]) -> None:
-    """Of eight GPUs that a pod was given seven answer: one that may not be opened was withheld, else it was lost."""
+    """Seven of a pod's eight GPUs answer: the eighth was withheld if it may not be opened, else it was lost."""
     machine = gpu(WITHHELD, answers=False)(pod())
     checks = [check for check in CHECKS if check.id in ("gpu.driver", "container.gpu-devices")]
     for records, failing in (

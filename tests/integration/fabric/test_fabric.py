@@ -1,4 +1,4 @@
-"""A simulated InfiniBand fabric under the real tools: each fault is reported by its true name, and nothing else is."""
+"""A simulated InfiniBand fabric with the real tools: each fault is reported correctly, and nothing else is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Findings = set[tuple[str, str, str]]
 
 
 def loud(report: dict[str, Any]) -> Findings:
-    """Return what is not a pass or a skip: status, check, subject."""
+    """Return the findings other than passes and skips: status, check, subject."""
     return {(f["status"], f["check"], f["subject"]) for f in report["findings"] if f["status"] not in ("pass", "skip")}
 
 
@@ -53,7 +53,7 @@ def size(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="module")
 def sweeps(size: int) -> dict[str, Evidence]:
-    """Sweep one fabric in health, and with one fault after the other."""
+    """Sweep one fabric, first healthy, then with one fault after another."""
     unplugged = (f'"{leaf(1)}"[{SIZES[size]["down"] + 1}]', f'"{hca(3)}"[1]')
     found = {}
     with IbSim(tree(size)) as sim:
@@ -72,7 +72,7 @@ def sweeps(size: int) -> dict[str, Evidence]:
 
 @pytest.fixture(scope="module")
 def site(sweeps: dict[str, Evidence], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """The cluster file of a site that has saved a sweep of the healthy fabric."""
+    """The cluster file of a site with a saved sweep of the healthy fabric."""
     folder = tmp_path_factory.mktemp("site")
     save(folder, [sweeps["healthy"]])
     (folder / "cluster.toml").write_text('[fabric]\nreference = "gpu000.json"\noversubscription = 1\n')
@@ -80,7 +80,7 @@ def site(sweeps: dict[str, Evidence], tmp_path_factory: pytest.TempPathFactory) 
 
 
 def test_healthy(sweeps: dict[str, Evidence], site: Cluster) -> None:
-    """Nothing is reported of spare ports, which are down by the hundred, nor of what the cable could be."""
+    """The hundreds of spare ports that are down, and faster speeds that a cable supports, are not reported."""
     report = judge([sweeps["healthy"]], CHECKS, Cluster(fabric=site.fabric))
     assert loud(report) == set()
     assert {f["check"] for f in report["findings"] if f["status"] == "skip"} == {
@@ -106,7 +106,7 @@ def test_error_counters(sweeps: dict[str, Evidence], site: Cluster) -> None:
 
 
 def test_lost_queries(size: int, sweeps: dict[str, Evidence], site: Cluster) -> None:
-    """Half a sweep is never a complete one: what it cannot see is unknown, also where the tools ended with 0."""
+    """Half a sweep is never complete: the missing part is unknown, even if the tools exited with 0."""
     lost = sweeps["lost queries"]
     assert {raw["rc"] for raw in lost.records.values()} <= {0, 1}  # 1: ibqueryerrors has found errors
     report = judge([lost], CHECKS, site)
@@ -131,7 +131,7 @@ def test_lost_queries(size: int, sweeps: dict[str, Evidence], site: Cluster) -> 
     ],
 )
 def test_a_tool_that_crashed(sweeps: dict[str, Evidence], site: Cluster, tool: str, unsure: set[str]) -> None:
-    """What it printed before is not all there is: ibqueryerrors does so where answers are lost."""
+    """Its output is incomplete: ibqueryerrors crashes if answers are lost."""
     healthy = sweeps["healthy"]
     half = {**healthy.records[tool], "rc": -11, "out": healthy.records[tool]["out"][:100]}
     report = judge([replace(healthy, records={**healthy.records, tool: half})], CHECKS, site)
@@ -157,7 +157,7 @@ def test_no_subnet_manager(size: int, site: Cluster) -> None:
 
 
 def test_two_masters(size: int, site: Cluster) -> None:
-    """They do not share an sm_key, so neither gives way; a standby beside them would be none of it."""
+    """They have different sm_keys, so neither yields; a standby is not counted."""
     with IbSim(tree(size)) as sim:
         sim.start_manager(hca(size - 1), "sm_key 0x7\n")
         report = judge([sim.sweep(at=LATER)], CHECKS, site)
@@ -169,7 +169,7 @@ def test_two_masters(size: int, site: Cluster) -> None:
 
 
 def test_what_no_fault_is(tmp_path: Path) -> None:
-    """Aggregation nodes, HCAs of another speed, a second port without a cable, a standby: none of these is reported."""
+    """Aggregation nodes, HCAs of another speed, an unused second port, a standby: none of these is reported."""
     topology = fat_tree(8, down=4, spines=2, up=3, ports=14, aggregation=True, extra=2,
                         slow={(leaf(0), 11): "4xEDR", (leaf(0), 12): "4xEDR"})  # fmt: skip
     topology = topology.replace('Ca\t1 "H-', 'Ca\t2 "H-')
@@ -188,7 +188,7 @@ def test_what_no_fault_is(tmp_path: Path) -> None:
 
 
 def test_256_hcas_are_judged_in_time(sweeps: dict[str, Evidence], size: int, site: Cluster) -> None:
-    """2 s beside the tools' own time are allowed; it takes a fiftieth of that."""
+    """Allows 2 s in addition to the tools' own time; it takes a fiftieth of that."""
     began = time.process_time()
     report = judge([sweeps["unplugged"]], CHECKS, site)
     page = render(report | {"run": report_samples.RUN})
@@ -210,7 +210,7 @@ def preflight(sim: IbSim, *words: str, cwd: Path) -> subprocess.CompletedProcess
 
 
 def test_from_the_command_line(small: IbSim, tmp_path: Path) -> None:
-    """Sweep, keep the sweep as the reference, sweep again, pull a cable, judge: as an operator would."""
+    """Sweep, save the sweep as reference, sweep again, pull a cable, judge: as an operator would."""
     (tmp_path / "cluster.toml").write_text("[fabric]\noversubscription = 1\n")
     words = ("check", "-v", "--fabric", "--only", "fabric.*", "--cluster", "cluster.toml")
     first = preflight(small, *words, "--save", "kept", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What a switch announces of itself, received by a real lldpd over a real link between two network name spaces."""
+"""A switch's announcements, received by a real lldpd over a real link between two network namespaces."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TLVS = {
 
 
 class LldpPair:
-    """Two name spaces, each with an lldpd: a node, and a switch that announces DCBX."""
+    """Two network namespaces with an lldpd each: a node, and a switch that announces DCBX."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lldp-"))
@@ -46,7 +46,7 @@ class LldpPair:
             subprocess.run(["ip", "-n", name, "link", "set", interface, "mtu", "9000", "up"], check=True)
             (self.folder / name).mkdir(mode=0o777)
             (self.folder / name).chmod(0o777)
-        # A daemon that starts before its link has a carrier may miss the news of it
+        # A daemon that starts before its link has a carrier may miss the change
         for name in (self.node, self.switch):
             words = ["lldpd", "-d", "-u", self.socket(name), "-S", "leaf-0", "-c", "-L", shutil.which("lldpcli") or ""]
             command = ["ip", "netns", "exec", name, *words]
@@ -62,7 +62,7 @@ class LldpPair:
         return str(self.folder / name / "socket")
 
     def query(self, name: str, *words: str) -> str:
-        """Query a daemon, again until it is there."""
+        """Query a daemon, again until it answers."""
         command = ["ip", "netns", "exec", name, "lldpcli", "-u", self.socket(name), *words]
         for _ in range(600):
             ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -72,7 +72,7 @@ class LldpPair:
         raise AssertionError(ran.stderr)
 
     def heard(self) -> str:
-        """Return what the node has heard, once that is all."""
+        """Return the announcements that the node received, once they are complete."""
         for attempt in range(1200):
             text = self.query(self.node, "-f", "json0", "show", "neighbors", "details")
             if attempt % 20 == 19:

@@ -1,4 +1,4 @@
-"""What a guest boots from: Debian's kernel, and an initial file system of busybox and the modules that RoCE takes."""
+"""Boot files of a guest: Debian's kernel, and an initramfs of busybox and the modules for RoCE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).parent
 
-#: Tool -> Debian package, all that guests and their tests need of this machine.
+#: Tool -> Debian package, for all tools that guests and their tests need from this machine.
 PACKAGES = {
     "qemu-system-x86_64": "qemu-system-x86",
     "busybox": "busybox-static",
@@ -74,7 +74,7 @@ def image() -> Image:
 
 
 def _build(folder: Path, package: str) -> None:
-    if os.getuid() == 0:  # apt fetches as a user of its own, which may not write into our folder
+    if os.getuid() == 0:  # apt fetches as a separate user, who cannot write into our folder
         folder.chmod(0o777)
     _run("apt-get", "-qq", "download", package, cwd=folder)
     archive, unpacked, root = next(folder.glob("*.deb")), folder / "kernel", folder / "root"
@@ -100,7 +100,7 @@ def _build(folder: Path, package: str) -> None:
 
 
 def _modules(unpacked: Path, release: str) -> set[Path]:
-    """Return the files of the modules, and of those that they need."""
+    """Return the files of the modules and of their dependencies."""
     found = set()
     for module in MODULES:
         listed = _run("modprobe", "-d", str(unpacked), "-S", release, "--show-depends", module)

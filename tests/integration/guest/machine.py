@@ -1,4 +1,4 @@
-"""A guest from its start to its end, and a pair of guests joined by a cable."""
+"""A guest from start to end, and a pair of guests connected by a cable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.sshfarm import keygen, public
 
 _PR_SET_PDEATHSIG = 1
 
-#: Seconds for a boot; 10 on an idle machine, 50 on one that is busy with other things.
+#: Seconds for a boot: 10 on an idle machine, 50 on a busy one.
 BOOT_S = 240.0
 
 
@@ -28,7 +28,7 @@ class Guest:
 
     def __init__(self, image: Image, number: int = 1, *, rails: int = 2, mtu: int = 9000, memory_mib: int = 768,
                  cable: Path | None = None) -> None:  # fmt: skip
-        """Prepare a guest; ``cable`` is the folder with the sockets that join the rails of a pair."""
+        """Prepare a guest; ``cable`` is the folder with the sockets that connect the rails of a pair."""
         self.name, self.port = f"guest{number}", _free_port()
         self.boot_s = 0.0
         self._image, self._number, self._rails, self._mtu, self._memory = image, number, rails, mtu, memory_mib
@@ -41,7 +41,7 @@ class Guest:
         return f"192.168.10{rail}.{self._number}"
 
     def ssh_config(self) -> str:
-        """Return the stanza with which ``ssh`` and preflight reach it by its name."""
+        """Return the stanza with which ``ssh`` and preflight reach it by name."""
         return (
             f"Host {self.name}\n HostName 127.0.0.1\n Port {self.port}\n User root\n IdentityFile {self.folder}/key\n"
             f" IdentitiesOnly yes\n UserKnownHostsFile {self.folder}/known_hosts\n GlobalKnownHostsFile /dev/null\n"
@@ -49,7 +49,7 @@ class Guest:
         )
 
     def start(self) -> Guest:
-        """Begin to boot; ``ready`` waits for it."""
+        """Start to boot; ``ready`` waits for it."""
         share = self.folder / "share"
         share.mkdir()
         key, host_key = keygen(self.folder / "key"), keygen(self.folder / "host_key")
@@ -87,7 +87,7 @@ class Guest:
         return done.stdout
 
     def stop(self) -> None:
-        """End it, and all that was started for it."""
+        """Stop it, and all processes that were started for it."""
         if (self.folder / "control").exists():  # else ssh's master outlives it
             subprocess.run(self._ssh_command("-O", "exit"), capture_output=True)
         if self._process and self._process.poll() is None:
@@ -113,7 +113,7 @@ class Guest:
         return ["ssh", "-F", f"{self.folder}/ssh_config", "-o", "ConnectTimeout=30", *options, self.name]
 
     def _ssh(self, command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        # the master keeps the standard streams of the process that started it, so it may be given no pipe
+        # the master keeps the standard streams of its starter, so it must not get a pipe
         if not (self.folder / "control").exists():
             subprocess.run([*self._ssh_command("-fN")], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                            stderr=subprocess.DEVNULL, timeout=timeout_s)  # fmt: skip
@@ -149,7 +149,7 @@ class Guest:
 
 @contextlib.contextmanager
 def pair(image: Image, *, rails: int = 1, mtu: int = 9000) -> Iterator[tuple[Guest, Guest]]:
-    """Boot two guests with rails joined one to one."""
+    """Boot two guests with their rails connected one to one."""
     with tempfile.TemporaryDirectory(prefix="cable-") as cable, contextlib.ExitStack() as stack:
         guests = [Guest(image, number, rails=rails, mtu=mtu, cable=Path(cable)) for number in (1, 2)]
         for guest in guests:
@@ -157,7 +157,7 @@ def pair(image: Image, *, rails: int = 1, mtu: int = 9000) -> Iterator[tuple[Gue
         guests[0].start()
         until = time.monotonic() + 30
         while not (Path(cable) / f"rail{rails - 1}").exists() and time.monotonic() < until:
-            time.sleep(0.05)  # the second guest's end can only be plugged into a socket that is there
+            time.sleep(0.05)  # the second guest can only connect to an existing socket
         guests[1].start()
         yield guests[0].ready(), guests[1].ready()
 

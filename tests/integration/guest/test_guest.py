@@ -1,7 +1,7 @@
-"""Two virtual machines with real Soft-RoCE devices, reached over SSH: healthy, faulty, tested against each other.
+"""Two virtual machines with real Soft-RoCE devices, over SSH: healthy, faulty, tested against each other.
 
-Minutes, since nothing of the guests is accelerated; run by ``pytest -m guest``. What a guest measures is no rate of any
-hardware: only that it was measured, and what is reported of it, is looked at.
+Takes minutes, because the guests are not accelerated; run by ``pytest -m guest``. Measured rates are not those of
+hardware, so only the existence and the report of a measurement are tested.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ netdev_mtu = 9000
 lossless = false
 """
 
-#: Of these the guests' own fault is irrelevant: what a virtual machine of this kind has, and its load.
+#: Findings that are irrelevant here: the limits of such a virtual machine, and its load.
 OURS = ("rdma.", "roce.", "rails.", "nccl.gid-index", "fleet.gid-index", "counters.")
 
 #: Seconds: TCG is slow, and slower on a machine with other work.
 DEADLINE_S = "180"
 
-#: Seconds that are waited for a test which can only hang; enough for it to begin.
+#: Seconds to wait for a test that can only hang; enough for it to start.
 HANGING_S = "45"
 
 
 @dataclass(frozen=True)
 class GuestPair:
-    """Both guests, and how preflight reaches them."""
+    """Both guests, and the way in which preflight reaches them."""
 
     one: Guest
     two: Guest
@@ -72,7 +72,7 @@ class GuestPair:
         return self.preflight("check", "--hosts", "guest[1-2]", *words)
 
     def pair(self, test: str, *words: str) -> dict[str, Any]:
-        """Carry out one test from the second guest to the first and return what is reported of it."""
+        """Run one test from the second guest to the first and return its report."""
         (found,) = self.preflight("pair", "guest1", "guest2", "--test", test, "--device", "rxe0", *words)["findings"]
         for guest in (self.one, self.two):
             left = guest.run("ps -eo comm | grep -E '^(ib_(write|read)_|ibv_rc_|ping$|stdbuf)' || true").split()
@@ -91,7 +91,7 @@ def guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuestPair]:
 
 
 def noticed(report: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """Return what is not well, as status, check and subject, and make sure that it is reported of the second guest."""
+    """Return the findings of problems (status, check, subject), which must be about the second guest."""
     found = {
         (finding["status"], finding["check"], finding["subject"], tuple(finding["nodes"]))
         for finding in report["findings"]
@@ -125,7 +125,7 @@ def test_healthy_guests(guests: GuestPair, tmp_path: Path) -> None:
     assert noticed(json.loads(judged.stdout)) == set()
 
 
-#: Fault -> what is done to the second guest, what undoes it, what must be reported of it.
+#: Fault -> how it is created on the second guest, how it is undone, and the expected report.
 FAULTS = {
     "interface down": ("ip link set eth1 down", "ip link set eth1 up", {("fail", "rdma.port-state", "rxe1:1")}),
     "MTU 1500": (
@@ -201,7 +201,7 @@ def test_path_mtu(guests: GuestPair) -> None:
 
 @pytest.mark.parametrize("test", ["write-bw", "pingpong"])
 def test_wrong_gid_index(guests: GuestPair, test: str) -> None:
-    """The client fails, and its server waits for ever."""
+    """The client fails, and its server waits forever."""
     found = guests.pair(test, "--gid-index", "5")
     assert found["status"] == "fail", found
     assert found["message"].startswith("the GID index is not usable: guest1 5: ")

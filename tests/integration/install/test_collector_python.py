@@ -1,4 +1,4 @@
-"""The collector on every interpreter of this machine, and on none newer than it promises."""
+"""The collector on every interpreter of this machine, from the oldest supported version on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDENTIFY = (
 
 
 def identify(path: str) -> tuple[str, str] | None:
-    """Return the version of an interpreter and its own path, if it can run."""
+    """Return the version of an interpreter and its real path, if it can run."""
     try:
         done = subprocess.run([path, "-I", "-c", IDENTIFY], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
@@ -33,7 +33,7 @@ def identify(path: str) -> tuple[str, str] | None:
 
 
 def candidates() -> list[str]:
-    """Return what may be an interpreter: by name in PATH and in the system, and what is installed beside ours."""
+    """Return possible interpreters: by name in PATH and in the system, and those beside ours."""
     found = [sys.executable]
     for name in NAMES:
         found += [path for path in (shutil.which(name), shutil.which(name, path="/usr/bin:/usr/local/bin")) if path]
@@ -54,7 +54,7 @@ INTERPRETERS = interpreters()
 
 @pytest.mark.parametrize("version", INTERPRETERS)
 def test_the_collector_runs(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_ALL", "C")  # as where nothing is set: many a Python then knows no more than ASCII
+    monkeypatch.setenv("LC_ALL", "C")  # as with an empty environment: many Pythons then support only ASCII
     extra = [
         {"key": "cmd:hang", "kind": "cmd", "target": "x", "timeout_s": 2, "argv": ["sh", "-c", "echo é; sleep 60"]},
         {"key": "cmd:flood", "kind": "cmd", "target": "x", "timeout_s": 5, "argv": ["yes"]},

@@ -1,4 +1,4 @@
-"""What root runs starts Python with -I: modules on PYTHONPATH, in the home or the working directory have no effect."""
+"""Programs that root runs start Python with -I: modules in PYTHONPATH, home or working directory have no effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 
 DEPLOY = ROOT / "deploy"
 
-#: Modules that Python, or preflight, imports early; each leaves a mark when it is run.
+#: Modules that Python or preflight imports early; each leaves a mark when it runs.
 NAMES = (
     "sitecustomize", "usercustomize", "json", "zlib", "os", "click", "runpy", "preflight/__init__",
     "preflight/cli/main",
@@ -28,7 +28,7 @@ CLUSTER = 'name = "x"\n[class.h100]\nnodes = "*"\n'
 
 
 class ImportTrap:
-    """A folder of hostile modules, and an environment that leads to it."""
+    """A folder of hostile modules, and an environment that points to it."""
 
     def __init__(self, folder: Path) -> None:
         self.marks, self.modules, self.home = folder / "marks", folder / "modules", folder / "home"
@@ -60,7 +60,7 @@ def trap(tmp_path: Path) -> ImportTrap:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment with this preflight, as /opt/preflight is."""
+    """A virtual environment with this preflight, as in /opt/preflight."""
     folder = tmp_path_factory.mktemp("opt") / "preflight"
     (folder / "bin").mkdir(parents=True)
     (folder / "lib").symlink_to(Path(sys.prefix) / "lib")
@@ -71,7 +71,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def script(name: str, installed: Path, folder: Path) -> Path:
-    """Copy a script of deploy, with the installation and the cluster file of the test in it."""
+    """Copy a script of deploy, with the test's installation and cluster file in it."""
     cluster = folder / "cluster.toml"
     cluster.write_text(CLUSTER)
     text = (DEPLOY / name).read_text().replace("/opt/preflight", str(installed))
@@ -96,7 +96,7 @@ def test_scripts_of_slurm(trap: ImportTrap, installed: Path, tmp_path: Path, nam
     ran = trap.run([str(script(name, installed, tmp_path))], SLURM_SCRIPT_CONTEXT=context, SLURMD_NODENAME="n1",
                    SLURM_JOB_ID="1", SLURM_JOB_NUM_NODES="1", SLURM_JOB_NODELIST="n1", STATE_DIRECTORY=str(tmp_path),
                    PATH=f"{tools}:{os.environ['PATH']}")  # fmt: skip
-    assert b"preflight:" in ran.stderr + ran.stdout, ran  # the gate itself, not the script for want of one
+    assert b"preflight:" in ran.stderr + ran.stdout, ran  # the gate itself, not the script if the gate is missing
     assert b"broken" not in ran.stderr
     assert not trap.sprung
 
@@ -111,7 +111,7 @@ def test_the_one_file(trap: ImportTrap, tmp_path: Path) -> None:
 
 
 def container_commands() -> dict[str, list[str]]:
-    """Every command that a manifest or the image starts, as argument vectors."""
+    """All commands that a manifest or the image starts, as argument vectors."""
     found = {}
     entry = re.search(r"^ENTRYPOINT (.*)$", (DEPLOY / "container/Containerfile").read_text(), re.M)
     assert entry
@@ -142,7 +142,7 @@ def test_commands_of_containers(trap: ImportTrap, installed: Path, name: str) ->
 
 
 def test_the_collector_of_a_node(trap: ImportTrap) -> None:
-    """What ssh, kubectl and srun start there, and what this node starts for itself."""
+    """Commands that ssh, kubectl and srun start on a node, and that this node starts itself."""
     plan = {"schema": "preflight.plan/1", "probes": []}
     given = bootstrap_protocol.OPENING + bootstrap_protocol.request(plan)
     for argv in (
@@ -162,7 +162,7 @@ def text_files() -> list[Path]:
 
 
 def unisolated(text: str) -> list[str]:
-    """Return the lines that start Python as root would, without -I: by a full path, or in a script or manifest."""
+    """Return the lines that start Python as root without -I, by a full path or in a script or manifest."""
     started = re.compile(
         r"(?<![\w-])(?:/\S+/)?python3?(?:\.\d+)? +(?!-[A-Za-z]*I\b)(-\w+ +)*(?:preflight|/opt/|\S*\.pyz)"
     )

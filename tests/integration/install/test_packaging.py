@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree."""
+"""The installed files are those of the tree."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist",
                                     "generated_*.py")  # fmt: skip
     shutil.copytree(ROOT, source, symlinks=True, ignore=ignore)
-    # the sdist is built first and the wheel from it, so that both are proved
+    # the sdist is built first and the wheel from it, so both are tested
     subprocess.run(
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(source)],
         check=True, capture_output=True, timeout=120,
@@ -75,14 +75,14 @@ def test_wheel_brings_the_man_page_and_completions(wheel: Path) -> None:
 
 
 def test_wheel_brings_current_tables(wheel: Path, tmp_path: Path) -> None:
-    """The build wrote them, from the sources in the wheel."""
+    """The build wrote them from the sources in the wheel."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path)
     assert _stale_tables(tmp_path) == []
 
 
 def _stale_tables(top: Path) -> list[str]:
-    """Return the tables below a folder that are absent, or not those of the sources beside them."""
+    """Return the tables below a folder that are missing or do not match the sources next to them."""
     code = "import json, os, preflight; from preflight.cli.startup_tables import TABLES\n"
     code += "assert preflight.__path__ == [os.path.abspath('preflight')], preflight.__path__\n"
     code += "print(json.dumps({name: text() for name, text in TABLES.items()}))"
@@ -95,7 +95,7 @@ def _stale_tables(top: Path) -> list[str]:
 
 
 def test_an_editable_install_writes_the_tables_into_the_tree(tmp_path: Path) -> None:
-    """As pip has it done (PEP 660)."""
+    """As pip does it (PEP 660)."""
     tree = tmp_path / "tree"
     ignore = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*.egg-info", ".*_cache", "build", "dist",
                                     "generated_*.py", "tests", "fixtures")  # fmt: skip
@@ -129,7 +129,7 @@ def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: 
 
 
 def test_pip_installs_it_from_a_folder_of_wheels(wheel: Path, tmp_path: Path) -> None:
-    """``pip download`` needs an index; here the wheels of what is installed are packed anew from its files."""
+    """``pip download`` needs an index; here, wheels are packed from the files of the installed distributions."""
     from importlib import metadata
 
     from packaging.requirements import Requirement
@@ -167,7 +167,7 @@ def _with_pip() -> str:
 
 
 def _pack(found: Distribution, wheels: Path) -> None:
-    """Write a wheel of what a distribution installed: its files by its RECORD, but for what pip added."""
+    """Write a wheel of an installed distribution: the files in its RECORD, without those that pip added."""
     tags = [tag.split("-") for tag in re.findall(r"^Tag: (.*)$", found.read_text("WHEEL") or "", re.M)]
     tag = "-".join(".".join(dict.fromkeys(one[place] for one in tags)) for place in range(3))
     name = re.sub(r"[-_.]+", "_", found.metadata["Name"]).lower()
@@ -203,7 +203,7 @@ def tracked() -> list[Path]:
 
 
 def test_no_tracked_file_names_a_place_of_one_machine() -> None:
-    """Jdoe and a are invented users: their names are redacted in tests."""
+    """Jdoe and a are invented users, whose names are redacted in tests."""
     folders = r"/(?:root|home/(?!(?:jdoe|a)/)[a-z]+|work|Users(?!/\{))/"
     leak = re.compile(folders + r"|pypi\.org|files\.pythonhosted|index-url")
     for path in tracked():

@@ -1,4 +1,4 @@
-"""What is installed beside preflight: bounded, pinned by hash, listed; and the base of the image, by digest."""
+"""Dependencies: bounded, pinned by hash, listed; and the image's base, pinned by digest."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DIRECT = [Requirement(line) for line in PROJECT["project"]["dependencies"]]
 
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
-#: Pythons and platforms that a pin has to hold for.
+#: Pythons and platforms for which a pin must be valid.
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 
 
 def pins(text: str) -> list[tuple[Requirement, int]]:
-    """Return each pin of a constraints file, and how many hashes it has."""
+    """Return each pin of a constraints file, and its number of hashes."""
     found = []
     for entry in re.sub(r"(?m)^#.*\n", "", text).replace("\\\n", " ").splitlines():
         hashes = _HASH.findall(entry)
@@ -43,7 +43,7 @@ PINS = pins((ROOT / "constraints.txt").read_text())
 
 
 def wanted(marker: Marker | None, python: str) -> bool:
-    """Return whether a marker holds for a Python on Linux."""
+    """Return whether a marker is true for a Python on Linux."""
     at = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux", "extra": "",
           "platform_python_implementation": "CPython", "implementation_name": "cpython"}  # fmt: skip
     return marker is None or marker.evaluate(at)
@@ -75,7 +75,7 @@ def test_the_pins_satisfy_pyproject(python: str) -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_pins_are_closed(python: str) -> None:
-    """What a pinned distribution needs in turn is pinned, as far as that very version is installed here."""
+    """Dependencies of pinned distributions are pinned too, if that exact version is installed here."""
     seen = 0
     for pin, _ in PINS:
         version = pinned(pin.name, python)

@@ -1,4 +1,4 @@
-"""preflight as one file: what is in it, and that it runs where there is nothing but Python."""
+"""preflight as one file: its content, and that it runs where only Python is available."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.support.paths import ROOT
 
 UNPRIVILEGED = 65534
 OLD = shutil.which("pypy3")
-#: Compiled, or built on what is: not carried.
+#: Compiled packages and those that need them: not included.
 _COMPILED = {"msgspec", "paramiko", "psutil"}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory that anybody may look into; pytest's own are for this user only."""
+    """A world-readable directory; pytest's own are private."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="preflight-zipapp-") as name:
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what is packed: no edit comes between two builds."""
+    """A copy of the packed sources: no edit happens between two builds."""
     copy = tmp_path_factory.mktemp("source")
     for top in ("preflight", "checks", "reports"):
         ignore = shutil.ignore_patterns("__pycache__", "generated_*.py")
@@ -62,7 +62,7 @@ def _build(path: Path, source: Path, seed: str) -> Path:
 
 
 def _bare_python() -> str:
-    """Return an interpreter outside every virtual environment, if there is one that everybody may start."""
+    """Return an interpreter outside every virtual environment that everybody may run, if there is one."""
     code = "import sys; print(sys.version_info >= (3, 10))"
     if subprocess.run(["/usr/bin/python3", "-I", "-c", code], capture_output=True).stdout == b"True\n":
         return "/usr/bin/python3"
@@ -70,7 +70,7 @@ def _bare_python() -> str:
 
 
 def run(built: Path, *words: str, before: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
-    """Run the file itself, with no environment but ``env``."""
+    """Run the file itself, with only ``env`` as environment."""
     argv = [*before, str(built), *words]
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, cwd="/")
 
@@ -99,7 +99,7 @@ def test_it_holds_all_of_ours_and_only_pure_python(built: Path, source: Path) ->
 
 
 def test_the_build_writes_the_tables(built: Path) -> None:
-    """From the sources that it packs: the folder has none."""
+    """From the packed sources: the folder has no tables."""
     with zipfile.ZipFile(built) as members:
         for name, text in startup_tables.TABLES.items():
             assert members.read(f"preflight/{name}").decode() == text()
@@ -149,7 +149,7 @@ def test_the_interpreter_is_an_absolute_path(python: str, tmp_path: Path) -> Non
 
 
 def _without(text: str, *paths: Path) -> list[str]:
-    """Return the words of a text but these paths, since it is wrapped by their length."""
+    """Return the words of a text without these paths, whose length affects the wrapping."""
     return [word for word in text.split() if word not in map(str, paths)]
 
 
@@ -271,7 +271,7 @@ def test_a_python_that_is_too_old_is_reported_and_drains_no_node(built: Path, wo
 
 
 def test_the_first_lines_are_understood_by_any_python(built: Path) -> None:
-    """Before it has reported that it is too old, nothing of it may be newer than Python 3.6."""
+    """Until it has reported that Python is too old, it must use no syntax newer than Python 3.6."""
     source = zipfile.ZipFile(built).read("__main__.py").decode()
     ast.parse(source, feature_version=(3, 6))
     assert source.index("sys.exit") < source.index("from preflight")

@@ -44,7 +44,7 @@ def server(tmp_path: Path) -> Iterator[ApiServer]:
 
 
 def variables(server: ApiServer, **more: str) -> dict[str, str]:
-    """Return what a kubelet, and the downward API, set in a container."""
+    """Return the variables that a kubelet and the downward API set in a container."""
     return {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port),
             "POD_NAME": "trainer-0", **more}  # fmt: skip
 
@@ -158,7 +158,7 @@ def test_a_server_that_is_silent(server: ApiServer) -> None:
     ],
 )
 def test_answers_that_are_none(server: ApiServer, answer: bytes, status: str, reason: str) -> None:
-    """A peer with the right certificate that does not behave."""
+    """A peer with the right certificate that misbehaves."""
     context = server._context
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -179,7 +179,7 @@ def test_answers_that_are_none(server: ApiServer, answer: bytes, status: str, re
 
 
 def test_a_server_that_drips(server: ApiServer) -> None:
-    """Each byte comes in time, the complete answer does not."""
+    """Each byte comes in time, but the complete answer does not."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -261,7 +261,7 @@ def test_a_collector_in_a_container_records_what_its_pod_was_given(server: ApiSe
 
 
 def test_old_pythons_read_it() -> None:
-    """The collector is for 3.6; this module imports nothing at its top that a node would pay for outside a pod."""
+    """The collector supports 3.6; this module imports nothing at its top that would slow a node outside a pod."""
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", "import sys;sys.path.insert(0,sys.argv[1]);import collector.kubernetes_api;"
          "print([n for n in ('ssl','http.client','socket','email') if n in sys.modules])",

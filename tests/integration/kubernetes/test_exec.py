@@ -54,7 +54,7 @@ def make_plan(*argv: str, deadline_s: float = 8.0, **options: Any) -> dict[str, 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user without a kubeconfig of their own, and kubectl's cache."""
+    """A user without a kubeconfig, and kubectl's cache."""
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBECTL_REMOTE_COMMAND_WEBSOCKETS"):
         monkeypatch.delenv(name, raising=False)
@@ -73,7 +73,7 @@ def collect(
     name: str = "trainer-0", plan: Mapping[str, Any] | None = None, kubectl: Kubectl | None = None,
     node_s: float = NODE_S,
 ) -> dict[str, Any]:  # fmt: skip
-    """Collect, and hold the outcome against what every transport promises."""
+    """Collect, and compare the outcome with the promises of every transport."""
     transport = KubectlTransport(kubectl or Kubectl())
     try:
         watch = Stopwatch()
@@ -229,7 +229,7 @@ def test_a_pod_that_hangs_later(server: ApiServer) -> None:
     phase, reason = silence(transport.collect("trainer-0", make_plan(), time.monotonic() + 6))
     transport.close()
     assert (phase, "no answer within 6 s" in reason) == ("collect", True), reason
-    for process in server._processes:  # one that does not look at its input is left to the kubelet
+    for process in server._processes:  # one that does not read its input is left to the kubelet
         process.kill()
 
 
@@ -352,7 +352,7 @@ def test_words_of_kubectl(stderr: bytes, phase: str, reason: str) -> None:
 
 
 def test_a_kubectl_that_is_none(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kubectl of any origin in PATH: its output is not taken for pods, and it has a deadline."""
+    """Any kubectl in PATH: its output is not taken for pods, and it has a deadline."""
     tool = home / "kubectl"
     tool.write_text("#!/bin/sh\nprintf -- '--all\\tRunning\\n'\n")
     tool.chmod(0o755)

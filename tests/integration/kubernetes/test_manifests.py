@@ -1,4 +1,4 @@
-"""deploy/kubernetes: every resource is valid, requests no more than it needs, and its command lines are real ones."""
+"""deploy/kubernetes: every resource is valid and requests only what it needs, and its command lines work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.whole_nodes import CHECKS, site
 
 KUBERNETES = paths.ROOT / "deploy" / "kubernetes"
 FOLDERS = sorted(path.parent for path in KUBERNETES.glob("*/kustomization.yaml"))
-#: The oldest that has what the manifests use and is still run, and the newest that the validator has.
+#: The oldest version in use with the features of the manifests, and the newest of the validator.
 VERSIONS = ("1.29", kubernetes_validate.latest_version())
 CHECK = KUBERNETES / "node-problem-detector" / "check_preflight.sh"
 
@@ -36,7 +36,7 @@ Resource = Mapping[str, Any]
 
 
 def resources(folder: Path) -> Iterator[Resource]:
-    """Yield the resources of a folder, those of the folders that it builds on too."""
+    """Yield the resources of a folder, and of the folders that it is based on."""
     kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
     for name in kustomization.get("resources", ()):
         place = (folder / name).resolve()
@@ -85,7 +85,7 @@ def test_what_a_kustomization_names_is_there(folder: Path) -> None:
 
 
 def knows_kustomize() -> bool:
-    """Return whether there is a kubectl of 1.21 or later: older ones have a kustomize of 2018."""
+    """Return whether kubectl is 1.21 or later: older ones have a kustomize of 2018."""
     if shutil.which("kubectl") is None:
         return False
     ran = subprocess.run(
@@ -149,7 +149,7 @@ def test_the_token_is_in_the_init_container_alone() -> None:
 
 
 def command_lines() -> Iterator[tuple[str, list[str]]]:
-    """Yield what the manifests give to preflight as its arguments."""
+    """Yield the arguments that the manifests pass to preflight."""
     for folder in FOLDERS:
         for container in containers(folder):
             if "preflight" not in container["image"]:
@@ -180,7 +180,7 @@ def test_the_cluster_file_is_one() -> None:
 
 
 def test_the_monitor_is_as_the_custom_plugin_wants_it() -> None:
-    """Field names after node-problem-detector's docs/custom_plugin_monitor.md."""
+    """Field names as in node-problem-detector's docs/custom_plugin_monitor.md."""
     monitor = json.loads((CHECK.parent / "preflight-monitor.json").read_text())
     assert monitor["plugin"] == "custom"
     assert monitor["pluginConfig"]["max_output_length"] == 80
@@ -252,7 +252,7 @@ def test_the_plugin_prints_the_verdict(
 
 
 def test_a_healthy_pod_is_let_in_with_the_checks_that_the_base_leaves_out() -> None:
-    """A pod that sees only what its image and its privileges show is held back by nothing it cannot know."""
+    """A pod that sees only its image and what its privileges allow is not blocked by invisible facts."""
     gate = load(KUBERNETES / "base" / "cluster.toml").gate
     assert gate is not None
     left_out = gate.hook("init-container").skip or ()

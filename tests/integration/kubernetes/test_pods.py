@@ -1,4 +1,4 @@
-"""Real pods: the gate as an init container of the built image blocks the main container and releases it."""
+"""Real pods: the gate as an init container of the built image blocks or releases the main container."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 
 NAME = "hgx-h100"
 
-#: What a pod on this made-up node is held to; the rest of its machine is the real one.
+#: Expectations for a pod on this made-up node; the rest of its machine is the real one.
 CLUSTER = """
 [class.training]
 gpus = 8
@@ -65,7 +65,7 @@ def node(engine: Pods) -> Path:
 
 
 class Played:
-    """A pod that was played: what its init container left, and whether its main container ran."""
+    """A pod that ran: the output of its init container, and whether its main container ran."""
 
     def __init__(
         self, engine: Pods, root: Path, name: str, lacks: str, server: ApiServer | None = None, **changes: Any
@@ -117,7 +117,7 @@ class Played:
 
     @property
     def verdict(self) -> Verdict:
-        """What the init container left on its volume."""
+        """The output of the init container on its volume."""
         return from_document(json.loads((self.report / "verdict.json").read_text()))
 
 
@@ -231,7 +231,7 @@ def test_a_pod_reads_its_allocation_from_the_api(engine: Pods, node: Path, tmp_p
 def test_a_running_pod_is_collected_over_kubectl(
     engine: Pods, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real kubectl, a simulated API server, and behind its `exec` a real container."""
+    """The real kubectl, a simulated API server, and a real container behind its `exec`."""
     wait = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit()); signal.pause()"
     main = {"name": "main", "image": IMAGE, "command": ["python3", "-c", wait]}
     assert engine.play({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trainer-0"},
@@ -268,7 +268,7 @@ def test_an_invalid_cluster_file_starts_nothing_and_is_reported(engine: Pods, no
 
 
 def test_the_job_leaves_evidence_that_judge_takes_together(engine: Pods, tmp_path: Path) -> None:
-    """The arguments, user and root of deploy/kubernetes/job, on two nodes by name; `preflight judge` reduces."""
+    """The arguments, user and root of deploy/kubernetes/job, on two named nodes; `preflight judge` combines them."""
     manifest = yaml.safe_load((ROOT / "deploy/kubernetes/job/job.yaml").read_text())
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     shared = tmp_path / "evidence"
@@ -285,7 +285,7 @@ def test_the_job_leaves_evidence_that_judge_takes_together(engine: Pods, tmp_pat
 
 
 def test_the_shell_of_the_daemonset_survives_a_bad_node(tmp_path: Path) -> None:
-    """Its loop goes on with any exit status of the gate, and ends at once on SIGTERM."""
+    """Its loop continues after any exit status of the gate, and ends at once on SIGTERM."""
     manifest = yaml.safe_load((ROOT / "deploy/kubernetes/daemonset/daemonset.yaml").read_text())
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     for tool, body in (("python3", 'echo "$@" >>calls; exit 1'), ("sleep", "exec /bin/sleep 0.05")):

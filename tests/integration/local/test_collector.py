@@ -1,4 +1,4 @@
-"""The collector against real processes, files and libraries: everything gets its true name, in time."""
+"""The collector with real processes, files and libraries: every result is correct and in time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def make_plan(wanted: list[dict[str, Any]], deadline_s: float = 8, **more: Any) 
 def collect(
     *wanted: dict[str, Any], deadline_s: float = 8, python: str = sys.executable, **more: Any
 ) -> dict[str, Any]:
-    """Collect over the real path, within the time that the transport allows, in a valid document."""
+    """Collect over the real path, within the transport's time limit, as a valid document."""
     watch = Stopwatch()
     document = node.collect(make_plan(list(wanted), deadline_s, **more), python)
     assert watch.seconds < deadline_s + 1
@@ -87,7 +87,7 @@ def record(probe: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def running(marker: str) -> list[int]:
-    """Return the living processes that have the marker in their command line."""
+    """Return the living processes with the marker in their command line."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def running(marker: str) -> list[int]:
 
 
 def gone(marker: str, within_s: float = 20) -> bool:
-    """Wait until nothing runs; looked at twice, since a shell may start a child while it is looked for, and die."""
+    """Wait until nothing runs; checked twice, because a shell may start a child during the search, and exit."""
     until = time.monotonic() + within_s
     while running(marker) or running(marker):
         if time.monotonic() > until:
@@ -108,7 +108,7 @@ def gone(marker: str, within_s: float = 20) -> bool:
 
 @pytest.fixture
 def marker() -> Iterator[str]:
-    """A number of seconds to sleep that no other process on this machine has; nothing may be left of it."""
+    """A number of seconds to sleep that no other process uses; none with it may be left."""
     name = f"61.{next(_numbers):012d}"
     yield name
     left = running(name)
@@ -129,7 +129,7 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture
 def ordinary(shared: Path) -> str:
-    """An interpreter that runs as an ordinary user, with a tool folder of its own first in PATH."""
+    """An interpreter that runs as an ordinary user, with a separate tool folder first in PATH."""
     tools = shared / "bin"
     tools.mkdir()
     drop: list[str] = []
@@ -340,7 +340,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[Path]:
-    """A file system that never answers a read: who reads there is in state D and cannot be killed."""
+    """A file system that never answers a read: its readers are in state D and cannot be killed."""
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
         pytest.skip("needs root and /dev/fuse to make a file system that hangs")
     folder = tmp_path / "stuck"
@@ -597,7 +597,7 @@ def test_the_real_sudo_refuses_or_is_not_there(ordinary: str) -> None:
 
 
 def test_the_real_sudo_grants_what_the_sudoers_line_lists(ordinary: str, shared: Path) -> None:
-    """The line that `preflight probes` prints, in a mount namespace of its own over /etc/sudoers."""
+    """The line that `preflight probes` prints, in a mount namespace with its own /etc/sudoers."""
     if not shutil.which("sudo") or os.geteuid() != 0:
         pytest.skip("needs sudo, and root for a private /etc/sudoers")
     if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode:

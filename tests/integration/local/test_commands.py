@@ -1,4 +1,4 @@
-"""The commands as processes of this machine: what they print, how they end, what holds them up."""
+"""The commands as real processes: output, exit status, and what delays them."""
 
 from __future__ import annotations
 

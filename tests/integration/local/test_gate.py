@@ -1,4 +1,4 @@
-"""Gates as they are called: real processes, in the environments that schedulers, pods and broken nodes have."""
+"""Gates as real processes, in the environments of schedulers, pods and broken nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNPRIVILEGED = 65534
 HEALTHY, SICK = "[class.a]\ngpus = 0\nhcas = 0\n", "[class.a]\ngpus = 8\nhcas = 8\n"
 STARTED_S = 120.0
 
-#: What the way to a fresh verdict may import, beside what Python has imported when it has started.
+#: Modules that serving a fresh verdict may import, in addition to those that Python imports at its start.
 LIGHT = {
     "__future__", "preflight", "preflight.version", "preflight.cli", "preflight.cli.main", "preflight.errors",
     "preflight.gate", "preflight.gate.main", "preflight.gate.verdict_cache", "preflight.gate.scheduler_env",
@@ -58,17 +58,17 @@ class GateSite:
         self.cluster.write_text(text)
 
     def write_script(self, interpreter: str) -> None:
-        """Write what pip writes as the console script, for the copy."""
+        """Write the console script for the copy, as pip would."""
         lines = [f"#!{interpreter}", "import sys", f"sys.path.insert(1, {str(self.tree)!r})"]
         self.script.write_text("\n".join([*lines, "from preflight.cli.main import main", "main()", ""]))
         self.script.chmod(0o755)
 
     def argv(self, *words: str) -> list[str]:
-        """Return the command line of a gate that knows its cluster file and its state directory."""
+        """Return the command line of a gate with its cluster file and its state directory."""
         return [str(self.script), "gate", *words, "--cluster", str(self.cluster), "--state-dir", str(self.state)]
 
     def run(self, *words: str, before: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
-        """Call a gate in an environment that has nothing but ``env``, as slurmd does."""
+        """Call a gate with only ``env`` as environment, as slurmd does."""
         argv = [*before, *self.argv(*words)]
         return subprocess.run(
             argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, cwd="/"
@@ -80,7 +80,7 @@ class GateSite:
 
 @pytest.fixture(scope="module")
 def tree() -> Iterator[tuple[Path, str]]:
-    """Preflight as it would lie in a package, where every user may read it, and a Python that everybody may start."""
+    """Preflight as installed by a package, readable by every user, and a Python that everybody may run."""
     folder = Path(tempfile.mkdtemp(prefix="gate-"))
     folder.chmod(0o755)
     shutil.copytree(ROOT / "preflight", folder / "preflight", ignore=shutil.ignore_patterns("__pycache__"))
@@ -100,7 +100,7 @@ def can_run(python: str) -> bool:
 
 
 def as_ordinary_user() -> tuple[str, ...]:
-    """Return what makes an ordinary user of root."""
+    """Return the function that turns root into an ordinary user."""
     if os.geteuid() != 0:
         return ()
     return ("/usr/bin/setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups")
@@ -143,7 +143,7 @@ MESSAGES = {HEALTHY: "pass", SICK: "FAIL: gpu.count: found 0, expected 8", NO_NU
     ("init-container", SICK, 1), ("init-container", NO_NUMBERS, 3), ("ci", NO_NUMBERS, 0), ("ci", BROKEN, 2),
 ])  # fmt: skip
 def test_each_hook_follows_the_table(site: GateSite, hook: str, text: str, status: int) -> None:
-    """L01, L18, L22, L50: nothing but a status out of four, and one line that reports it."""
+    """L01, L18, L22, L50: only one of four statuses, and one line that explains it."""
     site.write(text)
     done = site.run(hook, "--node", "n1")
     message = MESSAGES[text] if hook != "ci" or text != NO_NUMBERS else "pass"
@@ -154,7 +154,7 @@ def test_each_hook_follows_the_table(site: GateSite, hook: str, text: str, statu
 
 
 def test_a_prolog_after_a_good_verdict_collects_and_imports_nothing(site: GateSite) -> None:
-    """L40: not even what reads options and documents."""
+    """L40: not even the modules that read options and documents."""
     assert "judged in" in site.run("slurm-prolog").stdout
     assert " s ago" in site.run("slurm-prolog").stdout
     words = ["preflight", *site.argv("slurm-prolog")[1:]]
@@ -171,7 +171,7 @@ def imported(stderr: str) -> set[str]:
 
 
 def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
-    """A verdict of unknown is believed, too, but for a hook that would hold the job back for it."""
+    """A verdict of unknown is served as well, except to a hook that would hold the job back."""
     site.write(NO_NUMBERS)
     for text in ("judged in", "s ago"):
         done = site.run("slurm-prolog")
@@ -180,7 +180,7 @@ def test_a_prolog_repeats_that_nothing_was_judged(site: GateSite) -> None:
     strict = site.run("slurm-prolog", "--strict")
     assert strict.returncode == 3
     assert "judged in" in strict.stderr
-    assert "Slurm was not updated" in strict.stderr  # by slurmd it would be, and the job put back
+    assert "Slurm was not updated" in strict.stderr  # called by slurmd it would be, and the job would be requeued
 
 
 def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> None:
@@ -189,7 +189,7 @@ def test_a_failure_is_judged_anew_before_it_holds_a_job_back(site: GateSite) -> 
         done = site.run("slurm-prolog")
         assert (done.returncode, "judged in" in done.stderr) == (1, True)
     assert (site.verdict().status, site.verdict().cause, site.verdict().owner) == ("fail", "gpu.count", "node")
-    assert "Slurm was not updated" in done.stderr  # it was not slurmd that called
+    assert "Slurm was not updated" in done.stderr  # slurmd did not call it
 
 
 def test_a_dry_run_holds_no_job_back_and_is_marked_as_one(site: GateSite) -> None:
@@ -217,7 +217,7 @@ def test_a_broken_cluster_file_is_reported_and_the_last_valid_one_holds(site: Ga
     site.write(SICK)
     assert site.run("slurm-prolog").returncode == 1
     site.write(BROKEN)
-    done = site.run("slurm-prolog", "--dry-run")  # what failed by the last valid file drains no node
+    done = site.run("slurm-prolog", "--dry-run")  # a failure by the last valid file drains no node
     assert "FAIL: gpu.count" in done.stderr
     os.utime(next(site.state.glob("cluster-*.toml")), (0, 0))
     done = site.run("slurm-prolog", "--refresh")
@@ -303,12 +303,12 @@ def test_two_do_not_judge_at_once(site: GateSite) -> None:
     assert site.run("slurm-healthcheck", "--refresh").returncode == 0
 
 
-# --- the end is certain -----------------------------------------------------------------------------
+# --- it always ends ---------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def collecting(site: GateSite, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """Yield a gate that is collecting: one of its tools hangs."""
+    """Yield a gate that is collecting while one of its tools hangs."""
     number = f"{os.getpid()}{time.monotonic_ns()}"
     tool = site.folder / "tool"
     tool.write_text(f"#!/bin/sh\nexec sleep {number}\n")
@@ -335,7 +335,7 @@ def running(number: str) -> bool:
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize(("hook", "number"), [("slurm-prolog", signal.SIGTERM), ("slurm-step", signal.SIGINT)])
 def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, number: signal.Signals) -> None:
-    """L12: never with a status of 0; nothing of it runs on."""
+    """L12: never with a status of 0; no process of it survives."""
     with collecting(site, hook, "--deadline", "60") as process:
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=STARTED_S)
@@ -351,7 +351,7 @@ def test_a_terminated_gate_reports_what_is_missing(site: GateSite, hook: str, nu
 
 @pytest.mark.usefixtures("root")
 def test_a_tool_that_hangs_ends_with_the_deadline(site: GateSite) -> None:
-    """L34, L39: what it holds up is reported, and the rest is judged."""
+    """L34, L39: the delayed part is reported, and the rest is judged."""
     watch = Stopwatch()
     with collecting(site, "slurm-step", "--deadline", "3", "--report-dir", str(site.folder / "report")) as process:
         process.communicate(timeout=STARTED_S)
@@ -363,7 +363,7 @@ def test_a_tool_that_hangs_ends_with_the_deadline(site: GateSite) -> None:
 
 
 def test_a_deadline_ends_what_no_signal_can() -> None:
-    """A main thread that never comes back to Python, as at a dead file server; SIGTERM does not either."""
+    """A main thread that never returns to Python, as with a dead file server, so SIGTERM has no effect either."""
     code = """if True:
         import os, sys, time
         from preflight.gate.watchdog import Watch
@@ -393,9 +393,9 @@ def test_a_deadline_ends_what_no_signal_can() -> None:
 
 
 def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
-    """Whichever thread claims the end makes the output, and the other one nothing, however close they are.
+    """Only the thread that claims the end writes the output, however close the two are.
 
-    A process that is not scheduled for 20 ms is late before anything was judged.
+    A process that is not scheduled for 20 ms is late before anything is judged.
     """
     code = """if True:
         import os, time
@@ -424,11 +424,11 @@ def test_a_verdict_at_the_moment_of_the_deadline_is_announced_once() -> None:
     assert {end.split()[0] for end in ends} == {"in", "late"}, "no race was run: both threads have to win at times"
 
 
-# --- bare and hostile places ------------------------------------------------------------------------
+# --- bare and hostile environments ------------------------------------------------------------------
 
 
 def test_without_an_environment_and_without_knowing_its_interpreter(site: GateSite) -> None:
-    """As a Prolog with the first line ``/usr/bin/env python3``: ``sys.executable`` is empty there."""
+    """A Prolog with the first line ``/usr/bin/env python3``, where ``sys.executable`` is empty."""
     argv = ["/usr/bin/env", "python3", "-c", "import sys; print(repr(sys.executable), sys.version_info >= (3, 11))"]
     assert subprocess.run(argv, env={}, capture_output=True, text=True, timeout=30).stdout == "'' True\n"
     site.write_script("/usr/bin/env python3")
@@ -602,7 +602,7 @@ def test_metrics_for_a_textfile_collector(site: GateSite) -> None:
 @pytest.mark.usefixtures("root")
 @pytest.mark.parametrize("full", [False, True], ids=["read", "full"])
 def test_one_line_in_the_log_of_the_system(site: GateSite, full: bool) -> None:
-    """One without a reader does not hold a job back."""
+    """A log without a reader does not delay a job."""
     site.write(NO_NUMBERS)
     site.state.mkdir()
     site.state.chmod(0o777)

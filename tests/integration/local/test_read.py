@@ -1,4 +1,4 @@
-"""`preflight read` as a process: standard input, exit status, what it names."""
+"""`preflight read` as a process: standard input, exit status, recognised formats."""
 
 from __future__ import annotations
 

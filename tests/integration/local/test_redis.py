@@ -1,4 +1,4 @@
-"""The collector's connection to the databases of a SONiC switch: a real Redis, and servers that are none."""
+"""The collector's connection to a SONiC switch's databases: a real Redis, and servers that are not Redis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collector's second reading: real files and commands, read twice with time between."""
+"""The collector's second reading: real files and commands, read twice with a pause in between."""
 
 from __future__ import annotations
 

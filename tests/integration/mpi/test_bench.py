@@ -1,6 +1,6 @@
-"""`preflight bench` with real Open MPI over real sshd, links that are slow or cut.
+"""`preflight bench` with real Open MPI over real sshd, and links that are slow or cut.
 
-The benchmark is a stand-in and is called so; its times are those of real MPI collectives over these links.
+The benchmark is named as a stand-in; its times are those of real MPI collectives over these links.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def wait_for(reached: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 def pid_of(hosts: MpiHosts, word: str) -> int:
-    """Return the process id of the head node's first command line with a word."""
+    """Return the process id of the head node's first command line that contains a word."""
     inside = os.readlink(f"/proc/{hosts._inits['head']}/ns/pid")
     for entry in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         try:
@@ -170,7 +170,7 @@ def test_sound_uplinks_part_nothing(hosts: MpiHosts, folder: Path) -> None:
 
 
 def test_uplinks_that_are_too_few_for_all_pairs(hosts: MpiHosts, folder: Path) -> None:
-    """Four pairs share an uplink that carries two of them; each alone is as fast as within a leaf."""
+    """Four pairs share an uplink with room for two; each pair alone is as fast as within a leaf."""
     hosts.slow_uplink(HOST_MBIT)
     try:
         ran = hosts.preflight(*words(hosts, folder, "--json", "--goal", "links", "--load-spines", "--cluster",
@@ -287,7 +287,7 @@ def test_a_full_disk(hosts: MpiHosts, folder: Path) -> None:
 
 
 def test_a_script_runs_the_rounds_without_preflight(hosts: MpiHosts, folder: Path) -> None:
-    """It launches as bench does, and its folder is judged and continued like a campaign of bench."""
+    """It launches runs as bench does, and its folder can be judged and resumed like a campaign of bench."""
     printed = hosts.preflight(*words(hosts, folder)[:-3], "--print", "sh")
     assert printed.returncode == 0, printed.stderr
     (script := hosts.folder / "rounds.sh").write_text(printed.stdout)

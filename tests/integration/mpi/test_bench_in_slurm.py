@@ -1,6 +1,6 @@
 """`preflight bench` in jobs of a real Slurm, with PMIx and real Open MPI; the benchmark is a stand-in.
 
-All nodes share one network, so nothing is slow: this is about what is launched, where, and what is left of it.
+All nodes share one network, so nothing is slow: the tests are about launched processes, their nodes and leftovers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MISSING = cluster.missing() or next((tool for tool in ("mpicc", "mpirun") if no
 
 pytestmark = [pytest.mark.mpi, pytest.mark.skipif(bool(_MISSING), reason=f"MPI in Slurm needs {_MISSING}")]
 
-#: PMIx of slurmstepd uses one path in /tmp for a step, so each node needs a /tmp of its own.
+#: PMIx of slurmstepd uses one path in /tmp for a step, so each node needs a separate /tmp.
 _SETUP = "mount -t tmpfs tmpfs /tmp\n"
 
 
@@ -62,12 +62,12 @@ def findings(stdout: str, check: str, status: str) -> list[str]:
 
 
 def steps(slurm: Slurm) -> list[str]:
-    """Return the names of all steps that run."""
+    """Return the names of all running steps."""
     return slurm.run(["squeue", "-s", "-h", "-o", "%j"]).stdout.split()
 
 
 def no_step_is_left(slurm: Slurm) -> None:
-    """Wait until no step is listed: 15 s after any end nothing is left."""
+    """Wait until no step is listed: 15 s after any end none is left."""
     for _ in slurm.wait_for("the end of all steps", 15):
         if not steps(slurm):
             return
@@ -139,7 +139,7 @@ def test_a_batch_script_runs_the_rounds_without_preflight(slurm: Slurm) -> None:
 
 
 def test_a_node_drained_in_an_allocation_is_left_out(slurm: Slurm) -> None:
-    """Slurm would still start steps of this job there; who drained it suspects the node."""
+    """Slurm would still start steps of this job there, although someone suspects the node."""
     update = 'scontrol update nodename=n4 state=drain reason=cable; exec "$@"'
     before = ("salloc", "-Q", "-N4", "-w", "n[1-4]", "sh", "-c", update, "sh")
     ran = slurm.run(bench(slurm, "drained", "--json", before=before), env=environment())
@@ -153,7 +153,7 @@ def test_a_node_drained_in_an_allocation_is_left_out(slurm: Slurm) -> None:
 
 
 def test_a_second_campaign_is_refused(slurm: Slurm) -> None:
-    """Two allocations of one user, on one host; the second begins while the first measures."""
+    """Two allocations of one user on one host; the second starts while the first measures."""
     (slurm.folder / "bin/n1.deaf").touch()
     first = [*slurm._enter(), *bench(slurm, "first", before=("salloc", "-Q", "-N2", "-w", "n[1-2]"))]
     running = subprocess.Popen(first, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())

@@ -41,7 +41,7 @@ def tool(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def textfile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Judge a well and a sick node, and return the folder of the metrics."""
+    """Judge a healthy and a sick node, and return the folder of the metrics."""
     folder = tmp_path_factory.mktemp("metrics")
     save(folder / "saved", [node("gpu001", DOWN), node("gpu002")])
     done = CliRunner().invoke(
@@ -135,7 +135,7 @@ def test_the_dashboard_and_the_rules_use_existing_metrics(textfile: Path) -> Non
 # --- the real ones ---------------------------------------------------------------------------------
 
 
-#: An address of this process alone, of the 16 million that are local: a port that is free there stays free.
+#: A private address among the 16 million local ones, so a free port stays free.
 HERE = "127.78.{}.{}".format(*divmod(os.getpid() % 65536, 256))
 
 

@@ -1,4 +1,4 @@
-"""Draining nodes of a real Slurm cluster: other people's drains are left alone, and never too many nodes go."""
+"""Draining nodes of a real Slurm cluster: drains set by others stay, and the limit holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster() -> Iterator[Slurm]:
 
 @pytest.fixture
 def slurm(cluster: Slurm) -> Slurm:
-    """The cluster, with every node in service and without a comment."""
+    """The cluster with every node in service and without comments."""
     for name in cluster.names:
         cluster.run(["scontrol", "update", f"nodename={name}", "state=resume"])
         cluster.run(["scontrol", "update", f"nodename={name}", "comment="])
@@ -54,7 +54,7 @@ def verdict(
 
 
 def begin(slurm: Slurm, node: str, judged: Verdict, *options: str, named: str = "") -> subprocess.Popen[str]:
-    """Let a node apply a verdict; ``named`` is what slurmd would call the node."""
+    """Let a node apply a verdict; ``named`` is slurmd's name of the node."""
     path = slurm.folder / f"verdict.{node}"
     path.write_text(json.dumps(to_document(judged)))
     environ = {"SLURMD_NODENAME": named or node, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -79,7 +79,7 @@ def shown(slurm: Slurm, name: str) -> scontrol_nodes.Node:
 
 
 def written(slurm: Slurm, name: str) -> tuple[object, ...]:
-    """Return what people, or we, wrote of a node; slurmctld changes the rest by itself."""
+    """Return the reason and comment of a node, without what slurmctld itself changes."""
     node = shown(slurm, name)
     return node.drained, node.reason, node.user, node.at, node.comment
 
@@ -112,7 +112,7 @@ def test_a_sick_node_is_drained_with_what_was_found_and_lifted_when_it_is_well(s
     assert unsure["line"] == f"the node is not drained: [node] {FOUND}"
     assert shown(slurm, "n1").drained
 
-    time.sleep(max(0.0, node.at + 1 - time.time()))  # a verdict of the second of the drain is not newer than it
+    time.sleep(max(0.0, node.at + 1 - time.time()))  # a verdict from the same second as the drain is not newer than it
     well = applied(slurm, "n1", verdict("n1", "pass"))
     assert well["line"].startswith("lifted our drain: preflight: gpu.xid")
     assert not shown(slurm, "n1").drained

@@ -1,4 +1,4 @@
-"""HealthCheckProgram in a real Slurm cluster, with the script of ``deploy/slurm`` as it is."""
+"""HealthCheckProgram in a real Slurm cluster, with the unchanged script of ``deploy/slurm``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=f"no {missing()} here")
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Gpus]:
-    """Three nodes, checked every two seconds, and judged anew every five."""
+    """Three nodes, checked every two seconds and judged again every five."""
     with Gpus(3, conf="HealthCheckInterval=2\n", without=("Prolog", "HealthCheckInterval")) as cluster:
         (cluster.folder / "verdicts").mkdir()
         cluster.write_cluster(f'{CLUSTER}refresh_s = 5\npublish = "{cluster.folder}/verdicts"\n')
@@ -26,7 +26,7 @@ def slurm() -> Iterator[Gpus]:
 
 
 def judged(slurm: Gpus, name: str, status: str) -> None:
-    """Wait until a node has a verdict of this status that is of now."""
+    """Wait until a node has a current verdict with this status."""
     path, now = slurm.folder / "verdicts" / f"{name}.json", int(time.time())
     for _ in slurm.wait_for(f"a verdict on {name}: {status}"):
         if path.exists() and (verdict := json.loads(path.read_text()))["status"] == status and verdict["at"] >= now:
@@ -61,14 +61,14 @@ def test_a_sick_node_is_drained_and_lifted_while_its_job_goes_on_and_a_drain_by_
 
 
 def logged_by(slurm: Gpus, words: str) -> set[str]:
-    """Return the processes that wrote these words into the nodes' system logs."""
+    """Return the processes that wrote these words to the nodes' system logs."""
     return {line.split("preflight[")[1].split("]")[0] for line in tuple(slurm._logged) if f"]: {words}" in line}
 
 
 def test_a_broken_cluster_file_drains_no_node(slurm: Gpus) -> None:
     before = slurm.drained()
     slurm.write_cluster("gpus = ")
-    for _ in slurm.wait_for("n1 judged by the last valid cluster file"):  # none that read the valid one still runs
+    for _ in slurm.wait_for("n1 judged by the last valid cluster file"):  # one that reads the valid one still runs
         if logged_by(slurm, "n1: pass") & logged_by(
             slurm, "CONFIGURATION ERROR: judged by the last valid cluster file"
         ):

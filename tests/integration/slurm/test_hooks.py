@@ -1,4 +1,4 @@
-"""The hooks in a real Slurm cluster, on healthy and sick nodes, with the scripts of ``deploy/slurm`` as they are."""
+"""The hooks in a real Slurm cluster, on healthy and sick nodes, with the unchanged scripts of ``deploy/slurm``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def slurm(cluster: Gpus) -> Gpus:
 
 
 def ended(slurm: Gpus, number: str) -> str:
-    """Wait until a job has ended; return its state. One that was put back or held fails the test.
+    """Wait until a job has ended; return its state. A requeued or held job fails the test.
 
-    A job that merely waits is waited for: the scheduler may plan it for later while it still tidies up an earlier one.
+    A waiting job is allowed: the scheduler may delay it while it still completes an earlier one.
     """
     for _ in slurm.wait_for(f"the end of job {number}", 180):
         job = slurm.job(number)
@@ -55,7 +55,7 @@ def output(slurm: Gpus, number: str) -> str:
 
 
 def started(slurm: Gpus, *options: str) -> str:
-    """Submit a job that prints the nodes on which it ran."""
+    """Submit a job that prints its nodes."""
     return slurm.submit("srun --mpi=none uname -n", f"--output={slurm.folder}/job.%j.out", *options)
 
 
@@ -111,7 +111,7 @@ def test_a_tool_that_hangs_ends_at_our_deadline_and_drains_no_node(slurm: Gpus) 
 
 
 def test_a_strict_site_gets_its_job_back_and_no_drain(slurm: Gpus) -> None:
-    """Slurm drains a node when its Prolog fails; what could not be judged is never drained, so the job is put back."""
+    """Slurm drains a node if its Prolog fails; a node that could not be judged is not drained: the job is requeued."""
     slurm.write_cluster(CLUSTER.replace("deadline_s = 40", "deadline_s = 6\nslurm-prolog.strict = true"))
     slurm.hang("n2")
     number = started(slurm, "--nodes=1", "--nodelist=n2")
@@ -183,7 +183,7 @@ def test_six_failing_at_once_leave_five_in_service(slurm: Gpus) -> None:
 
 
 def test_while_the_breaker_holds_no_node_is_drained_and_no_job_starts(slurm: Gpus) -> None:
-    """A batch job waits, one of srun and one that cannot be requeued end; their owners learn why."""
+    """A batch job waits; jobs of srun and those that cannot be requeued end; their owners get the reason."""
     slurm.sicken("n1", "n2", "n3", "n4")
     assert slurm.within("n1", "/etc/slurm/preflight/prolog").returncode == 1
     assert list(slurm.drained()) == ["n1"]
@@ -208,18 +208,18 @@ def test_a_problem_of_the_job_holds_the_job(slurm: Gpus) -> None:
     slurm.write_cluster(CLUSTER + 'job = ["rdma.port-rate"]\n')
     slurm.sicken("n2")
     number = started(slurm, "--nodes=1", "--nodelist=n2")
-    # the second is what the scheduler calls the first when it next looks at the queue
+    # the second is the scheduler's name for the first when it next reads the queue
     assert back_in_the_queue(slurm, number)["Reason"] in ("job_requeued_in_held_state", "JobHeldAdmin")
     assert not slurm.drained()
 
 
 def test_only_the_requeued_job_is_changed_for_any_job_name(slurm: Gpus) -> None:
-    """A name is printed unquoted by scontrol, and the number of an array's last task is that of the array itself."""
+    """Scontrol prints names unquoted, and an array's last task has the number of the array itself."""
     slurm.write_cluster(CLUSTER + 'job = ["rdma.port-rate"]\n')
     other = slurm.submit("exec sleep 600", "--nodes=1", "--nodelist=n1")
     slurm.sicken("n2")
     named = started(slurm, "--nodelist=n2", "--array=1-2%1", f"--job-name=x HetJobId={other} JobState=PENDING")
-    mixed = slurm.submit("exec sleep 600", "--nodelist=n3", ":", "--nodelist=n2")  # Slurm may begin the part on n3
+    mixed = slurm.submit("exec sleep 600", "--nodelist=n3", ":", "--nodelist=n2")  # Slurm may start the part on n3
     for number in (f"{named}_1", f"{named}_2", mixed):
         slurm.logged(f"job {number} was requeued and is held; release it with: scontrol release {number}")
     job = slurm.job(other)
@@ -266,7 +266,7 @@ def test_the_step_keeps_a_job_from_starting_on_three_good_nodes(slurm: Gpus) -> 
     good = slurm.submit(f"{script}\necho TRAINING", *options)
     assert ended(slurm, good) == "COMPLETED"
     assert "TRAINING" in output(slurm, good)
-    slurm.sicken("n3", unnoticed=True)  # its prolog goes by the verdict from before
+    slurm.sicken("n3", unnoticed=True)  # its prolog uses the earlier verdict
     bad = slurm.submit(f"{script}\necho TRAINING", *options)
     assert ended(slurm, bad) == "FAILED"
     assert "TRAINING" not in output(slurm, bad)

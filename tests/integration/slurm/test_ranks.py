@@ -1,4 +1,4 @@
-"""The ranks of a job that runs, found by a real Slurm step's own environment."""
+"""The ranks of a running job, found by the environment of a real Slurm step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(json.dumps(environments.answer("ranks", list(ENVIRONMENT))))
 
 
 def collected(slurm: Slurm) -> Ranks:
-    """Collect the ranks where the cluster's processes can be seen."""
+    """Collect the ranks where the cluster's processes are visible."""
     ran = slurm.run(["env", f"PYTHONPATH={TOP}", sys.executable, "-c", COLLECT])
     assert ran.returncode == 0, ran.stderr
     return ranks(Evidence("n1", "", {"env:ranks": json.loads(ran.stdout)}))

@@ -1,4 +1,4 @@
-"""Nodes through srun, on a real Slurm cluster: within a job and as a job of its own, some of them sick."""
+"""Nodes through srun on a real Slurm cluster: within a job and as a separate job, some of them sick."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ real = pytest.mark.skipif(bool(missing()), reason=f"needs a Slurm cluster: no {m
 
 TOP = paths.ROOT
 NODES = 6
-#: What the nodes hold: documents of three lengths, that no compression makes shorter.
+#: Content of the nodes: incompressible documents of three lengths.
 LENGTHS = {"3KB": 3_000, "70KB": 70_000, "1MB": 1_000_000}
 
-#: Noise of a task, before anything of ours is run; and what keeps a task from ever starting.
+#: Noise of a task before any of our code runs; and a command that keeps a task from starting.
 _PROLOG = """\
 #!/bin/sh
 case $SLURMD_NODENAME in
@@ -125,7 +125,7 @@ def test_as_a_job_of_its_own(slurm: Slurm) -> None:
 
 
 def hang(slurm: Slurm, on: bool) -> None:
-    """Let tasks on n4 hang before anything of ours runs."""
+    """Let tasks on n4 hang before any of our code runs."""
     job = "touch /run/here/hangs" if on else "rm -f /run/here/hangs"
     pid = slurm.daemons["n4"].pid
     here = ["nsenter", "--target", str(_slurmd(pid)), "--mount", "sh", "-c", job]
@@ -133,7 +133,7 @@ def hang(slurm: Slurm, on: bool) -> None:
 
 
 def _slurmd(pid: int) -> int:
-    """Return the process that nsenter and unshare have become, or started."""
+    """Return the process that replaced nsenter and unshare, or that they started."""
     while Path(f"/proc/{pid}/comm").read_text().strip() != "slurmd":
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         if not children:
@@ -144,7 +144,7 @@ def _slurmd(pid: int) -> int:
 
 @real
 def test_sick_nodes_are_named_and_the_others_complete(slurm: Slurm, job: str) -> None:
-    """n4 hangs, n5 prints noise, the slurmd of n6 is stopped: it took part in the job, and starts nothing more."""
+    """n4 hangs, n5 prints noise, the slurmd of n6 is stopped: it joined the job, and starts no further task."""
     hang(slurm, True)
     stopped = _slurmd(slurm.daemons["n6"].pid)
     os.kill(stopped, signal.SIGSTOP)
@@ -155,7 +155,7 @@ def test_sick_nodes_are_named_and_the_others_complete(slurm: Slurm, job: str) ->
     finally:
         os.kill(stopped, signal.SIGCONT)
         hang(slurm, False)
-    for _ in slurm.wait_for("the end of the step"):  # of which the stopped one has yet to hear
+    for _ in slurm.wait_for("the end of the step"):  # including the stopped one, which has not received it yet
         if slurm.run(["squeue", "-h", "-s", "-o", "%j"]).stdout.split() == ["batch"]:
             break
     assert sorted(found) == slurm.names
@@ -238,7 +238,7 @@ def test_inside_an_allocation_its_nodes_are_meant(slurm: Slurm, tmp_path: Path) 
 
 @real
 def test_a_dead_slurmd_of_which_slurm_does_not_know_yet(slurm: Slurm) -> None:
-    """Slurm aborts the step; the other nodes are collected again without it. It stays dead: the last test."""
+    """Slurm aborts the step; the other nodes are collected again without it. This test is last: slurmd stays dead."""
     os.kill(_slurmd(slurm.daemons["n6"].pid), signal.SIGKILL)
     watch = Stopwatch()
     found = collect(slurm, slurm.names, document="1MB", node_s=20, run_s=90)
@@ -252,7 +252,7 @@ def test_a_dead_slurmd_of_which_slurm_does_not_know_yet(slurm: Slurm) -> None:
 
 
 def lines(node: str, document: dict[str, Any], task: int) -> list[bytes]:
-    """Write an answer as the source for the node does, labelled as srun does."""
+    """Write an answer as the node's source does, labelled as by srun."""
     ran = subprocess.run(
         [sys.executable, "-c", f"{line_protocol._BOOT}\nsys.stdout.write(sys.stdin.buffer.read())"],
         input=frame.pack(document), env={"SLURMD_NODENAME": node}, capture_output=True, check=True,
@@ -265,7 +265,7 @@ def answer(node: str, text: str = "x") -> dict[str, Any]:
 
 
 def heard(*pieces: bytes) -> dict[str, Any]:
-    """Return what a stream of srun's gives of each node: its text, or why there is none."""
+    """Return each node's text in the output of srun, or why there is none."""
     tasks = StepAssembler()
     found: dict[str, Any] = {}
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""``--via auto``: paramiko where it can, the system's ``ssh`` where it must, never to repeat a refusal."""
+"""``--via auto``: paramiko if possible, the system's ``ssh`` if necessary, never to repeat a refused login."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def write(folder: Path, text: str) -> Path:
 def auto(
     farm: Farm, config: Path, host: str = "", deadline_s: float = DEADLINE_S
 ) -> tuple[evidence.Evidence, dict[str, str]]:
-    """Reach a host; return its document and what went through the system's ``ssh``, and why."""
+    """Reach a host; return its document, and the hosts that used the system's ``ssh`` with the reason."""
     host = host or farm.hosts[0]
     transport = AutoTransport(SshOptions(config, connect_timeout_s=2), [host])
     try:
@@ -109,14 +109,14 @@ def test_a_host_with_one_algorithm_is_reached_as_openssh_would(tmp_path: Path, k
             plain = dict(zip(names, (future.result() for future in default), strict=True))
     why = f"paramiko supports none of the {keyword} of the SSH configuration"
     expected = {name: (True, "" if name in able else why) for name in names}
-    if PLAIN and "curve25519-sha256" in names:  # paramiko has it by its other name alone: the host refuses that
+    if PLAIN and "curve25519-sha256" in names:  # paramiko knows only its other name, which the host refuses
         answered, reason = named.pop("curve25519-sha256")
         assert (answered, "no acceptable kex algorithm" in reason, expected.pop("curve25519-sha256")[0]) == (True,) * 3
     assert named == expected
     usual = usual_in_openssh(keyword)
     assert {name for name, (answered, _) in plain.items() if answered} == set(usual)
-    assert {name for name in usual if not plain[name][1]} == set(usual) & able  # what paramiko can do, it does
-    curve = {"curve25519-sha256", "curve25519-sha256@libssh.org"}  # plain paramiko 3 has it by the second name alone
+    assert {name for name in usual if not plain[name][1]} == set(usual) & able  # paramiko is used if it can
+    curve = {"curve25519-sha256", "curve25519-sha256@libssh.org"}  # plain paramiko 3 knows only the second name
     assert ({"aes128-ctr", "hmac-sha2-256"} | curve) & able
 
 
@@ -181,7 +181,7 @@ def test_the_post_quantum_exchange_comes_first_and_works() -> None:
 
     server.start_server(event=threading.Event(), server=paramiko.ServerInterface())
     try:
-        session.drive(script())  # the key exchange and the signature of the host key hold, or it raises
+        session.drive(script())  # the key exchange and the host key's signature are valid, or it raises
     finally:
         session.close()
         server.close()
@@ -200,7 +200,7 @@ def test_every_keyword_of_ssh_is_known_and_its_default_needs_nothing(tmp_path: P
     assert not requirements.FOLLOWED & requirements.HARMLESS
 
 
-#: As the distributions ship them: all hosts of their users, so nothing in them may send a host to OpenSSH.
+#: As shipped by distributions: they affect all hosts of their users, so nothing in them may require OpenSSH.
 SHIPPED = {
     "Debian 12": "Host *\n SendEnv LANG LC_*\n HashKnownHosts yes\n GSSAPIAuthentication yes\n",
     "Red Hat 9": "Match final all\n GSSAPIAuthentication yes\n ForwardX11Trusted yes\n"
@@ -223,7 +223,7 @@ def test_configuration_of_distributions_needs_nothing(farm: Farm, tmp_path: Path
 
 
 def ticket(folder: Path, valid: bool) -> None:
-    """Put a klist into a folder that reports a ticket, or none."""
+    """Create a klist in a folder that reports a ticket, or none."""
     (folder / "klist").write_text(f"#!/bin/sh\nexit {0 if valid else 1}\n")
     (folder / "klist").chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""What sites write into ssh_config and known_hosts, against the real ``ssh -G`` and real host keys."""
+"""Settings in ssh_config and known_hosts of sites, tested with the real ``ssh -G`` and real host keys."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_hosts_share_a_call_only_if_it_makes_no_difference(tmp_path: Path, calls
     found = SshConfig(file).resolve(hosts)
     count = len(calls)
     assert found == one_by_one(file, hosts)
-    # each odd name of OTHERS is a stanza of its own where user, port or capitals differ
+    # each odd name of OTHERS is a separate stanza if user, port or case differs
     assert count <= most + 4
 
 
@@ -200,7 +200,7 @@ def blob(key: Path) -> bytes:
 
 
 def judge(folder: Path, lines: str, key: Path, name: str = "gpu001", port: int = 22, strict: bool = True) -> str:
-    """Return why a key is refused; empty if it is accepted."""
+    """Return why a key is rejected; empty if it is accepted."""
     found = host_keys.HostKeys([write(folder, lines, "known_hosts"), folder / "absent"])
     try:
         host_keys.known(found, name, port, strict=strict).check(blob(key), time.time())
@@ -444,7 +444,7 @@ def test_the_named_fixes_work(tmp_path: Path, keys: dict[str, Path]) -> None:
     with Farm(2) as farm:
         changed, unknown = farm.hosts
         farm.known_hosts.write_text(f"[{changed}]:{farm.port} {public(keys['old'])}\n")
-        for _ in range(2):  # a changed key is forgotten first, and then unknown
+        for _ in range(2):  # a changed key is removed first, and is then unknown
             for node in collect(farm, farm.hosts).values():
                 if node.no_answer:
                     command = reason(node, "host-key").rpartition(": ")[2]

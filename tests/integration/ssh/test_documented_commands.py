@@ -1,4 +1,4 @@
-"""Every command that a page prints: run on the demo's evidence and on real SSH hosts, or named with what runs it."""
+"""Every command on a page is run on the demo's evidence and on real SSH hosts, or listed with its test."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ OURS = [line for line in LINES if PREFLIGHT.match(line)]
 
 
 def here(line: str) -> list[str]:
-    """Return the words of a command of preflight, with replacements for the reader's values."""
+    """Return the words of a preflight command, with replacements for the reader's values."""
     command = line[PREFLIGHT.match(line).end() :].split(" | ")[0]  # type: ignore[union-attr]
     for pattern, ours in HERE:
         command = re.sub(pattern, ours, command)
@@ -132,7 +132,7 @@ def _switch_files(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, commands.Ran]:
-    """Run all commands, each page's in its order, in a folder that has what they name."""
+    """Run all commands, each page's in order, in a folder with the files that they name."""
     folder = tmp_path_factory.mktemp("documented")
     demo = ROOT / "preflight" / "demo"
     for name in ("evidence", "last-week"):
@@ -200,7 +200,7 @@ def test_what_jq_is_given(line: str, tmp_path: Path) -> None:
     query = shlex.split(line.split(" | ", 1)[1])
     done = subprocess.run(query, input=given.output, capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout or here(line)[0] == "check"  # this node may be well
+    assert done.stdout or here(line)[0] == "check"  # this node may be healthy
 
 
 def test_every_other_command_is_run_elsewhere() -> None:
@@ -217,6 +217,6 @@ def test_every_module_that_a_page_starts_exists() -> None:
 
 
 def _module(name: str) -> Path:
-    """Return the file of a module, or the start of a package that runs."""
+    """Return the file of a module, or the entry point of a package."""
     path = ROOT / name.replace(".", "/")
     return path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__main__.py"

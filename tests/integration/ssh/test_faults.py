@@ -1,4 +1,4 @@
-"""The faults of real hosts and networks, F01 to F20: each by its true name, and only on its own node."""
+"""Faults of real hosts and networks, F01 to F20: each is named correctly, and only on its own node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_plan(*extra: Mapping[str, Any], deadline_s: float = DEADLINE_S) -> dict
 
 @dataclass(frozen=True)
 class SshFault:
-    """A fault, and what must be reported of its node: an answer (no phase), or a phase and words of the reason.
+    """A fault, and the expected report of its node: an answer (no phase), or a phase and words of the reason.
 
     ``litter`` is what a start-up file leaves running, which is its user's own.
     """
@@ -78,7 +78,7 @@ def reboots(farm: Farm, host: str) -> None:
 
 
 LONG = probe("tool", timeout_s=30)
-BIG = "head -c {} /dev/urandom | od -An -v -tu1"  # what looks like a secret would be replaced
+BIG = "head -c {} /dev/urandom | od -An -v -tu1"  # text that looks like a secret would be replaced
 
 FAULTS = (
     SshFault("F01 healthy", lambda farm, host: None),
@@ -111,7 +111,7 @@ FAULTS = (
         (probe("tool"),),
     ),
     SshFault(
-        "F11 12 kB/s",  # three seconds to get there, and half a minute back
+        "F11 12 kB/s",  # three seconds to reach it, and half a minute to return
         wired(BIG.format(250_000), Wire(bytes_per_s=12_000)),
         "read",
         "the node's deadline passed: the answer was truncated at ",
@@ -155,7 +155,7 @@ HEALTHY = 3
 class FaultResult:
     host: str
     document: Mapping[str, Any]
-    seconds: float  # its own: what a starved machine adds is left out
+    seconds: float  # its own time: delays by a busy machine are excluded
     elapsed: float
 
 
@@ -236,7 +236,7 @@ def test_an_unknown_user_is_reported_as_an_unknown_key() -> None:
 
 
 def in_network(arrange: Callable[[Farm], object], hosts: Mapping[str, Mapping[str, Any]], deadline_s: float) -> Any:
-    """Run a farm of two in a network of its own, and query also addresses that are not the farm's."""
+    """Run two hosts in a separate network, and also query addresses that are not theirs."""
 
     def call() -> tuple[dict[str, FaultResult], dict[int, str]]:
         with Farm(2) as farm:

@@ -1,7 +1,7 @@
-"""A list with 5,000 names of which 4,990 do not resolve: a clear, folded answer in bounded time and memory.
+"""A list of 5,000 names, 4,990 of which do not resolve: a clear, folded answer in bounded time and memory.
 
-The resolver is real, and so is its server: one that answers "no such name" to all, or one that never answers. Both
-live in a network name space of their own, as do the ten hosts. Needs root, sshd and unshare.
+The resolver is real, and so is its server: one that answers "no such name" to all, or one that never answers. Both run
+in a separate network namespace, and so do the ten hosts. Needs root, sshd and unshare.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ pytestmark = [needs_farm, pytest.mark.skipif(bool(network.missing()), reason="ne
 
 NAMESERVER = "127.77.255.53"
 NAMES, REAL = 5000, 10
-HANGS_S = 12.0  #: two tries of the resolver, 5 s each (resolv.conf(5)), and some of the names are reported as such
+HANGS_S = 12.0  # : two tries of the resolver, 5 s each (resolv.conf(5)); some of the names are reported as such
 
 
 @pytest.mark.parametrize(("via", "server"), [("ssh", "denies"), ("openssh", "denies"), ("ssh", "hangs")])
@@ -56,7 +56,7 @@ def test_five_thousand_names(via: str, server: str, tmp_path: Path) -> None:
 
 
 def _serve(server: str) -> None:
-    """Answer every question with NXDOMAIN, or with nothing."""
+    """Answer every query with NXDOMAIN, or do not answer."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind((NAMESERVER, 53))
         while True:
@@ -66,7 +66,7 @@ def _serve(server: str) -> None:
 
 
 def _peak_mb() -> float:
-    """Return the most memory that this process had; ru_maxrss also counts what it was before it became Python."""
+    """Return the peak memory of this process; ru_maxrss also includes the time before it became Python."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 

@@ -1,4 +1,4 @@
-"""The system's own ssh as a transport, against real hosts: the same frames, the same names for the same faults."""
+"""The system's own ssh as a transport to real hosts: the same frames, the same names for the same faults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def collect(
     config: Path | None = None,
     node_s: float = NODE_S,
 ) -> dict[str, Any]:
-    """Collect, and hold the outcome against what every transport promises."""
+    """Collect, and compare the outcome with the promises of every transport."""
     transport = OpenSshTransport(config or farm.ssh_config, [host], connect_timeout_s=2)
     try:
         watch = Stopwatch()
@@ -158,7 +158,7 @@ def test_cut_in_mid_answer(farm: Farm, host: str) -> None:
 
 
 def while_it_sleeps(farm: Farm, host: str, act: Callable[[], None]) -> None:
-    """Do something once a host runs ``sleep 60``."""
+    """Call a function once a host runs ``sleep 60``."""
 
     def wait() -> None:
         until = time.monotonic() + NODE_S
@@ -187,7 +187,7 @@ def test_a_reboot_during_the_login(farm: Farm) -> None:
 
 
 def test_a_slow_connection_leaves_the_collector_less_time(farm: Farm, host: str) -> None:
-    """What hangs is recorded as such, though connecting took a part of the node's time."""
+    """A hanging probe is recorded as such, although connecting took part of the node's time."""
     farm.wire(host, Wire(delay_s=0.15))
     document = collect(farm, host, make_plan("sleep", "60", deadline_s=11.9, timeout_s=60), node_s=12)
     assert document["records"]["cmd:sleep 60"]["status"] == "timeout"
@@ -227,7 +227,7 @@ def test_behind_a_jump_host(farm: Farm, host: str, tmp_path: Path) -> None:
 
 
 def test_stderr_of_ssh_counts_though_it_did_not_end(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a jump host ``ssh`` reports that no banner came, and still waits for the ``ssh`` that brought it there."""
+    """Behind a jump host ``ssh`` reports that no banner came, and still waits for the ``ssh`` that connects it."""
     slow = tmp_path / "ssh"
     slow.write_text('#!/bin/sh\n[ "$1" = -G ] || { echo Connection timed out during banner exchange >&2; sleep 60; }\n')
     slow.chmod(0o755)
@@ -281,7 +281,7 @@ def test_no_ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("stderr", "phase", "reason", "busy"),
     [
-        # messages of OpenSSH 7.4 to 10 that the tests above do not provoke
+        # messages of OpenSSH 7.4 to 10 that the tests above do not cause
         (b"ssh: Could not resolve hostname n1: Name or service not known\r\n", "resolve", "Name or service", False),
         (b"ssh: connect to host n1 port 22: Connection timed out\r\n", "connect", "packets are dropped", False),
         (b"ssh: connect to host n1 port 22: No route to host\r\n", "connect", "No route to host", False),

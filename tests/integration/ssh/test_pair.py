@@ -70,9 +70,9 @@ def finding(report: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def switched() -> Iterator[tuple[Farm, str]]:
-    """Two hosts with networks of their own, at MTU 9000, and two switches between; yields the name of their network.
+    """Two hosts in separate networks, at MTU 9000, and two switches in between; yields the name of their network.
 
-    The small MTU has to be between the switches: the kernel itself reports a host with too small a virtual link.
+    The small MTU must be between the switches: the kernel itself reports a host with too small a virtual link.
     """
     names = [f"farm{os.getpid()}-{part}" for part in ("one", "two", "switch")]
     *hosts, switch = names
@@ -119,7 +119,7 @@ def test_a_path_that_passes_full_frames(switched: tuple[Farm, str]) -> None:
 
 @needs_ping
 def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path: Path) -> None:
-    """The ports between the switches were left at 1500: they drop what is larger, and send no message."""
+    """The ports between the switches are still at 1500: they silently drop larger packets."""
     farm, switch = switched
     trunk(switch, 1500)
     report, _ = pair(farm, "--test", "path-mtu", "--save", str(tmp_path))
@@ -129,7 +129,7 @@ def test_a_black_hole_is_found_to_the_byte(switched: tuple[Farm, str], tmp_path:
     assert "9000 bytes, the MTU of the interface" in found["expected"]
     assert "-s 1473 " in found["evidence"][0]
     assert farm.left() == {}
-    for host, peer in (farm.hosts, reversed(farm.hosts)):  # what was saved holds the test, and both sides of it
+    for host, peer in (farm.hosts, reversed(farm.hosts)):  # the saved documents contain the test and both sides of it
         saved = json.loads((tmp_path / f"{host}.pair-{peer}.json").read_text())
         jsonschema.validate(saved, SCHEMA)
         assert saved["records"]["pair:path-mtu"]["value"]["sizes"].keys() >= {"9000", "1501", "1500", "576"}
@@ -148,14 +148,14 @@ def farm() -> Iterator[Farm]:
 
 
 def tools(farm: Farm, server: str, client: str, tool: str = "ib_write_bw") -> None:
-    """Give the hosts scripts in place of a tool; the rail of both is the loopback interface."""
+    """Give the hosts scripts instead of a tool; the rail of both is the loopback interface."""
     for host, script in zip(farm.hosts, (server, client), strict=True):
         farm.view(host, View(tools={tool: script}, files=rdma("lo", "127.0.0.1")))
 
 
 @pytest.mark.parametrize("via", ["ssh", "openssh"])
 def test_a_server_that_hangs_is_ended_with_its_client(farm: Farm, via: str) -> None:
-    """A real client with the wrong GID index leaves, its server waits for ever."""
+    """A real client with the wrong GID index exits, and its server waits forever."""
     wrong = " Found Incompatibility issue with GID types.\n"
     tools(farm, "trap '' TERM; exec sleep 1000", f"sleep 1; printf '{wrong}' >&2; exit 1")
     report, seconds = pair(farm, "--test", "write-bw", "--deadline", "300", "--via", via)

@@ -1,7 +1,7 @@
-"""One planted node, collected by root, by an ordinary user and with --sudo: only what could be seen differs.
+"""One planted node, collected by root, by an ordinary user and with --sudo: only the visible parts differ.
 
-The node is a room of its own (``tests.support.hostroot``): its /sys, /proc, /dev, tools and sudoers are in their true
-places, in a private mount namespace. sudo is the real one, with the very line that ``preflight probes`` prints.
+The node has a private mount namespace (``tests.support.hostroot``) with its /sys, /proc, /dev, tools and sudoers in
+their usual places. sudo is the real one, with the exact line that ``preflight probes`` prints.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ pytestmark = [
     pytest.mark.skipif(bool(_missing), reason=f"not installed: {', '.join(_missing)}"),
 ]
 
-#: What tools print to an ordinary user instead: lspci of pciutils 3.9, dmesg of util-linux 2.38 where
-#: kernel.dmesg_restrict is 1, ethtool 6.1. ``$0.root`` is what they print to root.
+#: Output of tools for an ordinary user: lspci of pciutils 3.9, dmesg of util-linux 2.38 where kernel.dmesg_restrict is
+#: 1, ethtool 6.1. ``$0.root`` prints the output for root.
 _TO_A_USER = {
     "lspci": r""""$0.root" "$@" | sed '/^\t\t/d; s/^\tCapabilities: .*/\tCapabilities: <access denied>/' | uniq""",
     "ethtool": """[ "$1" = -m ] || exec "$0.root" "$@"; echo 'netlink error: Operation not permitted' >&2; exit 1""",
@@ -48,7 +48,7 @@ _TO_A_USER = {
     "dmesg": "echo 'dmesg: read kernel buffer failed: Operation not permitted' >&2; exit 1",
 }
 
-#: What only root can see of the planted node: nothing of this may be guessed.
+#: Parts of the planted node that only root sees: none of them may be guessed.
 ROOT_ONLY = {
     "gpudirect.path",
     "pcie.max-read-request",
@@ -59,7 +59,7 @@ ROOT_ONLY = {
     "optics.ber",
 }
 
-#: What anybody can see of it.
+#: Parts of it that everybody sees.
 TO_ALL = {"rdma.port-state"}
 
 
@@ -74,7 +74,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def node(folder: Path) -> Path:
-    """A node with faults that all see, and faults that only root sees: ACS, small reads, an XID."""
+    """A node with faults that everybody sees, and faults that only root sees: ACS, small reads, an XID."""
     machine = with_nic(hgx_h100(NAME, roce=True), "mlx5_9", state="DOWN", physical="Polling", max_read_request=512)
     machine = replace(
         machine,
@@ -93,7 +93,7 @@ def node(folder: Path) -> Path:
 def collect_as(
     node: Path, uid: int, *, sudo: bool = False, allowed: bool = True, window_s: float | None = None
 ) -> Evidence:
-    """Collect in the node's room as a user; ``allowed`` is whether its sudoers list the user."""
+    """Collect in the node's namespace as a user; ``allowed`` is whether its sudoers list the user."""
     folder = Path(tempfile.mkdtemp(dir=node.parent))
     folder.chmod(0o755)
     rules = [line.replace("preflight ALL", f"{USER} ALL").replace("/usr/sbin/", f"{node}/bin/")
@@ -170,7 +170,7 @@ def test_a_sudo_that_refuses_leaves_the_ordinary_user(node: Path, as_user: Evide
 
 
 def test_counters_that_stand_still_are_read_twice_by_anybody(node: Path) -> None:
-    """Planted files do not count: nothing grows, and nothing that needs traffic is reported."""
+    """Planted files do not count: nothing grows, and no finding that needs traffic is reported."""
     evidence = collect_as(node, UID, window_s=1)
     statuses = {check: status for check, status in verdicts(evidence).items() if check.startswith("counters.")}
     still = dict.fromkeys(("loss", "link-quality", "flaps", "receiver", "visible"), "pass")

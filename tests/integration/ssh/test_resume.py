@@ -1,4 +1,4 @@
-"""A run that is killed at any moment goes on, and collects no node twice that has answered: on real sshd hosts."""
+"""A run that is killed at any moment can be resumed without collecting a node twice: on real sshd hosts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A fleet over SSH, for real: every fault by its true name, and no effect on any other node.
+"""A real fleet over SSH: every fault is named correctly, without an effect on other nodes.
 
-Each host is an sshd of its own that lives in its own /sys, /proc, /etc and /dev, with its own tools.
-Twelve hosts in the ordinary run, sixty with ``pytest -m fleet``. Needs root, sshd, fish and tcsh.
+Each host is a separate sshd with its own /sys, /proc, /etc, /dev and tools. The ordinary run has twelve hosts, ``pytest
+-m fleet`` sixty. Needs root, sshd, fish and tcsh.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ Change = Callable[[Machine], Machine]
 NOISY = "echo Welcome to $HOSTNAME\necho 'module: command not found' >&2\n"
 LEAVES = "exec dash\n"
 
-LONG = "".join(f"# {random.Random(number).random()}\n" for number in range(20_000))  # shrinks to no less than 150 kB
+LONG = "".join(f"# {random.Random(number).random()}\n" for number in range(20_000))  # compresses to no less than 150 kB
 
 HEALTHY = ("plain", "fish", "tcsh", "noisy")
 
 
 @dataclass(frozen=True)
 class FleetHost:
-    """One host of the fleet: how it is made, and what the report must contain of it."""
+    """One host of the fleet: its construction, and the expected report of it."""
 
     change: Change = lambda machine: machine
     lives: Mapping[str, Any] = field(default_factory=dict)  # arguments of hostroot.assign_root
@@ -64,7 +64,7 @@ class FleetHost:
     wire: Wire | None = None
     hung: tuple[str, ...] = ()
     python: bool = True
-    loud: tuple[tuple[str, str], ...] = ()  # status and check of all findings that are no pass and no skip
+    loud: tuple[tuple[str, str], ...] = ()  # status and check of all findings that neither pass nor skip
     message: str = ""  # in the first of them
     silent: tuple[str, str] | None = None  # phase of the missing answer, words of its reason
 
@@ -109,7 +109,7 @@ ODD: dict[str, FleetHost] = {
 
 
 class SshFleet:
-    """The hosts, with names as a site gives them, and the configuration that leads to them."""
+    """The hosts, with names in the style of a site, and the configuration to reach them."""
 
     def __init__(self, odd: Sequence[str], plain: int, folder: Path) -> None:
         kinds = [*["plain"] * plain, *odd]
@@ -139,7 +139,7 @@ class SshFleet:
             known.write(f"[{self.jump}]:{self.jump_port} {public(self.farm.host_key)}\n")
 
     def _root(self, machine: Machine, host: FleetHost) -> Path:
-        """Write a machine's root, once for all hosts with equal contents."""
+        """Write a machine's root, shared by all hosts with equal contents."""
         key = repr((machine, host.hung, host.python))
         if key not in self._roots:
             folder = self.farm.directory / f"root{len(self._roots)}"
@@ -151,7 +151,7 @@ class SshFleet:
         return tuple(name for name, kind in self.kind.items() if kind in kinds)
 
     def ssh_config(self, *, jump: bool) -> Path:
-        """Write a configuration that leads each name to its address, if wanted through the jump host."""
+        """Write a configuration that maps each name to its address, through the jump host if requested."""
         path = self.folder / f"ssh_config-{int(jump)}"
         way = f" ProxyJump {self.jump}:{self.jump_port}\n" if jump else ""
         stanzas = [
@@ -165,7 +165,7 @@ class SshFleet:
 
 @dataclass(frozen=True)
 class HostOutcome:
-    """One run over the fleet: documents, report, and the seconds after which each document came."""
+    """One run over the fleet: documents, report, and the arrival time of each document in seconds."""
 
     evidences: Mapping[str, Evidence]
     report: Mapping[str, Any]
@@ -174,7 +174,7 @@ class HostOutcome:
 
 
 def run(fleet: SshFleet, transport: NodeTransport, limits: Limits, saved: Path) -> HostOutcome:
-    """Do what ``preflight check --hosts … --save DIR`` does."""
+    """Run ``preflight check --hosts … --save DIR`` in process."""
     chosen, cluster = registry(), load(fleet.cluster)
     plan_for = plans(chosen.probes, cluster, CollectOptions())
     watch, evidences, after = Stopwatch(), dict[str, Evidence](), dict[str, float]()
@@ -188,7 +188,7 @@ def run(fleet: SshFleet, transport: NodeTransport, limits: Limits, saved: Path) 
 
 @contextmanager
 def over(via: str, fleet: SshFleet, *, jump: bool = False) -> Iterator[NodeTransport]:
-    """Connect to a fleet; sixty sshd and collectors that start at once on two cores keep each other waiting."""
+    """Connect to a fleet; sixty sshd and collectors that start at once on two cores delay each other."""
     config, connect_timeout_s = fleet.ssh_config(jump=jump), 8 if len(fleet.names) < 20 else 30
     transport: SshTransport | OpenSshTransport
     if via == "openssh":
@@ -202,7 +202,7 @@ def over(via: str, fleet: SshFleet, *, jump: bool = False) -> Iterator[NodeTrans
 
 
 def loud(report: Mapping[str, Any], name: str) -> dict[tuple[str, str], str]:
-    """Return the findings of a node apart from passes and skips: status and check, message."""
+    """Return the findings of a node other than passes and skips: status and check, message."""
     return {
         (finding["status"], finding["check"]): finding["message"] + str(finding["evidence"])
         for finding in report["findings"]
@@ -211,7 +211,7 @@ def loud(report: Mapping[str, Any], name: str) -> dict[tuple[str, str], str]:
 
 
 def assert_true_names(fleet: SshFleet, outcome: HostOutcome, limits: Limits) -> None:
-    """Hold the report against what was planted: each odd host by its cause, all others equal."""
+    """Compare the report with the planted faults: each odd host by its cause, all others equal."""
     report = outcome.report
     for name, kind in fleet.kind.items():
         host, silence, findings = ODD.get(kind, FleetHost()), outcome.evidences[name].no_answer, loud(report, name)
@@ -255,7 +255,7 @@ def assert_hung_probe_costs_one_record(fleet: SshFleet, outcome: HostOutcome) ->
 
 
 def assert_nothing_left(fleet: SshFleet) -> None:
-    """Nothing runs on any host, but for the shell that waits for a Python that never came (``hostroot``)."""
+    """No process is left on any host, except the shell that waits for a missing Python (``hostroot``)."""
     until = time.monotonic() + 60
     while left := [command for command in fleet.farm.running().values() if "/enter " not in command]:
         assert time.monotonic() < until, left
@@ -301,7 +301,7 @@ def test_twelve_hosts(twelve: SshFleet, via: str, tmp_path: Path) -> None:
 
 
 def test_the_command(twelve: SshFleet, tmp_path: Path) -> None:
-    """What a user types; the report, the folder and the list for Slurm hold what the tests above look at."""
+    """The command as a user types it; the report, the folder and the list for Slurm have the contents tested above."""
     report, saved, exclude = tmp_path / "report.json", tmp_path / "saved", tmp_path / "exclude"
     command = [sys.executable, "-m", "preflight", "check", "--hosts", fold(twelve.names)]
     command += ["--ssh-config", str(twelve.ssh_config(jump=False)), "--cluster", str(twelve.cluster)]
@@ -320,7 +320,7 @@ def test_the_command(twelve: SshFleet, tmp_path: Path) -> None:
 
 # --- sixty hosts, with ``pytest -m fleet`` -------------------------------------------------------------
 
-#: The hosts share the processors of this machine: all at once they would only wait for each other.
+#: The hosts share the processors of this machine, so not all run at once.
 SIXTY_LIMITS = Limits(fanout=16, node_s=60, run_s=75)
 
 

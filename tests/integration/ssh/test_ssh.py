@@ -1,4 +1,4 @@
-"""Real sshd, real login shells, real keys: what a site has, and what each of it comes to."""
+"""Real sshd, login shells and keys in the variety of sites, with the outcome of each."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def reason(node: evidence.Evidence, phase: str) -> str:
 
 
 def config_of(farm: Farm, tmp_path: Path, *first: str, general: str = "") -> Path:
-    """Write a configuration: stanzas that come before the farm's own, and lines for all hosts."""
+    """Write a configuration: stanzas before the farm's own, and lines for all hosts."""
     path = tmp_path / "ssh_config"
     path.write_text("\n".join([*first, farm.ssh_config.read_text(), general]) + "\n", encoding="utf-8")
     return path
@@ -76,7 +76,7 @@ def config_of(farm: Farm, tmp_path: Path, *first: str, general: str = "") -> Pat
 # Login shells
 
 
-#: What a session recorder does: it runs a command on a terminal of its own, and forgets its exit status.
+#: A session recorder: it runs a command on a separate terminal, and loses its exit status.
 PTY = """python3 -c 'import pty, sys; pty.spawn(["bash", *sys.argv[1:]])'"""
 
 
@@ -86,7 +86,7 @@ def python() -> bytes:
 
 @dataclass(frozen=True)
 class Shell:
-    """A login shell with its habits; ``reason_text`` is the reason for no answer, if there is to be none."""
+    """A login shell with its habits; ``reason_text`` is the expected reason for no answer, if any."""
 
     name: str
     shell: str = "/bin/bash"
@@ -156,7 +156,7 @@ SHELLS = (
 
 @pytest.fixture(scope="module")
 def shells() -> Iterator[tuple[Farm, dict[str, evidence.Evidence]]]:
-    """One run over all login shells, some at a time."""
+    """One run over all login shells, a few at a time."""
     with Farm(len(SHELLS)) as farm:
         transport = SshTransport(SshOptions(farm.ssh_config), farm.hosts)
 
@@ -185,7 +185,7 @@ def test_login_shell(shells: tuple[Farm, dict[str, evidence.Evidence]], number: 
         assert answered(found[host])
     for eaten in farm.directory.glob(f"{host}-*/home/eaten"):
         assert eaten.read_bytes() in bootstrap_protocol.OPENING
-    if case.name != "hangs":  # what a start-up file started is the user's own, and ends by itself
+    if case.name != "hangs":  # a process started by a start-up file belongs to the user, and ends by itself
         assert not farm.left(host)
 
 
@@ -249,7 +249,7 @@ def test_a_jump_host_is_shared_by_the_nodes_behind_it(tmp_path: Path) -> None:
         farm.fault(farm.hosts[4], "silent")
         farm.fault(farm.hosts[5], "hostkey")
         found = collect(farm, farm.hosts, config, deadline_s=25, connect_timeout_s=4)
-        refused = "Connect failed" if PLAIN else "Connection refused"  # only the tuned one has the host's reason
+        refused = "Connect failed" if PLAIN else "Connection refused"  # only the tuned connection has the host's reason
         assert refused in reason(found.pop(farm.hosts[3]), "connect")
         assert "sent no SSH banner" in reason(found.pop(farm.hosts[4]), "banner")
         assert "has changed" in reason(found.pop(farm.hosts[5]), "host-key")
@@ -380,7 +380,7 @@ def test_the_agent_is_shared_by_many_threads(tmp_path: Path, agent: Path, only: 
 @pytest.mark.parametrize("more", [False, True])
 def test_an_agent_that_does_not_sign_costs_one_key(tmp_path: Path, agent: Path, more: bool) -> None:
     held = keygen(tmp_path / "held")
-    add(agent, held, "-c")  # its user is prompted first, and refuses
+    add(agent, held, "-c")  # its user is prompted first, and declines
     with Farm(1) as farm:
         farm.authorize(public(held))
         config = config_of(farm, tmp_path, f"Host *\n IdentityAgent {agent}\n IdentitiesOnly no")

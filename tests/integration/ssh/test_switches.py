@@ -1,4 +1,4 @@
-"""SONiC switches over a real sshd, with a real Redis: what is sent, what arrives, and what it leads to."""
+"""SONiC switches over a real sshd, with a real Redis: sent commands, records and findings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = [needs_farm, needs_redis]
 
 LEAF, SPINE, CUMULUS, SEVERAL = "127.77.0.1", "127.77.0.2", "127.77.0.3", "127.77.0.4"
 NAMES = {LEAF: "leaf1", SPINE: "spine1", CUMULUS: "leaf9", SEVERAL: "core1"}
-#: Twice the polling interval of the counters, which the switch is set to.
+#: Twice the polling interval of the counters, as set on the switch.
 WINDOW_S = 4
 
 

@@ -1,4 +1,4 @@
-"""Reports of any values are read part by part as they were written."""
+"""Reports with arbitrary values are read part by part without a change."""
 
 from __future__ import annotations
 

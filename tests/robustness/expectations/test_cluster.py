@@ -10,7 +10,7 @@ from preflight.expectations.cluster_file import ClusterFileError, decode
 
 
 def test_a_file_of_many_errors_is_rejected_quickly() -> None:
-    """Sixty classes with the same slip took 13 s; the parser alone would have taken seven gigabytes of a long key."""
+    """Sixty classes with the same error took 13 s; a long key would have taken the parser seven gigabytes."""
     wrong = "".join(f'[class.c{n}]\nnodes = [\n "n{n}",\n]\ngpus = 8\nhcaz = 8\n\n' for n in range(200))
     began = time.process_time()
     with pytest.raises(ClusterFileError) as caught:

@@ -1,4 +1,4 @@
-"""A log joined with garbage of its nodes, and a log of ten thousand hosts."""
+"""A log joined with garbage evidence of its nodes, and a log of ten thousand hosts."""
 
 from __future__ import annotations
 

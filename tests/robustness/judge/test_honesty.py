@@ -1,4 +1,4 @@
-"""Garbage and damage in the records of a node: no check crashes, and nothing passes."""
+"""Garbage and damage in a node's records: no check crashes, and none passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.fixture import whole_node
 from tests.support.node_documents import CHECKS, GARBAGE, document, statuses
 from tests.support.whole_nodes import readers
 
-#: ``node.expected`` has nothing to compare: there is no cluster file here.
+#: ``node.expected`` has nothing to compare, because there is no cluster file here.
 NODE_CHECKS = [c for c in CHECKS if c.scope is Scope.NODE and c.id != "node.expected"]
 
 
@@ -37,7 +37,7 @@ def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCapt
 
 
 def _one_by_one(base: str) -> Iterator[tuple[str, Any]]:
-    """One of each kind of garbage; all kinds, in every record at once, are the test above."""
+    """One of each kind of garbage; the test above uses all kinds in every record at once."""
     for key in whole_node(base)["records"]:
         for garbage in GARBAGE[::8]:
             yield key, garbage
@@ -51,7 +51,7 @@ def test_garbage_in_one_record_never_crashes(base: str, caplog: pytest.LogCaptur
     seen = set()
     for key, garbage in _one_by_one(base):
         shape = (re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key), json.dumps(garbage))
-        if shape in seen:  # one of the twelve ports, of the eight interfaces, of all PCI functions stands for all
+        if shape in seen:  # one of the twelve ports, eight interfaces or all PCI functions represents the rest
             continue
         seen.add(shape)
         judge([document({**records, key: garbage})], reading[key])

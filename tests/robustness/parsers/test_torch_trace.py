@@ -1,4 +1,4 @@
-"""Traces and dumps of PyTorch that are hostile: time grows with the text."""
+"""Hostile traces and dumps of PyTorch: time grows linearly with the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that do not end, or hold one line, or nothing but zeros: an answer in bounded work, memory and disk."""
+"""Sources that are endless, or have one line or only zeros: an answer with bounded work, memory and disk."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from preflight.recognition.input_sources import HELD, HELD_LINES
 
 
 class Endless:
-    """A pipe without an end."""
+    """An endless pipe."""
 
     def __init__(self) -> None:
         self.read_bytes = 0
 
     def read(self, size: int) -> bytes:
-        """Return that many bytes."""
+        """Return this many bytes."""
         self.read_bytes += size
         return b"y\n" * (size // 2)
 
@@ -72,7 +72,7 @@ def test_a_part_on_both_sides_of_what_is_left_out_is_as_small(tmp_path: Path, mo
 
 
 def test_lines_that_are_alike_are_selected_so_often(tmp_path: Path) -> None:
-    """Lines of a job that differ in their digits only: a few, and where they are left out; each rank's report stays."""
+    """Lines of a job that differ only in digits are sampled, with a mark at gaps; each rank's report remains."""
     saved = "".join(f"batch {number} of 900000: {number * 7 % 1000} tokens\n" for number in range(60_000))
     info = "gpu001:10:20 [0] NCCL INFO Using network IB\n"
     hung = "".join(

@@ -1,4 +1,4 @@
-"""`preflight read` of texts and inputs that are hostile, damaged or without an end."""
+"""`preflight read` on texts and inputs that are hostile, damaged or endless."""
 
 from __future__ import annotations
 

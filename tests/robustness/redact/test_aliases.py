@@ -1,4 +1,4 @@
-"""Aliases in hostile texts, in packed files that hold very much and in very long lines."""
+"""Aliases in hostile texts, in compression bombs and in very long lines."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_long_line_and_a_key_in_two_pieces(tmp_path: Path) -> None:
 
 
 def test_a_small_packed_file_that_holds_very_much_is_left_out_and_nothing_of_it_written(tmp_path: Path) -> None:
-    """300 KB of packed Xid lines, 124 MB of text, took over a minute."""
+    """300 KB of compressed Xid lines, 124 MB of text, took over a minute."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "xid.log.gz").write_bytes(gzip.compress(b"NVRM: Xid (PCI:0000:18:00\n" * 4_700_000))

@@ -1,4 +1,4 @@
-"""Lists of names wrapped where a long file is read in two."""
+"""Wrapped lists of names at the split between two pieces of a long file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile texts on the node: the time to redact grows with the text."""
+"""Hostile texts on the node: redaction takes time linear in the text."""
 
 from __future__ import annotations
 

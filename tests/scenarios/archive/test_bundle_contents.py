@@ -1,4 +1,4 @@
-"""What a bundle has beside evidence: the cluster file, so that verdicts stay, and the logs beside the evidence."""
+"""Content of a bundle besides evidence: the cluster file, so that verdicts stay the same, and the logs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEMO = Path(str(files("preflight.demo")))
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    """Return a folder that `--save` wrote, with the cluster file in it."""
+    """Return a folder written by `--save`, with the cluster file in it."""
     run("demo", "--save", str(tmp_path / "saved"), expect=1)
     return tmp_path / "saved"
 
@@ -62,7 +62,7 @@ def test_verdicts_are_equal_before_and_after(how: tuple[str, ...], saved: Path, 
     run("bundle", str(saved), *how, "-o", str(bundle))
     assert verdicts(bundle) == verdicts(saved)
     assert verdicts(bundle) != verdicts(*sorted(DEMO.glob("gpu*.json"))), "the cluster file decides some of them"
-    output = "".join(run("judge", str(bundle), expect=1).split())  # a long path is broken at the end of a line
+    output = "".join(run("judge", str(bundle), expect=1).split())  # a long path is wrapped at the end of a line
     assert f"judgedby:{bundle}:expected/cluster.toml" in output
     if not how:
         text = inside(bundle)["expected/cluster.toml"].decode()
@@ -71,7 +71,7 @@ def test_verdicts_are_equal_before_and_after(how: tuple[str, ...], saved: Path, 
 
 
 def test_a_cluster_file_that_is_given_goes_along(tmp_path: Path) -> None:
-    """So does what the file names."""
+    """The files that it names are included as well."""
     site, evidence = tmp_path / "site", tmp_path / "evidence"
     shutil.copytree(DEMO, site)
     evidence.mkdir()

@@ -1,4 +1,4 @@
-"""``preflight diff``: what changed between two runs, by node set; noise is no change."""
+"""``preflight diff``: changes between two runs by node set; noise is not a change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SKIP = ("--skip", "fleet.*")
 
 
 def run(folder: Path, seed: int = 1, changed: Mapping[str, Mapping[str, Any]] | None = None) -> Path:
-    """Save a run of four healthy nodes, with records of some of them changed."""
+    """Save a run of four healthy nodes, with changed records of some of them."""
     nodes: list[Evidence] = []
     for document in fleet(hgx_h100("x"), 4, seed):
         records = dict(document["records"])

@@ -1,4 +1,4 @@
-"""The cluster file saved with evidence: the same comes out again, and what a stranger puts there does no harm."""
+"""The cluster file saved with evidence: it is restored unchanged, and a foreign one does no harm."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_bundle_is_judged_by_it(tmp_path: Path) -> None:
 
 
 def test_a_difference_without_a_right_side_excludes_no_node(tmp_path: Path) -> None:
-    """Two nodes of two drivers: neither is excluded."""
+    """Two nodes with different drivers: neither is excluded."""
     nodes = [
         from_document(one, one["node"]) for one in fleet(hgx_h100("x"), 2, 5, {"gpu002": node(driver="570.86.10")})
     ]

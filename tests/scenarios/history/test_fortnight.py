@@ -1,4 +1,4 @@
-"""The history of a scripted fortnight: what is new, what came back, what is gone, what creeps."""
+"""The history of a scripted fortnight: new, recurring and gone findings, and slow changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def past(report: Mapping[str, Any], check: str, name: str) -> Mapping[str, Any]:
 
 @pytest.fixture(scope="module")
 def fortnight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, dict[str, Any]]]:
-    """Two weeks: gpu001's link flaps three times a day; gpu002's port is down on five days; gpu003 is silent once."""
+    """Two weeks: gpu001's link flaps three times a day; gpu002's port is down on five days; gpu003 fails once."""
     folder = tmp_path_factory.mktemp("fortnight")
     reports = {}
     for day in range(1, 15):
@@ -79,7 +79,7 @@ def test_what_came_back(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> No
     assert again["said"] == "since yesterday, third time this week"
     assert (
         past(reports[14], "rdma.port-state", "gpu002")["times"] == 3
-    )  # of the 9th, 11th and 14th: the 6th is over a week ago
+    )  # on the 9th, 11th and 14th: the 6th is over a week ago
 
 
 def test_what_trends(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:

@@ -1,7 +1,7 @@
-"""Combinations of two and three faults, and the incidents that each must give; written before they were run.
+"""Combinations of two and three faults with their expected incidents, written before they were run.
 
-An incident is named by the check that is its cause, its subjects and, in a fleet, its nodes. Rows under *similar* look
-as if they had one cause but have two.
+An incident is identified by the check of its cause, its subjects and, in a fleet, its nodes. Rows under *similar* seem
+to have one cause but have two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support.whole_nodes import Fault, both, every_rail, gpu, health, nic,
 
 NODE = "hgx-h100-roce"
 
-#: The faults that are planted in that node, by name.
+#: The faults planted in that node, by name.
 PLANTED: Mapping[str, Fault] = {
     name: fault
     for table in whole_nodes.tables() if table.node == NODE
@@ -27,7 +27,7 @@ PLANTED: Mapping[str, Fault] = {
 
 HALF = "200 Gb/sec (2X NDR)"
 
-#: Faults beside those that are planted in nodes.
+#: Faults in addition to those planted in nodes.
 MORE: Mapping[str, Fault] = {
     "port 9 down": nic("mlx5_9", state="DOWN", physical="Polling"),
     "port 10 down": nic("mlx5_10", state="DOWN", physical="Polling"),
@@ -71,7 +71,7 @@ MORE: Mapping[str, Fault] = {
     **{name: fault for name, (fault, _) in DIFFERENCES.items()},
 }  # fmt: skip
 
-#: What happens on one node: faults, in this order, and the incidents.
+#: Faults on one node, in this order, and the incidents.
 ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     # similar: the same fault on two parts
     (("port down", "port 9 down"), ("rdma.port-state mlx5_5:1", "rdma.port-state mlx5_9:1")),
@@ -87,7 +87,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("symbol errors all the time", "symbol errors on port 9"),
      ("counters.link-quality mlx5_5:1", "counters.link-quality mlx5_9:1")),
     (("port 5 flaps", "port 9 flaps"), ("counters.flaps mlx5_5:1", "counters.flaps mlx5_9:1")),
-    # similar: two faults of one part that have nothing to do with each other
+    # similar: two unrelated faults of one part
     (("slow port", "NIC 9 on half its lanes"), ("rdma.port-rate mlx5_9:1", "pcie.nic-link mlx5_9")),
     (("PFC off in the switch", "MTU 1500 on port 9"), ("switch.pfc enp192s0", "roce.chain mlx5_9:1")),
     (("a GPU without NVLink", "another VBIOS"), ("nvlink.links 0000:d1:00.0", "gpu.firmware")),
@@ -152,7 +152,7 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("driver not loaded", "PyTorch for a newer driver"), ("gpu.driver",)),
     (("driver lost a GPU", "fabric manager stopped after it joined all"),
      ("gpu.driver 0000:61:00.0", "nvlink.fabric-manager")),
-    # without the driver, or with one GPU less than ranks, the GPU that the rank has to be near is not known
+    # without the driver, or with fewer GPUs than ranks, the GPU of the rank is unknown
     (("driver not loaded", "rank bound near its GPU"), ("gpu.driver",)),
     (("GPU fell off the bus", "rank bound near its GPU"), ("gpu.count",)),
     # of different kinds
@@ -189,9 +189,9 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
 #: All ports of a node at the leaf of its rack.
 TWO_LEAVES = {number: "leaf 7" if number <= 6 else "leaf 8" for number in range(1, 13)}
 
-#: What happens in a fleet: its size, the faults of nodes by their numbers, and the incidents.
+#: Faults in a fleet: its size, the faults of nodes by number, and the incidents.
 FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
-    # similar: hardware of two nodes fails on its own
+    # similar: independent hardware faults of two nodes
     (12, {1: "port down", 2: "port down"}, ("rdma.port-state mlx5_5:1 @gpu001", "rdma.port-state mlx5_5:1 @gpu002")),
     (12, {1: "port down", 2: "port 9 down", 3: "port 10 down"},
      ("rdma.port-state mlx5_5:1 @gpu001", "rdma.port-state mlx5_9:1 @gpu002", "rdma.port-state mlx5_10:1 @gpu003")),

@@ -1,6 +1,6 @@
-"""Random pairs of the planted faults of a node: together they give the incidents that each gives alone.
+"""Random pairs of planted faults of a node give the incidents that each fault gives alone.
 
-``python -m tests.scenarios.incidents.random_pairs --pairs 1000`` takes a few minutes; the tests take a part of it.
+``python -m tests.scenarios.incidents.random_pairs --pairs 1000`` takes a few minutes; the tests run a sample.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.support.whole_nodes import CHECKS
 
 SEED = 20
 
-#: Faults that cannot be seen beside another one: check that reports the other, or the name of a harmless change; check
-#: that is hidden; reason.
+#: Faults that another fault hides: the check that reports the other one, or the name of a harmless change; the hidden
+#: check; the reason.
 HIDDEN = {
     ("counters.balance", "counters.traffic-class"): "a port without traffic has none in the wrong class",
     ("counters.visible", "counters.traffic-class"): "what is not counted is in no class",
@@ -39,7 +39,7 @@ Report = Mapping[str, Any]
 
 
 def problems(pairs: int, seed: int = SEED) -> Iterator[str]:
-    """Yield what is wrong with so many pairs; of those of which one undoes the other, another is drawn."""
+    """Yield the faults in this many pairs; a pair in which one fault undoes the other is replaced."""
     drawn = random.Random(seed)
     names = sorted(PLANTED)
     done = 0
@@ -74,7 +74,7 @@ def _causes(report: Report) -> dict[str, str]:
 def _differences(names: tuple[str, str], together: Report) -> Iterator[str]:
     first, second = map(_alone, names)
     alone, given = {**_causes(first), **_causes(second)}, _causes(together)
-    both = set(_causes(first).values()) & set(_causes(second).values())  # a check reports its fact about both parts
+    both = set(_causes(first).values()) & set(_causes(second).values())  # one fact covers both parts
     for print_, check in given.items():
         if print_ not in alone and check not in both:
             yield f"{check} is new"
@@ -98,7 +98,7 @@ def _is_explained(check: str, report: Report, names: tuple[str, str]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print what is wrong, and return the exit status."""
+    """Print the faults, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=SEED)

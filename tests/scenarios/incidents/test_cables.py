@@ -1,6 +1,6 @@
 """Faults of Ethernet switches and of the hosts at their cables: one incident for each cause.
 
-Where nothing is declared, each host is compared with its peers.
+Without a declaration, each host is compared with its peers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Plant = Callable[[Clos], object]
 
 @dataclass(frozen=True)
 class CableFault:
-    """What is wrong with switches and hosts, and the incidents: check of the cause, nodes, owner, impact."""
+    """Faults of switches and hosts, and the incidents: check of the cause, nodes, owner, impact."""
 
     of_switches: Plant
     incidents: list[str]
@@ -60,7 +60,7 @@ def ports(switches: Iterable[int], places: Iterable[int], database: str, key: st
 
 
 def dark(*where: tuple[int, int]) -> Plant:
-    """Let a lane of leaf and place receive too little light."""
+    """Reduce the received light of a lane at this leaf and position."""
 
     def plant(clos: Clos) -> None:
         for leaf, place in where:
@@ -87,7 +87,7 @@ DECLARED = from_data(
 PFC, QUEUE, APPLIED = "PORT_QOS_MAP|Ethernet{}", "QUEUE|Ethernet{}|3", "PORT_TABLE:Ethernet{}"
 
 TABLE: Mapping[str, CableFault] = {
-    # one setting, however many ports
+    # one setting, for any number of ports
     "PFC on another priority at all ports of a leaf": CableFault(
         ports([1], range(8), "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @the switches network slows-job"],
         title="leaf1 Ethernet0 has PFC on 4 and gpu001 enp24s0 has PFC on 3; 7 others likewise",
@@ -105,7 +105,7 @@ TABLE: Mapping[str, CableFault] = {
                 ports([3], range(8), "CONFIG_DB", QUEUE, wred_profile=None)),
         ["switch.ecn @the switches network slows-job", "switch.watchdog @the switches network loses-redundancy"],
     ),
-    # cables: each its own
+    # cables: one incident each
     "dark lanes at three leaves": CableFault(
         dark((1, 1), (2, 1), (3, 1)), ["optics.switch-end @the switches network slows-job"] * 3,
     ),
@@ -155,7 +155,7 @@ TABLE: Mapping[str, CableFault] = {
         several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), dark((1, 1))),
         ["fabric.pause-root @the switches node slows-job", "optics.switch-end @the switches network slows-job"],
     ),
-    # with what the cluster file declares
+    # with declarations in the cluster file
     "PFC off on a host where it is declared": CableFault(
         healthy, ["roce.chain @gpu002 site slows-job"], {"gpu002": PFC_OFF}, declared=True,
     ),

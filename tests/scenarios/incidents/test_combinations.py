@@ -1,4 +1,4 @@
-"""Combinations of planted faults give the incidents that were written down for them."""
+"""Combinations of planted faults give their expected incidents."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_faults_of_a_fleet(count: int, faults: Mapping[int, str], expected: tupl
 
 
 def test_random_pairs_give_what_each_fault_gives_alone() -> None:
-    """``python -m tests.scenarios.incidents.random_pairs`` takes 1,000 of them."""
+    """``python -m tests.scenarios.incidents.random_pairs`` runs 1,000 of them."""
     assert not list(problems(40))

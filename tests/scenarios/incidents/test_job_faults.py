@@ -20,7 +20,7 @@ CAUSES: Mapping[str, list[str]] = {
     "a slow data-parallel rank": ["torch.straggler"],
     "a slow tensor-parallel rank": ["torch.straggler"],
     "an expert rank with twice the tokens": ["torch.experts"],
-    "a pipeline of four stages with few parts": ["torch.bubble", "torch.steps"],  # and the steps of the last stage vary
+    "a pipeline of four stages with few parts": ["torch.bubble", "torch.steps"],  # the last stage's step times vary
     ".item() three times a step": ["torch.synchronisation"],
     ".item() of tensors on the CPU": [],
     "a slow data loader": ["torch.data-loader"],
@@ -75,7 +75,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "torch.synchronisation": ("job", "", "slows-job"),
 }
 
-#: Fixtures with two faults: pairs of nodes that do not run, each with a log of its own.
+#: Fixtures with two faults: pairs of nodes that do not run, each with a separate log.
 SEVERAL = {"bench.pairs/two-that-do-not-run": 2}
 
 RUN_CHECKS = {

@@ -1,4 +1,4 @@
-"""The same hardware fault: in one rack, on several nodes, with one value; what has one cause, and what has not."""
+"""The same hardware fault in one rack, on several nodes, or with one value: faults with and without a common cause."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_most_of_a_rack_is_one_cause() -> None:
     [
         "",  # none is declared
         '[racks]\nr1 = "gpu[001-008]"',  # three of eight: chance
-        '[racks]\nr1 = "gpu[001-002,004]"\nr2 = "gpu[003,005-007]"',  # two, and one of another
+        '[racks]\nr1 = "gpu[001-002,004]"\nr2 = "gpu[003,005-007]"',  # two, and one of another kind
     ],
 )
 def test_few_of_a_rack_are_not(racks: str) -> None:

@@ -26,11 +26,11 @@ LOUD = ("fail", "warn")
 
 FAULTS = [(node, name) for node, table in TABLES.items() for name in table.faults]
 
-#: Table entries that plant two faults which have nothing to do with each other, and their incidents.
+#: Table entries that plant two unrelated faults, and their incidents.
 SEVERAL = {
     "uncorrected memory error, and a machine check": 2,  # two parts
     "tasks that hang, and a processor": 2,
-    "PCIe stuck at generation 1 under load": 2,  # the load is a process, which is left over before a job
+    "PCIe stuck at generation 1 under load": 2,  # the load is a process, which counts as left over before a job
     "card stuck at PCIe 1 under load": 2,
     "boot options of a fault long gone": 2,
     "image without the HPC limits": 2,  # two limits
@@ -174,7 +174,7 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "switch.watchdog-fired": ("network", "slows-job", ""),
 }
 
-#: Faults that cost more, or that another team owns, than their cause alone.
+#: Faults with a higher cost, or another owner, than their cause alone.
 RATHER = {
     **dict.fromkeys(("hgx-h100: queue pair died", "hgx-h100-roce: queue pair died"), ("network", "blocks-job")),
     **dict.fromkeys(("hgx-h100: receiver gave up", "hgx-h100-roce: receiver gave up"), ("site", "blocks-job")),
@@ -186,7 +186,7 @@ RATHER = {
 
 @cache
 def alone(node: str, name: str) -> Mapping[str, Any]:
-    """Return the report of a node with one planted fault, without what was always there."""
+    """Return the report of a node with one planted fault, without permanent findings."""
     table = TABLES[node]
     report = whole_nodes.report(table.faults[name][0](table.describe(node)), whole_nodes.site(node))
     return report
@@ -235,7 +235,7 @@ def _pairs() -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
 
 
 def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> set[str]:
-    """Return the fingerprints of two reports' findings together, the second on another node."""
+    """Return the fingerprints of the findings of two reports together, the second on another node."""
     other = deepcopy({key: second[key] for key in ("nodes", "findings")})
     other["nodes"][0]["name"] = "other"
     for finding in other["findings"]:

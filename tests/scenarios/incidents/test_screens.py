@@ -1,4 +1,4 @@
-"""What the first screen shows: the causes of the demo by name, a common fault in a few lines."""
+"""The first screen: the causes of the demo by name, a common fault in a few lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.machines.fleet import fleet, names
 from tests.support.planted_fleet import CLUSTER
 from tests.support.whole_nodes import Fault, both, nic
 
-#: The causes of the demo: title, nodes, impact, owner. Read aloud before they were written down.
+#: The causes of the demo: title, nodes, impact, owner; reviewed by hand.
 DEMO = [
     ("GPUs on the PCI bus: found 7, expected 8", "gpu007", "blocks-job", "node"),
     ("locked memory is limited to 8 MiB, expected unlimited", "gpu006", "blocks-job", "site"),

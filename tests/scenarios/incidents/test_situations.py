@@ -1,4 +1,4 @@
-"""Situations of a fleet: two or three faults at once, and the incidents that each must give.
+"""Situations of a fleet: two or three simultaneous faults, and their expected incidents.
 
 The incidents were written down before the situations were run. Each has the check of its cause, nodes, owner and
 impact; the healthy twins give none.
@@ -44,7 +44,7 @@ IMEX_STOPPED = node(records={SERVICES: ran(
 
 @dataclass(frozen=True)
 class Situation:
-    """Groups of nodes by kind and size, faults by the number of the node, and the incidents."""
+    """Groups of nodes by kind and size, faults by node number, and the incidents."""
 
     groups: Sequence[tuple[str, int]]
     faults: Mapping[int, Fault]
@@ -53,7 +53,7 @@ class Situation:
     titles: Sequence[str] = field(default_factory=tuple)  # parts of titles
 
     def documents(self) -> list[dict[str, Any]]:
-        """Return the nodes, numbered through all groups."""
+        """Return the nodes, numbered across all groups."""
         kinds = [kind for kind, count in self.groups for _ in range(count)]
         nodes = (member(KINDS[kind](), f"gpu{number:03d}", number, len(kinds), 7)
                  for number, kind in enumerate(kinds, start=1))  # fmt: skip

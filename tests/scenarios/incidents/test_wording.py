@@ -1,4 +1,4 @@
-"""The ten commonest incidents, word for word: each was read aloud, by someone who has to act on it at night."""
+"""The ten most common incidents word for word, reviewed for an operator at night."""
 
 from __future__ import annotations
 

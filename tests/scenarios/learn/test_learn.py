@@ -1,4 +1,4 @@
-"""``preflight learn`` of fleets: what a sick share lacks is reported and does not become the norm."""
+"""``preflight learn`` of fleets: the faults of a sick share are reported and do not become the norm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.whole_nodes import Fault, env, every_gpu, every_rail, gpu, ni
 
 
 def sick(share: float, fault: Fault, count: int = 10, roce: bool = True) -> list[Evidence]:
-    """Return a fleet of which the first nodes have the same fault."""
+    """Return a fleet whose first nodes have the same fault."""
     odd = names(count)[: round(share * count)]
     return made(hgx_h100("x", roce=roce), count, dict.fromkeys(odd, fault))
 
@@ -51,7 +51,7 @@ def test_sixty_four_nodes_with_a_few_sick_ones_teach_what_the_rest_has() -> None
 SLOW = every_rail(rate="200 Gb/sec (2X NDR)")
 
 
-#: Fault of two fifths of the nodes -> words of the file, and what the class must not have learnt: table, key, value.
+#: Fault of two fifths of the nodes -> words of the file, and the value that must not be learnt: table, key, value.
 SICK: dict[str, tuple[Fault, str, tuple[str, str, object]]] = {
     "slow rails": (SLOW, "rdma.port-rate fails on 4 of 10", ("ports", "rate_gbps", 200)),
     "interfaces at 1500": (every_rail(netdev_mtu=1500), "roce.chain fails on 4 of 10", ("ports", "netdev_mtu", 1500)),
@@ -107,7 +107,7 @@ def test_half_and_half_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_nodes_that_fail_a_check_of_the_value_do_not_vote_on_it(share: float) -> None:
-    """Values below the part's usual rate do not serve as reference for other nodes."""
+    """Values below the part's usual rate do not serve as a reference for other nodes."""
     found = learn(sick(share, SLOW), SOME)
     assert only_class(found).ports.rate_gbps == 400
     least, slow = round(10 - 10 * share), round(10 * share)

@@ -1,4 +1,4 @@
-"""Evidence after redaction: every verdict stays what it was."""
+"""Evidence after redaction: every verdict is unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same_verdicts(
     documents: Sequence[Mapping[str, Any]], cluster: Cluster | None = None, redacted_cluster: Cluster | None = None,
     run: Mapping[str, Any] | None = None,
 ) -> Redactor:  # fmt: skip
-    """Judge documents before and after; the results must be the same, but for the names."""
+    """Judge documents before and after; the results must be equal except for names."""
     redactor = Redactor(KEY)
     both = [*documents, *([run] if run else [])]
     for one in both:

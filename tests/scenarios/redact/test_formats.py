@@ -1,4 +1,4 @@
-"""What preflight writes of the demo and of a fleet comes out of `preflight redact` without a name of a node."""
+"""Output of preflight for the demo and a fleet has no node name after `preflight redact`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.in_process import run
 LOG = paths.ROOT / "preflight" / "demo" / "job.log"
 
 
-#: Names that nodes of real sites have, and that a pattern would not know: each represents a series.
+#: Node names of real sites that a pattern would miss: each represents a series.
 HOSTILE: tuple[Callable[[int], str], ...] = (
     lambda n: f"trainbox-{n}.ml.acme-corp.net",
     lambda n: f"rack-{n % 7}-unit-{n}",
@@ -38,7 +38,7 @@ HOSTILE: tuple[Callable[[int], str], ...] = (
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands write for the demo."""
+    """The output of the commands for the demo."""
     folder = tmp_path_factory.mktemp("written")
     at, evidence, history = folder / "files", folder / "evidence", folder / "history.db"
     at.mkdir()
@@ -97,7 +97,7 @@ def hostile_names(count: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def report() -> Mapping[str, Any]:
-    """The demo's report, as that of a fleet of 300 nodes with names that are hard to know."""
+    """The demo's report as that of a fleet of 300 nodes with names that are hard to recognise."""
     one = json.loads(run("demo", "--json", "-", expect=(1,)))
     names = hostile_names(300)
     old = [node["name"] for node in one["nodes"]]
@@ -175,7 +175,7 @@ def test_a_fleet_with_hostile_names(name: str, report: Mapping[str, Any], tmp_pa
 
 
 def leaks(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the names that a text holds, complete or as what they begin with, folded or cut at the end of a line."""
+    """Yield the names in a text: complete, truncated to their start, folded or cut at a line end."""
     lower = text.lower()
     joined = re.sub(r"\s+", "", lower)
     for name in names:

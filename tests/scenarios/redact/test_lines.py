@@ -24,7 +24,7 @@ _READ = sorted(
 
 @pytest.fixture(scope="module")
 def redacted_together(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All texts after one run: a name that is learnt in one is replaced in all."""
+    """All texts after one run: a name learnt from one is replaced in all."""
     folder, redactor = tmp_path_factory.mktemp("together"), Redactor()
     found = [InputFile(path, path.relative_to(TEXTS)) for path in _READ]
     assert not learn(redactor, found)
@@ -47,7 +47,7 @@ def test_a_text_is_read_alike_after_a_run_over_all(path: Path, redacted_together
 
 @pytest.mark.parametrize("path", _READ, ids=lambda path: str(path.relative_to(TEXTS)))
 def test_a_text_is_read_alike(path: Path, tmp_path: Path) -> None:
-    """What kind it is, where, and what every check answers."""
+    """Format, position and the result of every check stay the same."""
     item, target, redactor = InputFile(path, Path(path.name)), tmp_path / path.name, Redactor()
     assert not learn(redactor, [item])
     write(redactor, item, target)

@@ -1,4 +1,4 @@
-"""What reports list as passed passed wherever it applies, equally in text, page, JSON, JUnit and metrics."""
+"""Checks listed as passed did pass wherever they apply, in text, page, JSON, JUnit and metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demo() -> dict[str, Any]:
 
 
 def statuses(report: dict[str, Any]) -> dict[str, Counter[str]]:
-    """Return how often each check has each status, by nodes; of a run or a sweep by its findings."""
+    """Return the count of each status by check: nodes, or findings for a run or a sweep."""
     found: dict[str, Counter[str]] = {}
     for node in report["nodes"]:
         for check, status in node["checks"].items():

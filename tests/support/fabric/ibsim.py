@@ -1,4 +1,4 @@
-"""A simulated InfiniBand fabric under the real tools: ibsim, opensm and infiniband-diags, without hardware or root.
+"""A simulated InfiniBand fabric with the real tools: ibsim, opensm and infiniband-diags, without hardware or root.
 
 ::
 
@@ -7,8 +7,8 @@
         fabric.console('Unlink "S-0c42a10300000000"[3]')
         evidence = fabric.sweep()                   # with preflight's own collector and probes
 
-Each fabric is found by a name of its own (``IBSIM_SOCKNAME``), so several run side by side. umad2sim writes
-``./sys-PID`` into the current directory, hence a directory for each.
+Each fabric has a unique name (``IBSIM_SOCKNAME``), so several can run at the same time. umad2sim writes ``./sys-PID``
+into the current directory, so each has a separate directory.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from preflight.probes import SWEEP_CAP, plan, sweep
 from tests.support.stopwatch import Stopwatch
 
 UMAD = Path(f"/usr/lib/{platform.machine()}-linux-gnu/umad2sim/libumad2sim.so")
-#: What opensm prints after each successful sweep; it never does on a port without a link.
+#: Message of opensm after each successful sweep; it never appears on a port without a link.
 _ROUTED, _ROUTED_WITHIN_S, _QUIET_S = "SUBNET UP", 5.0, 0.3
-#: How often a sweep that lost queries for no reason is made.
+#: Number of attempts at a sweep that lost queries for no reason.
 _SWEEPS = 6
 TOOLS = ("ibnetdiscover", "iblinkinfo", "ibqueryerrors", "sminfo", "saquery")
 PACKAGES = {"ibsim": "ibsim-utils", "opensm": "opensm", "ibnetdiscover": "infiniband-diags"}
@@ -52,17 +52,17 @@ HOST, LEAF, SPINE = 0xB8CEF60300000000, 0x0C42A10300000000, 0x0C42A10300F00000
 
 
 def hca(number: int) -> str:
-    """Return what ibsim calls an HCA."""
+    """Return ibsim's name of an HCA."""
     return f"H-{HOST + number * 16:016x}"
 
 
 def leaf(number: int) -> str:
-    """Return what ibsim calls a leaf switch."""
+    """Return ibsim's name of a leaf switch."""
     return f"S-{LEAF + number * 256:016x}"
 
 
 def spine(number: int) -> str:
-    """Return what ibsim calls a spine switch."""
+    """Return ibsim's name of a spine switch."""
     return f"S-{SPINE + number * 256:016x}"
 
 
@@ -72,7 +72,7 @@ def fat_tree(hcas: int, *, down: int = 16, spines: int | None = None, up: int | 
     """Return a topology file of leaves and spines: ``down`` HCAs on each leaf, ``up`` links from it to each spine.
 
     ``slow`` gives ports of switches another speed ("4xEDR"); ``aggregation`` puts an aggregation node on the last port
-    of each switch; ``extra`` HCAs with two ports, one of them unused, hang on the first leaf after its uplinks.
+    of each switch; ``extra`` HCAs with two ports, one of them unused, are on the first leaf after its uplinks.
     """
     leaves = max(1, -(-hcas // down))
     spines = (0 if leaves == 1 else max(2, min(down, leaves))) if spines is None else spines
@@ -125,7 +125,7 @@ def _file(names: dict[str, str], cables: Sequence[tuple[str, int, str, int]], po
 
 
 def _lost(found: Evidence) -> str:
-    """Return what is wrong with the counters of a sweep without losses; empty if nothing is."""
+    """Return the fault in the counters of a sweep without losses; empty if none."""
     for key in found.records:
         if key.startswith("cmd:ibqueryerrors"):
             raw = found.records[key]
@@ -138,7 +138,7 @@ def _lost(found: Evidence) -> str:
 
 
 def _crashed(found: Evidence) -> str:
-    """Return which tool ended by a signal: ibqueryerrors sometimes does where answers are lost."""
+    """Return the tool that a signal ended: ibqueryerrors sometimes crashes if answers are lost."""
     return ", ".join(f"{key}: {raw}"[-2000:] for key, raw in found.records.items() if int(raw.get("rc") or 0) < 0)
 
 
@@ -200,7 +200,7 @@ class IbSim:
         count = len(self._processes)
         configuration, log = self.folder / f"opensm{count}.conf", self.folder / f"opensm{count}.log"
         configuration.write_text(options)
-        argv = ["opensm", "-f", "-", "-F", str(configuration)]  # "-f FILE" would keep the line that is waited for
+        argv = ["opensm", "-f", "-", "-F", str(configuration)]  # "-f FILE" would suppress the expected line
         return self._start(argv, self.environment(host), log, f"{_ROUTED}|STANDBY state")
 
     def _start(self, argv: list[str], environment: dict[str, str], log: Path, ready: str) -> subprocess.Popen[str]:
@@ -222,7 +222,7 @@ class IbSim:
         return process
 
     def console(self, *lines: str) -> None:
-        """Give ibsim commands and wait until it has done the last one."""
+        """Give ibsim commands and wait until the last one is done."""
         stdin = self._simulator.stdin
         assert stdin is not None
         for line in lines:
@@ -240,12 +240,12 @@ class IbSim:
             self._wait_for_routing()
 
     def _wait_for_routing(self) -> None:
-        """Wait until the subnet manager has routed around a change of links: until then, queries by LID are lost."""
+        """Wait until the subnet manager has rerouted after a change of links: until then, queries by LID are lost."""
         manager, log = self.manager, self.folder / "opensm1.log"
         if manager is None or manager.poll() is not None:
             return
         before = log.read_text(errors="replace").count(_ROUTED)
-        manager.send_signal(signal.SIGHUP)  # a sweep of all; the one that a trap has started may have begun too early
+        manager.send_signal(signal.SIGHUP)  # a complete sweep; one started by a trap may have begun too early
         size, all_of_it, quiet = -1, Stopwatch(), Stopwatch()
         while all_of_it.seconds < _ROUTED_WITHIN_S:
             text = log.read_text(errors="replace")
@@ -261,7 +261,7 @@ class IbSim:
                               capture_output=True, text=True, timeout=self._timeout_s)  # fmt: skip
 
     def folder_of_tools(self, host: str = "") -> Path:
-        """Return a directory of tools for the front of PATH: each speaks with this fabric, as on a host."""
+        """Return a directory of tools for the front of PATH: each uses this fabric, as on a host."""
         folder = self.folder / f"bin-{host or self.first}"
         folder.mkdir(exist_ok=True)
         for tool in TOOLS:
@@ -275,11 +275,11 @@ class IbSim:
 
     def sweep(self, node: str = "gpu000", at: str = "2026-11-21T03:00:00Z", host: str = "", device: str | None = None,
               window_s: float | None = None, meanwhile: Sequence[str] = ()) -> Evidence:  # fmt: skip
-        """Query this fabric as --fabric does, with the real collector, as if from one of its hosts.
+        """Query this fabric as --fabric does, with the real collector, from one of its hosts.
 
-        ``meanwhile`` are console commands that are given in the middle of the window. Where nothing in the fabric
-        loses queries, a sweep that lost some is repeated, and a message is printed; the cause is unknown.
-        So is one in which a tool crashed.
+        ``meanwhile`` are console commands in the middle of the window. If a sweep lost queries although nothing in the
+        fabric loses any, it is repeated with a message; the cause is unknown. A sweep in which a tool crashed is
+        repeated as well.
         """
         for attempt in range(_SWEEPS):
             found = self._sweep(node, at, host, device, window_s, meanwhile)

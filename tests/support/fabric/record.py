@@ -1,7 +1,7 @@
 """Recorder of the fabric checks' fixtures on a simulated fabric: ``python -m tests.support.fabric.record [CHECK…]``.
 
-Each case is a fabric, a fault, and what the check must report; the records are what the real tools printed. What no
-simulator has (a SHARP aggregation manager, a node's sysfs) is made by hand, as the fixture's origin states.
+Each case is a fabric, a fault, and the expected report; the records are output of the real tools. Parts that no
+simulator has (a SHARP aggregation manager, a node's sysfs) are made by hand, as the fixture's origin states.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ Finding = Mapping[str, str]
 
 @dataclass(frozen=True)
 class FabricCase:
-    """One fixture: how to make the fabric sick, and what must be reported of it."""
+    """One fixture: how to create the fault, and the expected report."""
 
     what: str  # of the origin
     findings: tuple[Finding, ...]
-    keys: tuple[str, ...]  # records that the fixture keeps
+    keys: tuple[str, ...]  # records included in the fixture
     topology: str = SMALL
     fault: Callable[[IbSim], None] = lambda sim: None
     opensm: bool = True
     host: str = ""
     fabric: Mapping[str, Any] = field(default_factory=dict)  # of the cluster file
-    records: Mapping[str, Any] = field(default_factory=dict)  # made by hand, on top
+    records: Mapping[str, Any] = field(default_factory=dict)  # made by hand, in addition
     nodes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further queried nodes, made by hand
     window_s: float | None = None
     meanwhile: tuple[str, ...] = ()
 
 
 def want(status: str, message: str, subject: str = "") -> Finding:
-    """Return a finding that a fixture expects."""
+    """Return an expected finding of a fixture."""
     return {"status": status, "subject": subject, "message": message}
 
 
@@ -80,7 +80,7 @@ def second(options: str) -> Callable[[IbSim], None]:
 
 
 def void(value: object) -> None:
-    """Take a value and do nothing with it."""
+    """Do nothing with a value."""
 
 
 def counter(place: str, port: int, name: str, value: int) -> str:
@@ -88,13 +88,13 @@ def counter(place: str, port: int, name: str, value: int) -> str:
 
 
 def carried(place: str, **words: int) -> tuple[str, ...]:
-    """Return the commands that let ports of a switch have carried so much: ``sent3=…``, in words of four bytes."""
+    """Return the commands that set the traffic of a switch's ports: ``sent3=…``, in words of four bytes."""
     counters = {"sent": "PortXmitData", "received": "PortRcvData"}
     return tuple(f'PerformanceSet "{place}"[{name[-1]}] PortCountersExtended.{counters[name[:-1]]}={number}'
                  for name, number in words.items())  # fmt: skip
 
 
-#: Words that 4xHDR carries in a window of three seconds.
+#: Words carried by 4xHDR in a window of three seconds.
 FULL_HDR = 3 * 6_250_000_000
 
 LOST = console(f'Error "{leaf(1)}" 100')
@@ -475,7 +475,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
 
 
 def record(case: FabricCase) -> dict[str, Any]:
-    """Make a fabric sick, sweep it, and return the fixture."""
+    """Create a fault in the fabric, sweep it, and return the fixture."""
     with IbSim(case.topology, opensm=case.opensm) as sim:
         case.fault(sim)
         evidence = sim.sweep(host=case.host, window_s=case.window_s, meanwhile=case.meanwhile)
@@ -490,14 +490,14 @@ def record(case: FabricCase) -> dict[str, Any]:
 
 
 def short(raw: Mapping[str, Any]) -> Any:
-    """Write a record as a fixture does: a text alone, where nothing else is recorded."""
+    """Write a record in the short form of a fixture: only a text if nothing else is recorded."""
     if raw["status"] == "ok" and raw.get("rc") == 0 and not raw.get("err") and "again" not in raw:
         return raw.get("out", "")
     return {key: value for key, value in raw.items() if key != "seconds"}
 
 
 def write(checks: Sequence[str]) -> None:
-    """Write the fixtures of some checks, or all and the references that some of them name."""
+    """Write the fixtures of some checks, or all fixtures and the references that they name."""
     for check, cases in CASES.items():
         if check in checks or not checks:
             folder = FIXTURES / check
@@ -511,7 +511,7 @@ def write(checks: Sequence[str]) -> None:
 
 
 def write_references() -> None:
-    """Write the sweeps of a healthy fabric that are named as references."""
+    """Write the sweeps of a healthy fabric that are used as references."""
     with IbSim(SMALL) as sim:
         good = sim.sweep(at="2026-11-21T02:00:00Z")  # an hour before a fixture's time
     (FIXTURES / "fabric.reference" / "good.ibnetdiscover").write_text(good.records[NET]["out"])

@@ -33,17 +33,17 @@ NAMESPACE = "training"
 
 @dataclass
 class ServedPod:
-    """One pod: the API object, and what runs behind `exec`."""
+    """One pod: the API object, and the process behind `exec`."""
 
     document: Mapping[str, Any]
     environment: Mapping[str, str] = field(default_factory=dict)
-    prefix: tuple[str, ...] = ()  # runs the command that exec names: a container of its own
+    prefix: tuple[str, ...] = ()  # runs the command of exec in a separate container
     refuse: tuple[int, str | None, str] | None = None  # HTTP status, reason (None: a kubelet's text), message of `exec`
-    get: tuple[int, str, str] | None = None  # the same of `get`
+    get: tuple[int, str, str] | None = None  # the same for `get`
     failure: str = ""  # of the container runtime, once connected: OCI runtime exec failed: ...
     silent: bool = False  # `exec` is never answered
-    cut_after: int | None = None  # bytes of output after which the connection is gone
-    busy: int = 0  # so many times `exec` is refused for now
+    cut_after: int | None = None  # bytes of output after which the connection is lost
+    busy: int = 0  # number of times that `exec` is refused
 
     @property
     def name(self) -> str:
@@ -52,14 +52,14 @@ class ServedPod:
 
 
 class ApiServer:
-    """The server, in a thread of its own; a context manager."""
+    """The server, in a separate thread; a context manager."""
 
     def __init__(self, folder: Path, pods: Sequence[ServedPod], *, token: str = TOKEN, web_socket: bool = True) -> None:
-        """Prepare; ``web_socket=False``: as a server, or a proxy before it, that knows only SPDY."""
+        """Prepare; ``web_socket=False``: like a server, or a proxy in front of it, that supports only SPDY."""
         self.pods = {pod.name: pod for pod in pods}
         self.token, self.web_socket = token, web_socket
         self.requests: list[http.Request] = []
-        self.spoken: set[str] = set()  # the ways in which `exec` was done
+        self.spoken: set[str] = set()  # protocols in which `exec` was requested
         self.delay_s = 0.0  # before any answer
         self._folder, self._processes = folder, set[asyncio.subprocess.Process]()
         self._loop = asyncio.new_event_loop()
@@ -96,7 +96,7 @@ class ApiServer:
         return path
 
     def service_account(self, token: str = "") -> Path:
-        """Write what a kubelet mounts into a pod for its service account and return the folder."""
+        """Write the files that a kubelet mounts for a pod's service account, and return the folder."""
         folder = self._folder / "serviceaccount"
         folder.mkdir(exist_ok=True)
         (folder / "token").write_text(token or self.token)
@@ -105,7 +105,7 @@ class ApiServer:
         return folder
 
     def running(self) -> int:
-        """Count the processes behind `exec` that have not ended."""
+        """Count the running processes behind `exec`."""
         return sum(process.returncode is None for process in self._processes)
 
     def wait_for_processes(self, limit_s: float = 60.0) -> bool:
@@ -201,7 +201,7 @@ class ApiServer:
             await http.reply(writer, *http.status(400, "BadRequest", why))
             return False
         if pod.busy:
-            pod.busy -= request.upgrade != "websocket"  # kubectl retries over SPDY before it gives up
+            pod.busy -= request.upgrade != "websocket"  # kubectl tries again over SPDY before it gives up
             await http.reply(writer, *http.status(429, "TooManyRequests", "the server has received too many requests"))
             return False
         if pod.silent:
@@ -220,7 +220,7 @@ class ApiServer:
         return True
 
     async def _bridge(self, pod: ServedPod, command: Sequence[str], channels: Channels) -> None:
-        """Join a process with the streams of a connection."""
+        """Connect a process to the streams of a connection."""
         if pod.failure:
             await channels.send(ERROR, json.dumps(http.status(500, "InternalError", pod.failure)[1]).encode())
             await channels.close()
@@ -272,7 +272,7 @@ async def _feed(channels: Channels, stdin: asyncio.StreamWriter) -> None:
 async def _drain(
     stream: asyncio.StreamReader, send: Callable[[bytes], Coroutine[Any, Any, None]], cut_after: int | None = None
 ) -> bool:
-    """Send all that a stream gives; return whether the connection was to be cut."""
+    """Send all data of a stream; return whether the connection must be cut."""
     count = 0
     while data := await stream.read(32768):
         count += len(data)

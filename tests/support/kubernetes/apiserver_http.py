@@ -1,4 +1,4 @@
-"""What the simulated API server is made of: requests and answers over HTTP, the API's Status, a certificate."""
+"""Parts of the simulated API server: requests and answers over HTTP, the API's Status, a certificate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Request:
 
     @property
     def upgrade(self) -> str:
-        """What the connection is to become, in lower case."""
+        """The requested protocol of an upgrade, in lower case."""
         return self.headers.get("upgrade", "").lower()
 
 
@@ -70,7 +70,7 @@ async def web_socket(request: Request, reader: asyncio.StreamReader, writer: asy
 
 
 def status(code: int, reason: str, message: str) -> tuple[int, Mapping[str, Any]]:
-    """Return an answer of kind Status, as the API gives all its refusals."""
+    """Return an answer of kind Status, the form of all refusals of the API."""
     return code, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
                   "reason": reason, "details": {"kind": "pods"}, "code": code}  # fmt: skip
 

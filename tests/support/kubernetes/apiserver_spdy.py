@@ -1,4 +1,4 @@
-"""SPDY/3.1 as older `kubectl` speak it for `exec`: the server's side, for the simulated API server.
+"""SPDY/3.1 for `exec` from older `kubectl`: the server's side, for the simulated API server.
 
 After draft-mbelshe-httpbis-spdy-00 and SPDY/3.1's window updates, of which this peer makes no use; one stream for each
 of error, stdin, stdout and stderr, named by the header streamtype (protocol v4.channel.k8s.io).
@@ -34,7 +34,7 @@ _TAIL = (
     "text/javascript,publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
 
-#: The dictionary that both sides compress headers with (section 2.6.10.1).
+#: The dictionary with which both sides compress headers (section 2.6.10.1).
 DICTIONARY = (
     b"".join(struct.pack(">I", len(word)) + word.replace("|", " ").encode() for word in _WORDS.split()) + _TAIL.encode()
 )
@@ -65,7 +65,7 @@ class Spdy:
         self._held: list[tuple[int, bytes]] = []
 
     async def receive(self) -> tuple[int, bytes]:
-        """Return a channel and bytes of it; none means that the client has closed it."""
+        """Return a channel and its bytes; none means that the client has closed it."""
         while not self._held:
             await self.step()
         return self._held.pop(0)
@@ -88,7 +88,7 @@ class Spdy:
         self._writer.transport.abort()
 
     async def step(self) -> None:
-        """Take one frame."""
+        """Process one frame."""
         first, second = struct.unpack(">II", await self._reader.readexactly(8))
         body = await self._reader.readexactly(second & 0xFFFFFF)
         if not first >> 31:

@@ -1,4 +1,4 @@
-"""The streams of a command that the simulated API server runs: what every protocol offers, and that of WebSocket."""
+"""Streams of a command that the simulated API server runs: the common interface, and WebSocket."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _BINARY, _CLOSING, _PING, _PONG = 2, 8, 9, 10
 
 
 class Channels(Protocol):
-    """What joins a process with a client."""
+    """Streams between a process and a client."""
 
     async def send(self, channel: int, data: bytes) -> None:
         """Send the bytes of one channel."""
 
     async def receive(self) -> tuple[int, bytes]:
-        """Return a channel and bytes of it; none means that the client has closed it. Raises when all is over."""
+        """Return a channel and its bytes; none means that the client has closed it. Raises at the end."""
 
     async def close(self) -> None:
         """End the connection."""
@@ -41,7 +41,7 @@ class WebSocket:
         await self._frame(_BINARY, bytes([channel]) + data)
 
     async def receive(self) -> tuple[int, bytes]:
-        """Return a channel and bytes of it."""
+        """Return a channel and its bytes."""
         message = b""
         while True:
             first, second = await self._reader.readexactly(2)

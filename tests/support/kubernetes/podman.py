@@ -1,4 +1,4 @@
-"""podman for tests: its own storage, a root of this machine's python3, nothing fetched, nothing left behind.
+"""podman for tests: private storage, a root with this machine's python3, no downloads, no leftovers.
 
 Needs root, and the packages podman and runc. Containers run on a folder (``--rootfs``), not on an image in layers:
 that needs no overlay file system, which a machine that is a container itself may not have. runc instead of crun:
@@ -18,7 +18,7 @@ from pathlib import Path
 
 _TOOLS = ("podman", "runc", "conmon")
 
-#: What a container holds beside Python; the planted tools are shell scripts.
+#: Content of a container besides Python; the planted tools are shell scripts.
 _PROGRAMS = ("/bin/sh", "/usr/bin/find")
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -72,10 +72,10 @@ def why_not() -> str:
 
 
 class Podman:
-    """A podman with storage of its own, and the root of its containers."""
+    """A podman with private storage, and the root of its containers."""
 
     def __init__(self) -> None:
-        """Set it up and make the root; ``close`` takes everything away."""
+        """Set it up and make the root; ``close`` removes everything."""
         self.folder = Path(tempfile.mkdtemp(prefix="preflight-podman-"))
         self.folder.chmod(0o755)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -99,19 +99,19 @@ class Podman:
             raise
 
     def command(self, *options: str) -> list[str]:
-        """Return what runs python3 in a new container; arguments of Python may follow."""
+        """Return the command that runs python3 in a new container; Python's arguments may follow."""
         variables = [f"{name}={value}" for name, value in self.environment.items()]
         run = ["podman", "run", "--rm", "--interactive", "--network=none", "--env", f"PATH={_PATH}", *options]
         return ["env", *variables, *run, "--rootfs", str(self.folder / "root"), "/usr/bin/python3"]
 
     def close(self) -> None:
-        """End what still runs and remove containers, root and storage."""
+        """Stop all containers and remove them, the root and the storage."""
         subprocess.run(["podman", "rm", "--all", "--force", "--time", "0"], env={**os.environ, **self.environment},
                        capture_output=True, check=False, timeout=120)  # fmt: skip
         shutil.rmtree(self.folder)
 
     def _fill(self, root: Path) -> None:
-        """Copy the machine's own python3, with what it and its modules are linked to."""
+        """Copy the machine's own python3 with all its libraries."""
         python = Path("/usr/bin/python3").resolve()
         library = Path("/usr/lib") / python.name
         unwanted = shutil.ignore_patterns("__pycache__", "test", "idlelib", "tkinter", "ensurepip", "config-*")

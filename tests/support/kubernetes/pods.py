@@ -1,8 +1,8 @@
 """Real pods for tests: the image of deploy/container, built here without a network, and `podman kube play`.
 
-Not a kubelet: no scheduler, no retries, no downward API, no device plug-in, no service account. What those would give
-a container is mounted from made-up host paths. Needs what tests/support/kubernetes/podman.py needs, and catatonit for
-the pod's own container.
+This is not a kubelet: it has no scheduler, retries, downward API, device plug-in or service account. Their
+contributions to a container are mounted from made-up host paths. Needs what tests/support/kubernetes/podman.py needs,
+and catatonit for the pod's own container.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ IMAGE, BASE = "localhost/preflight:1", "localhost/base:1"
 
 _STORAGE = '[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n'
 
-#: Soft and hard limit of locked memory that pods inherit here, bytes: the default of a container runtime.
+#: Soft and hard limit of locked memory that pods inherit here, in bytes: a container runtime's default.
 _MEMLOCK = 65536
 
-#: Packages that the image of the tests does without, for the time that it takes: SSH, and frames on a terminal.
+#: Packages omitted from the tests' image to save time: SSH, and frames on a terminal.
 _APART = ("paramiko", "rich")
 
 Kube = Mapping[str, Any]
 
 
 def why_not() -> str:
-    """Return why there are no pods here; empty if there are."""
+    """Return why no pods can run here; empty if they can."""
     if reason := podman.why_not():
         return reason
     pause = ("/usr/libexec/podman/catatonit", "/usr/bin/catatonit", "/usr/lib/podman/catatonit")
@@ -48,10 +48,10 @@ def why_not() -> str:
 
 
 class Pods(podman.Podman):
-    """A podman with the image of deploy/container; ``close`` takes everything away."""
+    """A podman with the image of deploy/container; ``close`` removes everything."""
 
     def __init__(self) -> None:
-        """Build the image from this machine's python3 and this tree; raise RuntimeError with podman's words."""
+        """Build the image from this machine's python3 and this tree; raise RuntimeError with podman's message."""
         super().__init__()
         try:
             (self.folder / "storage.conf").write_text(_STORAGE.format(folder=self.folder), encoding="utf-8")
@@ -69,7 +69,7 @@ class Pods(podman.Podman):
             raise
 
     def podman(self, *words: str, given: bytes | None = None, limit_s: float = 120) -> str:
-        """Run podman and return what it prints."""
+        """Run podman and return its output."""
         ran = self.run(*words, given=given, limit_s=limit_s)
         if ran.returncode:
             raise RuntimeError(f"podman {' '.join(words)}: {ran.stderr.decode(errors='replace')[-2000:]}")
@@ -78,7 +78,7 @@ class Pods(podman.Podman):
     def run(
         self, *words: str, given: bytes | None = None, limit_s: float = 120
     ) -> subprocess.CompletedProcess[bytes]:  # fmt: skip
-        """Run podman with little locked memory to pass on."""
+        """Run podman with a low limit of locked memory to inherit."""
         return subprocess.run(
             ["podman", *words], env={**os.environ, **self.environment}, input=given or b"", capture_output=True,
             check=False, timeout=limit_s, preexec_fn=_little_memlock,
@@ -92,7 +92,7 @@ class Pods(podman.Podman):
         return ran.returncode, (ran.stdout + ran.stderr).decode(errors="replace")
 
     def down(self, name: str) -> None:
-        """Take a pod away."""
+        """Remove a pod."""
         self.run("kube", "down", str(self.folder / f"{name}.json"))
 
     def state(self, container: str) -> str:
@@ -110,7 +110,7 @@ class Pods(podman.Podman):
         return True
 
     def close(self) -> None:
-        """End what still runs and remove pods, containers, images and storage."""
+        """Stop everything and remove pods, containers, images and storage."""
         self.run("pod", "rm", "--all", "--force", "--time", "0")
         self.run("rm", "--all", "--force", "--time", "0")
         self.run("rmi", "--all", "--force")
@@ -128,7 +128,7 @@ def _little_memlock() -> None:
 
 
 def _app(target: Path, scratch: Path) -> None:
-    """Make what ``pip install --target`` makes: our wheel, and the packages that it needs, from this environment."""
+    """Create the result of ``pip install --target``: our wheel and its dependencies, from this environment."""
     source, wheels = scratch / "source", scratch / "wheels"
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -1,11 +1,11 @@
 """Machines made by hand: whole-node evidence rendered from a description of the hardware.
 
-Every text below is written in the format that the tool documents (`nvidia-smi topo -m`, `ibstat`,
-`ibv_devinfo`, sysfs ABI, dcb(8), mlnx_qos); wiring after the DGX H100 user guide, that of other nodes after what
-their own modules name. Nothing here was recorded on hardware, as every document states in its ``origin``. A
-fault is a change of the description, so all tools of a sick node agree with each other as they would on a real one.
+Every text is written in the documented format of the tool (`nvidia-smi topo -m`, `ibstat`, `ibv_devinfo`, sysfs ABI,
+dcb(8), mlnx_qos); wiring after the DGX H100 user guide, that of other nodes after what their own modules name. Nothing
+here was recorded on hardware, as every document states in its ``origin``. A fault is a change of the description, so
+all tools of a sick node agree with each other as they would on a real one.
 
-``python -m tests.support.machines`` writes ``fixtures/nodes`` and ``preflight/demo``; a test holds them equal.
+``python -m tests.support.machines`` writes ``fixtures/nodes`` and ``preflight/demo``; a test compares them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Gpu", "Machine", "Nic", "active_mtu", "evidence", "hgx_h100", "one_p
 
 
 def origin(platform: Platform) -> str:
-    """Return where a document comes from."""
+    """Return the origin of a document."""
     return (
         "made by hand: rendered from a description of the hardware in the documented formats of each tool; "
         f"{platform.origin}; nothing was recorded on hardware"

@@ -14,7 +14,7 @@ from tests.support.machines.platform import H100, InstalledFunction, NicModel, P
 
 NAME = "dgx-a100"
 
-#: An idle A100 SXM4 80 GB, as driver 550 shows it: no fabric state, no recovery action, no margin of temperature.
+#: An idle A100 SXM4 80 GB, as driver 550 shows it: no fabric state, recovery action or temperature margin.
 A100 = replace(
     H100, name="NVIDIA A100-SXM4-80GB", memory_total_mib=81920, memory_reserved_mib=634, remap_banks=(640, 0, 0, 0, 0),
     power_limit_w=400.0, power_enforced_w=400.0, power_default_w=400.0, temperature_c=29, temperature_margin_c=None,
@@ -100,7 +100,7 @@ def dgx_a100(name: str = NAME) -> Machine:
 
 
 def _cascade(root: int, bus: int) -> tuple[str, ...]:
-    """Return the bridges of two PCIe switches, one behind the other: a group's own, and one of the board's."""
+    """Return the bridges of two PCIe switches in a row: a group's own, and one of the board's."""
     group = (f"0000:{root:02x}:01.1", f"0000:{root + 1:02x}:00.0", f"0000:{root + 2:02x}:{bus & 0x1F:02x}.0")
     return (*group, f"0000:{bus - 2:02x}:00.0", f"0000:{bus - 1:02x}:00.0")
 

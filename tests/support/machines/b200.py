@@ -1,4 +1,4 @@
-"""HGX B200: eight GPUs, NVSwitches behind ConnectX-7 bridges, and so RDMA devices that belong to no network.
+"""HGX B200: eight GPUs, NVSwitches behind ConnectX-7 bridges, so some RDMA devices belong to no network.
 
 The order of the sixteen RDMA devices and their codes after public outputs of `nvidia-smi topo -m` on such boards
 (sgl-project/sglang issue 26541, vllm-project/vllm issue 42186): the bridges' four functions first, then each GPU's
@@ -89,7 +89,7 @@ def hgx_b200(name: str = NAME, platform: Platform = INTEL) -> Machine:
 
 
 def _bluefield(device: str, bus: int, port: int, numa: int) -> Nic:
-    """One port of a BlueField-3 at 200 Gb/s: storage on the first, the node's own traffic on the second."""
+    """One port of a BlueField-3 at 200 Gb/s: the first for storage, the second for the node's own traffic."""
     address = f"198.51.{100 + numa}.{1 + 16 * port}/28"
     return Nic(
         device, bus, port, numa, model=BLUEFIELD_3, layer="Ethernet", rate="200 Gb/sec (4X HDR)",

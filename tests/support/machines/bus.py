@@ -1,4 +1,4 @@
-"""The PCI bus, as sysfs shows it."""
+"""The PCI bus as shown by sysfs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _path(bus: int, below: int, function: int = 0) -> str:
 
 
 def _handed_in(machine: Machine, address: str) -> str:
-    """Place a device that a hypervisor hands in: on a root bus of its own, no bridge in sight."""
+    """Place a passed-through device on a separate root bus without a visible bridge."""
     return f"../../../devices/{machine.platform.vmbus}/pci{address.rpartition(':')[0]}/{address}"
 
 

@@ -1,8 +1,8 @@
 """A cloud's virtual machine with a complete A100 board: eight GPUs, six NVSwitches, eight virtual HDR NICs.
 
-The shape is that of Azure's ND A100 v4: the hypervisor hands in every device on a PCI domain of its own, so no
-bridge and no switch is in sight and the matrix shows NODE or SYS between every GPU and NIC. Domains, NUMA nodes (GPU
-pairs on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file gives) after ndv4-topo.xml of
+The shape is that of Azure's ND A100 v4: the hypervisor passes each device through in a separate PCI domain, so no
+bridge or switch is visible and the matrix shows NODE or SYS between every GPU and NIC. Domains, NUMA nodes (GPU pairs
+on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file gives) after ndv4-topo.xml of
 Azure/azhpc-images; names and firmware of the virtual functions after public outputs of lspci and ibv_devinfo.
 """
 
@@ -41,7 +41,7 @@ PLATFORM = Platform(
     vmbus="LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-0001-0000-3130-444532304235",
 )
 
-#: PCI domain and NUMA node of each GPU; those of the NIC that the topology file puts beside it.
+#: PCI domain and NUMA node of each GPU; those of its NIC in the topology file.
 GPUS = ((1, 1), (2, 1), (3, 0), (4, 0), (0xB, 3), (0xC, 3), (0xD, 2), (0xE, 2))
 NICS = ((0x101, 1), (0x102, 1), (0x103, 0), (0x104, 0), (0x105, 3), (0x106, 3), (0x107, 2), (0x108, 2))
 

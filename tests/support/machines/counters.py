@@ -1,7 +1,7 @@
 """Counters at both ends of a window: sysfs ``counters`` and ``hw_counters``, ``ethtool -S``, /proc/stat, carriers.
 
-The names are mlx5's (Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst). A compute port is
-seen under a collective; the totals before the window are an old machine's, with some history in them.
+The names are mlx5's (Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst). Compute ports carry
+a collective; the totals before the window are those of an old machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HARDWARE_ROCE = (
     "roce_slow_restart_cnps", "roce_slow_restart_trans", "rp_cnp_handled", "rp_cnp_ignored", "rx_icrc_encapsulated",
 )  # fmt: skip
 
-#: The efa driver's; it has no ``counters``, which answer management datagrams.
+#: The efa driver's; it has no ``counters``, which need management datagrams.
 _EFA = (
     "impaired_remote_conn_events", "lifespan", "rdma_read_bytes", "rdma_read_resp_bytes", "rdma_read_wr_err",
     "rdma_read_wrs", "rdma_write_bytes", "rdma_write_recv_bytes", "rdma_write_wr_err", "rdma_write_wrs", "recv_bytes",
@@ -60,10 +60,10 @@ _PRIORITY = ("rx_prio{}_bytes", "rx_prio{}_packets", "rx_prio{}_discards", "tx_p
 _PAUSE = ("rx_prio{}_pause", "rx_prio{}_pause_duration", "tx_prio{}_pause", "tx_prio{}_pause_duration",
           "rx_prio{}_pause_transition")  # fmt: skip
 
-#: Counters that stop at their maximum, bits.
+#: Width in bits of counters that stop at their maximum.
 _WIDTHS = {"port_xmit_wait": 32, "symbol_error": 16, "link_downed": 8, "local_link_integrity_errors": 4}
 
-#: What an old machine has counted; a total proves nothing about today.
+#: Totals of an old machine; they show nothing about today.
 _HISTORY = {
     "link_downed": 3, "port_xmit_wait": 81234567, "lifespan": 10, "req_cqe_flush_error": 812,
     "resp_cqe_flush_error": 812, "port_rcv_switch_relay_errors": 41, "local_ack_timeout_err": 17,
@@ -101,7 +101,7 @@ def render(machine: Machine) -> Records:
 
 
 def _of_ethtool(nic: Nic) -> tuple[str, ...]:
-    """Return the names that ``ethtool -S`` has: a virtual function sees nothing of the physical port."""
+    """Return the names in ``ethtool -S``: a virtual function sees nothing of the physical port."""
     if not nic.qos.shown:
         return _ETHERNET
     by_priority = tuple(name.format(priority) for priority in range(8) for name in _PRIORITY)
@@ -116,7 +116,7 @@ def _twice(common: dict[str, Any], first: dict[str, Any], second: dict[str, Any]
 
 
 def _gigabits(nic: Nic) -> float:
-    """Return what the port really runs at; a speed that the kernel does not know is printed as SDR or QDR."""
+    """Return the actual rate of the port; an unknown speed is printed as SDR or QDR by the kernel."""
     return 400.0 if nic.rate in ("10 Gb/sec (4X SDR)", "40 Gb/sec (4X QDR)") else float(nic.rate.split()[0])
 
 
@@ -131,12 +131,12 @@ def _values(machine: Machine, nic: Nic, names: tuple[str, ...], end: int) -> dic
 
 
 def _before(name: str) -> int:
-    """Return what a counter of traffic begins at."""
+    """Return the start value of a traffic counter."""
     return 7_300_000_000_000 if name.endswith(("_data", "_bytes", "_packets", "_bytes_phy", "_packets_phy")) else 0
 
 
 def _traffic(machine: Machine, nic: Nic) -> dict[str, int]:
-    """Return what traffic adds in the window: RDMA, on the compute ports most of it."""
+    """Return the traffic of the window: RDMA, most of it on the compute ports."""
     if nic.state != "ACTIVE":
         return {}
     usual = 0.2 if nic.gpu is None else 300.0
@@ -160,7 +160,7 @@ def _traffic(machine: Machine, nic: Nic) -> dict[str, int]:
 
 
 def _stat(machine: Machine, end: int) -> str:
-    """Write /proc/stat of processors that share the load evenly, but for interrupts that were planted."""
+    """Write /proc/stat of processors that share the load evenly, apart from planted interrupts."""
     lines, total = [], [0] * 10
     for cpu in sorted(_cpus(machine)):
         ticks = int(WINDOW_S * _HZ) * end

@@ -1,4 +1,4 @@
-"""The files that are rendered: nodes, their cluster files, the demo cluster."""
+"""Rendered files: nodes, their cluster files, the demo cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 COMPUTE = "mlx5_[0,3-6,9-11]"
 
-#: Node types beside the DGX H100: modules with ``NODES``, name -> how to describe it, and its cluster file.
+#: Node types besides the DGX H100: modules with ``NODES``, name -> its description function and cluster file.
 FAMILIES = (a100, b200, cloud_vm, gb200, l40s, p5, pod, unusual)
 
 
@@ -84,7 +84,7 @@ gpu006:38122:38230 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [send] via NET/Sock
 
 
 def files() -> Iterator[tuple[Path, str]]:
-    """Yield every file that is rendered, with its text."""
+    """Yield every rendered file with its text."""
     nodes, demo = ROOT / "fixtures" / "nodes", ROOT / "preflight" / "demo"
     for name, roce in (("hgx-h100", False), ("hgx-h100-roce", True)):
         yield nodes / f"{name}.json", _dump(evidence(hgx_h100(name, roce)))

@@ -1,6 +1,6 @@
-"""Fleets: many nodes of one kind, each with identifiers of its own and the small differences that nodes have.
+"""Fleets: many nodes of one kind, each with its own identifiers and small natural differences.
 
-What varies from node to node is seeded and harmless: temperatures, light, counters' history, the clock's offset. A
+The differences between nodes are seeded and harmless: temperatures, light, counters' history, the clock's offset. A
 healthy fleet raises nothing. Faults are planted by changing the description of a node, or records of its document.
 """
 
@@ -52,7 +52,7 @@ def _idle(machine: Machine, health: Mapping[str, Any], gpu: Any, chance: random.
 
 
 def _nic(nic: Nic, place: int, number: int, count: int, nics: int, chance: random.Random) -> Nic:
-    """Give a NIC its LID: one subnet for all where the LIDs are enough, else each rail is a fabric of its own."""
+    """Give a NIC its LID: one subnet for all if the LIDs suffice, else a separate fabric for each rail."""
     last = _FIRST_LID + (count + 1) * nics
     own, prefix = _FIRST_LID + number * nics + place, nic.prefix
     if last > _LAST_LID:
@@ -65,7 +65,7 @@ def _nic(nic: Nic, place: int, number: int, count: int, nics: int, chance: rando
 
 
 def _address(ip: str | None, number: int) -> str | None:
-    """Move an address that the description names to a block of the node's own: 65,536 addresses further."""
+    """Move an address of the description to the node's own block: 65,536 addresses further."""
     if not ip:
         return ip
     one = ipaddress.IPv4Interface(ip)
@@ -73,7 +73,7 @@ def _address(ip: str | None, number: int) -> str | None:
 
 
 def _guid(guid: str, number: int) -> str:
-    """Change a GUID that the description names; one of zeros stays what it is."""
+    """Change a GUID of the description; a GUID of zeros stays."""
     if not guid.strip("0:"):
         return guid
     digits = f"{int(guid.replace(':', ''), 16) ^ number << 20:016x}"
@@ -89,7 +89,7 @@ def machines(machine: Machine, count: int, seed: int = 1, stem: str = "gpu") -> 
 def fleet(
     machine: Machine, count: int, seed: int = 1, faults: Mapping[str, Fault] | None = None, stem: str = "gpu"
 ) -> Iterator[dict[str, Any]]:
-    """Yield the Evidence documents of a fleet of ``count`` nodes like ``machine``, one after the other.
+    """Yield the Evidence documents of a fleet of ``count`` nodes like ``machine``, one by one.
 
     ``faults``: node name -> the change of its description. The same arguments give the same documents; 10,000 of
     them take two minutes and are never in memory together.

@@ -18,7 +18,7 @@ from tests.support.machines.platform import BLUEFIELD_3, InstalledFunction, Plat
 
 NAME = "gb200-tray"
 
-#: NVLink domain of the rack, as every GPU in it reports.
+#: NVLink domain of the rack, as reported by every GPU in it.
 FABRIC = GpuFabric("Completed", "Success", (), 32766, "5a9f6c1e-2d43-4b7a-9c58-0e1f2a3b4c5d")
 
 #: An idle GB200, with the memory and power limit that drivers 580 to 595 show of one.
@@ -106,13 +106,13 @@ def _gpu(index: int, domain: int, numa: int) -> Gpu:
 
 
 def _connectx(device: str, domain: int, numa: int) -> Nic:
-    """A ConnectX-7 of the compute fabric, below its own PCIe switch as the board has it."""
+    """A ConnectX-7 of the compute fabric, behind its own PCIe switch on the board."""
     name = f"ibP{domain}p3s0" if domain else "ibp3s0"
     return Nic(device, 0x03, numa=numa, domain=domain, above=_switch(domain), interface=name, gbps=300.0)
 
 
 def _bluefield(device: str, domain: int, numa: int, port: int) -> Nic:
-    """One port of a BlueField-3 at 200 Gb/s: storage on the first, the node's own traffic on the second."""
+    """One port of a BlueField-3 at 200 Gb/s: the first for storage, the second for the node's own traffic."""
     return Nic(
         device, 0x03, port, numa, domain=domain, above=_switch(domain), model=BLUEFIELD_3, layer="Ethernet",
         rate="200 Gb/sec (4X HDR)", interface=f"enP{domain}p3s0f{port}np{port}",

@@ -1,7 +1,7 @@
-"""GPU health, rendered twice from one description: NVML's answer and ``nvidia-smi -q -x``.
+"""GPU health, rendered from one description as NVML's answer and as ``nvidia-smi -q -x``.
 
-Elements and their order after public ``nvidia-smi -q -x`` outputs of drivers 555 to 580; nothing was recorded
-on hardware.
+Elements and their order are from public ``nvidia-smi -q -x`` outputs of drivers 555 to 580; nothing was recorded on
+hardware.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MIB = 2**20
 
 
 def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
-    """Return what the tools show of one GPU that answers."""
+    """Return the tools' values for one GPU that answers."""
     idle = machine.platform.gpu
     gsp = machine.driver if idle.gsp else None
     serial = f"{1650000000000 + 0x10000 * machine.number + 0x100 * gpu.domain + gpu.bus}"
@@ -31,7 +31,7 @@ def described(machine: Machine, index: int, gpu: Gpu, uuid: str) -> GpuHealth:
 
 
 def nvml(gpu: GpuHealth, device_id: str) -> dict[str, Any]:
-    """Render NVML's answer; what the description leaves out is not supported."""
+    """Render NVML's answer; values missing from the description are not supported."""
     raw: dict[str, Any] = {
         "index": gpu.index, "bus_id": _bus_id(gpu), "pci_device_id": f"0x{device_id}10DE", "uuid": gpu.uuid,
         "name": gpu.name, "memory_total_bytes": _times(gpu.memory_total_mib, _MIB),
@@ -125,7 +125,7 @@ Tree = dict[str, Any]
 
 
 def xml(gpus: list[GpuHealth], machine: Machine) -> str:
-    """Render ``nvidia-smi -q -x``; what the description leaves out is ``N/A``."""
+    """Render ``nvidia-smi -q -x``; values missing from the description are ``N/A``."""
     lines = ['<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">', "<nvidia_smi_log>"]
     head = {"timestamp": "Sat Nov 21 03:00:00 2026", "driver_version": machine.driver,
             "cuda_version": machine.platform.cuda,            "attached_gpus": len(gpus)}  # fmt: skip

@@ -11,13 +11,13 @@ from preflight.parsers.nvidia.nvlink_status import NVLINK
 from tests.support.machines.machine import Machine
 from tests.support.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
-#: Seconds since the made node booted.
+#: Seconds since the made-up node booted.
 UPTIME_S = 432000
 
 #: HGX boards without NVSwitches on the node's PCI bus: B200, B300.
 _SWITCHES_NOT_ON_THE_BUS = ("2901", "3182")
 
-#: What any kernel logs at boot in these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
+#: Boot messages of any kernel at these levels; ``dmesg --raw`` of a 5.15 kernel, shortened.
 _BOOT = (
     "<4>[    0.000000] secureboot: Secure boot disabled",
     "<4>[    1.204511] pci {gpu}: BAR 1: assigned to efifb",
@@ -31,12 +31,12 @@ _BANNER = "<5>[    0.000000] Linux version 5.15.0-1066-nvidia (buildd@example) (
 
 
 def _is_notice(line: str) -> bool:
-    """Whether a line of ``dmesg --raw`` is of the levels notice and below."""
+    """Return whether a line of ``dmesg --raw`` has the level notice or below."""
     return int(line[1 : line.index(">")]) & 7 >= 5
 
 
 def flavour(machine: Machine) -> str:
-    """Return what the driver's kernel module calls itself."""
+    """Return the name of the driver's kernel module flavour."""
     processor = machine.platform.architecture
     return f"Open Kernel Module for {processor}" if machine.open_driver else f"{processor} Kernel Module"
 
@@ -53,7 +53,7 @@ def nvlink(gpus: list[GpuHealth]) -> str:
     return "\n".join([*lines, ""])
 
 
-#: What each link counts, up to NVLink 4 and from NVLink 5 on.
+#: Counters of each link, up to NVLink 4 and from NVLink 5 on.
 _COUNTERS = ("Replay Errors", "Recovery Errors", "CRC Errors")
 _COUNTERS_5 = ("Malformed packet Errors", "Rx Errors", "Link recovery successful events", "Link recovery failed events",
                "Total link recovery events", "Effective Errors", "Symbol Errors")  # fmt: skip
@@ -73,7 +73,7 @@ def nvlink_errors(gpus: list[GpuHealth], errors: Sequence[Mapping[tuple[int, str
 
 
 def render(machine: Machine, gpus: list[GpuHealth]) -> Records:
-    """Render the records; ``gpus`` are those that the driver lists."""
+    """Render the records; ``gpus`` are those listed by the driver."""
     words = {"driver": machine.driver, "flavour": flavour(machine), "gpu": machine.gpus[0].address}
     boot = [line.format(**words) for line in _BOOT[: 4 if machine.driver_loaded else 2]]
     has_manager = bool(machine.nvswitches) or machine.gpu_id in _SWITCHES_NOT_ON_THE_BUS

@@ -13,13 +13,13 @@ from tests.support.machines.records import MISSING, Records, ok, ran, twice
 
 
 def _answering(machine: Machine) -> list[tuple[int, Gpu]]:
-    """Return the GPUs that the driver lists, with the index it gives them."""
+    """Return the GPUs listed by the driver, with their indexes."""
     alive = [gpu for gpu in machine.gpus if gpu.on_bus and gpu.answers]
     return list(enumerate(alive))
 
 
 def _topo(machine: Machine) -> str:
-    """Render ``nvidia-smi topo -m`` as driver 535 and newer prints it, underlined header included."""
+    """Render ``nvidia-smi topo -m`` as driver 535 and newer prints it, with the underlined header."""
     gpus = _answering(machine)
     nics = [nic for nic in machine.nics if nic.bound]
     names = [f"GPU{index}" for index, _ in gpus] + [f"NIC{index}" for index in range(len(nics))]
@@ -80,7 +80,7 @@ def _nic_nic(one: Nic, other: Nic) -> str:
 
 
 def uuid(machine: Machine, gpu: Gpu) -> str:
-    """Return the UUID of a GPU: no other GPU of a fleet has it."""
+    """Return the UUID of a GPU, unique in a fleet."""
     return f"GPU-00000000-0000-0000-{machine.number:04x}-00000000{gpu.domain:02x}{gpu.bus:02x}"
 
 

@@ -11,7 +11,7 @@ from tests.support.machines.bus import nic_path
 from tests.support.machines.machine import Machine, Nic
 from tests.support.machines.records import DIRECTORY, ELSEWHERE, MISSING, Records, link, listing, ok, ran
 
-#: Rows of the GID table that are shown.
+#: Rendered rows of the GID table.
 GIDS = range(8)
 
 
@@ -20,18 +20,18 @@ def verbs(machine: Machine) -> list[tuple[int, Nic]]:
 
 
 def guid(machine: Machine, nic: Nic) -> str:
-    """Return the GUID of a NIC: no other NIC of a fleet has it."""
+    """Return the GUID of a NIC, unique in a fleet."""
     low = (machine.number & 0xFFF) << 4 | nic.function
     return nic.guid or f"a088:c2{3 + (machine.number >> 12):02x}:{nic.domain:02x}{nic.bus:02x}:{low:04x}"
 
 
 def system_guid(machine: Machine, nic: Nic) -> str:
-    """Return the GUID that all ports of one adapter have in common: that of its first function."""
+    """Return the GUID shared by all ports of an adapter: that of its first function."""
     return guid(machine, replace(nic, function=0))
 
 
 def lid(nic: Nic) -> int:
-    """Return the LID that the subnet manager gave an InfiniBand port."""
+    """Return the LID of an InfiniBand port from the subnet manager."""
     return (nic.domain << 8 | nic.bus) if nic.lid is None else nic.lid
 
 
@@ -86,7 +86,7 @@ def render_sysfs(machine: Machine) -> Records:
 
 
 def _of_efa(machine: Machine, nic: Nic, port: str) -> Records:
-    """Render what the efa driver shows otherwise: no interface, model or manager; one GID, one partition."""
+    """Render the differences of the efa driver: no interface, model or manager; one GID, one partition."""
     return {
         f"dir:/sys/class/infiniband/{nic.device}/device/net": MISSING,
         f"file:/sys/class/infiniband/{nic.device}/sys_image_guid": ok("0000:0000:0000:0000\n"),
@@ -99,7 +99,7 @@ def _of_efa(machine: Machine, nic: Nic, port: str) -> Records:
     }
 
 
-#: Rows that show how long the table is: mlx5 makes one of 256.
+#: Rows that show the length of the table: mlx5 makes one of 256.
 _TABLE_MARKS = (15, 31, 63, 127, 255)
 
 
@@ -138,7 +138,7 @@ def address(machine: Machine, nic: Nic) -> str:
 
 
 def management_address(machine: Machine) -> str:
-    """Return the address that ssh comes in by: of documentation's block, in a large fleet of that for benchmarks."""
+    """Return the address for ssh: from the documentation block, in a large fleet from the benchmark block."""
     if machine.number < 200:
         return f"192.0.2.{1 + machine.number}/24"
     return f"{ipaddress.IPv4Address('198.18.0.1') + machine.number}/15"

@@ -1,4 +1,4 @@
-"""What a server consists of: CPUs, drives, swap, mounts, services; formats after proc(5), df(1), systemctl(1)."""
+"""Parts of a server: CPUs, drives, swap, mounts, services; formats after proc(5), df(1), systemctl(1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ARRAY = (
     "unused devices: <none>\n"
 )
 
-#: Services that the cluster files of the nodes declare, and mounts.
+#: Services declared by the cluster files of the nodes, and mounts.
 SERVICES = ("slurmd", "munge")
 SHARED = "/shared"
 DRIVES = 10
@@ -79,7 +79,7 @@ def render(machine: Machine) -> Records:
 
 
 def host_of(cluster: str, machine: Machine) -> str:
-    """Return the table that declares what such a machine has, for the class of a cluster file."""
+    """Return the table that declares the parts of such a machine, for a class of a cluster file."""
     numbers = re.search(r"^\[class\.([\w-]+)\]", cluster, re.MULTILINE)
     assert numbers, "the cluster file has a class"
     smt = machine.platform.architecture == "x86_64"

@@ -10,7 +10,7 @@ from tests.support.machines.hcas import verbs
 from tests.support.machines.machine import Machine
 from tests.support.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
-#: Beside the drivers: what an Ubuntu server with DOCA-OFED loads, shortened.
+#: In addition to the drivers: modules of an Ubuntu server with DOCA-OFED, shortened.
 _MODULES = ("ext4", "md_mod", "nvme", "nvme_core", "sunrpc", "nfs", "ipmi_si", "processor", "kernel", "pcie_aspm")
 _RDMA = ("ib_core", "ib_uverbs", "ib_umad", "ib_cm", "rdma_cm", "rdma_ucm", "mlx5_core", "mlx5_ib")
 _EFA = ("ib_core", "ib_uverbs", "efa")
@@ -61,7 +61,7 @@ def _links(machine: Machine) -> Records:
 
 
 def _lspci(machine: Machine) -> str:
-    """Print every function of the bus and, since sysfs lists endpoints only here, the bridges above them."""
+    """Print every function of the bus, and the bridges above them, since sysfs lists only endpoints here."""
     records = bus.render(machine)
     targets = {name: entry["target"] for name, entry in records["dir:/sys/bus/pci/devices"]["entries"].items()}
     above = {part for target in targets.values() for part in target.split("/")[:-1] if _ADDRESS.fullmatch(part)}

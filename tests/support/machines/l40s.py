@@ -14,7 +14,7 @@ from tests.support.machines.platform import H100, InstalledFunction, NicModel, P
 
 NAME = "l40s-pcie"
 
-#: An idle L40S, as driver 570 shows it: its PCIe link rests; no NVLink, no fabric, no MIG.
+#: An idle L40S as shown by driver 570: its PCIe link is in a low-power state; no NVLink, no fabric, no MIG.
 L40S = replace(
     H100, name="NVIDIA L40S", memory_total_mib=46068, memory_reserved_mib=599, memory_used_mib=1, bar1_total_mib=65536,
     mig=None, mig_pending=None, remap_banks=(192, 0, 0, 0, 0), power_limit_w=350.0, power_enforced_w=350.0,

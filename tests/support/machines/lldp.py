@@ -1,4 +1,4 @@
-"""What the switches announce, as lldpd 1.0 prints it (`lldpcli -f json0`): DCBX as bytes, never decoded."""
+"""Announcements of the switches, as printed by lldpd 1.0 (`lldpcli -f json0`): DCBX as undecoded bytes."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def _entry(name: str, nic: Nic, rail: int) -> dict[str, Any]:
 
 
 def _nibbles(priority: int) -> tuple[int, ...]:
-    """Return the traffic class of each priority, two a byte: 1 for the job's, 0 for the rest."""
+    """Return the traffic class of each priority, two in a byte: 1 for the job's, 0 for the rest."""
     classes = [int(other == priority) for other in range(8)]
     return tuple(classes[at] << 4 | classes[at + 1] for at in range(0, 8, 2))
 
 
 def _dscp(nic: Nic) -> tuple[tuple[int, int], ...]:
-    """Return the DSCPs that the switch announces; unless set, as the NIC maps them."""
+    """Return the DSCPs that the switch announces, by default those of the NIC's map."""
     if nic.switch_dscp is not None:
         return nic.switch_dscp
     here = dict(nic.qos.dscp_priority)

@@ -1,4 +1,4 @@
-"""The description of a node: what it is made of and how it is set up; a fault is a change of it."""
+"""Description of a node: its parts and settings; a fault is a change of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gpu:
     nvlink_errors: Mapping[tuple[int, str], int] = field(default_factory=dict)  # by link and name, since boot
     nvlink_gains: Mapping[tuple[int, str], int] = field(default_factory=dict)  # within the window
     replay_gain: int = 0  # of PCIe, within the window
-    health: Mapping[str, Any] = field(default_factory=dict)  # what differs from an idle one of its platform
+    health: Mapping[str, Any] = field(default_factory=dict)  # differences from an idle one of its platform
     domain: int = 0
     above: tuple[str, ...] = ()  # bridges above it, root port first; empty: an HGX board's
     memory_node: int | None = None  # NUMA node of its own memory (Grace)
@@ -36,11 +36,11 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Queues:
-    """RoCE quality of service of one port, beside PFC and ECN; what NVIDIA's RoCE guide sets up."""
+    """RoCE quality of service of one port, apart from PFC and ECN, as in NVIDIA's RoCE guide."""
 
     trust: str = "dscp"
     traffic_class: int | None = 106  # the driver's, for all queue pairs; None: not set
-    dscp_priority: tuple[tuple[int, int], ...] = ()  # what differs from DSCP / 8
+    dscp_priority: tuple[tuple[int, int], ...] = ()  # differences from DSCP / 8
     ecn_priorities: tuple[int, ...] | None = None  # None: all, as the vendor's scripts do
     reaction_point: bool = True
     cnp_dscp: int = 48
@@ -48,7 +48,7 @@ class Queues:
     dcbx: str = "OS"  # or Firmware
     buffers: tuple[int, ...] | None = None  # of each priority; None: 1 for those with PFC, else 0
     buffer_bytes: tuple[int, ...] = (130944, 130944, 0, 0, 0, 0, 0, 0)
-    dcqcn: tuple[tuple[str, int], ...] = ()  # what differs from the firmware's defaults
+    dcqcn: tuple[tuple[str, int], ...] = ()  # differences from the firmware's defaults
     vendor_driver: bool = True  # MLNX_OFED or DOCA, which show ECN and the traffic class in sysfs
     shown: bool = True  # False: a virtual function; tools answer "not supported"
 
@@ -91,23 +91,23 @@ class Nic:
     relaxed_ordering: bool = True
     here: bool = True  # whether its interface is in the collector's network namespace
     gbps: float | None = None  # what its port sends, and receives, in the window; None: 300 near a GPU, 0.2 elsewhere
-    grows: Mapping[str, int] = field(default_factory=dict)  # counters that grow, beside those of traffic
-    stands: Mapping[str, int] = field(default_factory=dict)  # counters that begin at another value
-    lacks: tuple[str, ...] = ()  # counters that its driver does not have: beginnings of their names
-    traffic_priority: int = 3  # on which a RoCE port's RDMA runs
+    grows: Mapping[str, int] = field(default_factory=dict)  # counters that grow, in addition to those of traffic
+    stands: Mapping[str, int] = field(default_factory=dict)  # counters that start at another value
+    lacks: tuple[str, ...] = ()  # prefixes of counters that its driver lacks
+    traffic_priority: int = 3  # priority of a RoCE port's RDMA
     module_c: float = 52.0  # temperature of its module, degrees C
-    module_flags: tuple[str, ...] = ()  # alarms and warnings of its module that are on
+    module_flags: tuple[str, ...] = ()  # active alarms and warnings of its module
     rx_mw: float = 0.9  # light that its module receives on channel 1, mW
     fec: str = "RS"
     raw_ber: float = 3e-9  # bit error ratio before FEC
     symbol_ber: float = 0.0
     leaf: str = ""  # switch at the other end; empty: its rail's
-    vlan: int = 1  # that the switch puts its packets into
+    vlan: int = 1  # VLAN assigned by the switch
     pkeys: tuple[int, ...] = (0xFFFF,)  # partitions of an InfiniBand port
     sm_lid: int = 1  # of an InfiniBand port that is active
     switch_pfc: tuple[int, ...] | None = None  # PFC that the switch announces; None: as here
     switch_dscp: tuple[tuple[int, int], ...] | None = None  # DSCP and priority that the switch announces; None: as here
-    switch_ets: tuple[int, int] = (50, 50)  # percent of the bandwidth that it announces: of other traffic, of the job's
+    switch_ets: tuple[int, int] = (50, 50)  # announced percentages of the bandwidth: of other traffic, of the job's
     switch_frame: int = 9236  # largest frame that the switch announces, bytes
 
     @property
@@ -128,19 +128,19 @@ class Nic:
 
 @dataclass(frozen=True)
 class Machine:
-    """A node: what it is made of and how it is set up."""
+    """A node: its parts and settings."""
 
     name: str
     gpus: tuple[Gpu, ...]
     nics: tuple[Nic, ...]
-    number: int = 0  # its place in a fleet: all that must differ from node to node comes from it
+    number: int = 0  # its number in a fleet: all values that must differ between nodes depend on it
     gpu_id: str = "2330"
     gpu_name: str = "NVIDIA H100 80GB HBM3"
     nvlinks: int = 18
     roce: bool = False
     cpus: tuple[str, ...] = ("0-55,112-167", "56-111,168-223")
     allowed_cpus: str = "0-223"
-    nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)  # buses, the PCI domain in the bits above
+    nvswitches: tuple[int, ...] = (0x07, 0x08, 0x09, 0x0A)  # buses, with the PCI domain in the upper bits
     driver: str = DRIVER
     driver_loaded: bool = True
     fabric_manager: str = "active"
@@ -160,7 +160,7 @@ class Machine:
     without_modules: tuple[str, ...] = ()
     acs: tuple[str, ...] = ()  # ACS controls that are on in every bridge, or in those of acs_on
     acs_on: tuple[str, ...] = ()
-    management: str = "eno1"  # the interface that ssh comes in by
+    management: str = "eno1"  # the interface used by ssh
     default_route: str = "eno1"
     arp: tuple[int, int] = (0, 0)  # arp_ignore, arp_announce
     numa_balancing: int = 0
@@ -181,16 +181,16 @@ class Machine:
     cpu_stolen: float = 0.0
     settings: Mapping[str, str] = field(
         default_factory=dict
-    )  # files of tests/support/machines/settings.py that read otherwise
-    records: Mapping[str, Any] = field(default_factory=dict)  # what was seen instead: a container's view
+    )  # files of tests/support/machines/settings.py with other content
+    records: Mapping[str, Any] = field(default_factory=dict)  # records of a container's view instead
 
     def local_cpus(self, numa: int) -> str:
-        """Return the CPUs near a device; all of them where the kernel does not know."""
+        """Return the CPUs near a device; all of them if unknown to the kernel."""
         return self.cpus[numa] if numa >= 0 else ",".join(self.cpus)
 
 
 def hgx_h100(name: str, roce: bool = False) -> Machine:
-    """A DGX H100 as its user guide wires it: eight GPUs, eight compute and four storage ports."""
+    """A DGX H100 wired as in its user guide: eight GPUs, eight compute and four storage ports."""
     gpu_buses = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
     compute = ((0, 0x18), (3, 0x40), (4, 0x4F), (5, 0x5E), (6, 0x9A), (9, 0xC0), (10, 0xCE), (11, 0xDC))
     nics = [Nic(f"mlx5_{number}", bus, 0, index // 4, index) for index, (number, bus) in enumerate(compute)]

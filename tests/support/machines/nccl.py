@@ -1,4 +1,4 @@
-"""What the collector records of NCCL beside its environment: the files that it names, and the ranks that run."""
+"""The collector's records on NCCL besides its environment: the files that it names, and running ranks."""
 
 from __future__ import annotations
 

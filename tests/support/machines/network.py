@@ -94,7 +94,7 @@ def _mlnx_qos(nic: Nic, priorities: list[int]) -> str:
 
 
 def _hidden(name: str) -> Records:
-    """Return what the tools print on a virtual function: its host sets all that."""
+    """Return the tools' output on a virtual function, whose host makes all settings."""
     return {
         **{f"cmd:dcb -j {object} show dev {name}": _NOT_SUPPORTED for object in ("pfc", "app", "buffer", "dcbx")},
         f"cmd:mlnx_qos -i {name}": ran("", 1, "Netlink error: Operation not supported\n"),

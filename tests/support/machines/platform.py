@@ -1,4 +1,4 @@
-"""What a family of nodes has in common: processor, kernel, PCI functions beside GPUs and NICs, an idle GPU.
+"""Common properties of a family of nodes: processor, kernel, other PCI functions, an idle GPU.
 
 A node type is data: a :class:`Platform`, and the GPUs and NICs of a :class:`~tests.support.machines.machine.Machine`.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from preflight.facts.nvidia.model import GpuFabric, GpuHealth
 
-#: Cluster UUID of a fabric that ends in its node.
+#: Cluster UUID of a fabric limited to its node.
 ONE_NODE = "00000000-0000-0000-0000-000000000000"
 
 #: An idle H100 SXM, as driver 570 shows it.
@@ -44,7 +44,7 @@ class InstalledFunction:
 
 @dataclass(frozen=True)
 class NicModel:
-    """An RDMA adapter: what its tools call it, and the slot that it is built for."""
+    """An RDMA adapter: its names in tools, and the slot for which it is built."""
 
     pci_id: str  # uevent PCI_ID
     hca_type: str
@@ -74,7 +74,7 @@ class Platform:
     gpu_architecture: str = "Hopper"
     gpu_xml: Mapping[str, str] = field(default_factory=dict)  # further elements of nvidia-smi -q -x
     libraries: str = "/usr/lib/x86_64-linux-gnu"
-    modules: tuple[str, ...] = ()  # beside those of every node
+    modules: tuple[str, ...] = ()  # in addition to those of every node
     nvswitch_id: str = "22A3"  # PCI device id
     nvswitch_numa: int = 0
-    vmbus: str = ""  # directory below /sys/devices of the root buses that a hypervisor hands in, one for each device
+    vmbus: str = ""  # directory below /sys/devices of the root buses for passed-through devices, one for each

@@ -1,4 +1,4 @@
-"""A DGX H100 on RoCE as one of its Kubernetes pods sees it: what a container hides, and what Multus gave it.
+"""A DGX H100 on RoCE seen from one of its Kubernetes pods: hidden parts, and networks from Multus.
 
 The pod has all eight GPUs and the eight rails as secondary networks; RDMA devices are shared, so those of storage are
 listed too, without an interface. Its image has no lspci, systemctl or chronyc and may not read the kernel's log. The
@@ -27,7 +27,7 @@ PLATFORM = Platform(
     origin="wiring after the DGX H100 user guide, seen from a pod with Multus networks (de-facto standard 1.3)"
 )
 
-#: What the pod's image lacks.
+#: Programs missing in the pod's image.
 NO_TOOL = {"status": "missing", "why": "there is no such tool"}
 
 HIDDEN: dict[str, Any] = {

@@ -59,7 +59,7 @@ def files(machine: Machine) -> dict[str, str]:
 def render(machine: Machine) -> Records:
     records: Records = {f"file:{path}": ok(f"{text}\n") for path, text in files(machine).items()}
     machine_id = machine.settings.get("/etc/machine-id", f"{0x9B1D << 48 | machine.number:016x}")
-    records["file:/etc/machine-id"] = ok(f"{machine_id}\n")  # a digest, as the collector hands it out
+    records["file:/etc/machine-id"] = ok(f"{machine_id}\n")  # a digest, in the collector's form
     records["file:/proc/net/vlan/config"] = MISSING
     if not machine.imex:
         records["file:/etc/nvidia-imex/nodes_config.cfg"] = MISSING
@@ -80,7 +80,7 @@ def render(machine: Machine) -> Records:
 
 
 def _mac(machine: Machine, nic: Nic) -> str:
-    """Return the MAC of a port: of Ethernet six bytes of its GUID, of IPoIB twenty bytes that end in it."""
+    """Return the MAC of a port: six bytes of its GUID for Ethernet, twenty bytes that end in it for IPoIB."""
     octets = bytes.fromhex(guid(machine, nic).replace(":", ""))
     if not nic.ethernet(machine.roce):
         octets = bytes.fromhex("00000048") + nic.prefix.to_bytes(8, "big") + octets

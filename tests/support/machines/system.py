@@ -12,7 +12,7 @@ from tests.support.machines.hcas import address, management_address, verbs
 from tests.support.machines.machine import Machine
 from tests.support.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran
 
-#: A mount over the management network; the server has an address of documentation.
+#: A mount over the management network; the server has an address from a documentation block.
 NFS = (
     "512 29 0:61 / /shared rw,relatime shared:271 - nfs4 192.0.2.200:/shared rw,vers=4.2,rsize=1048576,wsize=1048576,"
     "namlen=255,hard,proto=tcp,nconnect=8,timeo=600,retrans=2,sec=sys,clientaddr=192.0.2.21,local_lock=none,"
@@ -34,7 +34,7 @@ def _entry(address: str) -> dict[str, Any]:
 
 
 def _network(machine: Machine) -> Records:
-    """Rail i has 10.i.0.0/31; the management interface the addresses of documentation."""
+    """Rail i has 10.i.0.0/31; the management interface has addresses from a documentation block."""
     addresses: dict[str, list[dict[str, Any]]] = {
         "lo": [_entry("127.0.0.1/8")], machine.management: [_entry(management_address(machine))],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Healthy nodes of unusual design: shared NICs, two ports for each GPU, one GPU beside its Grace.
+"""Healthy nodes of unusual design: shared NICs, two ports for each GPU, one GPU with its own Grace.
 
 H20 boards of which every second GPU has a NIC behind its own PCIe switch, bonds of two ports each, after public
 outputs of `nvidia-smi topo -m` on such servers; sixteen 200 Gb/s RoCE ports, two of a card for each H100, and the

@@ -1,7 +1,7 @@
 """Hosts for MPI on one machine.
 
-Each has a network, a process table, a host name and a /tmp of its own, and an sshd. They are connected to bridges, the
-leaves, which one link joins. Links can be slowed (tbf) and cut. Needs root; ``missing()`` names what else.
+Each has its own network, process table, host name, /tmp and sshd. They are connected to bridges, the leaves, which are
+connected by one link. Links can be slowed (tbf) and cut. Needs root; ``missing()`` names further requirements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.sshfarm.material import SSHD, keygen, public
 #: Seconds until all hosts must answer.
 _UP_S = 30.0
 
-#: Rate of a host's link, and of the link between leaves, Mbit/s: far below what this machine can do.
+#: Rate of a host's link, and of the link between leaves, Mbit/s: far below the capability of this machine.
 HOST_MBIT, UPLINK_MBIT = 40, 1000
 
 _TOOLS = ("mpirun", "mpicc", "ip", "tc", "unshare", "nsenter", "ssh", "ssh-keygen")
@@ -65,7 +65,7 @@ _WAIT = "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nwhile Tru
 
 
 def missing() -> str:
-    """Name what these hosts need and this machine lacks; empty if nothing."""
+    """Return the missing requirements of these hosts; empty if none."""
     if os.getuid() != 0:
         return "root"
     return next((tool for tool in _TOOLS if not shutil.which(tool)), "" if SSHD else "sshd")
@@ -79,7 +79,7 @@ class MpiHosts:
     """Hosts n1, n2, … on leaves, and a head node; a context manager."""
 
     def __init__(self, number: int, leaf: int = 0) -> None:
-        """Prepare so many hosts, ``leaf`` of them on a leaf (0: all on one)."""
+        """Prepare this many hosts, ``leaf`` of them on a leaf (0: all on one)."""
         self.names = [f"n{place}" for place in range(1, number + 1)]
         self.leaf_of = {name: place // (leaf or number) for place, name in enumerate(self.names)}
         self.folder = Path(tempfile.mkdtemp(prefix="mpi-", dir="/var/tmp"))
@@ -104,7 +104,7 @@ class MpiHosts:
 
     @property
     def ssh_config(self) -> Path:
-        """A configuration with which ``ssh`` reaches all hosts from the head node."""
+        """A configuration for ``ssh`` from the head node to all hosts."""
         return self.folder / "ssh_config"
 
     @property
@@ -113,11 +113,11 @@ class MpiHosts:
         return {name: f"leaf{leaf}" for name, leaf in self.leaf_of.items()}
 
     def on(self, host: str) -> list[str]:
-        """Return what to put before a command so that it runs on a host."""
+        """Return the prefix of a command that makes it run on a host."""
         return ["nsenter", f"--target={self._inits[host]}", "--net", "--uts", "--mount", "--pid", f"--wd={self.folder}"]
 
     def run(self, command: Sequence[str], host: str = "head", **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command, by default on the head node with its output captured."""
+        """Run a command, by default on the head node with captured output."""
         settings = {"capture_output": True, "text": True, "timeout": 240, "check": False, "stdin": subprocess.DEVNULL,
                     "env": self.environment}  # fmt: skip
         return subprocess.run([*self.on(host), *command], **{**settings, **options})
@@ -132,21 +132,21 @@ class MpiHosts:
         return self.run([sys.executable, "-m", "preflight", *words], **options)
 
     def slow(self, host: str, mbit: int) -> None:
-        """Give a host's link another rate, both ways."""
+        """Set the rate of a host's link, both ways."""
         self._shape(f"{self.tag}-{host}", "eth0", mbit)
         self._shape(f"{self.tag}-fabric", host, mbit)
 
     def slow_uplink(self, mbit: int) -> None:
-        """Give the link between the first two leaves another rate, both ways."""
+        """Set the rate of the link between the first two leaves, both ways."""
         for name in ("up0", "up1"):
             self._shape(f"{self.tag}-fabric", name, mbit)
 
     def cut(self, host: str, down: bool = True) -> None:
-        """Cut a host's link, or join it again."""
+        """Cut a host's link, or restore it."""
         _ip("-n", f"{self.tag}-fabric", "link", "set", host, "down" if down else "up")
 
     def fault(self, host: str, kind: str, present: bool = True) -> None:
-        """Let the stand-in misbehave on a host: wrong, fail, hang or deaf."""
+        """Make the stand-in misbehave on a host: wrong, fail, hang or deaf."""
         path = self.binaries / f"{host}.{kind}"
         path.touch() if present else path.unlink(missing_ok=True)
 
@@ -162,7 +162,7 @@ class MpiHosts:
         return self.run(["find", where, "-mindepth", "1"], host).stdout.split()
 
     def left_behind(self, seconds: float = 15.0) -> dict[str, list[str]]:
-        """Return what is still on each host after so many seconds at most."""
+        """Return the leftovers on each host after at most this many seconds."""
         until = time.monotonic() + seconds
         while True:
             left = {name: [*self.processes(name), *self.files(name)] for name in [*self.names, "head"]}
@@ -245,7 +245,7 @@ class MpiHosts:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """End all that runs on the hosts; the end of a host's first process ends the rest."""
+        """End all processes on the hosts; the end of a host's first process ends the rest."""
         for pid in self._inits.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

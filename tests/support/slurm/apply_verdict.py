@@ -1,7 +1,7 @@
-"""Applies a verdict on a node of a real Slurm cluster, in place of a gate.
+"""Applies a verdict on a node of a real Slurm cluster, instead of a gate.
 
 ``python -m tests.support.slurm.apply_verdict VERDICT.json [--dry-run] [--go FILE]``; prints the result as JSON.
-``--go`` waits for a file first, so that several may act at once.
+``--go`` first waits for a file, so that several can act at once.
 """
 
 from __future__ import annotations

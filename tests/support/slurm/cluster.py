@@ -1,7 +1,7 @@
-"""A real Slurm cluster on this machine: munged, slurmctld and some slurmd, each node with a name of its own.
+"""A real Slurm cluster on this machine: munged, slurmctld and some slurmd, each node with its own name.
 
-All of it lives in one network, host name and mount name space, so that nothing outside is touched and
-several clusters can run side by side. Root only; ``missing()`` returns what this machine lacks.
+The cluster has its own network, host name and mount namespace, so that nothing outside is affected and several clusters
+can run at the same time. Root only; ``missing()`` returns missing requirements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UP_S, _COMMAND_S = 180.0, 180.0
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-# Slurm resolves with AI_ADDRCONFIG: with loopback addresses only, glibc then resolves no name at all
+# Slurm resolves with AI_ADDRCONFIG: with only loopback addresses, glibc then resolves no name
 _HOLD = """\
 hostname ctl && ip link set lo up && ip addr add 198.18.0.1/32 dev lo &&
 mount --bind "$0/hosts" /etc/hosts && mkdir -p /etc/slurm && mount --bind "$0/etc" /etc/slurm &&
@@ -64,7 +64,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 
 
 def missing() -> str:
-    """Name what a real cluster needs and this machine does not have; empty if all is there."""
+    """Return the requirements of a real cluster that this machine lacks; empty if none."""
     if os.getuid() != 0:
         return "root"
     for tool in ("munged", "slurmctld", "slurmd", "srun", "unshare", "nsenter", "ip"):
@@ -76,8 +76,8 @@ def missing() -> str:
 class Slurm:
     """A running cluster of nodes n1, n2, …; a context manager.
 
-    ``setup`` is a shell script that every node runs before its slurmd, as root, with the node's name as
-    ``$1``, in a mount name space of its own: it may bind files over /sys or /dev.
+    ``setup`` is a shell script that every node runs before its slurmd, as root, with the node's name as ``$1``, in a
+    separate mount namespace: it may bind files over /sys or /dev.
     """
 
     def __init__(self, number: int, extra: str = "", setup: str = "") -> None:
@@ -88,7 +88,7 @@ class Slurm:
         self.folder.chmod(0o755)
         for name in ("munge", "state", "log", "etc", *(f"spool.{node}" for node in self.names)):
             (self.folder / name).mkdir()
-        # Every node is loopback by another address, so that an sshd on all of them is distinguished by name
+        # Every node is another loopback address, so that an sshd on all of them can distinguish them by name
         hosts = ["127.0.0.1 localhost ctl", *(f"127.0.1.{index} n{index}" for index in range(1, number + 1))]
         self._write("hosts", "\n".join(hosts) + "\n")
         self._write("etc/slurm.conf", _CONFIG.format(
@@ -110,16 +110,16 @@ class Slurm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End everything that runs in the cluster's name space, and remove its files."""
+        """End all processes in the cluster's namespace, and remove its files."""
         self.stop()
 
     def run(self, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command on the login node, by default with its output captured."""
+        """Run a command on the login node, by default with captured output."""
         settings = {"capture_output": True, "text": True, "timeout": _COMMAND_S, "check": False, **options}
         return subprocess.run([*self._enter(), *command], **settings)
 
     def on(self, node: str) -> list[str]:
-        """Return what to put before a command so that it runs where a node's slurmd does."""
+        """Return the prefix of a command that makes it run in the environment of a node's slurmd."""
         slurmd = str(self.daemons[node].pid)
         return ["nsenter", "--target", slurmd, "--net", "--uts", "--mount", "--wd=/"]
 
@@ -137,13 +137,13 @@ class Slurm:
         return dict(word.split("=", 1) for word in output.split() if "=" in word)
 
     def node(self, name: str) -> tuple[str, str]:
-        """Return a node's state and the reason given for it."""
+        """Return a node's state and its reason."""
         output = self.run(["sinfo", "-h", "-N", "-n", name, "-o", "%T|%E"]).stdout.strip()
         state, _, reason = output.partition("|")
         return state, reason
 
     def wait_for(self, what: str, seconds: float = 120.0) -> Iterator[None]:
-        """Yield again and again until the caller breaks off; fail with ``what`` after ``seconds``."""
+        """Yield repeatedly until the caller breaks the loop; fail with ``what`` after ``seconds``."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             yield
@@ -151,12 +151,12 @@ class Slurm:
         raise AssertionError(f"{what}: not within {seconds:g} s\n{self.logs()}")
 
     def logs(self) -> str:
-        """Return the ends of all logs, for a test's message."""
+        """Return the ends of all logs, for a failed test's message."""
         found = sorted(path for path in (self.folder / "log").iterdir() if path.is_file())
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in found)
 
     def stop(self) -> None:
-        """Do what leaving the context does."""
+        """Stop the cluster, as at the end of the context."""
         if self._holder is not None:
             for number in (signal.SIGCONT, signal.SIGTERM):
                 self._signal(number)
@@ -201,7 +201,7 @@ class Slurm:
         return ["nsenter", "--target", str(self._holder.pid), "--net", "--uts", "--mount", "--wd=/"]
 
     def _members(self) -> list[int]:
-        """Return the processes in the cluster's network name space, but for the one that holds it."""
+        """Return the processes in the cluster's network namespace, except the one that keeps it alive."""
         assert self._holder is not None
         found = []
         with contextlib.suppress(OSError):

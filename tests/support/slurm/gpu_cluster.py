@@ -1,7 +1,7 @@
-"""A real Slurm cluster of DGX H100 nodes, made by hand, with all hooks of preflight.
+"""A real Slurm cluster of hand-made DGX H100 nodes, with all hooks of preflight.
 
 Each node's slurmd, its prolog and its jobs see the /sys, /dev and tools of ``tests.support.machines.hgx_h100``
-(``hostroot``); the scripts and the lines of slurm.conf are those of ``deploy/slurm``, as they are.
+(``hostroot``); the scripts and the lines of slurm.conf are those of ``deploy/slurm``, unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.slurm.cluster import Slurm
 
 DEPLOY = paths.ROOT / "deploy" / "slurm"
 
-#: What the nodes are, and what this machine lacks of them: its processor has two cores, its kernel no nvidia module.
+#: Parts of the nodes, without those that this machine lacks: it has two cores and no nvidia module.
 CLUSTER = """\
 [class.h100]
 nodes = "n[1-64]"
@@ -65,7 +65,7 @@ mount --bind {folder}/rate.$1 /{rate}
 
 
 class Gpus(Slurm):
-    """The cluster; ``conf`` are lines of slurm.conf below those of ``deploy/slurm``, of which ``without`` is left out.
+    """The cluster; ``conf`` are additional lines of slurm.conf, ``without`` is a line of ``deploy/slurm`` to omit.
 
     The cluster file is /etc/slurm/preflight/cluster.toml, as on a site.
     """
@@ -83,7 +83,7 @@ class Gpus(Slurm):
         tool.chmod(0o755)
         lines = [line for line in (DEPLOY / "slurm.conf").read_text().splitlines() if not line.startswith(without)]
         scheduler = next(index for index, line in enumerate(lines) if line.startswith("SchedulerParameters="))
-        lines[scheduler] += ",batch_sched_delay=0,bf_interval=2"  # else three seconds, a heterogeneous job for thirty
+        lines[scheduler] += ",batch_sched_delay=0,bf_interval=2"  # else three seconds, thirty for a heterogeneous job
         self._install = _INSTALL.format(prefix=sys.prefix, python=os.path.realpath(sys.executable))
         setup = _SETUP.format(root=root, folder=self.seen, install=self._install, rate=_RATE)
         super().__init__(number, "\n".join(lines) + "\n" + conf, setup)
@@ -95,7 +95,7 @@ class Gpus(Slurm):
         threading.Thread(target=self._listen, daemon=True).start()
 
     def __enter__(self) -> Gpus:
-        """Start the cluster; preflight is installed where slurmctld runs, too."""
+        """Start the cluster; preflight is also installed on slurmctld's host."""
         super().__enter__()
         self.run(["sh", "-c", self._install], check=True)
         return self
@@ -108,13 +108,13 @@ class Gpus(Slurm):
         shutil.rmtree(self.seen, ignore_errors=True)
 
     def write_cluster(self, text: str) -> None:
-        """Write the cluster file; one that is the same already stays, and with it the verdicts."""
+        """Write the cluster file; an identical one stays, and so do the verdicts."""
         path = self.folder / "etc/preflight/cluster.toml"
         if not path.exists() or path.read_bytes() != text.encode():
             self._write("etc/preflight/cluster.toml", text)
 
     def logged(self, *words: str) -> str:
-        """Wait for a line in the nodes' system logs that has all these words, since the last ``heal``; return it."""
+        """Wait for a line with all these words in the nodes' system logs since the last ``heal``; return it."""
         for _ in self.wait_for(f"a line in the system logs with {words}"):
             for line in tuple(self._logged):
                 if all(word in line for word in words):
@@ -122,20 +122,20 @@ class Gpus(Slurm):
         raise AssertionError
 
     def logs(self) -> str:
-        """Return the ends of all logs, and what the controller knows of the nodes, for a test's message."""
+        """Return the ends of all logs, and the controller's view of the nodes, for a failed test's message."""
         known = self.run(["scontrol", "--oneliner", "show", "node"]).stdout
         return "\n".join([super().logs(), "--- nodes", known, "--- system logs", *self._logged])
 
     def _listen(self) -> None:
-        """Read on and on: a writer to a log without a reader has to wait."""
+        """Read continuously: a writer to a log without a reader would block."""
         with self._syslog:
             while line := self._syslog.recv(8192):
                 self._logged.append(line.decode())
 
     def sicken(self, *names: str, unnoticed: bool = False) -> None:
-        """Let a port of these nodes run at half its rate.
+        """Make a port of these nodes run at half its rate.
 
-        Their verdicts are forgotten, or are ``unnoticed`` those of a moment ago, when the nodes were well.
+        Their verdicts are deleted; with ``unnoticed``, they are the passing ones of a moment ago.
         """
         for name in names:
             if unnoticed:
@@ -145,12 +145,12 @@ class Gpus(Slurm):
                 self.forget(name)
 
     def well(self, *names: str) -> None:
-        """Let the port of these nodes run at its full rate again."""
+        """Make the port of these nodes run at its full rate again."""
         for name in names:
             (self.seen / f"rate.{name}").write_text("400 Gb/sec (4X NDR)\n")
 
     def hang(self, name: str) -> None:
-        """Let nvidia-smi of a node never end, not even on SIGTERM."""
+        """Make nvidia-smi of a node hang, and ignore SIGTERM."""
         (self.seen / f"hung.{name}").touch()
         self.forget(name)
 
@@ -159,7 +159,7 @@ class Gpus(Slurm):
         self.within(name, "rm", "-rf", "/var/lib/preflight")
 
     def heal(self) -> None:
-        """Make all nodes well, resume them and end all jobs; verdicts on nodes that were well remain."""
+        """Repair all nodes, resume them and end all jobs; verdicts on nodes that were healthy remain."""
         self.run(["scancel", "--user=root"])
         self.well(*self.names)
         for name in self.names:
@@ -168,18 +168,18 @@ class Gpus(Slurm):
             self.run(["scontrol", "update", f"nodename={name}", "comment="])
         self.write_cluster(CLUSTER)
         self._logged.clear()
-        for _ in self.wait_for("idle nodes"):  # sinfo of 22.05 may show the job for seconds after it has gone
+        for _ in self.wait_for("idle nodes"):  # sinfo of 22.05 may show the job for some seconds after its end
             output = self.run(["scontrol", "--oneliner", "show", "node"]).stdout
             if output.count(" State=IDLE ") == self.number:
                 return
 
     def drained(self) -> dict[str, str]:
-        """Return the nodes that take no new job, with the reasons for it."""
+        """Return the nodes that accept no new job, with the reasons."""
         lines = self.run(["sinfo", "-h", "-N", "-o", "%N|%T|%E"]).stdout.splitlines()
         found = (line.split("|", 2) for line in lines)
         return {name: why for name, state, why in found if state.startswith("drain")}
 
     def within(self, name: str, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a command on a node, in the bare environment that slurmd gives its HealthCheckProgram."""
+        """Run a command on a node, in the bare environment of slurmd's HealthCheckProgram."""
         settings = {"capture_output": True, "text": True, "timeout": 180.0, "check": False, "input": "", **options}
         return subprocess.run([*self.on(name), "env", "-i", f"SLURMD_NODENAME={name}", *command], **settings)

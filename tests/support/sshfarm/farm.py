@@ -25,7 +25,7 @@ from tests.support.sshfarm.material import SSHD, addresses, keygen, public, rese
 from tests.support.sshfarm.relay import Wire, carry, reset
 from tests.support.sshfarm.view import USER, Room, View
 
-#: What can be wrong with a host's listener or its sshd; ``Farm.wire`` adds the faults of the network.
+#: Possible faults of a host's listener or sshd; ``Farm.wire`` adds those of the network.
 FAULTS = ("", "refuse", "silent", "reset", "close", "banner", "hostkey", "noauth")
 
 _CONFIG = """\
@@ -45,11 +45,11 @@ LogLevel ERROR
 
 
 class Farm:
-    """Real hosts, from ``start`` (or ``with``) to ``stop``; every process of theirs is gone afterwards."""
+    """Real hosts, from ``start`` (or ``with``) to ``stop``, which ends all of their processes."""
 
     def __init__(self, number: int, views: Mapping[str, View] | None = None, port: int = 0, first: int = 1) -> None:
         """Prepare ``number`` hosts from ``127.77.0.first`` on; ``views`` is by address, and needs root."""
-        self._reserved = reserved()  # until the end: no other farm of this machine takes it
+        self._reserved = reserved()  # until the end: no other farm on this machine uses it
         self.hosts, self.port = addresses(number, first), port or int(self._reserved.getsockname()[1])
         self.rooted = os.getuid() == 0
         self.user = USER if self.rooted else getpass.getuser()
@@ -101,13 +101,13 @@ class Farm:
         path = self.directory / "sshd_config"
         path.write_text(_CONFIG.format(authorized_keys=keys), encoding="utf-8")
         if self.rooted:
-            os.makedirs("/run/sshd", exist_ok=True)  # sshd's, where it separates privileges
+            os.makedirs("/run/sshd", exist_ok=True)  # sshd's directory for privilege separation
         return path
 
-    # What a host is
+    # Properties of a host
 
     def view(self, host: str, view: View) -> None:
-        """Let a host show these files, tools and login shell from its next connection on."""
+        """Make a host show these files, tools and login shell from its next connection on."""
         if not self.rooted:
             raise PermissionError("views need root")
         with self._lock:
@@ -115,7 +115,7 @@ class Farm:
             self._rooms[host] = Room(self.directory / f"{host}-{number}", view)
 
     def fault(self, host: str, kind: str, *, first: int = 0) -> None:
-        """Let a host fail in one of the ways of FAULTS; with ``first``, only its first connections."""
+        """Make a host fail in one of the ways of FAULTS; with ``first``, only its first connections."""
         assert kind in FAULTS, kind
         with self._lock:
             self._faults[host] = kind
@@ -126,28 +126,28 @@ class Farm:
                 listener.close()
 
     def wire(self, host: str, wire: Wire) -> None:
-        """Put a slow, long or breaking wire before a host."""
+        """Put a slow, long or breaking wire in front of a host."""
         self._wires[host] = wire
 
     def authorize(self, key: str) -> None:
-        """Let another public key log in, besides the farm's own; with no host started yet or at any time."""
+        """Allow logins with another public key, before the start or at any time."""
         with (self._config.parent / "authorized_keys").open("a", encoding="utf-8") as stream:
             stream.write(key + "\n")
 
     def use_host_key(self, host: str, key: Path) -> None:
-        """Let one host show another host key; a certificate beside it (``-cert.pub``) is shown too."""
+        """Make one host present another host key, with the certificate next to it (``-cert.pub``), if any."""
         self._keys[host] = key
 
     def reboot(self, host: str) -> None:
-        """End all that runs on a host, and refuse new connections."""
+        """End all processes of a host, and refuse new connections."""
         self.fault(host, "refuse")
         with self._lock:
             children = [child for child, at in self._children.items() if at == host]
-        for child in children:  # sshd first: a host that is going down reports nothing of its processes
+        for child in children:  # sshd first: a host that goes down reports nothing about its processes
             processes.kill([child.pid, *sorted(processes.descendants(child.pid))])
 
     def daemon(self, address: str, *options: str, port: int = 0) -> int:
-        """Run a listening sshd on an address of its own, with sshd's default MaxStartups; return its port.
+        """Run a listening sshd on a separate address, with sshd's default MaxStartups; return its port.
 
         It serves as a jump host. ``options`` are lines of sshd_config.
         """
@@ -196,7 +196,7 @@ class Farm:
         for thread in self._threads[:1]:
             thread.join()
         started = [child.pid for child in (*self._daemons, *self._children)]
-        processes.kill({*started, *processes.descendants(*started)})  # sshd writes its title over its mark
+        processes.kill({*started, *processes.descendants(*started)})  # sshd overwrites the mark with its title
         processes.kill(processes.marked(self.mark))
         for child in [*self._daemons, *self._children]:
             child.wait(60)
@@ -213,7 +213,7 @@ class Farm:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # What is left
+    # Leftovers
 
     def running(self, host: str = "") -> dict[int, str]:
         """Return the processes on one host, or on all, by number, with their command lines."""
@@ -225,7 +225,7 @@ class Farm:
         return {pid: command for pid, command in found.items() if command and pid not in own}
 
     def left(self, host: str = "", within_s: float = 20.0, litter: str = "") -> dict[int, str]:
-        """Return what still runs, after giving it some time to end; commands that are ``litter`` may run on."""
+        """Return the processes still running after some time to end; those listed as ``litter`` may run on."""
         until = time.monotonic() + within_s
         while True:
             found = {pid: command for pid, command in self.running(host).items() if not litter or command != litter}

@@ -1,4 +1,4 @@
-"""What a test of the farm cannot do without; CI has all of it."""
+"""Requirements of the farm's tests; CI has all of them."""
 
 from __future__ import annotations
 

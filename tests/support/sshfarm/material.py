@@ -1,4 +1,4 @@
-"""What a farm is made of: addresses, ports, key pairs, and the sshd that is installed."""
+"""Parts of a farm: addresses, ports, key pairs, and the installed sshd."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def public(key: Path) -> str:
 
 
 def reserved() -> socket.socket:
-    """Return a socket that reserves its TCP port among farms while it is open; its address gets no connection."""
+    """Return a socket that reserves its TCP port among farms while open; its address gets no connection."""
     holder = socket.socket()
     holder.bind(("127.76.0.1", 0))
     return holder

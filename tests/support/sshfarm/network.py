@@ -1,4 +1,4 @@
-"""A network of its own for a test: routes and packet filters that touch nothing of the machine's. Needs root."""
+"""A private network for a test: routes and packet filters that do not affect the machine's. Needs root."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def missing() -> str:
 
 
 def in_private_network(call: Callable[[], _T]) -> _T:
-    """Run something in a thread with a private network for its sockets, threads and processes.
+    """Call a function in a thread with a private network for its sockets, threads and processes.
 
-    Only the loopback interface is there, and up.
+    It has only the loopback interface, which is up.
     """
     result: list[_T] = []
     failure: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""Processes of a farm, found by the mark that each of them carries in its environment."""
+"""Processes of a farm, found by a mark in their environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def marked(mark: str) -> set[int]:
 
 
 def descendants(*roots: int) -> set[int]:
-    """Return the processes below these; sshd gives each command a process group of its own."""
+    """Return the descendants of these processes; sshd puts each command into a separate process group."""
     children: dict[int, list[int]] = {}
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as stream:
@@ -39,7 +39,7 @@ def descendants(*roots: int) -> set[int]:
 
 
 def command_of(pid: int) -> str:
-    """Return a process's command line; empty when it is gone."""
+    """Return a process's command line; empty if it has ended."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as stream:
             return stream.read().replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip()
@@ -48,7 +48,7 @@ def command_of(pid: int) -> str:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """End processes at once; those that are gone already are no error."""
+    """Kill processes; those that have already ended are not an error."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

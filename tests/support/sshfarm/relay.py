@@ -19,9 +19,9 @@ _CHUNK = 32768
 
 @dataclass(frozen=True)
 class Wire:
-    """What the wire does to the bytes: delay them, limit their rate, or break after some of them.
+    """Effect of the wire on the bytes: delay, limited rate, or a break after some of them.
 
-    ``delay_s`` holds in each direction; ``bytes_per_s`` and ``cut_after_bytes`` on the way from the server.
+    ``delay_s`` applies in both directions; ``bytes_per_s`` and ``cut_after_bytes`` apply from the server.
     """
 
     delay_s: float = 0.0
@@ -36,7 +36,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def carry(client: socket.socket, server: socket.socket, wire: Wire, on_cut: Callable[[], None]) -> None:
-    """Carry bytes until both sides have ended, or the wire breaks."""
+    """Forward bytes until both sides have ended, or the wire breaks."""
     other = {client: server, server: client}
     open_in, queue = {client, server}, list[tuple[float, int, socket.socket, bytes]]()
     sent, free_at, number = 0, 0.0, 0

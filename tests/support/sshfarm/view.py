@@ -1,8 +1,7 @@
-"""What one host of the farm shows of itself: its files, its tools, its login shell.
+"""View of one host of the farm: its files, tools and login shell.
 
-Each connection enters a private mount namespace before sshd starts in it, so the files are in their
-true places (``/sys/class/net/eth0/mtu``) and the login shell is the one of the host's own ``/etc/passwd``.
-Needs root.
+Each connection enters a private mount namespace before sshd starts in it, so the files are in their usual places
+(``/sys/class/net/eth0/mtu``) and the login shell is that of the host's own ``/etc/passwd``. Needs root.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: The ordinary user that logs in where the farm runs as root.
+#: The ordinary user that logs in if the farm runs as root.
 USER, UID, GID = "operator", 7077, 7077
 
 
@@ -22,12 +21,11 @@ USER, UID, GID = "operator", 7077, 7077
 class View:
     """One host as its user sees it.
 
-    ``files`` maps paths to contents; those below ``/sys`` replace all of it, others are added to what
-    the machine has. ``~/`` is the home folder; scripts and programs are executable. ``links`` are
-    symbolic links (``path: target``), ``folders`` empty folders, ``devices`` character devices.
-    ``tools`` are scripts that come first in PATH, ``without`` patterns of files that must not be there.
-    ``memlock_bytes`` is the limit of locked memory, ``sshd`` are lines of its sshd_config, ``network`` is the name of a
-    network namespace (ip-netns(8)) that it lives in; its sshd is reached all the same.
+    ``files`` maps paths to contents; those below ``/sys`` replace all of it, others are added to what the machine has.
+    ``~/`` is the home folder; scripts and programs are executable. ``links`` are symbolic links (``path: target``),
+    ``folders`` empty folders, ``devices`` character devices. ``tools`` are scripts that come first in PATH, ``without``
+    patterns of files that must not be there. ``memlock_bytes`` is the limit of locked memory, ``sshd`` are lines of its
+    sshd_config, ``network`` is the name of its network namespace (ip-netns(8)); its sshd can be reached nevertheless.
     """
 
     shell: str = "/bin/bash"
@@ -45,10 +43,10 @@ class View:
 
 
 class Room:
-    """A view laid out on disk: a folder with the files, and the script that enters it."""
+    """A view on disk: a folder with the files, and the script that enters it."""
 
     def __init__(self, folder: Path, view: View) -> None:
-        """Write the files; ``folder`` is made and belongs to the room."""
+        """Write the files; ``folder`` is created and belongs to the room."""
         self.view = view
         self._folder, self._root, self._home = folder, folder / "root", folder / "home"
         self._tools = folder / "bin"
@@ -67,7 +65,7 @@ class Room:
 
     @property
     def command(self) -> list[str]:
-        """What to put in front of ``sshd`` so that it starts inside."""
+        """The prefix of ``sshd`` that makes it start inside."""
         spaces = ["--mount", "--propagation", "private", *(["--uts"] if self.view.hostname else [])]
         network = ["nsenter", f"--net=/run/netns/{self.view.network}"] if self.view.network else []
         return [*network, "unshare", *spaces, "sh", str(self.enter)]
@@ -119,7 +117,7 @@ class Room:
 
     @staticmethod
     def _top(path: str) -> str:
-        """Return what must be mounted for a path to be seen: itself, or the folder that lacks it."""
+        """Return the mount needed to show a path: the path itself, or its first missing folder."""
         if path.startswith("/sys/"):
             return "/sys"
         if os.path.lexists(path) and not os.path.isdir(path):
@@ -129,7 +127,7 @@ class Room:
         return path
 
     def _mirror(self, path: str, *, path_is_file: bool) -> None:
-        """Prepare a mount over ``path``; a folder shows, through links, what is there on the machine."""
+        """Prepare a mount over ``path``; a folder contains links to what the machine has there."""
         at = self._at(path)
         if (at, path) in self._mounts:
             return

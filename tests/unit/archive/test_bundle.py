@@ -1,4 +1,4 @@
-"""Bundles: what goes in comes out again, and an archive from a stranger does no harm."""
+"""Bundles: their content is restored unchanged, and a foreign archive does no harm."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_many_nodes_are_not_held(tmp_path: Path) -> None:
     assert not isinstance(evidences, list)
 
 
-# --- archives from strangers -----------------------------------------------------------------------
+# --- foreign archives --------------------------------------------------------------------------------
 
 
 def small(node: str) -> bytes:
@@ -151,7 +151,7 @@ def made(path: Path, files: list[tuple[str, bytes]]) -> Path:
 
 
 def by_hand(path: Path, members: list[tuple[tarfile.TarInfo, bytes]], listed: bool = True) -> Path:
-    """Write an archive with these members and a manifest that fits."""
+    """Write an archive with these members and a matching manifest."""
     files = [
         {"name": info.name, "bytes": len(body), "sha256": hashlib.sha256(body).hexdigest()} for info, body in members
     ]

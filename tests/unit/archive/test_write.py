@@ -1,4 +1,4 @@
-"""Files are written atomically; what is no file, as /dev/null, stays what it is: made by hand."""
+"""Files are written atomically; special files such as /dev/null remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Campaigns as documents: what launches show, and what a damaged journal is."""
+"""Campaigns as documents: evidence from launches, and damaged journals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def document() -> dict[str, Any]:
 
 
 def outcome(text: str, status: str = "ok", why: str = "") -> tuple[str, str]:
-    """Return how the first launch of a campaign counts, with this output."""
+    """Return the outcome of a campaign's first launch with this output."""
     value = document()
     value["journal"][2] |= {"status": status, "why": why}
     done = campaign.read_record(value)
@@ -47,7 +47,7 @@ def test_outputs_of_a_launch() -> None:
 
 def test_a_run_on_other_hosts_measures_nothing_of_these() -> None:
     others = log("alltoall", {"gpu007": [RAILS[0]], "gpu008": [RAILS[0]]}, {GIB: 44.0})
-    assert outcome(others)[0] == RAN  # named by addresses: ranks are in the order of the hosts
+    assert outcome(others)[0] == RAN  # named by address: ranks are in host order
     alone = log("alltoall", {NODES[0]: [RAILS[0], RAILS[1]]}, {GIB: 400.0})
     assert outcome(alone)[0] == FAILED
     more = log("alltoall", {node: [RAILS[0], RAILS[1]] for node in NODES[:2]}, {GIB: 44.0})

@@ -1,4 +1,4 @@
-"""Which parts explain slow runs: each fault beside the healthy cluster that looks like it."""
+"""Parts that explain slow runs: each fault next to the similar healthy cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rate = Callable[[RunEnd, RunEnd], float | None]
 
 
 def runs(rate: Rate, seed: int = 1, sigma: float = 0.01, leaf: int | None = None) -> list[Observation]:
-    """Return a run for each pair of nodes, on rails drawn at random; of a rate of None it fails."""
+    """Return a run for each pair of nodes on random rails; a rate of None is a failed run."""
     draw = random.Random(seed)
     made = []
     for item, other in combinations(range(len(NODES)), 2):
@@ -83,7 +83,7 @@ def _a_third_of(rail: str, draw: random.Random) -> Rate:
 
 
 def test_a_rail_that_is_slow_in_a_third_of_its_runs() -> None:
-    """Name the rail where the runs suffice, and never another part."""
+    """The rail is named if there are enough runs, and never another part."""
     counts = 0
     for seed in range(40):
         comparison = only(runs(_a_third_of(RAILS[5], random.Random(seed)), seed))
@@ -100,7 +100,7 @@ def test_a_node_and_a_rail() -> None:
 
 
 def test_half_of_the_cluster_cut_off_from_the_other() -> None:
-    """Accuse no node: most pairs are slow, so that a median of all would be no reference."""
+    """No node is blamed: most pairs are slow, so the median of all pairs is not a reference."""
     comparison = only(runs(lambda a, b: 40.0 if (a.node < "n08") is (b.node < "n08") else 10.0))
     assert not named(comparison)
     (level,) = comparison.levels
@@ -118,7 +118,7 @@ def test_a_node_slow_behind_the_bottleneck_of_two_halves() -> None:
 
 @pytest.mark.parametrize("share", [0.87, 0.92])
 def test_distance_is_no_fault(share: float) -> None:
-    """Three leaves, one of them of a single node, and a tenth less between them: as a sound fabric was recorded."""
+    """Three leaves, one with a single node, and a tenth less rate between them, as on a healthy fabric."""
     block = {node: 0 if place < 13 else 1 if place < 15 else 2 for place, node in enumerate(NODES)}
     comparison = only(runs(lambda a, b: 40.0 if block[a.node] == block[b.node] else share * 40, sigma=0.002))
     assert not comparison.slow.causes
@@ -162,7 +162,7 @@ def test_few_runs_are_not_compared() -> None:
 
 
 def test_nvlink_between_two_nodes_is_no_reference() -> None:
-    """Three fast pairs among 120 leave all others sound."""
+    """Three fast pairs among 120 do not make all others slow."""
     fast = {("n00", "n01"), ("n02", "n03"), ("n04", "n05")}
     comparison = only(runs(lambda a, b: 400.0 if (a.node, b.node) in fast else 40.0))
     assert not any(held.slow for held in comparison.held)
@@ -214,7 +214,7 @@ def test_the_order_of_runs_changes_nothing() -> None:
 
 
 def screen(rate: Rate, pairs: int, seed: int = 1, sigma: float = 0.01) -> list[Observation]:
-    """Return the first runs of a small campaign: so many pairs of nodes, each on its first GPU."""
+    """Return the first runs of a small campaign: this many pairs of nodes, each on its first GPU."""
     chosen = random.Random(seed).sample(list(combinations(NODES[:8], 2)), pairs)
     draw = random.Random(seed)
     made = []
@@ -226,7 +226,7 @@ def screen(rate: Rate, pairs: int, seed: int = 1, sigma: float = 0.01) -> list[O
 
 @pytest.mark.parametrize("fast", [2, 3])
 def test_a_few_fast_runs_of_a_small_campaign_are_no_reference(fast: int) -> None:
-    """Two pairs share a leaf, or six of eight runs are slow: with eight runs neither is known."""
+    """Two pairs share a leaf, or six of eight runs are slow: eight runs are too few."""
     rates = iter([46.0] * fast + [38.0] * (8 - fast))
     comparison = only(screen(lambda *ends: next(rates), 8))
     assert not comparison.judged
@@ -356,7 +356,7 @@ def test_a_slow_node_outside_an_nvlink_domain_is_a_fault() -> None:
 
 @pytest.mark.parametrize(("usual", "bad"), [(700.0, 350.0), (90.0, 1.2), (190.0, 42.0)])
 def test_slow_nodes_on_one_transport_are_faults(usual: float, bad: float) -> None:
-    """Half of an NVLink domain's rate; TCP instead of RDMA; what two NICs of 800 Gb/s carry."""
+    """Half of an NVLink domain's rate; TCP instead of RDMA; the maximum of two 800 Gb/s NICs."""
     comparison = only(runs(lambda a, b: bad if b.node >= "n13" else usual))
     assert not outside(comparison)
     assert named(comparison) == ["node n13", "node n14", "node n15"]

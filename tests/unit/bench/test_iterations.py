@@ -1,4 +1,4 @@
-"""Single iterations and split runs of nccl-tests: the same facts from text and JSON, judged group by group."""
+"""Single iterations and split runs of nccl-tests: the same facts from text and JSON, for each group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_table_shows_the_columns_of_each_half() -> None:
 
 
 def test_the_columns_are_found_behind_others() -> None:
-    """A later version puts #bitdiff before them."""
+    """A later version prints #bitdiff before them."""
     text = table([30.0] * 300).replace("#wrong    i_min", "#wrong  #bitdiff    i_min")
     text = text.replace("       0    30.00", "       0         0    30.00")
     text = text.replace("N/A    30.00", "N/A         0    30.00")
@@ -75,7 +75,7 @@ def test_a_split_run_is_a_run_of_each_group() -> None:
 
 
 def test_the_rate_of_a_group_is_that_of_its_own_launch() -> None:
-    """The same times give the same bandwidth, split or alone; several GPUs of a process count."""
+    """The same times give the same bandwidth, split or alone; all GPUs of a process count."""
     times = [[20_000.0, 20_100.0], [20_050.0, 20_000.0]]
     for gpus in (1, 8):
         (alone,) = split(document([["gpu001", "gpu002"]], times, gpus=gpus))
@@ -85,7 +85,7 @@ def test_the_rate_of_a_group_is_that_of_its_own_launch() -> None:
 
 
 def test_a_failed_split_run_names_no_group() -> None:
-    """The report does not show in which communicator the values are wrong."""
+    """The report does not show which communicator has the wrong values."""
     assert not split(document([["gpu001", "gpu002"], ["gpu003", "gpu004"]], [[20_000.0]] * 4, wrong=3))
 
 
@@ -118,7 +118,7 @@ def test_read_and_judge_agree(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("slow", "factor", "status"), [(0, 1.0, "pass"), (6, 8.0, "warn"), (6, 3.0, "pass")])
 def test_the_slowest_of_a_thousand(tmp_path: Path, slow: int, factor: float, status: str) -> None:
-    """Six of 3,000 iterations that take eight times as long: the 99th percentile does not show them."""
+    """Six of 3,000 iterations take eight times as long: the 99th percentile does not show them."""
     times = tail_times(3000, slow, factor)
     (tmp_path / "tail.json").write_text(json.dumps(document([["gpu001", "gpu002"]], [times, times])))
     report = json.loads(run("judge", str(tmp_path), "--json", expect=(0, 1, 3)))

@@ -1,4 +1,4 @@
-"""Leaves that a sweep or the cluster file shows: `read`, `judge` and the plan of `bench` use them."""
+"""Leaves from a sweep or the cluster file: `read`, `judge` and the plan of `bench` use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fabric.ibsim import fat_tree
 from tests.support.in_process import run
 from tests.support.pair_runs import GIB, log
 
-NODES = [f"gpu{number:03d}" for number in range(12)]  # as the sweep names them, four on each leaf
+NODES = [f"gpu{number:03d}" for number in range(12)]  # names as in the sweep, four on each leaf
 SWEEP = fat_tree(12, down=4)
 
 

@@ -55,7 +55,7 @@ def test_two_nodes_end_the_campaign() -> None:
 
 @pytest.mark.parametrize("seed", [41, 70, 190])
 def test_six_bad_nodes_of_a_leaf_are_no_bad_leaf(seed: int) -> None:
-    """A leaf with six of thirty bad nodes, which was named instead of its nodes."""
+    """A leaf with six bad nodes of thirty used to be named instead of its nodes."""
     scenario = SCENARIOS["thirty-of-512"]
     plan = cluster(scenario.nodes, scenario.leaf, seed=seed, goal=scenario.goal, loaded=True)
     faults = scenario.draw(plan, random.Random(f"faults {seed}"))

@@ -1,4 +1,4 @@
-"""All pairs over the uplinks at once: the rounds, their length, and what they show."""
+"""All pairs over the uplinks at once: the rounds, their length, and their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line of a launch: the lease of a rank with real processes, and the environment that reaches a node."""
+"""The command line of a launch: the lease of a rank with real processes, and the environment on a node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEAF = 'trap "" TERM; echo $$ >"$1"; while :; do sleep 0.1; done'
 
 
 def lease(plan: CampaignPlan, path: Path) -> list[str]:
-    """Return the words of a lease around a program that ignores SIGTERM."""
+    """Return the command line of a lease around a program that ignores SIGTERM."""
     argv = command_lines.command(plan, ENDS, [], {}).argv
     return [*argv[argv.index("sh") : argv.index(plan.binary)], "sh", "-c", _DEAF, "deaf", str(path)]
 

@@ -1,4 +1,4 @@
-"""The folder of a campaign, and the words of its launches."""
+"""The folder of a campaign, and the command lines of its launches."""
 
 from __future__ import annotations
 

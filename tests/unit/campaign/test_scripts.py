@@ -1,4 +1,4 @@
-"""Rounds as shell scripts: what they launch, and that no text of theirs reaches the shell unquoted."""
+"""Rounds as shell scripts: their launches, and that no text of theirs reaches the shell unquoted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_scripts_are_valid_for_the_shell() -> None:
         text = printed(form, "--env", "NCCL_DEBUG=$(touch pwned) ' \" `id`", "--at-once", "2")
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
         assert text.count("\nstart ") == 24
-        assert text.count("\nawait") == 2 * 6 + 1  # after each two runs, and the function itself
+        assert text.count("\nawait") == 2 * 6 + 1  # after every two runs, and the function itself
         assert shlex.quote("NCCL_DEBUG=$(touch pwned) ' \" `id`") in text
     assert "#SBATCH --nodes=8 --nodelist=gpu[001-008]\n#SBATCH --exclusive --time=" in text
     assert " srun --overlap --nodes=2 " in text
@@ -61,7 +61,7 @@ def test_scripts_are_valid_for_the_shell() -> None:
 
 
 def test_a_printed_plan_is_one_that_bench_reads(tmp_path: Path) -> None:
-    """The head of the script alone writes the folder; what it launches is stubbed out by an empty PATH for mpirun."""
+    """The head of the script alone writes the folder; an empty PATH for mpirun disables its launches."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("sh", "date", "mkdir", "mktemp", "rm", "timeout", "env"):

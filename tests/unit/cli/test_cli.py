@@ -1,4 +1,4 @@
-"""The commands, run as a user runs them."""
+"""The commands as a user runs them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ USAGE_ERRORS = [
     (["check", "--hosts", "gpu[1-99999999]"], "--hosts: "),
     (["check", "--hosts", "-oProxyCommand=id"], "is not a host name"),
     (["check", "--hosts", "a", "--job", "7"], "use only one of"),
-    (["check", "--hosts", ""], "names nothing"),  # an unset variable of a script is not "this node", nor "all pods"
+    (["check", "--hosts", ""], "names nothing"),  # an unset variable in a script is not "this node" or "all pods"
     (["check", "--via", "kubectl", "--pods", ""], "would select all pods"),
     (["check", "--hostfile", "no.hosts"], "no.hosts: cannot be read"),
     (["check", "--rerun", "no.json"], "no.json: cannot be read"),

@@ -1,4 +1,4 @@
-"""``preflight trace``: one line first, then who is waited for, then the fix; the findings of ``check --log``."""
+"""``preflight trace``: one summary line, then the awaited rank, then the fix; findings as in ``check --log``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run(*words: str) -> Result:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Write the traces of four data-parallel ranks, of which rank 2 computes a quarter slower."""
+    """Write the traces of four data-parallel ranks; rank 2 computes a quarter slower."""
     made = tmp_path / "traces"
     made.mkdir()
     for rank, text in enumerate(traces(JobPlan(Layout(data=4), slow={2: 1.25}, jitter=0.01, clock_ms=2))):

@@ -1,4 +1,4 @@
-"""Many nodes at once, over a transport that lies or crashes."""
+"""Many simultaneous nodes, over a transport that returns wrong answers or crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes are contacted: every way to select them, and every invalid way."""
+"""Selection of nodes: every valid way, and every invalid one."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (groups / "groups.conf").write_text("[Main]\ndefault: local\nautodir: $CFGDIR/groups.d\n", encoding="utf-8")
     (groups / "groups.d" / "local.yaml").write_text("local:\n  rack1: gpu[1-3]\n", encoding="utf-8")
     monkeypatch.setenv("CLUSTERSHELL_CFGDIR", str(groups))
-    from ClusterShell import NodeSet, NodeUtils  # its default resolver was made at import
+    from ClusterShell import NodeSet, NodeUtils  # its default resolver was created at import
 
     resolver = NodeUtils.GroupResolverConfig([str(groups / "groups.conf")])
     NodeSet.set_std_group_resolver(resolver)
@@ -159,7 +159,7 @@ def test_hostfile_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def slurm(folder: Path, monkeypatch: pytest.MonkeyPatch, squeue: str) -> None:
-    """Put a stand-in for squeue in the place of Slurm's, and one for scontrol that unfolds one list."""
+    """Replace Slurm's squeue by a stand-in, and scontrol by one that unfolds one list."""
     for name, script in (("squeue", squeue), ("scontrol", "printf 'gpu001\\ngpu002\\nx\\n'")):
         tool = folder / name
         tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Of a long output only matching lines leave the node, and its first line."""
+"""Only the first line and matching lines of a long output leave the node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading twice: the plan, the time that a run has for it, and the record of both readings."""
+"""Two readings: the plan, the time limit of the run, and the record of both."""
 
 from __future__ import annotations
 

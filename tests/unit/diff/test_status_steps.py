@@ -1,4 +1,4 @@
-"""``preflight diff``: every step from one status to another, of a check and of a node; each side in its own words."""
+"""``preflight diff``: every step from one status to another, of a check and of a node, with each side's message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.diff.render import _difference
 
 STATUSES = ("pass", "skip", "warn", "unknown", "fail", ABSENT)
 
-#: Before, after -> exit status. What is not here is 0.
+#: Before, after -> exit status; 0 for all others.
 STEPS = {
     **dict.fromkeys(product(("pass", "skip", "warn"), ("fail",)), 1),
     **dict.fromkeys(product(("pass", "skip"), ("warn",)), 1),
@@ -24,7 +24,7 @@ STEPS = {
     (ABSENT, "fail"): 3,
 }
 
-#: What a node is in a run.
+#: States of a node in a run.
 NODES = ("missing", "silent", "healthy", "sick")
 NODE_STEPS = {
     **dict.fromkeys(product(("missing", "silent", "healthy"), ("sick",)), 1),
@@ -88,7 +88,7 @@ def test_a_fault_that_is_gone_is_quoted_as_it_was() -> None:
 
 
 def test_a_fault_on_a_part_that_is_not_looked_at_any_more_is_not_gone() -> None:
-    """The subject failed; now the check is unknown for the node, or does not apply."""
+    """The subject failed before; now the check is unknown for the node, or does not apply."""
     for now, expected in (("unknown", 3), ("skip", 3), ("pass", 0)):
         before = side("FIRST", {"n": {"a.b": "fail"}})
         before.report["findings"][0]["subject"] = "mlx5_3:1"

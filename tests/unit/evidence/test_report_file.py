@@ -1,4 +1,4 @@
-"""Reports are read part by part: what they hold, in memory that follows what differs in them."""
+"""Reports are read part by part: their content, and memory that depends on their distinct parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster file: what is legal, and the words for what is not."""
+"""The cluster file: valid content, and messages for invalid content."""
 
 from __future__ import annotations
 

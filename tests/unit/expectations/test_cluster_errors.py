@@ -1,4 +1,4 @@
-"""Cluster files that are wrong: each error with its line, its key and its fix; nothing else happens."""
+"""Invalid cluster files: each error with its line, key and fix; nothing else happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TODAY = date(2026, 11, 21)
 
 WAIVER = '[[waiver]]\ncheck = "gpu.count"\nowner = "jane"\nreason = "known"\nuntil = 2026-12-31\n'
 
-#: What is wrong, and how the message begins after the file's name: line, key, what, fix.
+#: The error, and the start of the message after the file's name: line, key, fault, fix.
 WRONG = {
     "unknown key": ("[class.a]\ngpuss = 8\n", ":2: class.a.gpuss: unknown key - did you mean gpus?"),
     "unknown table": ("[clas.a]\ngpus = 8\n", ":1: clas: unknown key - did you mean class?"),

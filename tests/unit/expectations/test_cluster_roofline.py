@@ -1,4 +1,4 @@
-"""Cluster files against the roofline: floors that cannot be reached, fat trees, models, and the run that was good."""
+"""Cluster files compared with the roofline: unreachable floors, fat trees, models, and the good run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refused(text: str) -> str:
 
 
 def test_a_floor_above_the_roofline_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L28: 900 GB/s on eight H100: exit 2 with line, limit and fix, before any node is contacted."""
+    """L28: 900 GB/s on eight H100: exit status 2 with line, limit and fix, before any node is contacted."""
     monkeypatch.setattr("preflight.transport.local.node.collect", lambda *a, **k: pytest.fail("a node was contacted"))
     path = tmp_path / "cluster.toml"
     path.write_text(PAIRS.format(part="HGX H100", floor=900))
@@ -154,7 +154,7 @@ def test_some_check_answers_the_item(item: str) -> None:
 
 
 def items_of(text: str, site: dict[str, Any]) -> dict[str, set[str]]:
-    """Return item -> statuses of its questions, those that no check of a benchmark answers left out."""
+    """Return item -> statuses of its questions, without those that no benchmark check answers."""
     checks = [check for check in registry().checks if check.id.startswith(("nccl-tests.", "scale."))]
     ids = {check.id for check in checks}
     run = Evidence("@run", "", {"log:out": {"status": "ok", "out": text}})

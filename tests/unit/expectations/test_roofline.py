@@ -1,4 +1,4 @@
-"""The roofline against published figures, tagged beforehand, and against the documents' own numbers."""
+"""The roofline compared with published figures, tagged beforehand, and with the documents' own numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ GB300 = machine("GB300 tray", nics=4, gbps=800)
 
 #: Published figures. *reference*: what a tuned machine of the kind reaches. *untuned*: the page itself, or its
 #: transport, states that it is not the machine's best. *floor*: below which an operator rejects, or too little data for
-#: so many ranks. Tagged before they were run through the model; its shares of the line rates come from some of them.
+#: so many ranks. They were tagged before they were run through the model; its shares of the line rates come from some
+#: of them.
 GKE = machine("HGX H200", gpus=1, nics=1, gbps=400)
 
 Published = tuple[str, str, RooflineMachine | None, str, int, float, float]

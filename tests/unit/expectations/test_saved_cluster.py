@@ -1,4 +1,4 @@
-"""The cluster file saved with evidence: the same comes out again, and what a stranger puts there does no harm."""
+"""The cluster file saved with evidence: it is restored unchanged, and a foreign one does no harm."""
 
 from __future__ import annotations
 

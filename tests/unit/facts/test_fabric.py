@@ -1,4 +1,4 @@
-"""What follows from a sweep, without a simulator: parsers, tiers, hops, growth, the picture, who may sweep."""
+"""Facts of a sweep without a simulator: parsers, tiers, hops, growth, the picture, who may sweep."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_speed_of_tomorrow_is_not_guessed() -> None:
 
 
 def test_a_quantum_switch_and_its_aggregation_node() -> None:
-    """Re-made in the form of iblinkinfo on hardware, seen in a public post on installing SHARP (February 2022)."""
+    """Re-made in the format of iblinkinfo on hardware, from a public post on installing SHARP (February 2022)."""
     states = iblinkinfo.parse((DATA / "iblinkinfo_quantum.txt").read_text())
     assert [(one.name, one.number, one.state, one.physical) for one in states[1:5]] == [
         ("Mellanox Technologies Aggregation Node", 1, "Active", "LinkUp"),
@@ -165,7 +165,7 @@ def test_hops(hosts: tuple[int, ...], pairs: dict[int, int], needed: int, far: t
 
 
 def test_rails_that_share_leaves_need_more_of_them() -> None:
-    """Eight nodes of two HCAs fill two leaves of eight: being on both is not a fault of the placement."""
+    """Eight nodes of two HCAs fill two leaves of eight: using both is not a fault of the placement."""
     graph = Graph(net(fat_tree(16, down=8, spines=2, rails=2)))
     rails = {f"mlx5_{rail}": {f"gpu{n}": guid(hca(2 * n + rail)) for n in range(8)} for rail in range(2)}
     placement = place(graph, rails)
@@ -186,7 +186,7 @@ def test_hcas_of_another_kind_are_no_peers() -> None:
 
 
 def test_a_wrong_majority_of_links() -> None:
-    """Three of five links to HCAs run at half speed: no speed is called right, but for the one of a reference."""
+    """Three of five links to HCAs run at half speed: no speed is called right, except that of a reference."""
     complete = net(fat_tree(5))
     half = net(fat_tree(5, slow={(leaf(0), port): "4xEDR" for port in (1, 2, 3)}))
     assert slow(half) == ()
@@ -275,7 +275,7 @@ def test_a_sweep_only_reads() -> None:
 
 
 def test_sudoers_of_a_sweep() -> None:
-    """Neither a file that ibnetdiscover would write as root, nor ``ibqueryerrors -k``, nor ``sminfo 1 --state 0``."""
+    """It allows no file written by ibnetdiscover as root, no ``ibqueryerrors -k`` and no ``sminfo 1 --state 0``."""
     allowed = sudoers(sweep(window=True))[1].split(" = ")[1].split(", ")
     assert {command.removeprefix("/usr/sbin/") for command in allowed} == {
         'ibnetdiscover ""', "iblinkinfo -l", 'ibqueryerrors ""', 'sminfo ""', "saquery -s", "saquery SR",
@@ -331,9 +331,9 @@ def test_the_page_of_a_check(check: Check) -> None:
 
 @pytest.mark.parametrize("swept", ["mlx5_4", "mlx5_0"])
 def test_the_bridges_of_nvswitches_are_no_rails(swept: str) -> None:
-    """HGX B200: active InfiniBand ports of the NVSwitches' bridges (LPF) are not missed on the compute fabric.
+    """HGX B200: active InfiniBand ports of the NVSwitches' bridges do not count for the compute fabric.
 
-    They come first, so that a tool sweeps theirs by default: that is reported, and nothing is judged by it.
+    They come first, so a tool sweeps their fabric by default: that is reported, and nothing is judged by it.
     """
     node = whole_node("hgx-b200")
     guids = {device: node["records"][f"file:/sys/class/infiniband/{device}/node_guid"]["out"].strip().replace(":", "")
@@ -352,7 +352,7 @@ def test_the_bridges_of_nvswitches_are_no_rails(swept: str) -> None:
 
 
 def test_two_sweeps_are_judged_separately() -> None:
-    """Rails that are fabrics of their own: one sweep for each, and each with findings of its own."""
+    """Rails that are separate fabrics: one sweep for each, with separate findings."""
     healthy = case("fabric.sweep", "healthy").body["records"]
     lost = case("fabric.sweep", "lost-queries").body["records"]
     second = {key.replace("ibnetdiscover", "ibnetdiscover -C mlx5_1"): value for key, value in lost.items()
@@ -378,7 +378,7 @@ def test_garbage_is_never_a_pass(garbage: Any, caplog: pytest.LogCaptureFixture)
     report = judge([document], CHECKS)
     assert not caplog.records
     reported = {(f["status"], f["check"]) for f in report["findings"]}
-    alone = ("fabric.hops", "fabric.fan-in")  # of one node there is no path, and no node sends to it
+    alone = ("fabric.hops", "fabric.fan-in")  # one node has no path, and no sender
     assert reported == {("skip" if check.id in alone else "unknown", check.id) for check in CHECKS if not check.window}
 
 
@@ -398,7 +398,7 @@ def test_hostile_names_in_the_picture() -> None:
 
 
 def test_a_large_fabric_is_drawn_in_bounds() -> None:
-    """Three hundred switches in a tier and all their links: what is left out is named, and no fault is left out."""
+    """Three hundred switches in a tier with all their links: omitted parts are named, and no fault is omitted."""
     switch = {"hosts": 32, "down_gbps": 1.0, "up_gbps": 1.0}
     tiers = [[dict(switch, guid=f"{tier}-{n}", name=f"{tier}-{n}") for n in range(300)] for tier in "ab"]
     links = [{"a": f"a-{a}", "b": f"b-{b}", "count": 1, "gbps": 1.0, "slow": a == b == 7, "missing": 0}

@@ -1,4 +1,4 @@
-"""Facts of GPUs: NVML and ``nvidia-smi -q -x`` agree, damaged text is refused."""
+"""Facts of GPUs: NVML and ``nvidia-smi -q -x`` agree, damaged text is rejected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.fixture import whole_node
 from tests.support.machines import Machine, gpu_health, gpu_services, hgx_h100, with_gpu
 from tests.support.machines.platform import H100
 
-#: What only NVML reports.
+#: Values that only NVML reports.
 NVML_ONLY = {"cuda_cores", "links", "link_gbytes_s"}
 
 
@@ -101,7 +101,7 @@ def test_nvml_and_nvidia_smi_agree(case: str) -> None:
 
 @pytest.mark.parametrize("case", SICK)
 def test_both_drive_the_same_checks(case: str) -> None:
-    """One source alone gives the findings of the other, but for what only NVML reports."""
+    """One source alone gives the findings of the other, except for values that only NVML reports."""
     machine = with_gpu(hgx_h100("node1"), 3, health=SICK[case])
     checks = [check for check in _node_checks() if check.id != "gpu.right-part"]
     found = [
@@ -162,7 +162,7 @@ def test_a_lost_gpu_does_not_hide_the_others() -> None:
 
 
 def test_the_collector_reads_every_field_from_nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in of NVML, compiled here: what the collector reads from it through pynvml gives the made facts."""
+    """A stand-in for NVML, compiled here: the values read through pynvml give the expected facts."""
     pytest.importorskip("pynvml")
     compiler = shutil.which("cc")
     if not compiler:
@@ -220,7 +220,7 @@ _NO_ROW_REMAPPER: dict[str, Any] = {
 }  # fmt: skip
 _MULTI_NODE = GpuFabric("Completed", "Success", (), 32766, "4f8a3d23-0000-0000-0000-000000000001")
 
-#: Healthy parts as their tools show them: what differs from an HGX H100, and from its GPUs.
+#: Healthy parts as shown by their tools: the differences from an HGX H100 and its GPUs.
 HEALTHY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "HGX H100": ({}, {}),
     "HGX H100, driver 535": ({"driver": "535.129.03"}, {"recovery_action": None, "sram_threshold_exceeded": None}),
@@ -254,7 +254,7 @@ HEALTHY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("part", HEALTHY)
 def test_healthy_parts_are_silent(part: str) -> None:
-    """L26, L27: rules state the hardware that they hold for, and compare a device with its own limits."""
+    """L26, L27: rules state the hardware that they apply to, and compare a device with its own limits."""
     changes, health_of_each = HEALTHY[part]
     machine = replace(hgx_h100("node1"), **changes)
     for index in range(8):
@@ -265,7 +265,7 @@ def test_healthy_parts_are_silent(part: str) -> None:
 
 
 def test_a_part_from_nowhere_is_unknown_not_well() -> None:
-    """L02: what needs a number of the catalogue is unknown and named; the rest is judged."""
+    """L02: a check that needs a catalogue value is unknown and named; the rest is judged."""
     report = judge([node(replace(hgx_h100("node1"), gpu_id="ffff", gpu_name="NVIDIA X900"))], _node_checks())
     checks = report["nodes"][0]["checks"]
     assert {check for check, status in checks.items() if status == "unknown"} == {"gpu.right-part"}
@@ -273,7 +273,7 @@ def test_a_part_from_nowhere_is_unknown_not_well() -> None:
 
 
 def test_a_failed_remapping_is_one_finding_with_its_fix() -> None:
-    """L14: what requires an action is a finding, and the action comes with it."""
+    """L14: a state that requires an action is a finding with that action."""
     machine = with_gpu(hgx_h100("node1"), 3, health={"remap_failure": True, "remapped_uncorrected": 600})
     report = judge([node(machine)], _node_checks())
     (finding,) = [f for f in report["findings"] if f["status"] == "fail"]
@@ -282,7 +282,7 @@ def test_a_failed_remapping_is_one_finding_with_its_fix() -> None:
 
 
 def test_what_a_container_cannot_see_is_no_fault() -> None:
-    """L33: two of eight GPUs, no process, no kernel log and no systemd in sight: unknown or passed, never failed."""
+    """L33: two of eight GPUs, no process, no visible kernel log or systemd: unknown or passed, never failed."""
     machine = replace(with_gpu(hgx_h100("node1"), 0, health={"memory_used_mib": 30000}), where="container")
     records = machines.evidence(machine)
     value = records["records"][NVML]["value"]
@@ -336,7 +336,7 @@ NO_DATA = {
 
 @pytest.mark.parametrize("word", NO_DATA)
 def test_words_that_are_not_data(word: str) -> None:
-    """L17: only the good word is good; an unknown word is no value."""
+    """L17: only the good word is good; an unknown word is not a value."""
     text = full_xml().replace("<persistence_mode>Enabled", f"<persistence_mode>{word}")
     gpu = smi_xml.parse(text).gpus[0]
     assert gpu.persistence is None
@@ -455,7 +455,7 @@ def test_repetitions_within_a_minute_count_once() -> None:
     assert [event.at_s for event in xid.events(lines).gpus] == [0, 200]
 
 
-#: The policy of lessons.md section 3: code -> what one line of it does to a node without other evidence.
+#: The policy of lessons.md section 3: code -> effect of one line on a node without other evidence.
 VERDICT = {
     **dict.fromkeys((8, 11, 13, 25, 31, 32, 60, 69, 14, 37, 38, 44, 66, 67, 39, 41, 70, 77, 85, 126, 135), "pass"),
     **dict.fromkeys((46, 48, 54, 62, 64, 79, 95, 109, 110, 119, 120, 136, 140, 143, 150, 151, 155, 156, 158), "fail"),
@@ -489,7 +489,7 @@ def test_every_code_of_the_policy_has_a_meaning_and_those_that_act_a_fix() -> No
 
 
 def test_judging_the_log_twice_gives_the_same() -> None:
-    """L08: a verdict is a function of the evidence; nothing heals by being looked at twice."""
+    """L08: a verdict is a function of the evidence; judging twice changes nothing."""
     machine = replace(hgx_h100("node1"), kernel_log=(f"<4>[431000.1] {FELL}",))
     assert judge([node(machine)], _node_checks()) == judge([node(machine)], _node_checks())
 
@@ -505,7 +505,7 @@ def test_reasons_begin_with_the_fault() -> None:
 
 
 def test_fixes_name_the_jobs_they_interrupt() -> None:
-    """L43: a reset ends what runs on the GPU, and the text warns of it."""
+    """L43: a reset ends all jobs on the GPU, and the text warns of it."""
     for policy in POLICY.values():
         if "nvidia-smi -r" in policy.fix:
             assert "ends all jobs" in policy.fix
@@ -515,7 +515,7 @@ def test_fixes_name_the_jobs_they_interrupt() -> None:
 
 
 def test_dead_driver_with_gpus_on_the_bus_is_never_no_gpus() -> None:
-    """L04, L05, L23: a tool that is missing or dead makes the health unknown, never passed or skipped."""
+    """L04, L05, L23: a missing or dead tool makes the health unknown, never passed or skipped."""
     for status in ("missing", "denied", "timeout", "error", "not-run"):
         records = dict(whole_node("hgx-h100")["records"])
         for key in (

@@ -1,4 +1,4 @@
-"""Traces of several ranks joined: clocks, waiting and its cause, over jobs that are drawn at random.
+"""Joined traces of several ranks: clocks, waiting and its cause, for random jobs.
 
 The jobs are made up (``tests.support.training_job``). ``pytest -m many_jobs`` draws 200 of each.
 """
@@ -16,7 +16,7 @@ from preflight.facts.trace.ranks import rank_in
 from preflight.parsers import torch
 from tests.support.training_job import BYTES_PER_MS, JobPlan, Layout, simulate, traces
 
-#: Jobs that are drawn in each direction.
+#: Jobs drawn in each direction.
 FEW, MANY = 10, 200
 MANY_JOBS = pytest.mark.many_jobs
 SEEDS = [*range(FEW), *(pytest.param(seed, marks=MANY_JOBS) for seed in range(FEW, MANY))]
@@ -48,7 +48,7 @@ def drawn(seed: int) -> tuple[JobPlan, random.Random]:
 
 
 def with_straggler(plan: JobPlan, chance: random.Random) -> tuple[JobPlan, int]:
-    """Make one rank slow, by as much as costs the job five hundredths of its step time."""
+    """Make one rank slow enough to cost the job five hundredths of its step time."""
     rank = chance.randrange(plan.layout.ranks)
     kind = "tokens" if plan.layout.experts else "slow"
     healthy = step_ms(plan)
@@ -59,7 +59,7 @@ def with_straggler(plan: JobPlan, chance: random.Random) -> tuple[JobPlan, int]:
 
 
 def step_ms(plan: JobPlan) -> float:
-    """Return how long a step of the job takes."""
+    """Return the duration of a step of the job."""
     return simulate(plan)[0].steps[-1] / plan.steps
 
 
@@ -134,7 +134,7 @@ def test_two_traces_of_one_rank_are_not_compared() -> None:
 
 
 def test_groups_of_which_only_a_name_is_known_must_end_together() -> None:
-    """Ranks 0 and 1, and 2 and 3, are groups of one name; without their members they look like one."""
+    """Ranks 0 and 1, and 2 and 3, are groups of one name; without their members they look like one group."""
     plan = JobPlan(Layout(tensor=2, data=2), jitter=0.03, overlapped=False)
     read = {}
     for rank, text in enumerate(traces(plan)):

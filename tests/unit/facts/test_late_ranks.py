@@ -71,7 +71,7 @@ def test_a_rank_that_waits_for_slow_transfers_is_not_blamed() -> None:
 
 
 def test_what_may_be_chance_does_not_pass() -> None:
-    """Of two ranks one is always later; which of them is usual cannot be known."""
+    """One of two ranks is always later, and nothing shows which of them is normal."""
     plan = JobPlan(Layout(data=2), steps=12, layers=4, jitter=0.02, slow={0: 1.12}, slow_steps=frozenset(range(6, 12)))
     (finding,) = judged(traces(plan))
     assert finding.status is Status.UNKNOWN

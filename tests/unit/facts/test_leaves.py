@@ -1,4 +1,4 @@
-"""Which leaf a node is on: sweeps, LLDP, host names of logs; and what is not known."""
+"""The leaf of a node: sweeps, LLDP, host names of logs; and unknown leaves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_host_names_of_logs() -> None:
 
 
 def _nodes(switch: Mapping[str, str], port: Mapping[str, str]) -> dict[str, str]:
-    """Return the leaves of nodes, all of whose cables end at one switch and port."""
+    """Return the leaves of nodes whose cables all end at one switch and port."""
     facts = []
     for name, leaf in switch.items():
         document = whole_node("h100-two-ports")
@@ -78,5 +78,5 @@ def test_the_switches_that_lldp_names() -> None:
 
 
 def test_switches_with_one_name_are_not_one_leaf() -> None:
-    """Switches without a name of their own are called by the vendor's default: two nodes are on the "same" port."""
+    """Unnamed switches use the vendor's default name, so two nodes seem to be on the same port."""
     assert _nodes({"a": "sonic", "b": "sonic"}, {"a": "1", "b": "1"}) == {}

@@ -21,7 +21,7 @@ from tests.support.fixture import Case, cases, evidence
 
 T, G, F = "nccl.transport", "nccl.gpudirect-rdma", "nccl.failures"
 
-#: Cause -> the fixture that plants it, and how it is known.
+#: Cause -> the fixture that plants it, and its proof.
 CAUSES = {
     "switched-off": (T, "cause-switched-off-in-nccl-conf", Proof.AGREED),
     "no-rdma-nic": (T, "cause-no-rdma-nic", Proof.AGREED),
@@ -99,7 +99,7 @@ def test_the_log_alone_blames_only_what_it_names(kind: nccl_root_cause.CauseKind
         assert not cause.summary
 
 
-#: Of these the log itself holds what a healthy node fails by: a setting of the job, or a plug-in that is nowhere.
+#: For these, the log itself has the fault of an otherwise healthy node: a job setting, or a missing plug-in.
 BY_THE_LOG = {"switched-off", "gpudirect-off", "hca-filter", "plug-in-missing", "gid", "no-route"}
 
 

@@ -1,4 +1,4 @@
-"""The linter of NCCL's variables: its table, every rule, legal settings, and the three inputs it serves."""
+"""The linter of NCCL's variables: its table, every rule, valid settings, and the three inputs."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_blank_within_a_list_is_reported(name: str, value: str) -> None:
     assert "has a blank in its list" in what
 
 
-#: After the profile that Google publishes for GPUDirect-TCPXO on A3 Mega machines.
+#: As in Google's published profile for GPUDirect-TCPXO on A3 Mega machines.
 OF_GOOGLE = {
     "NCCL_FASTRAK_IFNAME": "eth1,eth2", "NCCL_ALGO": "Ring,Tree", "NCCL_PROTO": "Simple", "NCCL_MAX_NCHANNELS": "8",
     "NCCL_NVLS_ENABLE": "0",
@@ -200,7 +200,7 @@ def test_names_of_others_are_known(name: str) -> None:
 
 # --- values ----------------------------------------------------------------------------------------
 
-#: Words that are legal by the guide, for the kinds that are no list of choices.
+#: Valid words in the guide, for kinds that are not a list of choices.
 LEGAL_TEXT = {
     "path": "/opt/x/topo.%h.%p.xml", "text": "libnccl-x.so", "ports": "^=mlx5_0:1,mlx5_3", "interfaces": "=eth0,ib",
     "network": "fd00:10::/64", "address": "[::1]:28028",
@@ -208,7 +208,7 @@ LEGAL_TEXT = {
 
 
 def legal(variable: Variable) -> st.SearchStrategy[str]:
-    """Values that the guide allows, less those that a rule advises against (a short time-out, an odd buffer)."""
+    """Values that the guide allows, except those that a rule advises against (a short time-out, an odd buffer)."""
     if variable.name == "NCCL_IB_TIMEOUT":
         return st.integers(18, 31).map(str)
     if variable.name == "NCCL_IB_RETRY_CNT":
@@ -253,7 +253,7 @@ def test_a_default_raises_nothing_at_all(variable: Variable) -> None:
     assert lint_messages({variable.name: str(variable.number)}, everywhere) == []
 
 
-#: What clouds and sites publish for production; its judgement is next to it.
+#: Published production settings of clouds and sites, with their judgement.
 RECIPES: dict[str, tuple[dict[str, str], SettingScope, set[str]]] = {
     "Google Cloud, gIB": ({
         "NCCL_NET": "gIB", "NCCL_CROSS_NIC": "0", "NCCL_NET_GDR_LEVEL": "PIX", "NCCL_P2P_NET_CHUNKSIZE": "131072",
@@ -337,7 +337,7 @@ I = ["lo", "eth0", "eth0.100", "eth1", "ib0", "docker0", "bond0"]  # noqa: E741
 
 
 def _plainly(value: str, name: str) -> bool:
-    """Read a list of interfaces one character at a time, the way a C program walks a string."""
+    """Read a list of interfaces one character at a time, like a C program."""
     place, invert, exact = 0, False, False
     if value[place : place + 1] == "^":
         invert, place = True, place + 1

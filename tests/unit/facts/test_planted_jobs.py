@@ -1,4 +1,4 @@
-"""Planted faults of training jobs, each with the finding that it should give; rank, group and kind drawn at random."""
+"""Planted faults of training jobs with their expected findings; rank, group and kind are random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Texts = Mapping[str, str]
 
 
 class Planted(NamedTuple):
-    """Traces of a job, and what is expected of them."""
+    """Traces of a job, and their expected findings."""
 
     texts: Texts
     warns: frozenset[str]  # checks

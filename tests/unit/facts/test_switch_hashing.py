@@ -1,4 +1,4 @@
-"""The load of the fullest of parallel links, where hashing is all that spreads flows."""
+"""Load of the most loaded of parallel links if only hashing spreads flows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from preflight.facts.switch.hashing import idle_share, most_loaded
 
-#: Flows of each link, links -> median and 99th percentile of the fullest by the mean: simulated, 20,000 draws each.
+#: Flows of each link, links -> median and 99th percentile of the maximum relative to the mean: simulated, 20,000 draws
+#: each.
 SIMULATED = {
     (4, 8): (1.75, 2.5), (16, 8): (1.38, 1.75), (64, 8): (1.17, 1.38), (1, 16): (3.0, 5.0), (4, 16): (2.0, 2.75),
     (16, 16): (1.44, 1.88), (64, 16): (1.22, 1.41), (1, 32): (3.0, 6.0), (4, 32): (2.0, 3.0), (16, 32): (1.56, 1.94),
@@ -24,7 +25,7 @@ def test_as_simulated(each: int, links: int) -> None:
 
 
 def test_one_flow_for_each_of_eight_links_by_all_draws() -> None:
-    """8**8 draws can be counted: 0.984 % of them put five flows or more on a link."""
+    """All 8**8 draws can be counted: in 0.984 % of them a link has five flows or more."""
     assert most_loaded(8, 8, 0.99) == 4.0
     assert most_loaded(8, 8, 0.991) == 5.0
 

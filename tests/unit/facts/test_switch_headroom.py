@@ -1,4 +1,4 @@
-"""Headroom by the standard, held against the profiles that NVIDIA ships for its SN5600 switch."""
+"""Headroom by the standard, compared with the profiles that NVIDIA ships for its SN5600 switch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SHIPPED = {
     (800, 5): 257024, (800, 40): 362496, (800, 300): 1150976,
 }  # fmt: skip
 
-#: Of Spectrum-4: bytes of a cell, bytes in MAC and PHY, seconds in its pipeline.
+#: Values of Spectrum-4: bytes of a cell, bytes in MAC and PHY, seconds in its pipeline.
 CELL, MAC_PHY, PIPELINE_S = 192, 0.8 * 1024, 120e-9
 
 
 def spectrum(speed: int, metres: int) -> int:
-    """NVIDIA's formula for packets of 64 bytes, each of which takes a complete cell."""
+    """NVIDIA's formula for packets of 64 bytes, each of which occupies a complete cell."""
     flight = 2 * metres * speed * 1e9 / LIGHT / 8
     rest = FRAME + flight + MAC_PHY + QUANTA[speed] * 64 + speed * 1e9 * PIPELINE_S / 8
     return math.ceil((ROCE_FRAME + rest * CELL / 64) / 1024) * 1024

@@ -1,4 +1,4 @@
-"""What a job's collectives move: rates, loads of experts, bubbles of pipelines; exact on traces that are made up."""
+"""Data moved by a job's collectives: rates, loads of experts, bubbles of pipelines; exact on made-up traces."""
 
 from __future__ import annotations
 

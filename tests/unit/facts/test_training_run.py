@@ -1,4 +1,4 @@
-"""Step lines of job logs: through ``--log`` as through ``read``; slow steps, drift and scaling."""
+"""Step lines of job logs, through ``--log`` and ``read``; slow steps, drift and scaling."""
 
 from __future__ import annotations
 

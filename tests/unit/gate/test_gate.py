@@ -1,4 +1,4 @@
-"""What a gate makes of findings, and what follows from it: the verdict, its document, the one table of rules."""
+"""A gate's verdict from findings, its document, and the table of rules."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_node_without_an_answer_is_not_judged() -> None:
 
 
 def test_the_reason_names_check_subject_and_fault_first() -> None:
-    """L47, L48: in sixty characters, in ASCII, also of hostile text from the node."""
+    """L47, L48: in sixty characters, in ASCII, also for hostile text from the node."""
     finding = {"check": "gpu.row-remap", "subject": "0000:3b:00.0", "found": "1 pending", "expected": "none",
                "message": "GPU3: a row waits to be remapped"}  # fmt: skip
     reason = evaluate.reason(finding)
@@ -186,7 +186,7 @@ def test_switched_off_and_shadow_checks_are_off_by_choice() -> None:
     *((f'[gate.ci]\n{key} = ["gpu.cuont"]\n', f"x:5: gate.ci.{key}: ") for key in ("only", "skip")),
 ])  # fmt: skip
 def test_a_check_that_is_misspelt_is_an_error_of_the_file(text: str, place: str) -> None:
-    """L22: it drains no node. Of a file read by itself, or where ids are not known, the names are not judged."""
+    """L22: it drains no node. In a file read by itself, or if ids are unknown, names are not checked."""
     with pytest.raises(ClusterFileError) as caught:
         decode(KNOWN + text.encode(), "x", lambda: ["gpu.count", "xid.gpu"])
     assert f'{place}no check is called "gpu.cuont" - did you mean "gpu.count"?' in str(caught.value)
@@ -209,7 +209,7 @@ def test_a_table_that_leaves_no_check_is_an_error_of_the_file(text: str, message
 
 
 def test_what_runs_on_the_gpus_is_no_matter_of_the_health_check() -> None:
-    """A job may be running; in a prolog it is left over."""
+    """A job may be running; in a prolog its processes would be left over."""
     gate = tables.Gate()
     checks = [Check(**{**vars(made(1, [])), "id": name}) for name in (*evaluate.BUSY, "gpu.count")]
     assert evaluate.select(checks, gate, gate.hook("slurm-prolog"), "slurm-prolog").off == ()
@@ -259,7 +259,7 @@ def test_the_gpus_of_a_job(environ: dict[str, str], gpus: set[int] | None) -> No
     assert scheduler_env.gpus(environ) == gpus
 
 
-#: Of a heterogeneous job, as Slurm 22.05.8 sets it in a step of its first part: the number is that of this part.
+#: A heterogeneous job as set by Slurm 22.05.8 in a step of its first part: the number is that of this part.
 PARTS = {
     "SLURM_JOB_ID": "1", "SLURM_HET_SIZE": "2", "SLURM_JOB_NUM_NODES": "1", "SLURM_STEP_ID": "0",
     "SLURM_JOB_NODELIST_HET_GROUP_0": "n1", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[2-3]",
@@ -363,7 +363,7 @@ def test_a_hook_inherits_settings_it_does_not_set() -> None:
     assert Cluster().gate is None
 
 
-# --- the words --------------------------------------------------------------------------------------
+# --- the text ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("words", [

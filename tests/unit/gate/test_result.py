@@ -1,4 +1,4 @@
-"""From what a gate has completed to its one result: in time, late, killed, crashed, served from the cache."""
+"""From a gate's progress to its one result: in time, late, killed, crashed, from the cache."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_after_slurm_nothing_is_missing_but_for_a_signal() -> None:
     assert late(done, WHY, killed=False) == in_time(done)
     killed = late(done, "SIGTERM", killed=True)
     assert killed.lines == ("preflight: n1: incomplete: SIGTERM", "preflight: n1 drained", "  FAIL xid.gpu")
-    assert killed.exit_status == 3  # slurmd takes no prolog that was killed for a pass
+    assert killed.exit_status == 3  # slurmd does not take a killed prolog for a pass
 
 
 def test_an_incomplete_verdict_is_written_and_never_served(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_value_is_made_once() -> None:
 
 
 def test_a_gate_collects_by_the_plan_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tools of the class are looked for, as by ``check``; what other jobs are started with is not."""
+    """The tools of the class are searched as by ``check``; environments of other jobs are not read."""
     plans: list[Any] = []
 
     def collect(plan: Any, meanwhile: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Draining without Slurm: the output of scontrol, the owner of a reason, how many nodes may be drained."""
+"""Draining without Slurm: the output of scontrol, the owner of a reason, the limit on drains."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def cluster(*some: Node, number: int = 30) -> dict[str, Node]:
 
 
 def test_cpu_nodes_do_not_count() -> None:
-    """Four of eight GPU nodes among a hundred: ten percent of those that can be meant is one node."""
+    """Four of eight GPU nodes among a hundred: ten percent of the eligible ones is one node."""
     found = {f"c{index}": made(f"c{index}", gpus=False) for index in range(92)}
     found |= {f"g{index}": made(f"g{index}") for index in range(8)}
     assert len(drain_limit.eligible(found, found["g0"])) == 8
@@ -203,7 +203,7 @@ def test_its_own_comment_does_not_hold_a_node() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xyz")), min_size=1, max_size=8), st.randoms())
 def test_the_same_drains_remain_in_any_order_of_undoing(drained: list[tuple[int, str]], order: object) -> None:
-    """Each gate looks at its own time; those that were too many go, and never more, and never fewer."""
+    """Each gate looks at its own time; exactly the excess drains are undone."""
     some = [made(f"n{index}", cause=f"c.{cause}", at=NOW + at) for index, (at, cause) in enumerate(drained)]
     found, names = cluster(*some), [node.name for node in some]
     expected: list[str] = []
@@ -294,7 +294,7 @@ def test_a_drain_stands_when_the_controller_is_gone_before_the_others_could_be_c
 
 
 def test_a_comment_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
-    """A stand-in for a Slurm with nodes that have no comments."""
+    """A stand-in for a Slurm whose nodes have no comments."""
     text = f'case "$*" in *comment=*) exit 1;; *) echo "{SHOWN}";; esac'
     settings = replace(tool(tmp_path / "bin", text), most=0)
     outcome = drain.drain(Controller(settings, {}), "n1", FAILED, settings)

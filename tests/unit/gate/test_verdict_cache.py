@@ -1,4 +1,4 @@
-"""Cached verdicts: who may write where root reads, and which of them are still valid."""
+"""Cached verdicts: who may write where root reads, and which verdicts are still valid."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> StateDir:
 def put(
     store: StateDir, *, ago_s: int = 0, boot_id: str | None = None, name: str = "n1", refresh_s: float = 60
 ) -> Path:
-    """Write a verdict on n1 by the cluster file beside the state directory; return its file."""
+    """Write a verdict on n1 for the cluster file next to the state directory; return its file."""
     boot = verdict_cache.boot_id() if boot_id is None else boot_id
     found = Verdict(name, "pass", int(time.time()) - ago_s, boot_id=boot, policy="5e" * 16, off=("xid.gpu",))
     cluster = cluster_of(store)
@@ -175,7 +175,7 @@ def test_writing_follows_no_link_and_replaces_atomically(store: StateDir, tmp_pa
     path = put(store)
     path.unlink()
     path.symlink_to(victim)
-    (Path(store.path) / f".{verdict_cache.FILE}.{os.getpid()}").symlink_to(victim)  # left behind by one of our number
+    (Path(store.path) / f".{verdict_cache.FILE}.{os.getpid()}").symlink_to(victim)  # left behind by our own process
     put(store)
     assert victim.read_text() == "precious"
     assert not path.is_symlink()

@@ -1,4 +1,4 @@
-"""The file of the history: runs judged again, damage, odd files, runs that are let go."""
+"""The history file: runs judged again, damage, odd files, deleted runs."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_old_runs_are_let_go(tmp_path: Path) -> None:
 
 
 def test_runs_of_one_second_do_not_replace_each_other(tmp_path: Path) -> None:
-    """Six fleets, or six nodes, that are checked at the same time into one file."""
+    """Six fleets, or six nodes, are checked at the same time into one file."""
     report: dict[str, Any] = {
         "run": {"command": "check", "version": "1", "cluster_file": None}, "exit_status": 0,
         "nodes": [{"name": "n", "checks": {"a.b": "pass"}}], "findings": [],
@@ -126,7 +126,7 @@ def test_a_file_of_the_first_version_keeps_its_runs(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     run(tmp_path, [node("gpu001", 1)])
     (tmp_path / "history.db").rename(path)
-    with sqlite3.connect(path, isolation_level=None) as db:  # as that version wrote it
+    with sqlite3.connect(path, isolation_level=None) as db:  # in the format of that version
         (table,) = db.execute("SELECT sql FROM sqlite_master WHERE name = 'run'").fetchone()
         db.execute("PRAGMA foreign_keys = OFF")
         first = table.replace("TABLE run", "TABLE first").replace(

@@ -1,4 +1,4 @@
-"""The leaf of a port that is down, by the cables of peers."""
+"""The leaf of a port that is down, from the cables of peers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without(plan: Mapping[str, str], *devices: str) -> Parts:
         (without(RAILS, "mlx5_2"), [OTHER_POD], ""),  # no peer has its plan
         (without(RAILS, "mlx5_2"), [], ""),
         (without(RAILS, "mlx5_2"), [RAILS, {**RAILS, "mlx5_2": "leaf-6"}], ""),  # peers differ
-        (without(ONE_LEAF, "mlx5_2"), [{**ONE_LEAF, "mlx5_2": "leaf-6"}], "leaf-6"),  # peers know better
+        (without(ONE_LEAF, "mlx5_2"), [{**ONE_LEAF, "mlx5_2": "leaf-6"}], "leaf-6"),  # peers take precedence
         (without(ONE_LEAF, "mlx5_1", "mlx5_2"), [], ""),  # two ports left: chance
         (node({}), [RAILS], ""),  # no LLDP
     ],

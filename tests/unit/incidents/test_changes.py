@@ -50,13 +50,13 @@ def compared(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[
         # more nodes, fewer nodes
         ({"gpu001": MTU}, {"gpu001": MTU, "gpu002": MTU}, [("worse", "gpu001", "mlx5_4:1: the")]),
         ({"gpu001": MTU, "gpu002": MTU}, {"gpu001": MTU}, [("changed", "gpu001", "mlx5_4:1: the")]),
-        # two ports that failed on their own are one incident with a third
+        # two ports that failed independently are one incident with a third
         ({"gpu001": DOWN, "gpu002": DOWN}, {"gpu001": DOWN, "gpu002": DOWN, "gpu003": DOWN},
          [("worse", "gpu001", "all on leaf-5")]),
         # what another fault hides is not gone
         ({"gpu001": NO_LINKS}, {"gpu001": both(NO_LINKS, node(driver_loaded=False))},
          [("new", "gpu001", "no NVIDIA dri"), ("unclear", "gpu001", "GPU6: 0 of 18")]),
-        # beside an incident that stays
+        # next to an incident that stays
         ({"gpu001": DOWN, "gpu002": HOT}, {"gpu001": DOWN}, [("gone", "gpu002", "GPU0: no marg")]),
     ],
 )  # fmt: skip
@@ -79,7 +79,7 @@ def test_a_failure_that_was_a_warning_is_worse() -> None:
 
 
 def test_an_incident_of_a_check_that_did_not_run_before_is_not_new() -> None:
-    """An older version lacks the check, or it was off: the fault may be old."""
+    """An older version lacks the check, or it was disabled: the fault may be old."""
     before, after = report(4, "rdma.port-state", gpu001=DOWN), report(gpu001=DOWN, gpu002=MTU)
     assert compared(before, after) == [("new", "gpu002", "mlx5_4:1: the"), ("first judged", "gpu001", "mlx5_5:1 is D")]
     assert [row[0] for row in compared(after, before)] == ["changed", "gone"]  # an effect is judged, and a warning

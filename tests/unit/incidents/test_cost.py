@@ -1,4 +1,4 @@
-"""The cost of an incident: the share that is left of what a job uses."""
+"""Cost of an incident: the remaining share of what a job uses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.support.machines import hgx_h100
         ("another application clock", "compute at about 71 %"),
         ("power brake", "compute at 50 % or less"),
         ("GPU4 too hot", "compute at 50 % or less"),  # with the hardware's slowdown
-        ("power capped", None),  # how the clocks follow the power depends on the job
-        ("HCA without driver", "all-reduce between nodes at about 50 %"),  # its GPU uses the HCA of another
-        ("a GPU without NVLink", None),  # PCIe carries it: how much, nothing states
+        ("power capped", None),  # the clocks at lower power depend on the job
+        ("HCA without driver", "all-reduce between nodes at about 50 %"),  # its GPU uses another GPU's HCA
+        ("a GPU without NVLink", None),  # PCIe carries it at an unknown rate
         ("low memlock", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""Names of parts, and messages without what varies from run to run."""
+"""Names of parts, and messages without figures that vary between runs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_leaf_of_a_port_and_a_gpu_that_is_gone() -> None:
     assert PARTS.lacks("0000:61:00.0")
     assert not PARTS.lacks("0000:d1:00.0")
     assert not PARTS.lacks("GPU3")
-    assert not Parts.of({"name": "n2"}).lacks("0000:61:00.0")  # nothing was read, so nothing is missing
+    assert not Parts.of({"name": "n2"}).lacks("0000:61:00.0")  # nothing was read, so nothing is known to be missing
 
 
 @pytest.mark.parametrize(

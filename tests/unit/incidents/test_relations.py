@@ -1,4 +1,4 @@
-"""Relations between checks: declared beside them, sound together, and listed by explain."""
+"""Relations between checks: declared next to them, consistent, and listed by explain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The action of a finding: its own, its check's, its status'; of a node the strongest."""
+"""The action of a finding: its own, its check's, or its status's; the strongest one for a node."""
 
 from __future__ import annotations
 

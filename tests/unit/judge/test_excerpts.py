@@ -1,4 +1,4 @@
-"""What a report quotes: the lines in which the evidence names what the finding is about, and never all of it."""
+"""Excerpts in a report: the lines of the evidence that name the finding's subject, never all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The honesty rules: silence, absence, garbage and crashes are never a pass."""
+"""Honesty rules: silence, absence, garbage and crashes are never a pass."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_crash_is_unknown_logged_and_preserves_earlier_results(caplog: pytest.
 )
 @pytest.mark.parametrize("scope", ["node", "fleet"])
 def test_a_check_that_exits_sets_no_status_of_the_run(error: BaseException, scope: Any) -> None:
-    """``sys.exit(0)`` in a plug-in ended `judge` with 0: nothing was printed, and a scheduler read a pass."""
+    """``sys.exit(0)`` in a plug-in used to end `judge` with 0: nothing was printed, and a scheduler read a pass."""
     nodes = [document({"file:x": "y"}, name) for name in ("a", "b")]
     report = judge(nodes, [_made("exit", error=error, scope=scope), _made("ok", passed("x"))])
     crashed = [f for f in report["findings"] if f["check"] == "made.exit"]
@@ -82,7 +82,7 @@ def test_an_interrupt_ends_the_run() -> None:
 
 
 def test_what_is_no_finding_is_a_crash_of_its_check() -> None:
-    """It was preflight itself that failed, without the name of the check."""
+    """Preflight itself used to fail, without the name of the check."""
     wrong: Any = 7
     report = judge([document({"file:x": "y"})], [_made("wrong", wrong), _made("ok", passed("x"))])
     (finding,) = (f for f in report["findings"] if f["check"] == "made.wrong")
@@ -220,4 +220,4 @@ def test_a_finding_speaks_only_of_its_own_checklist_items() -> None:
     items = {item["id"]: item["status"] for item in judge([document(records)], CHECKS)["checklists"]}
     assert items["NT-ENV-5"] == items["NT-LENS-4"] == "fail"
     assert items["NT-ENV-4"] == items["NT-ENV-6"] == "pass"
-    assert items["NT-LENS-5"] == "unknown"  # no log shows what ranks of a node use
+    assert items["NT-LENS-5"] == "unknown"  # no log shows the ranks of a node

@@ -21,7 +21,7 @@ CHECKS = [check for check in registry().checks if check.id.startswith("torch.")]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Write the traces of three ranks, of which rank 1 is slow, a damaged one, a job's log, and a pickle of code."""
+    """Write the traces of three ranks (rank 1 is slow), a damaged one, a job's log, and a pickle of code."""
     for rank, text in enumerate(traces(JobPlan(Layout(data=3), slow={1: 1.25}, jitter=0.01))):
         (tmp_path / f"rank{rank}.json").write_text(text)
     (tmp_path / "rank3.json").write_text('{"traceEvents": [{"ph": "X", ')

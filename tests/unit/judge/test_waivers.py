@@ -1,4 +1,4 @@
-"""What a site excuses: waivers with an owner and an end, checks in shadow, checks that are off."""
+"""Exceptions of a site: waivers with an owner and an end, checks in shadow, disabled checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured steps beside planned ones: calls of collectives belong to the axis of their ranks."""
+"""Measured steps next to planned ones: calls of collectives belong to the axis of their ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of a run, the batch of each level and a pipeline's timeline: the documents' worked numbers."""
+"""Costs of a run, the batch of each level and a pipeline's timeline: worked numbers of the documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters, operations, memory, bytes and bubbles, line by line against numbers worked out by hand or published."""
+"""Parameters, operations, memory, bytes and bubbles, compared with numbers computed by hand or published."""
 
 from __future__ import annotations
 

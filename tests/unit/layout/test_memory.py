@@ -1,4 +1,4 @@
-"""Memory of a GPU: each term against numbers worked out by hand, the sum against published peaks."""
+"""Memory of a GPU: each term compared with numbers computed by hand, the sum with published peaks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_need_is_within_a_tenth_of_a_published_peak(row: PublishedMemory) ->
 
 @pytest.mark.parametrize("row", EXHAUSTED, ids=lambda row: row.id)
 def test_a_run_that_ran_out_of_memory_never_fits(row: PublishedMemory) -> None:
-    """A source that leaves out a setting makes the check unknown: it is requested by name."""
+    """If a source leaves out a setting, the check is unknown and requests it by name."""
     if row.described.job is None:
         assert row.described.missing
         return
@@ -42,7 +42,7 @@ def test_a_run_that_ran_out_of_memory_never_fits(row: PublishedMemory) -> None:
 
 
 def test_a_run_that_trained_never_fails() -> None:
-    """The published times of steps: each of these runs had enough memory."""
+    """Each run with published step times had enough memory."""
     wrong = [
         run.id for run in published_runs()
         if run.hardware.memory_gib is not None and least(run.job) > run.hardware.memory_gib * GIB
@@ -112,7 +112,7 @@ TOKENS = 2048  # of one microbatch of `job`
 
 
 def layer(made: TrainingJob) -> float:
-    """Return the bytes of one token and layer that a job without a pipeline keeps."""
+    """Return the bytes of one token and layer in a job without a pipeline."""
     schedule, parallel = made.schedule, made.parallel
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
     embedding = 8 * made.model.hidden / parallel.tensor

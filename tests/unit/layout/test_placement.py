@@ -1,4 +1,4 @@
-"""Numbers of ranks and their places, against Megatron-Core's own enumeration written out by hand."""
+"""Rank numbers and placements, compared with Megatron-Core's own enumeration written out by hand."""
 
 from __future__ import annotations
 

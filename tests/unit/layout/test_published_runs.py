@@ -1,4 +1,4 @@
-"""The computed time of a step against published runs, each read at its source unless its set is *quoted*."""
+"""Computed step times compared with published runs, each read at its source unless its set is *quoted*."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMITS = {
     "experts": (0.30, 0.75),
 }  # fmt: skip
 
-#: Rows of *a100* beyond a fifth: one that fills its GPU's memory, and one whose source does not name the NICs.
+#: Rows of *a100* with errors above a fifth: one fills its GPU's memory, and the source of one does not name the NICs.
 _FULL, _NICS = "mpt-a100-80-30b-s8192-x8-bf16-mb1-ga21", "mpt-a100-40-70b-s2048-x64-bf16-mb2-ga1"
 _A100_OUTLIERS = {_FULL, _NICS}
 
@@ -127,12 +127,12 @@ def test_three_constants_are_fitted() -> None:
 
 
 def left_out() -> Iterator[tuple[PublishedRun, float]]:
-    """Yield each run of Hopper with its error after the constant of its precision was fitted to the rest."""
+    """Yield each run on Hopper with its error after fitting its precision's constant to the rest."""
     for precision in ("bf16", "fp8"):
         key = ("Hopper", precision)
         runs = [run for run in of("fitted") if run.job.schedule.precision == precision]
         ratio = [step(run.job, run.hardware).seconds / run.seconds for run in runs]
-        # the share that is arithmetic scales with the constant: about nine tenths of a step
+        # the arithmetic share scales with the constant: about nine tenths of a step
         for number, run in enumerate(runs):
             others = fmean(ratio[:number] + ratio[number + 1 :])
             fitted = EFFICIENCY[key] * (1 + (others - 1) / 0.9)
@@ -156,7 +156,7 @@ def test_the_range_holds_nine_of_ten(name: str) -> None:
 
 
 def test_layouts_of_one_model_are_ordered_as_published() -> None:
-    """Pairs of rows of one dense model on as many GPUs with another layout: the faster one is the faster one."""
+    """Of two layouts of one dense model on equally many GPUs, the faster one is predicted as faster."""
     agree = total = 0
     runs = [run for run in published_runs() if run.read_at_source and not run.job.model.experts]
     computed = {run.id: step(run.job, run.hardware).seconds for run in runs}

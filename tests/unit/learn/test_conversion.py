@@ -1,4 +1,4 @@
-"""``preflight learn --from``: a configuration of NHC or gcm becomes a cluster file; what it lacks is listed."""
+"""``preflight learn --from``: an NHC or gcm configuration becomes a cluster file; losses are listed."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_swap_may_be_forbidden_or_required() -> None:
 
 
 def test_a_missing_mount_is_expected_also_by_a_limit_of_its_space() -> None:
-    """NHC passes `check_fs_free` where nothing is mounted."""
+    """NHC passes `check_fs_free` if nothing is mounted."""
     assert only("* || check_fs_free /scratch 200GB").host.mounts["/scratch"].min_free_gib == 200
 
 

@@ -1,4 +1,4 @@
-"""``preflight learn``: a cluster file from a few nodes, and what is not learnt from them."""
+"""``preflight learn``: a cluster file from a few nodes, and values that are not learnt."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_same_evidence_gives_the_same_bytes_in_any_order() -> None:
 
 
 def test_two_ports_for_each_gpu_are_no_slow_ones() -> None:
-    """2 x 200 Gb/s are the 400 Gb/s that are customary for one GPU."""
+    """2 x 200 Gb/s are the 400 Gb/s that are usual for one GPU."""
     members = only_class(learn(made(h100_two_ports(), 3)))
     assert (members.ports.rate_gbps, members.hcas) == (200, 16)
 

@@ -1,4 +1,4 @@
-"""``preflight lint``: a cluster file is validated, tried on saved evidence, and explains itself."""
+"""``preflight lint``: a cluster file is validated, tried on saved evidence, and explained."""
 
 from __future__ import annotations
 

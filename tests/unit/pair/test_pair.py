@@ -1,4 +1,4 @@
-"""``preflight pair`` without any node: which ends are chosen, what is run, how it is judged."""
+"""``preflight pair`` without nodes: the selected endpoints, the commands, the judgement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def end(facts: NodeFacts, **wanted: Any) -> End:
     return endpoints.end(facts, Cluster().site(facts), Wanted(**wanted))
 
 
-# --- what the tools print --------------------------------------------------------------------------
+# --- output of the tools ----------------------------------------------------------------------------
 
 
 def test_units_are_those_of_the_header() -> None:
@@ -311,7 +311,7 @@ def test_silence_is_no_answer_of_a_router() -> None:
 
 
 def saved(folder: Path, case: str, tests: tuple[str, ...] = ("write-bw",)) -> list[Evidence]:
-    """Write what ``preflight pair --save`` leaves of a test between gpu001 and gpu002."""
+    """Write the documents that ``preflight pair --save`` writes for a test between gpu001 and gpu002."""
     (found,) = (one for one in cases(f"pair.{tests[0]}") if one.path.stem == case)
     one, other = found.evidences()
     both = [replace(one, pair=PairScope("gpu002", tests)), replace(other, pair=PairScope("gpu001", tests))]

@@ -1,4 +1,4 @@
-"""Parsers of host facts, with unusual texts. tests/robustness/test_parsers.py has what holds for all of them."""
+"""Parsers of host facts with unusual texts; tests/robustness/test_parsers.py tests all parsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One parser for the kernel's log: times in every form, boots, events with device and severity."""
+"""One parser for the kernel log: times in every form, boots, events with device and severity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks and their distribution, as launchers state them."""
+"""Ranks and their distribution, as stated by launchers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def read(script: str) -> JobSettings:
 
 
 def launch(script: str) -> dict[str, object]:
-    """Return what follows for the ranks."""
+    """Return the resulting settings of the ranks."""
     wanted = ("gpus", "nodes", "gpus_per_node", "distribution")
     return {name: own.value for name, own in read(script).values.items() if name in wanted}
 
@@ -25,7 +25,7 @@ def launch(script: str) -> dict[str, object]:
     [
         ("torchrun --nnodes 4 --nproc_per_node 8", {"nodes": 4, "gpus_per_node": 8}),
         ("torchrun --nnodes=4 --nproc-per-node=gpu", {"nodes": 4}),
-        # one task starts the ranks of its node: tasks are not ranks, and their distribution does not matter
+        # one task starts the ranks of its node: tasks are not ranks, and their distribution is irrelevant
         ("#SBATCH --nodes=4\n#SBATCH --ntasks=4 --ntasks-per-node=1 --gpus-per-node=8\n"
          "srun torchrun --nnodes 4 --nproc_per_node 8", {"nodes": 4, "gpus_per_node": 8}),
         ("#SBATCH --ntasks=4\n#SBATCH --ntasks-per-node=1\nsrun torchrun --nproc_per_node 8",

@@ -1,4 +1,4 @@
-"""NCCL's environment, its log, and nccl-tests reports: formats by version, launchers' marks, cuts, noise."""
+"""NCCL's environment and log, and nccl-tests reports: formats by version, launcher prefixes, cuts, noise."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_values_that_count_as_unset() -> None:
 
 
 def _plainly(value: str, device: str, port: int) -> bool:
-    """Read a list one character at a time, the way a C program walks a string."""
+    """Read a list one character at a time, like a C program."""
     rest, negated, exact = value, False, False
     if rest[:1] == "^":
         negated, rest = True, rest[1:]

@@ -1,4 +1,4 @@
-"""The reader of NCCL's log: against a plain reading, in parts, behind launchers, packed, cut, huge, hostile."""
+"""The reader of NCCL's log: compared with a plain reader, in parts, with prefixes, compressed, cut, hostile."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def essence(log: NcclLog) -> object:
     )  # fmt: skip
 
 
-# --- against a plain reading -----------------------------------------------------------------------
+# --- compared with a plain reader ------------------------------------------------------------------
 
 _CHANNEL = re.compile(r"^(\w+):\d+:\d+ \[\d+\] NCCL INFO (?:Ring|Channel) \S+ : .* via (.+)$")
 
@@ -154,7 +154,7 @@ def test_one_file_for_each_rank(tmp_path: Path) -> None:
     assert str(log.failures[0].line).startswith("nccl.gpu002.")
 
 
-# --- behind launchers ------------------------------------------------------------------------------
+# --- with launcher prefixes ------------------------------------------------------------------------
 
 FORMS = {
     **LAUNCHED,
@@ -214,7 +214,7 @@ def test_times_and_marks_of_lines_that_differ_in_them_only() -> None:
 
 
 def scanned(lines: list[str]) -> NcclLog:
-    """Return what is read of a text too long to be a copy."""
+    """Return the facts of a text too long to be a copy."""
     scanner = fast_scanner.Scanner()
     scanner.feed([line.encode() for line in lines])
     scanner.flush_counts()
@@ -263,7 +263,7 @@ def test_wrapped_at_the_width_of_a_terminal(width: int) -> None:
 
 @pytest.mark.parametrize("width", [88, 116, 140])
 def test_a_watchdog_s_lines_broken_by_a_terminal(width: int) -> None:
-    """Of PyTorch alone, as a terminal breaks them: within words, and of the same width."""
+    """Lines of PyTorch alone, broken by a terminal: within words, and of equal width."""
     message = "[PG ID 0 PG GUID 0(default_pg) Rank 6] ProcessGroupNCCL's watchdog got stuck for 480 seconds without "
     lines = [
         f"[rank6]:[E429 13:55:49.384372190 ProcessGroupNCCL.cpp:{number}] {message}making progress in the collectives."
@@ -293,7 +293,7 @@ def test_windows_wrote_it() -> None:
     assert essence(nccl_log.read_stream(io.BytesIO(text.encode("utf-16")))) == essence(COMPLETE)
 
 
-# --- packed ----------------------------------------------------------------------------------------
+# --- compressed ------------------------------------------------------------------------------------
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 
@@ -341,7 +341,7 @@ def test_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class EndlessStream:
-    """A stream of one text again and again, that is never held in memory."""
+    """A stream that repeats one text and is never stored in memory."""
 
     def __init__(self, piece: bytes, size: int) -> None:
         self.piece, self.left = piece, size
@@ -381,7 +381,7 @@ def test_a_log_behind_a_long_line() -> None:
     streamed = nccl_log.read_stream(io.BytesIO(data))
     assert essence(streamed) == essence(COMPLETE)
     assert streamed.channels[0].first.number == COMPLETE.channels[0].first.number + 1
-    assert streamed.unread == ()  # nothing in it is looked for
+    assert streamed.unread == ()  # nothing in it is searched
     streamed = nccl_log.read_stream(io.BytesIO(b"x" * (3 << 20) + TEXT))
     assert any("longer than 256 KiB" in what for what in streamed.unread)
 
@@ -428,7 +428,7 @@ def test_any_beginning_has_no_more_facts_than_the_full_log(length: int) -> None:
     log = nccl_log.parse(TEXT[:length].decode("utf-8", "replace"))
     if log is not None:
         assert log.lines <= COMPLETE.lines
-        # of a line that ends within its last word, whether it has GPUDirect is unknown
+        # in a line that ends within its last word, GPUDirect is unknown
         assert {(c.network, c.gpudirect) for c in log.channels} <= {("IB", True), ("IB", False), ("IB", None)}
         assert sum(c.count for c in log.channels if c.gpudirect is None) <= 1
         assert sum(c.count for c in log.channels) <= sum(c.count for c in COMPLETE.channels)
@@ -470,7 +470,7 @@ def test_a_sample_of_rails_is_the_same_however_read(monkeypatch: pytest.MonkeyPa
     assert at_once.rails == parts.rails
 
 
-# --- what else it contains -------------------------------------------------------------------------
+# --- other content ---------------------------------------------------------------------------------
 
 
 def start(rank: int, n: int, phase: str, comm: str = "0xabc", host: str | None = None) -> str:
@@ -619,7 +619,7 @@ def test_lines_that_were_broken_for_a_page() -> None:
     assert log.networks == ()
 
 
-#: Forms that people and programs give to a line, and who wrote it: host, process, device.
+#: Forms that people and programs give to a line, and its writer: host, process, device.
 WRITTEN = {
     "[node-0][101:102][1][init.cc:25] NCCL INFO Using network IB": ("node-0", 101, 1),
     "**node-0:101:102 [1] NCCL INFO Using network IB**": ("node-0", 101, 1),

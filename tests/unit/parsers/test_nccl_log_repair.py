@@ -1,4 +1,4 @@
-"""NCCL's lines of which a person, a shipper of logs or a screen took something away."""
+"""NCCL lines with parts removed by a person, a log shipper or a screen."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ def test_ways_that_grep_counted(tmp_path: Path) -> None:
     assert part.taken.facts["gpudirect_rdma"] is True
 
 
-#: Both channels are as long as each other, so that a screen cuts them at the same place.
+#: Both channel lines have the same length, so a screen cuts them at the same place.
 SAME = LOG.replace("0[0] -> 15[7] [send]", "15[7] -> 0[0] [receive]")
 WIDTH = next(line.index("/GDRDMA") for line in SAME.splitlines() if "GDRDMA" in line)
 
 
 @pytest.mark.parametrize(("more", "direct"), [(0, None), (1, None), (2, True), (20, True)])
 def test_lines_cut_off_by_a_screen_leave_gpudirect_unknown(more: int, direct: bool | None, tmp_path: Path) -> None:
-    """A line may end right before the word that decides; that others end there too shows that it was cut."""
+    """A line may end just before the deciding word; that others end there too shows that it was cut."""
     text = "".join(f"{line[: WIDTH + more]}\n" for line in SAME.splitlines())
     assert facts(text)["gpudirect_rdma"] is direct
     assert facts(text)["network"] == "IB"
@@ -168,7 +168,7 @@ def _fluentd_on_screen(line: str) -> str:
 
 @pytest.mark.parametrize("record", [_fluentd, _fluentd_on_screen])
 def test_records_of_fluentd(record: Callable[[str], str]) -> None:
-    rccl = "RCCL version : 2.21.5-main:a29a210+\n"  # in lines of its own, which do not name NCCL
+    rccl = "RCCL version : 2.21.5-main:a29a210+\n"  # on separate lines, which do not name NCCL
     log = nccl_log.parse("".join(f"{record(line)}\n" for line in (rccl + LOG).splitlines()))
     assert log is not None
     assert log.nccl_version == "2.21.5"

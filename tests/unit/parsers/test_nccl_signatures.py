@@ -1,4 +1,4 @@
-"""Failure signatures: each is found in its examples, none in its counter-examples or in a healthy log."""
+"""Failure signatures: each matches its examples, and none matches its counter-examples or a healthy log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DATA = paths.DATA
 
 
 def split(example: str) -> tuple[str, str]:
-    """Return NCCL's FILE:LINE, where an example contains it, and the message."""
+    """Return NCCL's FILE:LINE, if an example contains it, and the message."""
     source, bar, message = example.rpartition(" | ")
     return (source, message) if bar else ("x.cc:1", example)
 
@@ -34,7 +34,7 @@ def info(host: str, message: str) -> str:
     return f"{host}:4001:4101 [0] NCCL INFO {message}"
 
 
-#: A log of which each condition holds.
+#: A log that satisfies each condition.
 AROUND = {
     "": [info("gpu001", "cudaDriverVersion 12040")],
     "tcp": [
@@ -113,7 +113,7 @@ def test_on_one_node_a_network_that_is_not_there_is_no_failure(signature: Signat
 
 
 def test_marks_of_info_lines_have_no_digit() -> None:
-    """The text of an INFO line is remembered without its digits."""
+    """The text of an INFO line is cached without its digits."""
     assert [mark for mark in signatures.info_marks() if re.search(r"\d", mark)] == []
 
 

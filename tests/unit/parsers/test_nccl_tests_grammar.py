@@ -1,4 +1,4 @@
-"""Reader of nccl-tests against its grammar: every version, collective and option, complete, marked, noisy and cut."""
+"""Reader of nccl-tests compared with its grammar: every version, collective and option, complete, noisy and cut."""
 
 from __future__ import annotations
 

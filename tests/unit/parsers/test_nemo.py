@@ -1,4 +1,4 @@
-"""NeMo's and Megatron-Bridge's YAML: settings, references, and what is not read. The texts are made by hand."""
+"""YAML of NeMo and Megatron-Bridge: settings, references, and unread parts. The texts are made by hand."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_value_that_is_not_a_number() -> None:
 
 
 def test_aliases_do_not_multiply() -> None:
-    """Thirty levels of two references each stand for a thousand million entries."""
+    """Thirty levels of two references each expand to a thousand million entries."""
     levels = "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 31))
     read = reader.parse(f"a0: &a0 [1]\n{levels}model:\n  num_layers: 2\n  hidden_size: *a30\n", "job.yaml")
     assert read.unread == {"hidden"}

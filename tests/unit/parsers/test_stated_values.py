@@ -1,4 +1,4 @@
-"""Values that lines state, in the spellings of many programs."""
+"""Values in lines, in the spellings of many programs."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def shares_of(events: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def step(launch_ms: float, begin_ms: float, length_ms: float = 50, **more: Any) -> list[dict[str, Any]]:
-    """Return a step of 100 ms with two kernels: one at its begin, one that is launched late."""
+    """Return a step of 100 ms with two kernels: one at its start, and one launched late."""
     return [
         event("user_annotation", "ProfilerStep#1", 0, 100),
         event("cuda_runtime", "cudaLaunchKernel", 0, 0.01, correlation=1),

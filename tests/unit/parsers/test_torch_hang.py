@@ -1,4 +1,4 @@
-"""Who is blamed for a hang: cut dumps, two jobs, ties, chains of waiting."""
+"""Attribution of hangs: cut dumps, two jobs, ties, chains of waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU of a rank in a trace: pauses and their function; matrix products; buckets; memory. Hostile values."""
+"""The CPU of a rank in a trace: pauses and their function; matrix products; buckets; memory; hostile values."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_numbers_of_launches_that_no_profiler_writes(number: Any) -> None:
 def test_events_that_are_decoded_together_are_those_that_are_decoded_alone(
     monkeypatch: pytest.MonkeyPatch, indent: int | None
 ) -> None:
-    """In any layout of the file: a value may hold what looks like the begin of an event."""
+    """For any layout of the file: a value may contain text that looks like the start of an event."""
     raw = json.loads(trace(steps=6, items=2, pageable_ms=1))
     raw["traceEvents"].insert(3, {"ph": "X", "cat": "cpu_op", "name": '}, {"ph": "X"', "ts": 1e6, "dur": 1, "args": {
         "nested": [{"ph": "X", "cat": "kernel", "name": "no kernel", "ts": 1e6, "dur": 1}]}})  # fmt: skip

@@ -1,4 +1,4 @@
-"""Hangs in sends and receives: who waits for whom, by the flight recorder's dumps of all ranks."""
+"""Hangs in sends and receives: which rank waits for which, from the flight-recorder dumps of all ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.parsers.torch import hang, messages
 from tests.support.flight_dumps import dump, recording
 from tests.support.judged import judged
 
-#: What ranks 0 to 3 have called: the verdict, and words of the finding.
+#: Calls of ranks 0 to 3: the verdict, and words of the finding.
 PLANTED: dict[str, tuple[list[Any], str, str]] = {
     "healthy": (
         [["send 0->1"], ["recv 1<-0", "send 1->2"], ["recv 2<-1", "send 2->3"], ["recv 3<-2"]],
@@ -101,7 +101,7 @@ def test_ranks_in_the_name_count_in_the_process_group() -> None:
 
 
 def test_groups_of_one_name_and_other_ranks_are_separate() -> None:
-    """Groups that are split off one bear one name on all ranks."""
+    """Groups created by a split have the same name on all ranks."""
     pairs = {rank: recording(rank, ["all_reduce"], (0, 1) if rank < 2 else (2, 3), group="7") for rank in range(4)}
     assert hang.of_recordings(pairs) == ()
     pairs[3] = recording(3, [], (2, 3), group="7")
@@ -116,7 +116,7 @@ def test_a_dump_without_a_call_of_the_group_is_not_a_missing_dump() -> None:
 
 
 def test_the_calls_of_a_batch_of_collectives_have_its_state() -> None:
-    """PyTorch leaves each of them ``scheduled`` for ever."""
+    """PyTorch leaves each of them ``scheduled`` forever."""
     batch = ["all_reduce", "all_reduce"]
     assert hang.of_recordings({rank: recording(rank, [batch], (0, 1)) for rank in (0, 1)}) == ()
 
@@ -133,7 +133,7 @@ def test_a_dump_that_no_longer_reaches_back_is_compared_by_what_is_not_done() ->
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)).filter(lambda pair: pair[0] != pair[1]), max_size=30),
        st.integers(0, 3), st.integers(0, 20))  # fmt: skip
 def test_the_rank_that_stops_is_named(sent: list[tuple[int, int]], stopped: int, after: int) -> None:
-    """Four ranks exchange messages in one order, one stops: all that waits, waits for it, and for none else."""
+    """Four ranks exchange messages in one order, and one stops: all others wait for it, and for no other rank."""
     calls: dict[int, list[str]] = {rank: [] for rank in range(4)}
     pending = False
     left = after
@@ -154,11 +154,11 @@ def test_the_rank_that_stops_is_named(sent: list[tuple[int, int]], stopped: int,
 
 
 def test_a_dump_of_one_rank_that_waits_is_no_pass_when_it_is_read(tmp_path: Path) -> None:
-    """`preflight read` judges each file by itself: whether the peer has called the other end is not known."""
+    """`preflight read` judges each file by itself, so it is unknown whether the peer has called the other end."""
     path = tmp_path / "nccl_trace_rank_1"
     path.write_text(dump(1, ["recv 1<-0!"]), encoding="utf-8")
     result = CliRunner().invoke(main, ["read", str(path)])
     assert result.exit_code == 3, result.output
     assert "unfinished messages" in " ".join(result.output.split())
     path.write_text(dump(1, ["recv 1<-0"]), encoding="utf-8")
-    assert CliRunner().invoke(main, ["read", str(path)]).exit_code == 3  # what the other ranks wait in is not known
+    assert CliRunner().invoke(main, ["read", str(path)]).exit_code == 3  # the calls of the other ranks are unknown

@@ -1,4 +1,4 @@
-"""PyTorch: traces of the profiler, dumps of the flight recorder, the watchdog; complete, cut, huge and hostile."""
+"""PyTorch: profiler traces, flight-recorder dumps, the watchdog; complete, cut, huge and hostile."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_no_pickle_is_ever_unpickled(tmp_path: Path) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=300), st.integers(0, 1500))
-@example(noise=b"\x00\x00\x00\x00\x00c\\", at=544)  # an escape that Python warns of
+@example(noise=b"\x00\x00\x00\x00\x00c\\", at=544)  # an escape sequence that Python warns about
 def test_damaged_pickles_are_refused_with_words(noise: bytes, at: int) -> None:
     data = (RECORDED / "behind_rank_2.pickle").read_bytes()
     for damaged in (b"\x80\x02" + noise, data[:at], data[:at] + noise + data[at:]):
@@ -258,7 +258,7 @@ def test_inside_and_outside_add_up(these: list[tuple[int, int]], those: list[tup
     assert total(clipped(a, b)) == total(clipped(b, a))
 
 
-#: What the CPU does besides in a step of 100 ms, and how many milliseconds of six steps it waits for the GPU.
+#: Other CPU activity in a step of 100 ms, and the milliseconds in six steps that it waits for the GPU.
 WAITS: dict[str, tuple[dict[str, Any], float]] = {
     "nothing": ({}, 0),
     ".item() on the GPU": ({"items": 2, "item_ms": 1}, 12),
@@ -318,7 +318,7 @@ def test_a_log_that_no_document_holds_is_read_where_it_lies(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("text", "kind", "way"), [
     *((TRACE, "pytorch trace", way) for way in WAYS),
-    *((DUMP, "flight recorder", way) for way in WAYS if way != "tagged"),  # one line with a mark is no launcher's
+    *((DUMP, "flight recorder", way) for way in WAYS if way != "tagged"),  # no launcher prefixes only one line
 ])  # fmt: skip
 def test_pasted_pieces_are_recognised(text: str, kind: str, way: str) -> None:
     lines = text.strip().split("\n")

@@ -1,7 +1,8 @@
-"""The same dumps, read by torchfrtrace and by preflight: real Gloo ranks, and what each tool finds wrong.
+"""The same dumps read by torchfrtrace and by preflight: real Gloo ranks, and each tool's findings.
 
 Needs a Python with PyTorch's CPU build (CONTRIBUTING.md), named by ``TORCH``. Cases and ranks are those of
-``tests/support/gloo_ranks.py``. torchfrtrace stops comparing a process group at its first fault, so the first counts.
+``tests/support/gloo_ranks.py``. torchfrtrace stops comparing a process group at its first fault, so only that one is
+compared.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _FIELDS = st.dictionaries(st.sampled_from(_NAMES), st.one_of(_VALUES, st.integer
 
 @contextmanager
 def without_msgspec() -> Iterator[None]:
-    """Decode as the single-file build does."""
+    """Decode like the single-file build."""
     with mock.patch.object(trace_events, "_fast_decoder", return_value=None):
         yield
 
@@ -42,7 +42,7 @@ def _float(time: float) -> float:
 
 
 def fields(events: Sequence[trace_events.Event]) -> list[str]:
-    """Return all fields of the events; repr, since NaN equals nothing."""
+    """Return all fields of the events as repr, because NaN does not equal itself."""
     plain = trace_events.Event._fields
     return [
         repr([_float(value) if name in ("begin", "length") else value for name in plain if name != "arguments"

@@ -1,4 +1,4 @@
-"""What the watchdog's lines of some ranks show, and no more: permuted, partial and interleaved logs."""
+"""Conclusions from the watchdog lines of some ranks: permuted, partial and interleaved logs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_groups_are_separate() -> None:
 
 
 def test_numbers_of_sends_and_receives_are_not_compared() -> None:
-    """Each rank counts its own: one that has made fewer is neither behind nor has the other gone past it."""
+    """Each rank counts its own: one with fewer is not behind, and the other has not passed it."""
     (one,) = of([timeout(0, 216, "SEND"), progress(0, 216, 216, 215), timeout(1, 214, "RECV"),
                  progress(1, 214, 214, 213), progress(2, None, 100, 100)])  # fmt: skip
     assert one["status"] == "warn"

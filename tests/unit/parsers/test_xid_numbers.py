@@ -1,4 +1,4 @@
-"""Numbers of Xid and SXid errors are read in full or not at all, from a node's log and from pasted text."""
+"""Xid and SXid numbers are read in full or not at all, from a node's log and from pasted text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.facts import xid
 from preflight.parsers.host.kernel_log import parse as parse_kernel_log
 from preflight.recognition import read_text
 
-#: Ways in which tools print the time of a line.
+#: Time formats of lines in tools.
 PREFIXES = (
     "<4>[  100.123456] ",
     "[  100.123456] ",
@@ -24,13 +24,13 @@ PREFIXES = (
     "kern  :warn  : [  100.123456] ",
 )
 ADDRESSES = ("PCI:0000:1b:00", "0000:1b:00", "PCI:00000000:1B:00.0", "PCI:0000:1b:00 GPU-I:05")
-#: Text that may follow a number and does not end it: the driver's comma does.
+#: Text that may follow a number without ending it; the driver's comma does.
 NO_END = ("", " ", "x", "abc", "x,", " 9,", ".5,", "-1,", "_0,", "…", "..", "\u0663,", "\n9, pid=7", "\n", "e3,", ":,")
 codes = st.integers(1, 99_999)
 
 
 def of_node(text: str) -> list[int]:
-    """Return the Xids that a node's log holds, as far as it can be read."""
+    """Return the Xids of a node's log, as far as it can be read."""
     try:
         lines = parse_kernel_log(text)
     except ValueError:
@@ -68,7 +68,7 @@ class TestNumber:
     def test_a_number_without_its_end_is_no_number(self, read, line, code, prefix, address, behind) -> None:  # type: ignore[no-untyped-def]
         found = read(prefix + line(code, address, behind))
         wrapped = [int(f"{code}9")] if read is of_paste and behind.startswith("\n9") else []
-        assert found in ([], wrapped)  # a screen breaks lines within numbers, too
+        assert found in ([], wrapped)  # a screen also breaks lines within numbers
 
     def test_a_line_cut_anywhere_gives_the_number_or_none(self, read, line) -> None:  # type: ignore[no-untyped-def]
         entry = PREFIXES[1] + line(17903, ADDRESSES[0], ", Fatal, pid=7")

@@ -1,6 +1,6 @@
-"""Output as it comes out of mails, narrow screens, comments and tutorials: made by hand from each tool's format.
+"""Output from mails, narrow screens, comments and tutorials, made by hand from each tool's format.
 
-What people really pasted is in test_pasted.py.
+Texts that people really pasted are in test_pasted_texts.py.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def only(text: str) -> dict[str, Any]:
 
 
 def screen(text: str, width: int) -> str:
-    """Break lines as a screen does: at its last column, wherever that is."""
+    """Break lines like a screen: at its last column, wherever that is."""
     lines = text.split("\n")
     return "\n".join("\n".join(line[at : at + width] for at in range(0, max(len(line), 1), width)) for line in lines)
 
 
 def mail(text: str, width: int) -> str:
-    """Break lines as a mail does: between two words, and what goes on begins at the margin."""
+    """Break lines like a mail: between two words, with the continuation at the margin."""
     return "\n".join(
         "\n".join(textwrap.wrap(line, width, replace_whitespace=False, break_long_words=False, break_on_hyphens=False))
         for line in text.split("\n")
@@ -125,7 +125,7 @@ def test_a_page_that_put_each_piece_on_a_line() -> None:
 
 
 def test_unbroken_lines_stay_as_they_are() -> None:
-    """Rows of one width are no broken lines."""
+    """Rows of one width are not broken lines."""
     assert len(only(GIDS)["gids"]) == 2
     assert len(only(TOPO)["complete_rows"]) == 4
 
@@ -143,7 +143,7 @@ def test_a_field_that_looks_like_the_name_of_a_host() -> None:
 
 
 def test_code_within_a_line_keeps_the_blank_before_it() -> None:
-    """A command identifies the text below it, also where a page marks it and numbers the lines."""
+    """A command identifies the text below it, even if a page marks it and numbers the lines."""
     text = "We ran `ethtool -S eth0 | grep discards`\n\n     outbound_pci_stalled: 3\n     device_out_of_buffer: 1\n"
     numbered = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(text.splitlines(), 1))
     for shown in (text, numbered, text.replace("We ran ", "")):
@@ -156,7 +156,7 @@ def test_explanations_behind_the_lines() -> None:
 
 
 def test_lines_that_were_left_out() -> None:
-    """A text with lines left out is incomplete, and what follows them still belongs to it."""
+    """A text with omitted lines is incomplete, and the lines after them still belong to it."""
     (part,) = read(IBSTAT.replace("        CA type: MT4129\n", "        ...\n"))
     assert not part.taken.complete
     assert part.taken.facts["ports"][0]["rate_gbps"] == 400
@@ -166,7 +166,7 @@ def test_lines_that_were_left_out() -> None:
 
 
 def test_a_row_of_a_matrix_that_is_cut() -> None:
-    """The cells before the cut are read, but for the last if a digit of it may be missing."""
+    """The cells before the cut are read, except the last if one of its digits may be missing."""
     (part,) = read(TOPO.rpartition("GPU3")[0] + "GPU3    NV18    NV18    NV1")
     assert part.taken.facts["cut_rows"][0] == "GPU3"
     assert part.taken.facts["links"]["GPU3"] == {"GPU0": "NV18", "GPU1": "NV18"}
@@ -175,7 +175,7 @@ def test_a_row_of_a_matrix_that_is_cut() -> None:
 
 
 def test_rows_of_a_matrix_without_its_header() -> None:
-    """The place of the X in each row decides which columns are GPUs."""
+    """The position of the X in each row shows which columns are GPUs."""
     facts = only("".join(TOPO.splitlines(keepends=True)[3:]))
     assert facts["gpus"] == ["GPU0", "GPU1", "GPU2", "GPU3"]
     assert facts["links"]["GPU2"] == {"GPU0": "NV18", "GPU1": "NV18", "GPU3": "NV18"}
@@ -192,7 +192,7 @@ def test_rows_of_nics_name_their_columns() -> None:
 
 
 def test_a_matrix_with_glued_cells() -> None:
-    """Where a page lost the tabs, the codes part by themselves; the numbers behind them do not."""
+    """If a page lost the tabs, the codes can be separated; the numbers after them cannot."""
     facts = only("GPU0GPU1NIC0CPU AffinityNUMA Affinity\nGPU0 X NV12PXB0-310\nGPU1NV12 X SYS0-310\nNIC0PXBSYS X\n")
     assert facts["links"]["GPU0"] == {"GPU1": "NV12", "NIC0": "PXB"}
     assert facts["links"]["NIC0"] == {"GPU0": "PXB", "GPU1": "SYS"}
@@ -272,7 +272,7 @@ def test_shortened_gids_are_unknown() -> None:
 
 
 def test_one_fast_port_may_have_been_cut_off() -> None:
-    """Of a cut list it is unknown whether all ports are active, and whether all have a small MTU."""
+    """In a cut list it is unknown whether all ports are active, and whether all have a small MTU."""
     port = "\t\tport:\t1\n\t\t\tstate:\tPORT_ACTIVE (4)\n\t\t\tactive_mtu:\t1024 (3)\n\t\t\tlink_layer:\tEthernet\n"
     (part,) = read(f"hca_id:\tmlx5_0\n\tphys_port_cnt:\t2\n{port}")
     assert {found["status"] for found in part.findings} == {"unknown"}

@@ -1,4 +1,4 @@
-"""Kubernetes and Slurm as people paste them: each object that is not well is named; made by hand."""
+"""Kubernetes and Slurm texts as people paste them: each unhealthy object is named; made by hand."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_job_that_waits_as_it_should_is_none(reason: str) -> None:
     ("reason", "status"),
     [
         ("launch failed requeued held", "warn"), ("DependencyNeverSatisfied", "warn"), ("ReqNodeNotAvail", "unknown"),
-        # a limit: as it should be, or too low for the job
+        # a limit: as intended, or too low for the job
         ("QOSMaxGRESPerUser", "unknown"), ("AssocGrpGRES", "unknown"),
     ],
 )  # fmt: skip
@@ -222,7 +222,7 @@ Allocatable:
 
 @pytest.mark.parametrize("first", [0, 1, 6])
 def test_sections_of_a_node_are_read_without_the_rest_of_it(first: int) -> None:
-    """As `kubectl describe node | grep -A` leaves it: with its name, or only its conditions, or its capacity."""
+    """As left by `kubectl describe node | grep -A`: with its name, or only its conditions or capacity."""
     healthy = "\n".join(NODE_EXCERPT.format(offered=4).split("\n")[first:])
     assert {status for status, _ in findings(healthy)} == {"pass"}
     sick = findings("\n".join(NODE_EXCERPT.format(offered=3).split("\n")[first:]))
@@ -296,7 +296,7 @@ LONG = ("Failed to create pod sandbox: rpc error: code = Unknown desc = failed t
 
 
 def test_an_events_message_is_quoted_to_its_end() -> None:
-    """What wraps an error comes first, the cause last: a container that does not start is a failure."""
+    """The wrapper of an error comes first, its cause last: a container that does not start is a failure."""
     ((status, message),) = findings(EVENTS.format(age="2m", words=LONG, other="rank4"))
     assert status == "fail"
     assert "no device with the address 0000:c1:00.7" in message
@@ -360,13 +360,13 @@ def test_a_taint_is_named_where_it_is_not_usual(taint: str, status: str) -> None
 
 
 def test_what_many_events_cost_grows_with_their_number() -> None:
-    """Each of many reasons of one pod is compared with its last start only."""
+    """Each of many reasons of one pod is compared only with its last start."""
 
     def cost(number: int) -> float:
         reasons = (f"R{chr(97 + at // 676)}{chr(97 + at // 26 % 26)}{chr(97 + at % 26)}" for at in range(number))
         text = "".join(f"1m  Warning  {name}  pod/w  x\n1m  Normal  Started  pod/w  x\n" for name in reasons)
         gc.collect()
-        gc.disable()  # else one full collection visits all objects of the tests before
+        gc.disable()  # otherwise a full garbage collection would visit all objects of earlier tests
         try:
             begin = time.process_time()
             assert len(findings(text)) == number

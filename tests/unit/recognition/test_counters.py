@@ -1,4 +1,4 @@
-"""`preflight read` on counters of RDMA ports and NICs by other drivers and other ways to list them (made by hand)."""
+"""`preflight read` on counters of RDMA ports and NICs from other drivers and listings (made by hand)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counters(text: str, kind: str) -> dict[str, int]:
 @pytest.mark.parametrize(
     "text",
     [
-        # Soft-RoCE, EFA, hns: names that no list here needs to know
+        # Soft-RoCE, EFA, hns: names that no list here needs
         "link rxe0/1 sent_pkts 41 rcvd_pkts 28 duplicate_request 0\n",
         "link rdmap0s6/1 sent_pkts 41 rcvd_pkts 28 \nduplicate_request 0\n",
         "link hns_0/1 cntn 3 pid 17 comm python3 sent_pkts 41 rcvd_pkts 28 duplicate_request 0\n    LQPN: <178>\n",
@@ -122,7 +122,7 @@ def test_a_module_that_lost_its_line_ends() -> None:
 
 
 def test_user_priorities_as_older_releases_name_them() -> None:
-    """mlnx_qos of MLNX_OFED 2 to 4: ``up`` for a priority, and below it which socket priorities are mapped to it."""
+    """mlnx_qos of MLNX_OFED 2 to 4: ``up`` for a priority, and below it the socket priorities mapped to it."""
     text = (
         "tc: 0 ratelimit: 3 Gbps, tsa: strict\n\tup:  0\n\t\tskprio: 0\n\t\tskprio: 1\n"
         "\t\tskprio: 2 (tos: 8)\n\tup:  3\n"
@@ -169,7 +169,7 @@ PortXmitDiscards:................{discards}
         (0, 3, 20, {}),
         (0, 0, 0, {}),
         (900, 3, 20, {"counters.link-quality": "900", "counters.flaps": "3", "counters.loss": "20"}),
-        (900, 1, 0, {"counters.link-quality": "900"}),  # each port was down once, as its node booted
+        (900, 1, 0, {"counters.link-quality": "900"}),  # each port was down once, when its node booted
     ],
 )
 def test_a_few_losses_count_beside_many_errors(symbols: int, downs: int, discards: int, named: dict[str, str]) -> None:

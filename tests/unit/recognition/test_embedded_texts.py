@@ -1,4 +1,4 @@
-"""`preflight read` on output in a patch, in a spreadsheet's cells, or between numbers of lines."""
+"""`preflight read` on output in a patch, in a spreadsheet's cells, or between line numbers."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_json_behind_marks_is_complete(mark: str) -> None:
 
 
 def test_lists_are_no_cells() -> None:
-    """``lscpu -p``, lists of CPUs and settings have commas as well."""
+    """``lscpu -p``, CPU lists and settings have commas as well."""
     text = "NUMA node(s): 2\nCPU(s): 12\nNUMA node0 CPU(s): 0,2,4,6,8,10\nNUMA node1 CPU(s): 1,3,5,7,9,11\n"
     (part,) = parts(text)
     assert part.taken.facts["numa_nodes"]["0"]["cpus"] == [0, 2, 4, 6, 8, 10]

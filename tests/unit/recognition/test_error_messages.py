@@ -1,4 +1,4 @@
-"""Error messages that people paste: recognised, each with a check and what to run next."""
+"""Error messages that people paste: recognised, each with a check and the next command."""
 
 from __future__ import annotations
 

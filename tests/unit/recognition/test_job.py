@@ -1,4 +1,4 @@
-"""What people paste of a job: settings as they spell them, printed dumps, tables that a screen broke, prose."""
+"""Pasted texts of jobs: settings in many spellings, printed dumps, broken tables, prose."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_table_that_a_screen_broke(width: int) -> None:
     assert report.device_names == unbroken.device_names
 
 
-# --- words about failures --------------------------------------------------------------------------
+# --- prose about failures --------------------------------------------------------------------------
 
 
 def test_a_title_is_not_who_failed() -> None:

@@ -1,4 +1,4 @@
-"""A pasted kernel log is judged by the rules of kernel.events, as a node's is."""
+"""A pasted kernel log is judged by the rules of kernel.events, like that of a node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _link_changes(*minutes: int) -> str:
 
 @pytest.mark.parametrize(("minutes", "status"), [((4,), "pass"), ((4, 31), "unknown"), ((4, 31, 50), "warn")])
 def test_a_link_that_came_back_more_than_once_is_no_pass(minutes: tuple[int, ...], status: str) -> None:
-    """Once may be a hand at a cable; three times warn; between them a text may be a part of the log."""
+    """Once may be a replugged cable; three times warn; in between, the text may be an excerpt."""
     (part,) = read_text(_link_changes(*minutes), "pasted")
     assert [finding["status"] for finding in part.findings if finding["check"] == "kernel.events"] == [status]
 
@@ -131,7 +131,7 @@ def test_both_versions_of_a_mismatch_are_named() -> None:
     assert "570.124.06" in message
 
 
-#: Errors of the IOMMU in the words of several kernels and makers.
+#: IOMMU errors in the wording of several kernels and vendors.
 IOMMU = (
     "mlx5_core 0000:5e:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0031 address=0x7f10a000 flags=0x0020]",
     "AMD-Vi: Event logged [IO_PAGE_FAULT device=5e:00.0 domain=0x0031 address=0x7f10a000 flags=0x0020]",
@@ -147,14 +147,14 @@ IOMMU = (
 @pytest.mark.parametrize("line", IOMMU)
 @pytest.mark.parametrize(("at", "status"), [("[ 8120.5]", "warn"), ("[   41.7]", "unknown")])
 def test_an_access_that_the_iommu_refused_never_passes(line: str, at: str, status: str) -> None:
-    """While devices are set up it may be the firmware's leftover: it is unknown, with the device."""
+    """While devices are set up it may be left over from the firmware, so it is unknown, with the device."""
     (part,) = read_text(f"{at} {line}\n", "pasted")
     (finding,) = (finding for finding in part.findings if finding["check"] == "kernel.events")
     assert finding["status"] == status
     assert "5e:00.0" in finding["subject"]
 
 
-#: An error of each kind that a node's rules leave out as it boots, or that no rule counts.
+#: One error of each kind that a node's rules ignore during boot, or that no rule counts.
 EARLY = (
     "pcieport 0000:5d:01.0: AER: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer,"
     " (Requester ID)",

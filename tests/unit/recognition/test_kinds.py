@@ -1,4 +1,4 @@
-"""Names of kinds: those of the documented contract exist, and the page of pasted text lists all."""
+"""Names of kinds: those of the documented contract exist, and the page on pasted text lists all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from preflight.recognition import known
 from tests.support.paths import ROOT
 
-#: Kinds with names that programs rely on; more may be added, none renamed.
+#: Names of kinds that programs rely on; more may be added, none renamed.
 CONTRACT = (
     "nccl-tests", "nccl-log", "nvidia-smi topo -m", "nvidia-smi topo -p2p", "nvidia-smi -q", "nvidia-smi -q -x",
     "nvidia-smi nvlink -s", "ibstat", "ibstatus", "ibv_devinfo", "rdma link", "ibdev2netdev", "show_gids", "perfquery",

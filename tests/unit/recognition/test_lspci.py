@@ -1,6 +1,6 @@
-"""``lspci -vvv`` as pages, mails, chats and scissors leave it: made by hand from its format.
+"""``lspci -vvv`` as changed by pages, mails, chats and excerpts; made by hand from its format.
 
-What people really pasted is in test_pasted.py.
+Texts that people really pasted are in test_pasted_texts.py.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LISTING = """\
 
 
 def squeezed(text: str) -> list[str]:
-    """Return the lines as a page shows them: without indentation."""
+    """Return the lines without indentation, as shown by a page."""
     return [" ".join(line.split()) for line in text.splitlines()]
 
 

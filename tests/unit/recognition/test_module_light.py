@@ -1,4 +1,4 @@
-"""The light that each lane of a pasted module receives (made by hand)."""
+"""Received light of each lane of a pasted module (made by hand)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A full ``nvidia-smi -q`` as pages, comments and cuts leave it: each GPU has its own values.
+"""A full ``nvidia-smi -q`` as changed by pages, comments and cuts: each GPU keeps its own values.
 
-``data/nvidia_smi_q_r570.txt`` is made by hand from the format of R570; the second GPU here waits for a reset.
-What people really pasted is in test_pasted.py.
+``data/nvidia_smi_q_r570.txt`` is made by hand from the format of R570; the second GPU here waits for a reset. Texts
+that people really pasted are in test_pasted_texts.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TWO_GPUS = ONE + "\n" + re.sub(r"(Pending +): No", r"\1: Yes", SECOND)
 
 
 def squeezed(text: str) -> Iterator[str]:
-    """Yield the lines as a page shows them: without indentation and alignment."""
+    """Yield the lines without indentation and alignment, as shown by a page."""
     return (" ".join(line.split()) for line in text.splitlines() if line.strip())
 
 
@@ -104,7 +104,7 @@ def test_values_of_an_instance_are_not_those_of_its_gpu(way: str) -> None:
 
 @pytest.mark.parametrize("way", ["page", "as it is"])
 def test_a_piece_gives_no_other_values(way: str) -> None:
-    """From the middle of a section on, and of a few lines as well, values have the same place or none."""
+    """In excerpts from the middle of a section and in a few lines, values have the same place or none."""
     lines = WAYS.get(way, str)(ONE).splitlines()
     for begin in range(1, 240, 17):
         for end in (begin + 16, len(lines)):

@@ -56,7 +56,7 @@ def test_a_run_that_stops_is_no_slow_run(tmp_path: Path) -> None:
 def test_one_run_has_no_findings_of_all_sources(tmp_path: Path) -> None:
     document = json.loads(
         run("read", "--json", str(folder(tmp_path, "bench.pairs", "one-run")), expect=(3,))
-    )  # no bandwidth is expected of it
+    )  # it has no expected bandwidth
     assert "bench" not in document
     assert "findings" not in document
 

@@ -1,4 +1,4 @@
-"""Errors that no signature knows: tracebacks, panics, and lines that a program itself calls errors; made by hand."""
+"""Errors without a signature: tracebacks, panics, and lines that a program itself marks as errors; made by hand."""
 
 from __future__ import annotations
 

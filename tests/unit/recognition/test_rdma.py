@@ -1,4 +1,4 @@
-"""`preflight read` on what searches, loops and scissors leave of RDMA tools' outputs (made by hand from formats)."""
+"""`preflight read` on RDMA tools' output after searches, loops and cuts (made by hand from formats)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ports(text: str, kind: str) -> list[dict[str, Any]]:
 
 
 def test_a_search_for_states_leaves_ports_without_numbers() -> None:
-    """``ibstat | grep -i state``: which device they are of is not in the text."""
+    """``ibstat | grep -i state``: the text does not show their devices."""
     found = ports(
         "$ ibstat | grep -i state\n\t\tState: Active\n\t\tPhysical state: LinkUp\n"
         "\t\tState: Down\n\t\tPhysical state: Disabled\n",
@@ -124,7 +124,7 @@ def test_ports_in_software_have_no_packet_size_of_their_own() -> None:
 
 
 def test_abilities_that_no_list_here_knows() -> None:
-    """``ibv_devinfo -v``: the text between a device and its ports is another thing in every library."""
+    """``ibv_devinfo -v``: the text between a device and its ports differs between libraries."""
     found = ports(
         "hca_id:\tmlx5_0\n\tfw_ver:\t\t\t\t28.39.1002\n\tphys_port_cnt:\t\t\t1\n\tuc_odp_caps:\n"
         "\t\t\t\t\tNO SUPPORT\n\tmax fetch and add bit boundary\t64\n\tLog number of strides for single WQE: 3 - 16\n"
@@ -174,7 +174,7 @@ def test_a_sentence_about_a_link_is_no_link() -> None:
     ],
 )
 def test_counters_by_names_of_any_driver(text: str) -> None:
-    """``rdma -p statistic``, and ``more * | cat``: that they are counters is plain without their names."""
+    """``rdma -p statistic``, and ``more * | cat``: these are counters regardless of their names."""
     assert only(text, "hw_counters").taken.facts["ports"] == {"mana_0/1": {"requester_timeout": 45, "nak_inv_req": 0}}
 
 

@@ -1,4 +1,4 @@
-"""`preflight read`: what a pasted text is and what it contains, also as a terminal, a mail or a launcher changed it."""
+"""`preflight read`: kind and content of pasted text, also as changed by a terminal, a mail or a launcher."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_fields_with_colons_are_no_marks_of_a_launcher() -> None:
     "node", ["hgx-h100", "hgx-h100-roce", "dgx-a100", "hgx-b200", "gb200-tray", "l40s-pcie", "cloud-vm"]
 )
 def test_no_false_word_about_a_healthy_node(node: str) -> None:
-    """Outputs made by hand: each is recognised, nothing is found wrong; what depends on the ports' use is unknown."""
+    """Hand-made outputs: each is recognised and has no fault; results that depend on the ports' use are unknown."""
     records = from_document(whole_node(node), node).records
     read = {key: read_text(str(records[key].get("out", "")), key) for key in records if key.startswith("cmd:")}
     for key, kind in {
@@ -129,8 +129,8 @@ def test_no_false_word_about_a_healthy_node(node: str) -> None:
         assert [(part.kind, part.taken.complete) for part in read[key]] == [(kind, True)], key
     found = [finding for parts in read.values() for part in parts for finding in part.findings]
     unsure = [finding for finding in found if finding["status"] != "pass"]
-    # ports for storage: down, slower, of another layer, with another MTU, without PFC; cards without NVLink, and
-    # switches that a hypervisor hides
+    # storage ports: down, slower, of another link layer, with another MTU, without PFC; cards without NVLink, and
+    # switches hidden by a hypervisor
     spare = {"rdma.port-state", "rdma.port-rate", "rdma.link-layer", "rdma.active-mtu", "roce.chain", "topology.nvlink",
              "topology.nearest-nic", "nvlink.links"}  # fmt: skip
     assert {(one["status"], one["check"]) for one in unsure} <= {("unknown", check) for check in spare}
@@ -151,7 +151,7 @@ def test_what_is_wrong_is_reported(case: str) -> None:
     (old, new), name, check = SICK[case]
     text = outside(name)
     assert old in text
-    # The first of several equal ones is enough, but for states that all must have
+    # The first of several equal ones suffices, except for states that all must have
     text = text.replace(old, new) if old.startswith("State") else text.replace(old, new, 1)
     failures = [
         (f["check"], f["status"]) for part in read_text(text, case) for f in part.findings if f["status"] != "pass"
@@ -191,13 +191,13 @@ PORTS = {
 
 @pytest.mark.parametrize("case", PORTS)
 def test_a_port_that_is_down_or_slow_beside_others_never_passes(case: str) -> None:
-    """Which ports a job uses is not in the text: `preflight check` without roles is unknown of them, too."""
+    """The text does not show which ports a job uses: `preflight check` without roles is unknown as well."""
     text, expected = PORTS[case]
     assert sorted(findings_of(text)) == sorted(expected)
 
 
 def nvlinks(*gpus: str) -> str:
-    """Return `nvidia-smi nvlink -s` of GPUs, a letter a link: u is up, d inactive; empty: a line that there is none."""
+    """Return `nvidia-smi nvlink -s` of GPUs, one letter per link: u is up, d inactive; empty: no links."""
     none = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
     return "".join(
         f"GPU {gpu}: NVIDIA H100 80GB HBM3 (UUID: GPU-0000000{gpu}-1111-2222-3333-444444444444)\n"
@@ -235,7 +235,7 @@ def test_an_inactive_link_is_never_silent(case: str) -> None:
      (8888, "warn", "warn")],
 )  # fmt: skip
 def test_an_xid_has_the_verdict_that_check_gives(code: int, status: str, pasted: str) -> None:
-    """An application's own error fails no node; the person who pasted it looks for the cause of a failed job."""
+    """An application error fails no node; the user who pasted it looks for the cause of a failed job."""
     line = f"[  123.456789] NVRM: Xid (PCI:0000:3b:00): {code}, pid=1234, name=python, Contained: SM (0x1)\n"
     ((check, actual, _),) = findings_of(line)
     assert (check, actual) == ("xid.gpu", pasted)
@@ -272,7 +272,7 @@ def test_the_document_follows_the_contract() -> None:
     json.dumps(output)
 
 
-#: A list that lacks a node: it is read, and nothing in it is judged.
+#: A list that lacks a node: it is read, but nothing in it is judged.
 CPUS = "Architecture:        x86_64\nCPU(s):              2\nNUMA node(s):        2\nNUMA node0 CPU(s):   0,1\n"
 #: Two runs of nccl-tests; of the second one, on its last line, every check is unknown.
 RUNS = (OUTSIDE / "nccl_tests" / "all-gather-tail-then-broadcast.txt").read_text()
@@ -326,7 +326,7 @@ def test_exit_status() -> None:
 
 
 def test_elements_in_the_place_of_a_text_are_no_text() -> None:
-    """A closing tag was lost: the name of the GPU holds all that follows."""
+    """A closing tag was lost: the name of the GPU contains everything after it."""
     (part,) = read_text(
         "<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id='00000000:18:00.0'>"
         "<product_name><uuid>GPU-1</uuid></product_name></gpu></nvidia_smi_log>", "a",
@@ -377,7 +377,7 @@ def source(text: str, folder: Path) -> InputSource:
 
 
 def test_a_job_that_fell_back_to_tcp(tmp_path: Path) -> None:
-    """The log of NCCL and the table of nccl-tests are interleaved within lines."""
+    """Lines of NCCL's log and the table of nccl-tests are interleaved."""
     parts = {part.kind: part for part in read(source(JOB + outside("ibstat_mt4125.txt"), tmp_path))}
     assert set(parts) == {"nccl-log", "nccl-tests", "ibstat"}
     log, table = parts["nccl-log"].taken.facts, parts["nccl-tests"].taken.facts
@@ -411,7 +411,7 @@ def test_a_long_log_is_read_in_full_and_the_rest_of_it_at_both_ends(
 
 
 def test_a_kernels_own_times_are_no_marks() -> None:
-    """``dmesg --time-format iso``: the time is a fact of the log, not a mark of a tool that passed it on."""
+    """``dmesg --time-format iso``: the time is a fact of the log, not a prefix added by another tool."""
     text = "".join(
         f"2026-02-18T12:54:0{second},123456+00:00 NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 94, pid=7, Contained\n"
         for second in range(4)
@@ -422,7 +422,7 @@ def test_a_kernels_own_times_are_no_marks() -> None:
     ]
 
 
-#: What follows the address of an XID, and the verdict: as on a node, the line's own words decide of some.
+#: Text after the address of an XID, and the verdict: as on a node, some are judged by the line's own words.
 XIDS = {
     "149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x00000000)": "fail",
     "145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)": "unknown",
@@ -457,7 +457,7 @@ def test_numbers_that_count_up_are_tasks_if_they_begin_again() -> None:
 
 
 def test_marks_upon_marks() -> None:
-    """A launcher's lines, which a collector of logs stamped."""
+    """A launcher's lines with time stamps added by a log collector."""
     text = "\n".join(f"2026-02-18T12:54:01.5Z [1,{rank}]<stdout>:line" for rank in (0, 1) * 3)
     assert {writer: len(own) for writer, own in split_by_writer(lines_of(text))} == {"1,0": 3, "1,1": 3}
 

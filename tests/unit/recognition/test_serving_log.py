@@ -37,7 +37,7 @@ def facts(text: str) -> dict[str, Any]:
     [
         (vllm([911.0, 905.5]), "gpu.memory-headroom", "pass"),
         (vllm([911.0, 905.5]), "torch.hang", "pass"),
-        (vllm([911.0], waiting=12), "gpu.memory-headroom", "pass"),  # more requests than the engine takes at once
+        (vllm([911.0], waiting=12), "gpu.memory-headroom", "pass"),  # more requests than the engine runs at once
         (vllm([911.0], waiting=12, cache=98.9), "gpu.memory-headroom", "warn"),
         (vllm([911.0], waiting=0, cache=98.9), "gpu.memory-headroom", "pass"),
         (vllm([911.0] + [0.0] * 6), "torch.hang", "warn"),

@@ -1,4 +1,4 @@
-"""Metrics of serving engines, pasted and as logs: healthy and overloaded ones, of each engine; made by hand."""
+"""Metrics of serving engines, pasted and as logs: healthy and overloaded ones of each engine; made by hand."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_engines_of_one_server_are_added_up() -> None:
 
 
 def heron(engine: int = 0, model: str = "acme/heron-3b") -> str:
-    """Return the labels of an engine of vLLM."""
+    """Return the labels of a vLLM engine."""
     return f'engine="{engine}",model_name="{model}"'
 
 
@@ -139,7 +139,7 @@ BUSY = {"first_token": 0.4, "queue": 0.009, "prefill": 0.35, "next_token": 0.03}
 
 
 def test_a_wait_for_the_next_step_is_no_queue() -> None:
-    """Under a full load some requests always wait for the step that takes them."""
+    """Under full load some requests always wait for their next step."""
     loads = [EngineLoad(running=260, waiting=w, finished=900 * n, means=BUSY) for n, w in enumerate((1, 2, 1, 3), 1)]
     assert read("".join(text("vllm", load) for load in loads))[1]["serving.queue"] == "pass"
     stuck = [EngineLoad(running=8, waiting=40, finished=900 * n, means=BUSY) for n in (1, 2, 3)]
@@ -174,13 +174,13 @@ def test_a_late_transfer_of_a_large_cache_is_not_late() -> None:
 
 
 def test_few_lost_transfers_among_many() -> None:
-    """Clients that go away leave caches that no worker takes."""
+    """Clients that disconnect leave caches that no worker takes."""
     assert read(text("vllm", EngineLoad(means=SPLIT, finished=40_000, failed_transfers=20)))[1][
         "serving.kv-transfer"] == "pass"  # fmt: skip
 
 
 def test_the_overloaded_one_of_several_engines_is_named() -> None:
-    """A mean over all engines, models or replicas hides it."""
+    """A mean over all engines, models or replicas would hide it."""
     quick = EngineLoad(finished=10_000, means={"first_token": 0.1, "queue": 0.001, "prefill": 0.095})
     slow = EngineLoad(finished=100, means={"first_token": 5.0, "queue": 4.5, "prefill": 0.4})
     two = text("vllm", quick, heron(model="acme/wren-1b")) + text("vllm", slow, heron())
@@ -222,7 +222,7 @@ def test_what_is_not_counted_is_not_judged() -> None:
 
 
 def test_growth_over_two_restarts() -> None:
-    """A counter that starts anew twice grew by more than its last value."""
+    """A counter that restarted twice grew by more than its last value."""
     loads = [EngineLoad(finished=f, preemptions=p) for f, p in ((900, 0), (1000, 40), (100, 0), (20, 0), (60, 0))]
     assert read("".join(text("vllm", load) for load in loads))[1]["serving.cache"] == "warn"
 
@@ -243,7 +243,7 @@ def test_values_that_cannot_be(value: str) -> None:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 @pytest.mark.parametrize("value", ["45.0", "1.2", "-0.1", "NaN", "+Inf"])
 def test_a_use_of_the_cache_that_is_not_a_share_is_unknown(engine: str, value: str) -> None:
-    """One engine of the text reports per cent, or nothing: it is not left out."""
+    """One engine of the text reports per cent, or nothing: it is not ignored."""
     names = {"vllm": "vllm:kv_cache_usage_perc", "sglang": "sglang:token_usage"}
     line = next(line for line in text(engine, EngineLoad()).splitlines() if line.startswith(f"{names[engine]}{{"))
     pasted = text(engine, EngineLoad()).replace(line, f"{line.rsplit(' ', 1)[0]} {value}")

@@ -83,5 +83,5 @@ def test_equal_hosts_raise_nothing(case: str) -> None:
 
 
 def test_one_host_twice_is_not_two() -> None:
-    """The second reading is of the same machine."""
+    """The second reading is from the same machine."""
     assert not _found(_text({"rk01": [NDR]}) + _text({"rk01": [NDR]}))

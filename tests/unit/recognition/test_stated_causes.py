@@ -1,4 +1,4 @@
-"""Causes and values that a text states, and texts that are like them but state none. Made by hand."""
+"""Causes and values in a text, and similar texts without any; made by hand."""
 
 from __future__ import annotations
 

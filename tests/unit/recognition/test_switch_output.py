@@ -1,4 +1,4 @@
-"""Pasted sessions and databases of switches: judged as far as one switch shows it."""
+"""Pasted sessions and databases of switches: judged as far as a single switch allows."""
 
 from __future__ import annotations
 

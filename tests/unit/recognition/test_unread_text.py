@@ -40,7 +40,7 @@ def test_a_failure_behind_the_longest_line_is_not_passed_over(tmp_path: Path) ->
 
 @pytest.mark.parametrize("length", [20_000, 900_000, 3_000_000])
 def test_a_long_line_of_another_program_hides_nothing(length: int, tmp_path: Path) -> None:
-    """A job prints its settings as one line of JSON; nothing in it is NCCL's."""
+    """A job prints its settings as one line of JSON without NCCL lines."""
     settings = '{"layers": [' + '"attention.dense.weight", ' * (length // 26) + "]}"
     status, output = read(tmp_path / "job.log", f"{HEALTHY}{settings}\n")
     assert (status, "passed: nccl.failures" in output) == (0, True)
@@ -75,13 +75,13 @@ def test_a_cut_output_without_a_fault_ends_with_3(name: str, tmp_path: Path) -> 
 
 
 def test_an_excerpt_that_is_complete_in_itself_passes(tmp_path: Path) -> None:
-    """The legend below a matrix is often left out; the matrix is all that is judged."""
+    """The legend below a matrix is often left out; only the matrix is judged."""
     assert read(tmp_path / "topo.txt", outside("topo_h100_4gpu_nv6.txt"))[0] == 0
 
 
 @pytest.mark.parametrize(("leap", "passes"), [("Normal", True), ("Normally", False), ("Not synch", False)])
 def test_a_leap_status_that_is_not_known_is_no_pass(leap: str, passes: bool, tmp_path: Path) -> None:
-    """The parser of pasted text took every word but one for a synchronised clock; that of nodes refused it."""
+    """The parser of pasted text accepted every word but one as synchronised; that of nodes rejected it."""
     text = outside("chronyc_stratum1.txt")
     assert text.count(": Normal") == 1
     status, output = read(tmp_path / "clock.txt", text.replace(": Normal", f": {leap}"))

@@ -1,4 +1,4 @@
-"""Aliases: nothing that names the site is left, and what names nothing stays."""
+"""Aliases: nothing that identifies the site remains, and other text stays."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_text_without_identities_stays(text: str) -> None:
     assert redactor.text(text) == text
 
 
-# --- nothing is left -------------------------------------------------------------------------------
+# --- nothing remains -------------------------------------------------------------------------------
 
 _WORD = st.from_regex(r"\A[b-df-hj-np-tv-z]{4}[a-z]{2,5}\Z")
 _HOSTS = st.builds(lambda stem, number: f"{stem}{number:03d}", _WORD, st.integers(0, 999))
@@ -182,7 +182,7 @@ def test_an_address_after_a_colour_and_again() -> None:
 
 @pytest.mark.parametrize("name", ["ibnetdiscover", "iblinkinfo", "ibqueryerrors"])
 def test_a_sweep(name: str) -> None:
-    """Recorded from the tools of infiniband-diags on ibsim: GUIDs with and without zeros before them, node names."""
+    """Recorded from the tools of infiniband-diags on ibsim: GUIDs with and without leading zeros, node names."""
     text = (paths.DATA / "outside" / f"{name}_ibsim.txt").read_text()
     left = redacted(text)
     guids = {
@@ -241,4 +241,4 @@ def test_owner_of_an_incident_is_no_person_and_its_fingerprint_reveals_no_node()
     assert re.fullmatch(r"[0-9a-f]{12}", shown["fingerprint"])
     assert shown["fingerprint"] != incident["fingerprint"]
     assert "jdoe" not in json.dumps(redact())
-    assert redact() == redact()  # two reports that are redacted with one key can be compared
+    assert redact() == redact()  # two reports redacted with one key can be compared

@@ -1,4 +1,4 @@
-"""Formats of files that `preflight redact` knows names in; JSON keeps its form."""
+"""File formats in which `preflight redact` knows names; JSON keeps its form."""
 
 from __future__ import annotations
 

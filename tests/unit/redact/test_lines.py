@@ -1,6 +1,6 @@
-"""Secrets and identities drawn at random in lines that operators paste: none is left, and nothing else is touched.
+"""Random secrets and identities in lines that operators paste: none remains, and nothing else changes.
 
-Each run draws anew; a failure prints the seed that repeats it: `REDACT_SEED=… pytest tests/unit/redact/test_lines.py`.
+Each run draws new ones; a failure prints the seed to repeat it: `REDACT_SEED=… pytest tests/unit/redact/test_lines.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.redact import Redactor
 from tests.support.secret_lines import DRAWS, IDENTITIES, LOOKALIKES, NO_IDENTITIES, SECRETS, drawn
 
 SEED = os.environ.get("REDACT_SEED") or str(random.SystemRandom().randrange(1 << 32))
-#: Text around a line: a log's head, a mail's mark, the colours of a terminal, JSON.
+#: Text around a line: a log's prefix, a mail's quote mark, terminal colours, JSON.
 AROUND: dict[str, Callable[[str], str]] = {
     "alone": lambda line: line,
     "indented": lambda line: f"\t{line}\n",
@@ -31,7 +31,7 @@ AROUND: dict[str, Callable[[str], str]] = {
     "sentence": lambda line: f"{line}.",
     "element": lambda line: f"<pre>{line}</pre>",
 }
-#: Those that can also be around a prompt or a table.
+#: Those that can also surround a prompt or a table.
 AROUND_LINES = {name: AROUND[name] for name in ("alone", "carriage returns", "colours")}
 
 

@@ -1,4 +1,4 @@
-"""Secrets stay on the node, and everything a judge needs leaves it unharmed."""
+"""Secrets stay on the node, and all data that a judge needs leaves it unchanged."""
 
 from __future__ import annotations
 

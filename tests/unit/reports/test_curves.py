@@ -22,7 +22,7 @@ from preflight.reports.html_page import render
 from tests.support import report_samples as samples
 from tests.unit.reports.test_html import Page
 
-#: Made by hand, in the form of nccl-tests.
+#: Made by hand, in the format of nccl-tests.
 LOG = """\
 # nThread 1 nGpus 1 minBytes 1048576 maxBytes 8388608 step: 2(factor) warmup iters: 5 iters: 20\
  agg iters: 1 validation: 1 graph: 0

@@ -1,4 +1,4 @@
-"""The HTML page: complete, honest, self-contained, and unharmed by hostile text."""
+"""The HTML page: complete, honest, self-contained, and safe with hostile text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u
 
 
 class Page(HTMLParser):
-    """A page taken apart; raises where tags do not balance."""
+    """A parsed page; raises if tags do not balance."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ def test_findings_of_one_check_make_one_card() -> None:
     nvlink = cards[2]
     assert nvlink.nodes == "gpu[032-033]"
     assert len(nvlink.instances) == 8
-    # the seven of gpu032 have the same passage: it is printed once
+    # the seven findings of gpu032 have the same passage, which is printed once
     assert [one.evident for one in nvlink.instances] == [False] * 6 + [True, True]
     assert cards[4].nodes == "the run's logs"
 
@@ -261,7 +261,7 @@ def test_heat_map_folds_equal_rows_worst_first() -> None:
     assert heat.rows[0].cells[checks.index("rdma.port-rate")] == "fail"
     columns = zip(*(row.cells for row in heat.rows), strict=True)
     troubled = [bool({"fail", "unknown", "warn"}.intersection(column)) for column in columns]
-    assert troubled == sorted(troubled, reverse=True)  # what is in trouble is seen without scrolling
+    assert troubled == sorted(troubled, reverse=True)  # problems are visible without scrolling
 
 
 def test_one_node_has_no_heat_map() -> None:

@@ -1,4 +1,4 @@
-"""JUnit XML: valid by its schema, an unknown result is no pass, foreign text is harmless."""
+"""JUnit XML: valid by its schema, an unknown result does not pass, foreign text is harmless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.machines.fleet import fleet
 from tests.support.report_samples import HOSTILE
 from tests.unit.judge.test_waivers import DOWN, node
 
-#: The schema of Jenkins' xUnit plug-in, which most readers of JUnit XML follow; its licence is inside.
+#: The schema of Jenkins' xUnit plug-in, followed by most readers of JUnit XML; it contains its licence.
 SCHEMA = xmlschema.XMLSchema10(str(paths.DATA / "junit" / "junit-10.xsd"))
 
 
@@ -90,7 +90,7 @@ def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
 
 
 def test_a_run_in_which_no_unknown_gates_has_no_error(tmp_path: Path) -> None:
-    """Sound nodes, and one sick node; every check that is unknown is in the shadow of the cluster file."""
+    """Healthy nodes, and one sick node; every unknown check is in shadow in the cluster file."""
     for document in fleet(hgx_h100("gpu"), 3):
         (tmp_path / f"{document['node']}.json").write_text(json.dumps(document))
     open_checks = {finding["check"] for finding in judged(tmp_path)["findings"] if finding["status"] == "unknown"}

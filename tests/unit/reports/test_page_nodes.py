@@ -1,4 +1,4 @@
-"""The nodes of the page: those to keep off, the map, groups and marks, leaves and rails, the data of the script."""
+"""The nodes of the page: those to exclude, the map, groups and marks, leaves and rails, the script's data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_unknown_excludes_no_node_and_the_page_states_it() -> None:
 
 
 def test_every_node_has_its_square() -> None:
-    """Decode the dashes: their number for each status is that of its nodes, and none lies on another."""
+    """Decode the dashes: their number for each status is that of its nodes, and none overlaps another."""
     statuses = ["pass", "fail", "pass", "pass", "warn", "unknown", "skip"] * 23
     nodes: list[dict[str, Any]] = [{"name": f"n{number}", "status": status} for number, status in enumerate(statuses)]
     nodes[10] = samples.silent("n10")
@@ -99,7 +99,7 @@ def test_leaves_and_rails() -> None:
     assert [(row.nodes, row.node_count) for row in wiring.rows] == [("n[00-02]", 3), ("n[03-04]", 2)]
     bad = {cell.leaf: (cell.status, cell.bad, cell.ports) for row in wiring.rows for cell in row.cells if cell.bad}
     assert bad == {"a-mlx5_5": ("fail", 2, 3)}
-    assert "alone" not in wiring.wiring_of  # it heard no switch: it is in no row, and on no leaf
+    assert "alone" not in wiring.wiring_of  # without an LLDP neighbour it is in no row, and on no leaf
     healthy = samples.healthy(4)
     assert page_nodes.find_wiring(healthy, {}).rows == ()
     assert "Leaves and rails" not in render(healthy)
@@ -143,7 +143,7 @@ def test_the_data_hold_what_did_not_pass_and_nothing_that_ends_the_element() -> 
 
 
 def test_a_fleet_of_which_every_node_differs_stays_small() -> None:
-    """No list of the page grows with the nodes."""
+    """No list on the page grows with the number of nodes."""
     count = 2000
     nodes = [samples.node(f"n{number:05d}", samples.hgx(), gpu__count="fail") for number in range(count)]
     for number, node in enumerate(nodes):

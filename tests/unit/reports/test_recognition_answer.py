@@ -1,4 +1,4 @@
-"""The answer of `preflight read`: the verdict, what else there is, one command; and its Markdown."""
+"""The answer of `preflight read`: the verdict, a remark on other results, one command; and its Markdown."""
 
 from __future__ import annotations
 

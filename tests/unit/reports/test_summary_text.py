@@ -84,7 +84,7 @@ def test_show(tmp_path: Path) -> None:
 
 
 def grown(count: int) -> Any:
-    """Return the demo's report as of so many nodes, all that a first screen lists growing with them."""
+    """Return the demo's report for this many nodes; all lists of a first screen grow with them."""
     report = demo()
     names = [f"ip-10-{number * 7919 % 251}-{number // 64 % 251}-{number % 64}" for number in range(count)]
     reasons = [f"phase {number}: {'x' * 300}" for number in range(count // 20)]
@@ -114,7 +114,7 @@ def grown(count: int) -> Any:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_screen_does_not_grow_with_the_fleet(width: int) -> None:
-    """Regular names fold to one word; those of a cloud's instances do not, and took minutes to fold."""
+    """Regular names fold to one word; those of cloud instances do not, and used to take minutes to fold."""
     lengths = {}
     for count in (400, 10_000):
         began = time.process_time()
@@ -123,7 +123,7 @@ def test_screen_does_not_grow_with_the_fleet(width: int) -> None:
         lengths[count] = len(text.splitlines())
         assert max(map(len, text.splitlines())) <= width
         assert text.splitlines()[-1].split() == ["more", "preflight", "show", "1", "--from", "report.json"]
-    assert lengths[10_000] == lengths[400] <= 61, lengths  # two of them the next step, which is never cut
+    assert lengths[10_000] == lengths[400] <= 61, lengths  # two of them are the next step, which is never truncated
 
 
 def test_what_is_cut_is_counted() -> None:
@@ -158,7 +158,7 @@ def test_show_of_a_node_without_incident(tmp_path: Path) -> None:
     shown = partial(run, "show", "--from", str(tmp_path / "report.json"))
     assert shown("gpu001") == "gpu001: no incident\n"
     assert shown("gpu008") == "gpu008: no answer: connection refused on port 22: is sshd running?\n"
-    shown("\u00b2", expect=(2,))  # a digit of Unicode, and no number
+    shown("\u00b2", expect=(2,))  # a Unicode digit that is not a number
 
 
 def test_next_command_can_be_pasted() -> None:
@@ -168,7 +168,7 @@ def test_next_command_can_be_pasted() -> None:
 
 @pytest.mark.parametrize("size", [0, 5, 100, 200_000, -5])
 def test_part_of_a_report_is_refused(tmp_path: Path, size: int) -> None:
-    """An empty list of nodes to keep off would send jobs to all of them."""
+    """An empty list of nodes to exclude would send jobs to all of them."""
     text = json.dumps(demo())
     (tmp_path / "report.json").write_text(text[:size])
     assert run("show", "--bad", "--from", str(tmp_path / "report.json"), expect=(2,)) == ""

@@ -1,4 +1,4 @@
-"""Which cluster file a command takes where none is named, and which it refuses."""
+"""The cluster file of a command without ``--cluster``, and rejected ones."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_could_start_a_program_is_refused(
     warned = capsys.readouterr().err
     assert why in warned
     assert "--cluster cluster.toml" in warned
-    own = write(places / "config/preflight/cluster.toml", text)  # only you write there
+    own = write(places / "config/preflight/cluster.toml", text)  # only the user can write there
     assert choose_cluster(None).path == own
 
 

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_turns_a_pass_into_unknown(
     assert statuses == {0: 3, 1: 1, 3: 3}
     printed = capsys.readouterr()
     assert f"error: {folder / 'page.html'} could not be written: No such file or directory" in printed.err
-    assert "coverage:" in printed.out  # the verdict is printed all the same
+    assert "coverage:" in printed.out  # the verdict is printed nevertheless
     assert (tmp_path / "bad").exists()
 
 

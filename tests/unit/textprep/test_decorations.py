@@ -1,7 +1,6 @@
-"""What launchers, terminals and pages put around a text is taken off again: all of it, and nothing else.
+"""Text that launchers, terminals and pages put around a text is removed: all of it, and nothing else.
 
-Of decorations that lose nothing, the text comes back as it was. Of those that lose something, no fact of a job's log
-becomes another.
+Reversible decorations give back the original text. Others may lose facts of a job's log, but change none.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def log_lines(draw: st.DrawFn) -> list[str]:
 
 
 def undecorated(text: str) -> str:
-    """Return a text without what was put around it, as `preflight read` takes it off."""
+    """Return a text without decorations, as `preflight read` removes them."""
     text = plain_characters(text)
     if envelopes := opened(text):
         text = envelopes[0].text
@@ -57,7 +56,8 @@ def undecorated(text: str) -> str:
     return "\n".join(line.text for line in sorted(written, key=lambda line: line.number)).strip("\n")
 
 
-#: What is undone only where a tool's output shows (``textprep.common_prefix``): a word or a number alone may be text.
+#: Decorations that are removed only around a tool's output (``textprep.common_prefix``): a word or a number may be
+#: text.
 _BY_COMMON_PREFIX = {"loop over ssh", "torchx"}
 
 
@@ -92,7 +92,7 @@ def test_what_loses_nothing_is_undone(name: str, lines: list[str]) -> None:
     assert undecorated(decorated) == text
 
 
-#: Facts of a log that a person acts on.
+#: Facts of a log on which a person acts.
 _FACTS = ("nccl_version", "nranks", "nnodes", "hosts", "network", "transports", "gpudirect_rdma", "hcas",
           "socket_interfaces", "env", "nvls", "sharp", "plugin", "cuda_build")  # fmt: skip
 
@@ -103,7 +103,7 @@ def _facts(text: str) -> dict[str, Any]:
 
 
 def _holds_no_more(lossy: Any, complete: Any) -> bool:
-    """Return whether facts are a part of others."""
+    """Return whether facts are a subset of others."""
     if lossy in (None, [], {}) or (lossy is False and complete is None):
         return True
     if isinstance(lossy, dict) and isinstance(complete, dict):
@@ -124,7 +124,7 @@ def _pieces(line: str, width: int) -> Iterator[str]:
 LOSSY: dict[str, Callable[[str, int], str]] = {
     "wrapped": lambda text, number: _wrapped(text, 62 + number % 120),
     "right edge of a screen": lambda text, number: "\n".join(line[: 62 + number % 120] for line in text.split("\n")),
-    # Nothing shows that a line ends within a value or before GDRDMA, or begins within a name: complete lines only.
+    # Nothing shows that a line ends within a value or before GDRDMA, or begins within a name, so lines are complete.
     "its beginning": lambda text, number: text[: text.rfind("\n", 0, number % len(text) + 1) + 1],
     "its end": lambda text, number: text[text.rfind("\n", 0, number % len(text) + 1) + 1 :],
     "trimmed blanks": lambda text, number: "\n".join(" ".join(line.split()) for line in text.split("\n")),

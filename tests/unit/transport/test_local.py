@@ -1,4 +1,4 @@
-"""From a plan to a document on this machine: the frame, the shipping, and all ways to have no answer."""
+"""From a plan to a document on this machine: the frame, the payload, and all ways to have no answer."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_an_answer_that_inflates_without_end_is_refused(monkeypatch: pytest.Monk
         read_frame(framed(zlib.compress(b" " * 2000)))
 
 
-# The shipping
+# The payload
 
 
 def test_the_archive_is_the_same_for_the_same_source_and_holds_source_only() -> None:

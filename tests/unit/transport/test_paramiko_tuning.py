@@ -1,4 +1,4 @@
-"""What is overridden of paramiko exists, and is in one module behind one switch."""
+"""Overrides of paramiko exist, and are in one module behind one switch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_packet_longer_than_ssh_allows_is_refused(size: int) -> None:
 
 
 def test_a_handshake_starts_no_timer() -> None:
-    """Paramiko's own takes a thread, and ends it after 15 seconds, also before the node's deadline."""
+    """Paramiko's own timer takes a thread and ends the handshake after 15 seconds, maybe before the deadline."""
     near, far = socket.socketpair()
     with near, far:
         packets = plain_connection.BoundedPackets(RecordedStream(near))  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_a_handshake_starts_no_timer() -> None:
 
 @pytest.mark.parametrize(("kind", "expected"), [(4, b""), (2, b"text"), (80, b"text")])
 def test_the_text_of_a_debug_message_is_left_out(kind: int, expected: bytes) -> None:
-    """The message itself is not: strict key exchange refuses one that comes too early."""
+    """The message itself is not: strict key exchange rejects one that comes too early."""
     near, far = socket.socketpair()
     with near, far:
         body = bytes([kind]) + b"text"
@@ -64,7 +64,7 @@ def test_the_text_of_a_debug_message_is_left_out(kind: int, expected: bytes) -> 
 
 
 def _private(path: str) -> set[str]:
-    """Return the private names that a module reads of what is not its own."""
+    """Return the private names that a module reads from other modules."""
     text = (ROOT / "preflight" / "transport" / "ssh" / path).read_text()
     tree = ast.parse(text if "import paramiko" in text else "")
     own = {

@@ -1,4 +1,4 @@
-"""What a connection's script may rely on: sending waits without blocking, all that came is read."""
+"""Assumptions of a connection's script: sending does not block, and all received data is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.transport.ssh import channel as ssh_channel
 
 
 class Narrow:
-    """A channel that has room for so many bytes; made by hand after paramiko's ``Channel.send``."""
+    """A channel with room for this many bytes; made by hand after paramiko's ``Channel.send``."""
 
     out_max_packet_size = 10
 
@@ -21,7 +21,7 @@ class Narrow:
         self.sent = b""
 
     def send(self, data: bytes) -> int:
-        """Take what there is room for."""
+        """Take as many bytes as there is room for."""
         if self.closed:
             raise OSError("Socket is closed")
         if not self.room:
@@ -56,7 +56,7 @@ def test_sending_ends_with_the_channel() -> None:
 
 
 class Ended:
-    """A channel after the end of its output, of which more is to be read than one call takes."""
+    """A channel after the end of its output, with more data than one call reads."""
 
     closed = eof_received = True
     out_max_packet_size = 1 << 15
@@ -65,7 +65,7 @@ class Ended:
         self.out, self.err = out, err
 
     def send(self, data: bytes) -> int:
-        """Refuse, as a closed channel does."""
+        """Refuse, like a closed channel."""
         raise OSError("Socket is closed")
 
     def recv_ready(self) -> bool:
