@@ -126,13 +126,13 @@ def near_port_down(node: NodeFacts, host: HostStatements, line: LogLine | None) 
     """Look for GPUs whose near ports are all down, so that a far NIC serves them."""
     ports = selected_ports(node, host)
     up = {port.device for port in ports if port.active}
-    near = {pair.gpu: pair for pair in node.gpu_nic_pairs({port.device for port in ports}) if pair.near}
-    far = [pair for pair in node.gpu_nic_pairs(up) if not pair.near]
-    if not far:
+    pairs = node.gpu_nic_pairs({port.device for port in ports})
+    if not pairs:
         return SILENT
-    lost = [near[pair.gpu] for pair in far if pair.gpu in near]
+    near = {pair.gpu: pair for pair in pairs if pair.near}
+    lost = [near[pair.gpu] for pair in node.gpu_nic_pairs(up) if not pair.near and pair.gpu in near]
     if not lost:
-        return NodeEvidence(False, "no port near a GPU is down", far[0].evidence)
+        return NodeEvidence(False, "no port near a GPU is down", pairs[0].evidence)
     states = {port.device: port for port in ports if not port.active}
     down = [f"{port.name} near {pair.gpu} is {port.state_shown}" for pair in lost if (port := states.get(pair.nic))]
     return NodeEvidence(True, names(down), lost[0].evidence) if down else SILENT

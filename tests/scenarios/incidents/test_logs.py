@@ -37,7 +37,7 @@ def lines(number: int, *more: str, network: str = "IB") -> str:
 
 def failed_queue_pair(number: int, rail: int, peer: int, process: int = 7) -> str:
     """Return NCCL's line of a queue pair whose packets the peer never acknowledged."""
-    ends = f"localGid ::ffff:10.{rail}.0.{2 * number - 1} remoteGids::ffff:10.{rail}.0.{2 * peer - 1}"
+    ends = f"localGid ::ffff:10.{rail}.0.{2 * number + 1} remoteGids::ffff:10.{rail}.0.{2 * peer + 1}"
     return (
         f"gpu{number:03d}:{process}:{process} [0] transport/net_ib.cc:1295 NCCL WARN NET/IB: Got completion from peer "
         f"192.0.2.{peer}<41000> with status=12 opcode=0 len=0 vendor err 129 (Send) {ends} hca {HCAS[rail]}\n"
