@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import each_switch, judged_ports, listed
 from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
@@ -13,6 +13,9 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 
 #: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement call; SONiC's default is 2.
 _SHARED_BY = 4.0
+
+#: Share of the headroom that may be used. A judgement call.
+_FULL = 0.9
 
 
 @check(
@@ -23,6 +26,7 @@ _SHARED_BY = 4.0
     owner="network",
     source="DCQCN (SIGCOMM 2015, section 4); SAI (dynamic threshold: 2^n of the free pool); SONiC BUFFER_PROFILE",
     fix="Lower `green_min_threshold` of the ECN profile (`ecnconfig -p PROFILE -gmin BYTES`), or raise `dynamic_th`.",
+    explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-3",),
     scope="fleet",
@@ -51,14 +55,11 @@ def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     Queues that are filled by several ports, each below its own level.
     """
-    good = 0
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "queues", "ecn", "groups", "profiles")]
-        results = results or [*lossy(net, switch, site)] or [*_late_marks(net, switch, site)]
-        yield from results
-        good += not results
+    good = yield from each_switch(
+        net, site, lambda switch: _late_marks(net, switch, site), "pfc", "queues", "ecn", "groups", "profiles"
+    )
     if good:
-        yield passed(f"{good} switches mark packets of their lossless queues before they pause",
+        yield passed(f"{len(good)} switches mark packets of their lossless queues before they pause",
                      evidence=[net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
 
 
@@ -106,6 +107,7 @@ def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
     owner="network",
     source="SONiC headroom design (shared headroom pool, over-subscribe ratio 2); SONiC BUFFER_PG and BUFFER_PROFILE",
     fix="Bind a lossless profile: `config interface buffer priority-group lossless set PORT 3`.",
+    explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-2",),
     scope="fleet",
@@ -131,14 +133,11 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     Switches on which few ports carry RoCE, although PFC is enabled on all of them.
     """
-    good = 0
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "groups", "profiles")]
-        results = results or [*lossy(net, switch, site)] or [*_wrong_pools(net, switch, site)]
-        yield from results
-        good += not results
+    good = yield from each_switch(
+        net, site, lambda switch: _wrong_pools(net, switch, site), "pfc", "groups", "profiles"
+    )
     if good:
-        yield passed(f"the lossless priorities of {good} switches use lossless buffers",
+        yield passed(f"the lossless priorities of {len(good)} switches use lossless buffers",
                      evidence=[net.switches[0].key("groups"), net.switches[0].key("profiles")])  # fmt: skip
 
 
@@ -167,3 +166,69 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
                 f"{wanted / has:.1f} times", subject=switch.name, found=f"{wanted} bytes",
                 expected=f"at most {_SHARED_BY:g} times {has} bytes", evidence=[*keys, switch.key("pools")],
             )  # fmt: skip
+
+
+@check(
+    "switch.queue-depth",
+    title="The buffers of lossless queues have room",
+    fault="The headroom of a lossless port was nearly full",
+    impact="slows-job",
+    owner="network",
+    source="SONiC COUNTERS_DB (SAI_QUEUE_STAT_SHARED_WATERMARK_BYTES, …_XOFF_ROOM_WATERMARK_BYTES)",
+    fix="Compare `show priority-group watermark headroom` with the profile; look for the sender that ignores pauses.",
+    action="fix-site",
+    answers=("FP-OBS-7", "FP-CON-2"),
+    scope="fleet",
+    switches=True,
+    reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs", "eos:show qos interfaces ecn counters queue"),
+)
+def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the highest level of each lossless buffer with its size.
+
+    ## Why it matters
+    The headroom is used only after a pause. If it was nearly full once, the next burst, or a longer cable, drops
+    packets of a lossless queue.
+
+    ## Verdicts
+    A headroom of which 90 % or more was used warns: a judgement. The levels are those since the last clear of the
+    watermarks, which preflight never clears. A switch that shows no level of its lossless queues is unknown. The
+    message has the deepest queue; its depth alone is no fault.
+
+    ## False alarms
+    A level from before a change of the buffers.
+    """
+    good = yield from each_switch(
+        net, site, lambda switch: _levels(net, switch, site), "pfc", "queue counters", "group counters"
+    )
+    depths = [
+        (counters.watermark, f"{switch.name} {port}")
+        for switch in good
+        for (port, _), counters in switch.first.queues.items()
+        if counters.watermark is not None
+    ]
+    if depths:
+        deepest, where = max(depths)
+        yield passed(f"{len(good)} switches show the depth of their lossless queues; the deepest since the last clear: "
+                     f"{deepest} bytes at {where}", found=f"{deepest} bytes",
+                     evidence=[good[0].key("queue counters"), good[0].key("group counters")])  # fmt: skip
+
+
+def _levels(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
+    keys = [switch.key("queue counters"), switch.key("group counters")]
+    blank: list[str] = []
+    for port, priority in judged_ports(net, switch, site):
+        depth = switch.first.queues.get((port.name, switch.queue(port.name, priority)))
+        number = switch.group(port.name, priority)
+        level, group = switch.first.groups.get((port.name, number)), switch.groups.get((port.name, number))
+        used = level.xoff_watermark if level else None
+        if used is not None and group is not None and group.xoff and used >= _FULL * group.xoff:
+            yield warned(
+                f"{switch.name} {port.name}: {used} of {group.xoff} bytes of headroom were used since the last clear",
+                subject=f"{switch.name} {port.name}", found=f"{used} bytes",
+                expected=f"below {_FULL:.0%} of {group.xoff} bytes", evidence=keys,
+            )  # fmt: skip
+        elif port.up is not False and (depth is None or depth.watermark is None):
+            blank.append(port.name)
+    if blank:
+        yield unknown(f"{switch.name} {listed(blank)}: the depth of the lossless queue is not shown",
+                      subject=switch.name, evidence=keys, fix="count it: `counterpoll watermark enable`")  # fmt: skip

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
-from preflight.facts.switch.model import SwitchFacts, SwitchPort
+from preflight.facts.switch.model import SwitchFacts, SwitchPort, went_back
 from preflight.model import Finding, unknown
 
 #: Maximum number of ports that a message names.
@@ -18,6 +18,31 @@ def listed(names: Sequence[str]) -> str:
     shown = ", ".join(names[:_NAMED])
     more = len(names) - _NAMED
     return f"{shown} and {more} more" if more > 0 else shown
+
+
+def each_switch(
+    net: Ethernet,
+    site: EthernetSite,
+    judge: Callable[[SwitchFacts], Iterable[Finding]],
+    *parts: str,
+    growth: Sequence[str] = (),
+    lossless: bool = True,
+) -> Generator[Finding, None, list[SwitchFacts]]:
+    """Yield the findings of each switch; return the switches without any.
+
+    A switch is judged only if its ``parts`` were read, the growth of its counters is known and, with ``lossless``, it
+    has a lossless port. Otherwise the reason is its finding.
+    """
+    good = []
+    for switch in net.switches:
+        results = [*unread(switch, *parts)] or ([*lossy(net, switch, site)] if lossless else [])
+        for part in growth:
+            results = results or [*unusable(switch, part)]
+        results = results or [*judge(switch)]
+        yield from results
+        if not results:
+            good.append(switch)
+    return good
 
 
 def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
@@ -51,3 +76,29 @@ def lossy(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Fi
         f"{switch.name} has PFC on {wanted} on no port", subject=switch.name, evidence=[switch.key("pfc")],
         fix="if the fabric is lossy by design, skip the checks of lossless queues: --skip 'switch.*'",
     )  # fmt: skip
+
+
+def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
+    """Yield why the growth of a switch's counters is not known."""
+    yield from unread(switch, part)
+    if part in switch.gaps:
+        return
+    key, why = [switch.key(part)], ""
+    group = "port" if part == "port counters" else "queue"
+    poll = switch.poll_ms.get(group, 1000 if group == "port" else 10_000)
+    least = max((poll or 0) * 2 / 1000, 2.0)  # readings within two polling intervals may be equal
+    if switch.second is None:
+        why = "its counters were read once"
+    elif went_back(switch.first, switch.second):
+        why = "its counters were cleared between the readings"
+    elif poll is None:
+        why = f"polling of the {group} counters is off (FLEX_COUNTER_TABLE)"
+    elif switch.window_s is None:
+        why = "the times of its two readings are not known"
+    elif switch.window_s < least:
+        why = f"its readings are {switch.window_s:g} s apart, the counters are polled every {poll / 1000:g} s"
+    if why:
+        yield unknown(
+            f"{switch.name}: growth is not known: {why}", subject=switch.name, evidence=key,
+            fix=f"read the counters twice, at least {least:g} s apart: `show techsupport`, `counterpoll show`",
+        )  # fmt: skip

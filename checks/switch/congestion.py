@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import each_switch, judged_ports, listed, unusable
 from preflight.checks.switch.links import no_cable
 from preflight.checks.switch.settings import without_dcqcn
-from preflight.checks.switch.traffic import unusable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import hashing, pause
 from preflight.facts.switch.ethernet import Ethernet
@@ -66,16 +65,15 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     A pause storm from a peer of a switch whose own queues are empty.
     """
-    good, marked_by = 0, 0
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "ecn")] or [*lossy(net, switch, site)]
-        results = results or [*unusable(switch, "port counters")] or [*unusable(switch, "queue counters")]
-        results = results or [*_marks_of(net, switch, site)]
-        yield from results
-        good += not results
-        marked_by += not results and any(_grown(switch, *place)[1] for place in _marked_queues(net, switch, site))
+    good = yield from each_switch(
+        net, site, lambda switch: _marks_of(net, switch, site), "pfc", "ecn",
+        growth=["port counters", "queue counters"],
+    )  # fmt: skip
     if good:
-        yield passed(f"{good} switches sent no pauses without marks; {marked_by} of them marked packets",
+        marked_by = sum(
+            any(_grown(switch, *place)[1] for place in _marked_queues(net, switch, site)) for switch in good
+        )
+        yield passed(f"{len(good)} switches sent no pauses without marks; {marked_by} of them marked packets",
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight import facts
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import each_switch, judged_ports, listed
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
@@ -103,7 +103,7 @@ def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
     owner="network",
     source="IEEE 802.1Qbb (PFC); SONiC PORT_QOS_MAP (pfc_enable); dcb(8), mlnx_qos",
     fix="Set the same priorities: `config interface pfc priority PORT 3 on` in SONiC, `mlnx_qos -i IF --pfc …`.",
-    explains=(("switch.pfc", "cable"),),
+    explains=(("switch.pfc", "cable"), ("ethernet.peers-equal", "names"), ("link.counters-agree", "cable")),
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
@@ -178,7 +178,7 @@ def _priorities(value: frozenset[int] | None) -> str:
     owner="network",
     source="IEEE 802.3 (frame size); SONiC PORT mtu: bytes without Ethernet header",
     fix="Set the larger MTU at both ends: `config interface mtu PORT 9216`, `ip link set IF mtu 9000`.",
-    explains=(("switch.mtu", "cable"),),
+    explains=(("switch.mtu", "cable"), ("ethernet.peers-equal", "names")),
     action="fix-site",
     scope="fleet",
     switches=True,
@@ -313,7 +313,7 @@ def _speed(net: Ethernet, end: CableEnd) -> float | None:
     owner="network",
     source="RFC 2474; SONiC DSCP_TO_TC_MAP and TC_TO_QUEUE_MAP; Cumulus Linux RoCE (DSCP 26 to priority 3)",
     fix="Bind the same maps to every port: `config qos reload` in SONiC, `mlnx_qos -i IF --dscp2prio` on the host.",
-    explains=(("switch.dscp", "cable"),),
+    explains=(("switch.dscp", "cable"), ("ethernet.peers-equal", "names")),
     action="fix-site",
     answers=("AN-4", "FP-LOSS-2"),
     scope="fleet",
@@ -344,12 +344,7 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown("the DSCP of RoCE packets is not declared", evidence=[s.key("dscp") for s in net.switches[:1]],
                       fix="declare it in the cluster file: [switches] roce_dscp = 26")  # fmt: skip
         return
-    good = 0
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "dscp", "tc")]
-        results = results or [*lossy(net, switch, site), *_dscp_of(net, switch, site, wanted)]
-        yield from results
-        good += not results
+    good = yield from each_switch(net, site, lambda switch: _dscp_of(net, switch, site, wanted), "pfc", "dscp", "tc")
     for host in net.hosts:
         try:
             reading = facts.port_qos.dscp_map(host.node.evidence, host.netdev)
@@ -365,7 +360,7 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             )  # fmt: skip
     if good:
         yield passed(
-            f"{good} switches put DSCP {wanted} into the lossless queue", evidence=[net.switches[0].key("dscp")]
+            f"{len(good)} switches put DSCP {wanted} into the lossless queue", evidence=[net.switches[0].key("dscp")]
         )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
-from preflight.checks.switch.common import listed, unread
-from preflight.checks.switch.traffic import unusable
+from preflight.checks.switch.common import each_switch, listed
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import Optics, SwitchFacts, SwitchPort, growth
@@ -34,6 +33,7 @@ _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
         ("optics.ber", "cable"),
         ("counters.link-quality", "cable"),
         ("counters.flaps", "cable"),
+        ("link.flaps", "cable"),
     ),
     action="fix-site",
     separate=True,
@@ -62,10 +62,9 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     Modules with wrong thresholds in their memory.
     """
     good = dim = 0
-    for switch in net.switches:
-        if results := [*unread(switch, "optics", "thresholds")]:
-            yield from results
-            continue
+
+    def modules(switch: SwitchFacts) -> Iterator[Finding]:
+        nonlocal good, dim
         for name, optics in switch.optics.items():
             port = switch.ports.get(name)
             if port is None or port.up is False or not any(value is not None for value in optics.rx_dbm):
@@ -76,6 +75,8 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                 dim += optics.temperature_c is None and not optics.tx_dbm
             else:
                 yield finding
+
+    yield from each_switch(net, site, modules, "optics", "thresholds", lossless=False)
     if good:
         only = f"; of {dim}, only the light received is shown" if dim else ""
         yield passed(f"{good} modules in switches are within their light and temperature thresholds{only}",
@@ -160,6 +161,7 @@ def _uneven(optics: Optics, own: range) -> _Wrong | None:
         ("optics.ber", "cable"),
         ("counters.link-quality", "cable"),
         ("counters.flaps", "cable"),
+        ("link.flaps", "cable"),
     ),
     action="fix-site",
     separate=True,
@@ -184,24 +186,22 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     A link that came up within the window, which loses codewords while it trains.
     """
-    good = 0
-    for switch in net.switches:
-        if results := [*unusable(switch, "port counters")]:
-            yield from results
-            continue
-        judged = [port for port in switch.ports.values() if port.up is not False and port.fec != "none"]
-        results = [*_margins(net, switch, judged)]
-        yield from results
-        good += len(judged) if not results else 0
-    if good:
-        yield passed(f"FEC corrected all errors at {good} ports of switches",
-                     evidence=[net.switches[0].key("port counters")])  # fmt: skip
+    good = yield from each_switch(
+        net, site, lambda switch: _margins(net, switch), growth=["port counters"], lossless=False
+    )
+    if number := sum(len(_with_fec(switch)) for switch in good):
+        yield passed(f"FEC corrected all errors at {number} ports of switches",
+                     evidence=[good[0].key("port counters")])  # fmt: skip
 
 
-def _margins(net: Ethernet, switch: SwitchFacts, judged: Sequence[SwitchPort]) -> Iterator[Finding]:
+def _with_fec(switch: SwitchFacts) -> list[SwitchPort]:
+    return [port for port in switch.ports.values() if port.up is not False and port.fec != "none"]
+
+
+def _margins(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
     assert switch.second
     blank: list[str] = []
-    for port in judged:
+    for port in _with_fec(switch):
         before, after = switch.first.ports.get(port.name), switch.second.ports.get(port.name)
         where, far = f"{switch.name} {port.name}", net.far_ends.get(CableEnd(switch.name, port.name, True))
         to = f" on the cable to {far}" if far else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.switch.common import judged_ports, listed, lossy, unread
+from preflight.checks.switch.common import each_switch, judged_ports, listed
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts import congestion
@@ -96,6 +96,7 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     owner="network",
     source="DCQCN (SIGCOMM 2015); SONiC qos_config.j2 (AZURE_LOSSLESS); Cumulus Linux RoCE; Cisco RoCE blueprint",
     fix="Bind an ECN profile to the queue of the RoCE priority; `ecnconfig -l` lists those of SONiC.",
+    explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-3", "FP-LOSS-2", "AN-4"),
     scope="fleet",
@@ -125,13 +126,7 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     A fabric that controls congestion by PFC alone; declare it.
     """
     wanted = site.settings.dcqcn or _hosts_react(net, site)
-    good = []
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "queues", "ecn")]
-        results = results or [*lossy(net, switch, site), *_ecn_of(net, switch, site, wanted)]
-        yield from results
-        if not results:
-            good.append(switch)
+    good = yield from each_switch(net, site, lambda switch: _ecn_of(net, switch, site, wanted), "pfc", "queues", "ecn")
     if good:
         spans = sorted({f"{ecn.kmin} to {ecn.kmax} bytes" for switch in good for ecn in switch.ecn.values()})
         yield passed(f"{len(good)} switches mark packets of their lossless queues: {listed(spans)}",
@@ -201,6 +196,7 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
     owner="network",
     source="IEEE 802.1Q annex O, IEEE 802.3 31B.3.7; SONiC headroom design (buffer_headroom_mellanox.lua)",
     fix="Set the cable length in CABLE_LENGTH, or take the profile for speed and length of `pg_profile_lookup.ini`.",
+    explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-2",),
     scope="fleet",
@@ -226,13 +222,9 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     The worst case is rare: a peer usually stops earlier. A declared length that is longer than the cable.
     """
-    good = []
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "groups", "profiles", "settings")]
-        results = results or [*lossy(net, switch, site), *_headroom_of(net, switch, site)]
-        yield from results
-        if not results:
-            good.append(switch)
+    good = yield from each_switch(
+        net, site, lambda switch: _headroom_of(net, switch, site), "pfc", "groups", "profiles", "settings"
+    )
     if good:
         yield passed(f"the lossless ports of {len(good)} switches have headroom for the worst case",
                      evidence=[good[0].key("profiles")])  # fmt: skip
@@ -297,6 +289,7 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     owner="network",
     source="SONiC pfcwd (sonic-utilities, sonic-swss pfcwdorch); RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)",
     fix="Start it: `pfcwd start_default`, or `pfcwd start --action drop PORT 200 --restoration-time 200`.",
+    explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-4",),
     scope="fleet",
@@ -322,13 +315,7 @@ def watchdog(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## False alarms
     Platforms with a watchdog in hardware that is configured elsewhere.
     """
-    good = []
-    for switch in net.switches:
-        results = [*unread(switch, "pfc", "watchdog")]
-        results = results or [*lossy(net, switch, site), *_watchdogs_of(net, switch, site)]
-        yield from results
-        if not results:
-            good.append(switch)
+    good = yield from each_switch(net, site, lambda switch: _watchdogs_of(net, switch, site), "pfc", "watchdog")
     if good:
         yield passed(f"the PFC watchdog is on at the lossless ports of {len(good)} switches",
                      evidence=[good[0].key("watchdog")])  # fmt: skip

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from preflight.checks.switch.common import listed
 from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.fabric.graph import Graph, place
+from preflight.facts.switch.ether_graph import network, rails
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, SwitchPort
-from preflight.model import Finding, check, failed, passed, unknown
+from preflight.model import Finding, check, failed, passed, unknown, warned
 
 
 @check(
@@ -83,6 +86,56 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     elif not leaves:
         yield unknown("no cable leads from these switches to a known host", fix="pass the hosts' evidence as well",
                       evidence=[net.switches[0].key("lldp")])  # fmt: skip
+
+
+@check(
+    "ethernet.hops",
+    title="The job's hosts are as close to each other as the Ethernet fabric allows",
+    fault="The job's hosts are further apart than necessary",
+    impact="slows-job",
+    owner="job",
+    source="Slurm topology.conf(5): fewest leaf switches; IEEE 802.1AB for the cables",
+    fix="Place the job on fewer leaves: `sbatch --switches=N`, or exclude the nodes named; Slurm needs topology.conf.",
+    action="fix-site",
+    answers=("FP-LAT-3",),
+    scope="fleet",
+    switches=True,
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail"),
+    unless=(no_cable,),
+)
+def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the paths between the collected hosts with the shortest possible.
+
+    ## Why it matters
+    A collective waits for its longest path. Hosts on another leaf add two switches to the path and share the uplinks
+    with every other job; a few such hosts delay all others.
+
+    ## Verdicts
+    Path length is the number of switches between ports of one rail: 1 within a leaf, 3 over a spine, 5 over a core.
+    Paths longer than necessary warn; preflight does not know whether closer hosts are free. A pair without a path is
+    unknown: switches or cables of it are not among the evidence.
+
+    ## False alarms
+    A check of all hosts of a cluster, which are not one job; or closer leaves that other jobs occupy.
+    """
+    placement = place(Graph(network(net)), rails(net))
+    keys = [net.switches[0].key("lldp")]
+    if placement.nodes < 2:
+        yield unknown(f"{placement.nodes} of the collected hosts have a cable to a known switch", evidence=keys,
+                      fix="pass the evidence of the job's hosts and their leaves")  # fmt: skip
+        return
+    counts = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    shown = f"{placement.nodes} hosts on {placement.leaves} leaves; switches on the path: {counts}"
+    longest = max(placement.pairs, default=0)
+    if 0 in placement.pairs:
+        yield unknown(f"{shown}: switches between them have no evidence", found=counts, evidence=keys,
+                      fix="pass the evidence of all switches")  # fmt: skip
+    elif longest > placement.needed:
+        far = f"; far from most: {listed(list(placement.far))}" if placement.far else ""
+        yield warned(f"{shown}{far}", found=f"up to {longest}", evidence=keys,
+                     expected=f"at most {placement.needed} for this number of hosts")  # fmt: skip
+    else:
+        yield passed(shown, found=f"up to {longest}", evidence=keys)
 
 
 def _rates(switch: SwitchFacts, far_ends: Mapping[str, CableEnd]) -> tuple[float, float, int]:

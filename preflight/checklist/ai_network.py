@@ -30,17 +30,20 @@ ITEMS = (
         question("Both ends of each cable show each other, with the same settings", "link.join", "link.pfc",
                  "link.dscp", where=ROCE),
         question("ECN of the switch port", "switch.ecn", where=ROCE),
+        question("Switches of one tier have the same settings", "ethernet.peers-equal", where=ROCE),
     ),
     _LIST.item(
         "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",
         question("No NIC pauses its switch without load", "fabric.host-storm"),
-        lack("Other counters of both ends of each cable, over one window", "counters of the switch's ports"),
+        question("Each end of a cable counts the pauses that the other sent", "link.counters-agree", where=ROCE),
+        lack("Bytes and errors of both ends of each cable, over one window", "clocks of hosts and switches that agree"),
     ),
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",
         question("Modules raise no alarm", "optics.module"),
         question("Links correct errors, and few remain", "optics.fec", "optics.ber"),
         question("During a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
+        question("Ethernet: which end of a cable lost the link", "link.flaps", where=ROCE),
     ),
     _LIST.item(
         "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
@@ -63,6 +66,7 @@ ITEMS = (
                  "trend.links", "trend.flaps", "trend.gpu-links", "trend.gpu-memory", "trend.temperature"),
         question("The kernel reports no memory, PCIe, disk or link fault", "kernel.events"),
         question("FEC has a margin at the switch's end of each cable", "optics.fec-margin"),
+        question("BGP sessions of the switches are established", "switch.bgp", where=ROCE),
         lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
     ),
     _LIST.item(

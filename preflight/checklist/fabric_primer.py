@@ -45,7 +45,7 @@ ITEMS = (
     _LIST.item(
         "FP-LAT-3", "Does job placement make hop counts uneven?", "fabric",
         question("InfiniBand: switches between the job's nodes", "fabric.hops", where=INFINIBAND),
-        lack("Ethernet: switches between the job's nodes", "the job's leaves, by LLDP or the scheduler", where=ROCE),
+        question("Ethernet: switches between the job's nodes", "ethernet.hops", where=ROCE),
     ),
     _LIST.item(
         "FP-LAT-4", "Is collective completion time measured?", "bench trace",
@@ -88,7 +88,7 @@ ITEMS = (
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
         question("Host: receive buffer of each RoCE port", "roce.chain"),
         question("Switch: headroom of the lossless buffers", "switch.headroom", "switch.buffer-pools", where=ROCE),
-        lack("Switch: buffer occupancy", "the switch's queue counters"),
+        question("Switch: room in the lossless buffers", "switch.queue-depth", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-3", "Are ECN thresholds tuned?", "node switch",
@@ -142,7 +142,9 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-OBS-7", "Switch queue depth is visible", "switch",
-        lack("Depth of each queue of the switches", "the switch's queue counters"),
+        question("Ethernet: depth of each lossless queue of the switches", "switch.queue-depth", where=ROCE),
+        lack("InfiniBand: depth of each queue of the switches", "congestion counters of the fabric's manager",
+             where=INFINIBAND),
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import replace
 from preflight.collect.targets import TargetError, checked_names
 from preflight.evidence.document import SWITCH, EvidenceError
-from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES
+from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES, TWICE
 from preflight.probes import Probe, plan
 from preflight.terminal import UsageError
 
@@ -43,7 +43,7 @@ def switch_probes() -> tuple[Probe, ...]:
     return (
         Probe("file", _SONIC, "release of SONiC"),
         Probe("file", _OS_RELEASE, "operating system of the switch"),
-        *(Probe("redis", f"{database} {table}", about, 30, fields=fields)
+        *(Probe("redis", f"{database} {table}", about, 30, twice=(database, table) in TWICE, fields=fields)
           for database, tables in TABLES.items() for table, (about, fields) in tables.items()),
         *(Probe("redis", f"COUNTERS_DB {what}", about, 30, twice=True, fields=fields, names=names)
           for what, (about, names, fields) in COUNTERS.items()),

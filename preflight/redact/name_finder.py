@@ -154,6 +154,9 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
     for key, record in records.items() if isinstance(records, dict) else ():
         if key == "file:/proc/sys/kernel/hostname":
             found("host", record.strip() if isinstance(record, str) else str(_out(record)).strip())
+        elif key == "redis:CONFIG_DB BGP_NEIGHBOR" and isinstance(rows := _value(record), dict):
+            for row in rows.values():
+                found("host", str(row.get("name") or "") if isinstance(row, dict) else "")
         elif key == "kube:pod" and isinstance(record, dict) and isinstance(value := record.get("value"), dict):
             for name, kind in (("name", "host"), ("node", "host"), ("namespace", "name")):
                 found(kind, str(value.get(name) or ""))
@@ -161,6 +164,10 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict) and isinstance(called := one.get("name"), str):
             found("host", called)
+
+
+def _value(record: Any) -> Any:
+    return record.get("value") if isinstance(record, dict) else None
 
 
 def _out(record: Any) -> Any:

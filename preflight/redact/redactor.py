@@ -65,7 +65,12 @@ _MOST_FOLDED = 20_000
 
 
 def _named(of: Mapping[str, Any], key: str) -> str:
-    """Return the name of a value: that of ``name`` next to ``value``."""
+    """Return the name of a value: that of ``name`` next to ``value``.
+
+    A ``name`` without other words than a state is that of a BGP neighbour of SONiC.
+    """
+    if key == "name" and of.keys() <= {"name", "admin_status"}:
+        return "systemname"
     return str(of["name"]) if key == "value" and isinstance(of.get("name"), str) else key
 
 

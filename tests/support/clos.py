@@ -10,19 +10,22 @@ import json
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from preflight.evidence.document import SWITCH, Evidence, from_document
 from preflight.parsers.network.lldp import LLDP
 from preflight.parsers.switch import sonic_tables
 from tests.support import machines
-from tests.support.machines import one_pair
+from tests.support.machines import one_pair, with_nic
 
 Database = dict[str, dict[str, str]]
 
 LEAVES, SPINES, HOSTS_OF_LEAF, UPLINKS = 4, 2, 4, 2
 COLLECTED_AT = "2026-11-21T03:00:00Z"
 WINDOW_S = 60.0
+#: Number of each switch in its addresses.
+BGP = {"leaf1": 0x10, "leaf2": 0x11, "leaf3": 0x12, "leaf4": 0x13, "spine1": 0x20, "spine2": 0x21}
 #: The host's only RoCE interface.
 NETDEV = "enp24s0"
 
@@ -38,6 +41,8 @@ class Clos:
         self.later: dict[str, Database] = {}  # counters at the end of the window
         self.heard: dict[str, tuple[str, str]] = {}  # host -> switch, alias of its port
         self.gone: set[str] = set()  # switches without evidence
+        self.nics: dict[str, dict[str, Any]] = {}  # host -> what differs at its NIC
+        self.flapped: dict[tuple[str, str], int] = {}  # switch and port -> link changes within the window
         leaves = [f"leaf{number}" for number in range(1, LEAVES + 1)]
         spines = [f"spine{number}" for number in range(1, SPINES + 1)]
         for place, leaf in enumerate(leaves):
@@ -100,6 +105,10 @@ class Clos:
             config[f"BUFFER_PG|{port}|3"] = {"profile": "pg_lossless_400000_40m_profile"}
             config[f"PFC_WD|{port}"] = {"action": "drop", "detection_time": "200", "restoration_time": "200"}
             config["CABLE_LENGTH|AZURE"][port] = "40m"
+            if not description:
+                address = f"10.{min(number, BGP[system])}.{max(number, BGP[system])}.{place}"
+                config[f"BGP_NEIGHBOR|{address}"] = {"name": system, "asn": "65100", "admin_status": "up"}
+                state[f"NEIGH_STATE_TABLE|{address}"] = {"state": "Established"}
             applied[f"PORT_TABLE:{port}"] = {"alias": alias, "speed": "400000", "mtu": "9216", "fec": "rs",
                                              "oper_status": "up", "admin_status": "up", "flap_count": "1"}  # fmt: skip
             applied[f"LLDP_ENTRY_TABLE:{port}"] = {
@@ -156,6 +165,16 @@ class Clos:
             row[field] = str(int(row.get(field, "0")) + number)
         return self
 
+    def flap(self, switch: str, port: str, changes: int = 2) -> Clos:
+        """Let a port lose its link and get it back."""
+        self.flapped[switch, port] = changes
+        return self
+
+    def nic(self, host: str, **changes: Any) -> Clos:
+        """Change the NIC of a host."""
+        self.nics[host] = changes
+        return self
+
     def without(self, switch: str) -> Clos:
         """Leave out the evidence of a switch."""
         self.gone.add(switch)
@@ -196,6 +215,12 @@ class Clos:
             for key, value in sonic_tables.records(database, hashes):
                 records[key] = {"status": "ok", "value": deepcopy(value)}
         if window_s is not None:
+            ports = records["redis:APPL_DB PORT_TABLE"]
+            later = deepcopy(ports["value"])
+            for (switch, port), changes in self.flapped.items():
+                if switch == name:
+                    later[port]["flap_count"] = str(int(later[port]["flap_count"]) + changes)
+            ports |= {"at_s": 100.0, "again": {"status": "ok", "value": later, "at_s": 100.0 + window_s}}
             for key, value in sonic_tables.records("COUNTERS_DB", self.later[name]):
                 records[key]["at_s"] = 100.0
                 records[key]["again"] = {"status": "ok", "value": value, "at_s": 100.0 + window_s}
@@ -209,10 +234,10 @@ class Clos:
     def host(self, name: str, records: Mapping[str, Any]) -> Evidence:
         """Return the document of one host."""
         switch, alias = self.heard[name]
-        document = machines.evidence(replace(one_pair(name), roce=True))
-        document["records"][LLDP] = {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}
-        document["records"].update(records)
-        return from_document(document, name)
+        machine = with_nic(replace(one_pair(name), roce=True), "mlx5_0", **self.nics.get(name, {}))
+        document = machines.evidence(machine) if name in self.nics else _healthy(name)
+        heard = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}}
+        return from_document({**document, "records": {**document["records"], **heard, **records}}, name)
 
     def evidences(self, window_s: float | None = WINDOW_S) -> list[Evidence]:
         """Return all documents."""
@@ -229,6 +254,12 @@ class Clos:
         yield "COUNTERS_DB_2.json", dumped(self.later[name])
         yield "date.counter_1", "Sat Nov 21 03:00:00 UTC 2026\n"
         yield "date.counter_2", "Sat Nov 21 03:01:00 UTC 2026\n"
+
+
+@cache
+def _healthy(name: str) -> dict[str, Any]:
+    """Return the document of a healthy host, which no test changes."""
+    return machines.evidence(replace(one_pair(name), roce=True))
 
 
 def _port_counters() -> dict[str, str]:
@@ -269,7 +300,10 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
 
     ``set`` has rows of switch, database, key and fields (null: without the key); ``grow`` rows of switch, name of a
     port or a queue, and what its counters grow by; ``pause`` and ``load`` rows of switch, port and share; ``gone``
-    switches without evidence; ``lack`` rows of switch and record; ``window_s`` the window, null for one reading.
+    switches without evidence; ``lack`` rows of switch and record; ``flap`` rows of switch, port and link changes;
+    ``before`` rows of switch, name, field and what it has more in both readings;
+    ``keep`` the hosts with evidence; ``nics`` the changes of hosts' NICs; ``window_s`` the window, null for one
+    reading.
     """
     clos = Clos()
     for switch, database, key, fields in changes.get("set", ()):
@@ -282,6 +316,13 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
     for change, apply in (("pause", clos.pause), ("load", clos.load)):
         for switch, port, share in changes.get(change, ()):
             apply(switch, port, share)
+    for switch, name, field, by in changes.get("before", ()):
+        clos.grow_before(switch, name, field, by)
+    for switch, port, number in changes.get("flap", ()):
+        clos.flap(switch, port, number)
+    if kept := changes.get("keep"):
+        clos.heard = {host: clos.heard[host] for host in kept}
+    clos.nics.update(changes.get("nics", {}))
     for switch in changes.get("gone", ()):
         clos.without(switch)
     documents = clos.evidences(changes.get("window_s", WINDOW_S))

@@ -32,7 +32,7 @@ _UNSEEN = {
     "profiles": "eos:show qos interfaces", "pools": "eos:show qos interfaces",
     "queue counters": "eos:show qos interfaces ecn counters queue",
     "group counters": "eos:show priority-flow-control counters detail",
-    "hash": "eos:show load-balance profile",
+    "hash": "eos:show load-balance profile", "bgp": "eos:show bgp summary vrf all",
 }  # fmt: skip
 _WHY_UNSEEN = "this version does not read it: no recorded answer of EOS was available"
 
@@ -57,7 +57,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         model=_text(about.get("modelName")), chassis=_text(about.get("systemMacAddress")),
         ports={name: _port(name, row, heard.get(name)) for name, row in _rows(before, "interfaces")},
         ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
-        optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None,
+        optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None, bgp={},
         first=first, second=second, window_s=_window(before, after) if after is not None else None,
         keys=KEYS, gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def _port(name: str, row: Mapping[str, Any], heard: Heard | None) -> SwitchPort:
     return SwitchPort(
         name, speed_gbps=rate / 1e9 if rate else None, mtu=mtu or None,
         admin_up=status not in ("disabled", "adminDown") if status else None, up=line == "up" if line else None,
-        flaps=_number(_object(row, "interfaceCounters").get("linkStatusChanges")), heard=heard,
+        heard=heard,
     )  # fmt: skip
 
 
@@ -169,8 +169,10 @@ def _optics(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[st
 
 def _counters(interfaces: Any, phys: Any) -> Counters:
     words = dict(_rows(phys, "interfacePhyStatuses"))
-    return Counters({name: _port_counters(_object(row, "interfaceCounters"), words.get(name, {}))
-                     for name, row in _rows(interfaces, "interfaces")})  # fmt: skip
+    rows = [(name, _object(row, "interfaceCounters")) for name, row in _rows(interfaces, "interfaces")]
+    changes = {name: _number(counters.get("linkStatusChanges")) for name, counters in rows}
+    return Counters({name: _port_counters(counters, words.get(name, {})) for name, counters in rows},
+                    link_changes={name: number for name, number in changes.items() if number is not None})  # fmt: skip
 
 
 def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounters:

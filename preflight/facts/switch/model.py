@@ -34,7 +34,6 @@ class SwitchPort:
     fec: str | None = None  # rs, fc or none
     admin_up: bool | None = None
     up: bool | None = None
-    flaps: int | None = None  # since the port was created
     cable_m: float | None = None  # declared length
     pfc: frozenset[int] | None = None  # lossless priorities
     heard: Heard | None = None
@@ -69,6 +68,15 @@ class PriorityGroup:
     size: int | None  # bytes that are reserved
     dynamic_th: int | None  # threshold: 2 to this power, times the free bytes of its pool
     static_th: int | None  # or a fixed number of bytes
+
+
+@dataclass(frozen=True)
+class BgpSession:
+    """A BGP session of the switch."""
+
+    state: str  # Established, Active, Idle, …; empty: not shown
+    neighbour: str  # configured name of the peer; empty: none
+    off: bool  # switched off in the configuration
 
 
 @dataclass(frozen=True)
@@ -157,6 +165,7 @@ class Counters:
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
     queues: Mapping[tuple[str, int], QueueCounters] = field(default_factory=dict)
     groups: Mapping[tuple[str, int], GroupCounters] = field(default_factory=dict)
+    link_changes: Mapping[str, int] = field(default_factory=dict)  # times that a port went up or down
 
 
 @dataclass(frozen=True)
@@ -182,6 +191,7 @@ class SwitchFacts:
     marks_counted: bool | None  # whether the hardware counts ECN marks
     optics: Mapping[str, Optics]
     hash_seed: str | None  # of the ECMP hash
+    bgp: Mapping[str, BgpSession]  # by address of the peer
     first: Counters
     second: Counters | None  # at the end of a window
     window_s: float | None  # None: one reading, or readings without a time

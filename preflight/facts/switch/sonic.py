@@ -12,6 +12,7 @@ from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError, Record
 from preflight.facts.switch.model import (
+    BgpSession,
     Counters,
     GroupCounters,
     Heard,
@@ -39,6 +40,7 @@ KEYS = {
     "optics": "redis:STATE_DB TRANSCEIVER_DOM_SENSOR", "thresholds": "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
     "port counters": "redis:COUNTERS_DB ports", "queue counters": "redis:COUNTERS_DB queues",
     "group counters": "redis:COUNTERS_DB pgs", "hash": "redis:APPL_DB SWITCH_TABLE",
+    "neighbours": "redis:CONFIG_DB BGP_NEIGHBOR", "bgp": "redis:STATE_DB NEIGH_STATE_TABLE",
 }  # fmt: skip
 
 #: Groups of counters by their name in FLEX_COUNTER_TABLE, and their default interval in ms (counterpoll).
@@ -68,7 +70,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         maps=maps, watchdogs=dict(_watchdogs(tables)),
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
-        first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
+        bgp=dict(_bgp(tables)), first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
         remedy=_REMEDY,
     )  # fmt: skip
 
@@ -156,7 +158,7 @@ def _ports(tables: _Tables) -> dict[str, SwitchPort]:
             ports[name] = SwitchPort(
                 name, row.get("alias", ""), speed / 1000 if speed else None, _number(row.get("mtu")),
                 fec if fec in ("rs", "fc", "none") else None,
-                _is_up(row.get("admin_status")), _is_up(row.get("oper_status")), _number(row.get("flap_count")),
+                _is_up(row.get("admin_status")), _is_up(row.get("oper_status")),
                 float(length[1]) if length else None,
                 None if "pfc" in tables.gaps else _numbers(qos.get(name, {}).get("pfc_enable", "")),
                 _heard(heard.get(name)), len(lanes.split(",")) if (lanes := row.get("lanes")) else None,
@@ -268,6 +270,15 @@ def _marks_counted(tables: _Tables) -> bool | None:
     return None if row is None else row.get("isSupported") == "true"
 
 
+def _bgp(tables: _Tables) -> Iterator[tuple[str, BgpSession]]:
+    """Yield the configured sessions, and those of dynamic peers."""
+    configured, states = tables[KEYS["neighbours"]], tables[KEYS["bgp"]]
+    for key in sorted({*configured, *states}):
+        row = configured.get(key, {})
+        yield key, BgpSession(states.get(key, {}).get("state", ""), row.get("name", ""), _is_up(row.get("admin_status"))
+                              is False)  # fmt: skip
+
+
 def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
     limits = tables[KEYS["thresholds"]]
     for port, row in tables[KEYS["optics"]].items():
@@ -303,8 +314,9 @@ def _judged_queues(ports: Mapping[str, SwitchPort], maps: Mapping[str, QosMaps])
 
 def _readings(tables: _Tables, places: _Places) -> tuple[Counters, Counters | None, float | None]:
     records = [tables.record(KEYS[f"{what} counters"]) for what in ("port", "queue", "group")]
-    first = _counters(places, *records)
-    again = [record.again if record and record.again and record.again.ok else None for record in records]
+    states = tables.record(KEYS["ports"])
+    first = _counters(places, *records, states=states)
+    again = [_again(record) for record in records]
     if not any(again):
         return first, None, None
     times = [
@@ -312,16 +324,27 @@ def _readings(tables: _Tables, places: _Places) -> tuple[Counters, Counters | No
         for record, second in zip(records, again, strict=True)
         if record and second and record.at_s is not None and second.at_s is not None and second.at_s > record.at_s
     ]
-    return first, _counters(places, *again), min(times) if times else None
+    return first, _counters(places, *again, states=_again(states)), min(times) if times else None
 
 
-def _counters(places: _Places, ports: Record | None, queues: Record | None, groups: Record | None) -> Counters:
+def _again(record: Record | None) -> Record | None:
+    """Return the second reading of a record, if it was read."""
+    return record.again if record and record.again and record.again.ok else None
+
+
+def _counters(
+    places: _Places, ports: Record | None, queues: Record | None, groups: Record | None, *, states: Record | None
+) -> Counters:
+    changes = states.value if states and isinstance(states.value, dict) else {}
     return Counters(
         {name: _port_counters(row) for name, row in _rows(ports)},
         {key: _queue_counters(row) for name, row in _rows(queues) if (key := _place(name)) in places[0] and key},
         {key: GroupCounters(row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_DROPPED_PACKETS"),
                             row.number("SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES"))
          for name, row in _rows(groups) if (key := _place(name)) in places[1] and key},
+        {name: number for name, row in changes.items()
+         if isinstance(row, dict) and isinstance(text := row.get("flap_count"), str)
+         and (number := _number(text)) is not None},
     )  # fmt: skip
 
 

@@ -48,6 +48,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "BUFFER_PROFILE": ("sizes of the buffers", ("pool", "xon", "xoff", "size", "dynamic_th", "static_th")),
         "BUFFER_PG": ("buffer of each priority group", ("profile",)),
         "CABLE_LENGTH": ("declared length of each cable", ()),
+        "BGP_NEIGHBOR": ("configured BGP sessions", ("name", "admin_status")),
         "PFC_WD": ("PFC watchdog", ("action", "detection_time", "restoration_time", "POLL_INTERVAL")),
         "FLEX_COUNTER_TABLE": ("polled counters and intervals", ("FLEX_COUNTER_STATUS", "POLL_INTERVAL")),
     },
@@ -68,6 +69,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "STATE_DB": {
         "PORT_TABLE": ("speed and FEC of each link", ("speed", "fec")),
         "QUEUE_COUNTER_CAPABILITIES": ("whether ECN marks are counted", ("isSupported",)),
+        "NEIGH_STATE_TABLE": ("state of each BGP session", ("state",)),
         "TRANSCEIVER_DOM_SENSOR": (
             "light and temperature of each module",
             ("temperature", *(f"{way}{lane}power" for way in ("rx", "tx") for lane in range(1, 9))),
@@ -75,6 +77,9 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "TRANSCEIVER_DOM_THRESHOLD": ("thresholds in the memory of each module", _THRESHOLDS),
     },
 }  # fmt: skip
+
+#: Tables with a counter, which are read again at the end of a window.
+TWICE = {("APPL_DB", "PORT_TABLE")}
 
 _PORT = "SAI_PORT_STAT_"
 _PORT_FIELDS = (

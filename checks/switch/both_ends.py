@@ -1,0 +1,210 @@
+"""Checks of what both ends of a cable counted in a window: lost links, pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from preflight.checks.switch.common import listed
+from preflight.checks.switch.links import no_cable
+from preflight.evidence.document import EvidenceError
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.counter_catalogue import CounterKind
+from preflight.facts.counter_growth import PortGrowth
+from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
+from preflight.facts.switch.model import growth, went_back
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Pauses from which both ends are compared, and the least share of them that the other end counts: the two windows
+#: begin some seconds apart. Judgement calls.
+_PAUSES, _COUNTED = 100_000, 0.5
+
+
+@check(
+    "link.flaps",
+    title="No cable lost its link",
+    fault="A cable lost its link",
+    impact="blocks-job",
+    owner="network",
+    source="SONiC swss-schema (PORT_TABLE flap_count); EOS linkStatusChanges; Linux carrier_changes, link_downed",
+    fix="Reseat or replace the cable if both ends lost the link; otherwise look at the end named first.",
+    explains=(("counters.flaps", "cable"),),
+    action="fix-site",
+    separate=True,
+    answers=("AN-6",),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=("redis:APPL_DB PORT_TABLE", "eos:show interfaces"),
+    unless=(no_cable,),
+)
+def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare how often both ends of each cable lost the link in a window.
+
+    ## Why it matters
+    A link that comes back looks healthy, but its queue pairs retried or died meanwhile. Which end saw the loss tells
+    the cable from the devices.
+
+    ## Verdicts
+    Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the switch
+    kept the link. Only a switch: its port. If the other end is not counted, the finding says so. A cable of which no
+    end was counted twice is unknown.
+
+    ## False alarms
+    A device that was restarted, or a cable that was moved, within the window.
+    """
+    steady = half = 0
+    blank: list[str] = []
+    for cable in net.cables:
+        lost = [_lost(net, end) for end in cable.ends]
+        if any(lost):
+            yield _flap(net, cable, lost[0], lost[1])
+        elif lost == [None, None]:
+            blank.append(str(cable))
+        else:
+            steady += 1
+            half += None in lost
+    if blank:
+        yield unknown(f"lost links are not known of {len(blank)} cables: {listed(blank)}",
+                      evidence=[net.switches[0].key("ports")],
+                      fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
+    if steady:
+        only = f"; of {half}, one end is counted" if half else ""
+        yield passed(f"{steady} cables kept their link{only}", evidence=[net.switches[0].key("ports")])
+
+
+def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None) -> Finding:
+    counts = [
+        f"{end}: {'not counted' if lost is None else lost}" for end, lost in zip(cable.ends, (near, far), strict=True)
+    ]
+    shown, owner = ", ".join(counts), ""
+    if near and far:
+        words = "both ends lost the link: the cable or a module"
+    elif None in (near, far):
+        words = f"{cable.near if near else cable.other} lost the link; the other end is not counted"
+    elif near:
+        words = f"only {cable.near} lost the link: its port or module"
+    elif cable.other.is_switch:
+        words = f"only {cable.other} lost the link: its port or module"
+    else:
+        words, owner = f"only {cable.other} lost the link: its NIC, firmware or driver", "node"
+    keys = [net.by_name[cable.near.device].key("ports")]
+    keys += [net.by_name[cable.other.device].key("ports")] if cable.other.is_switch else []
+    return failed(f"{cable}: {words}{cable.note}", subject=str(cable), found=shown, expected="no change at either end",
+                  evidence=keys, owner=owner)  # fmt: skip
+
+
+def _lost(net: Ethernet, end: CableEnd) -> int | None:
+    """Return the changes of a link in the window; None if not counted."""
+    if end.is_switch:
+        switch = net.by_name[end.device]
+        if switch.second is None or went_back(switch.first, switch.second):
+            return None
+        return growth(switch.first.link_changes.get(end.port), switch.second.link_changes.get(end.port))
+    counted = _growth(net, end)
+    if counted is None or not any(one.counter.kind is CounterKind.FLAP for one in counted.growths):
+        return None
+    return max((one.grown for one in counted.grown(CounterKind.FLAP)), default=0)
+
+
+def _growth(net: Ethernet, end: CableEnd) -> PortGrowth | None:
+    """Return the growth of a host's counters; None if they were not read."""
+    host = net.host(end)
+    try:
+        return host.node.port_growth.get(host.port.name) if host else None
+    except EvidenceError:
+        return None
+
+
+@check(
+    "link.counters-agree",
+    title="Each end of a cable counts the pauses that the other sent",
+    fault="An end of a cable does not count the pauses that the other sent",
+    impact="slows-job",
+    owner="network",
+    source="IEEE 802.1Qbb; mlx5 ethtool counters (tx_prioN_pause, rx_prioN_pause); SONiC COUNTERS_DB (PFC_n_RX_PKTS)",
+    fix="Compare `show pfc counters` with `ethtool -S IF | grep pause`: priority, port, and errors of the cable.",
+    action="fix-site",
+    separate=True,
+    answers=("AN-5",),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=("redis:COUNTERS_DB ports", "eos:show priority-flow-control counters detail"),
+    unless=(no_cable,),
+)
+def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare the pauses that one end of a cable sent with those that the other received.
+
+    ## Why it matters
+    A pause that the other end does not receive stops nothing: the buffer overflows. The settings of both ends may look
+    right, if a map, the firmware or a damaged cable is the cause.
+
+    ## Verdicts
+    If one end sent more than 100,000 pauses of a lossless priority, and the other received less than half of them in
+    proportion to its window, it warns: a judgement. Cables with fewer pauses pass. If no cable has counters of both
+    ends, it is unknown.
+
+    ## False alarms
+    Pauses in a short burst at the edge of a window: those of host and switch begin some seconds apart.
+    """
+    judged = busy = 0
+    for cable in net.cables:
+        pairs = list(_pauses(net, cable, site))
+        judged += bool(pairs)
+        for sender, receiver, priority, sent, received in pairs:
+            if sent < _PAUSES:
+                continue
+            busy += 1
+            if received < _COUNTED * sent:
+                yield warned(
+                    f"{sender} sent {sent:.0f} pauses of priority {priority}, {receiver} counted {received:.0f}"
+                    f"{cable.note}", subject=str(cable), found=f"{received:.0f}", expected=f"about {sent:.0f}",
+                    evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
+                )  # fmt: skip
+    if judged:
+        yield passed(f"{judged} cables were compared, {busy} directions with many pauses",
+                     evidence=[net.switches[0].key("port counters")])  # fmt: skip
+    else:
+        yield unknown(
+            "no cable has counters of pauses from both ends", evidence=[net.switches[0].key("port counters")],
+            fix="read hosts and switches twice: `preflight check --hosts … --switches --window 60`",
+        )  # fmt: skip
+
+
+def _pauses(
+    net: Ethernet, cable: EthernetCable, site: EthernetSite
+) -> Iterator[tuple[CableEnd, CableEnd, int, float, float]]:
+    """Yield both ends, a priority, and the pauses sent and received in one window."""
+    port = net.port(cable.near)
+    if port is None or not port.pfc:
+        return
+    for priority in sorted(net.priorities(port, site.priority)):
+        near, far = _sent_and_received(net, cable.near, priority), _sent_and_received(net, cable.other, priority)
+        if near and far:
+            scale = near[2] / far[2]  # both in the time of the first end
+            for sender, receiver, sent, received in (
+                (cable.near, cable.other, near[0], _times(far[1], scale)),
+                (cable.other, cable.near, _times(far[0], scale), near[1]),
+            ):
+                if sent is not None and received is not None:
+                    yield sender, receiver, priority, sent, received
+
+
+def _times(number: float | None, scale: float) -> float | None:
+    return None if number is None else number * scale
+
+
+def _sent_and_received(net: Ethernet, end: CableEnd, priority: int) -> tuple[float | None, float | None, float] | None:
+    """Return pauses sent, pauses received and the seconds of an end's window."""
+    if end.is_switch:
+        switch = net.by_name[end.device]
+        before, after = switch.first.ports.get(end.port), switch.second.ports.get(end.port) if switch.second else None
+        if before is None or after is None or not switch.window_s:
+            return None
+        return (growth(before.pfc_tx[priority], after.pfc_tx[priority]),
+                growth(before.pfc_rx[priority], after.pfc_rx[priority]), switch.window_s)  # fmt: skip
+    counted = _growth(net, end)
+    if counted is None or not counted.seconds:
+        return None
+    sent, received = (counted.named(f"{way}_prio{priority}_pause") for way in ("tx", "rx"))
+    return sent.grown if sent else None, received.grown if received else None, counted.seconds

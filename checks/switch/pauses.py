@@ -1,0 +1,231 @@
+"""Checks of pauses: where they begin, and NICs that pause without load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from preflight.checks.switch.common import listed, unread, unusable
+from preflight.evidence.document import EvidenceError
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.counter_catalogue import CounterKind
+from preflight.facts.gpudirect import nic_link
+from preflight.facts.switch import pause
+from preflight.facts.switch.ether_graph import is_like_hosts
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts.switch.model import SwitchFacts, growth
+from preflight.model import Finding, check, failed, passed, unknown, warned
+
+#: Share of the window from which an upper bound of pauses warns. A judgement call.
+_CLEAR_BOUND = 0.1
+
+
+@check(
+    "fabric.pause-root",
+    title="No device stops the senders of the fabric",
+    fault="A device stops the senders of the fabric with pauses",
+    impact="slows-job",
+    owner="network",
+    source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4); IEEE 802.1Qbb; IEEE 802.3 annex 31B",
+    fix="Look at the device named: `preflight check` on a host (PCIe width, receive buffers), `show pfc counters`.",
+    action="fix-site",
+    separate=True,
+    answers=("FP-CON-1", "FP-CON-4"),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show priority-flow-control counters detail",
+    ),
+    explains=(("switch.marks", "names"),),
+)
+def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Find the device where the pauses of a window begin.
+
+    ## Why it matters
+    A pause stops every flow of its priority on the cable, so one slow device stops senders two switches away. The ports
+    with the most pauses are usually its victims.
+
+    ## Verdicts
+    The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
+    fails: it receives more slowly than it is sent data; what its evidence shows, such as a narrow PCIe link, is quoted.
+    A NIC that pauses without load is reported by `fabric.host-storm`. A ring of switches that wait for each other
+    fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows share),
+    and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown; it
+    is probably a slow host, and warns, if it is named like the hosts, or the cluster file lists the switches without
+    it. A port counts from 0.1 % of the window. Where only frames are counted, not their time, the share is an upper
+    bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the port
+    warn.
+
+    ## False alarms
+    A collective that is limited by one host on purpose, such as a parameter server.
+    """
+    results = _without_pauses(net)
+    yield from results
+    roots = [root for root in pause.roots(net, site.priority) if root.kind != pause.NIC_STORM]
+    for root in roots:
+        yield _root(net, root, site)
+    strange = [finding for switch in net.switches for finding in _of_other_priorities(net, switch)]
+    yield from strange
+    if not roots and not strange and len(results) < len(net.switches):
+        yield passed("no port of the switches was paused for 0.1 % of the window",
+                     evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _of_other_priorities(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
+    """Yield the ports that receive pauses of a priority that is not lossless there."""
+    for name, after in switch.second.ports.items() if switch.second else ():
+        port, before = switch.ports.get(name), switch.first.ports.get(name)
+        if port is None or before is None or port.pfc is None:
+            continue
+        frames = {n: growth(before.pfc_rx[n], after.pfc_rx[n]) or 0 for n in range(8) if n not in port.pfc}
+        if not any(frames.values()):
+            continue
+        priority = max(frames, key=lambda n: frames[n])
+        far = net.far_ends.get(CableEnd(switch.name, name, True))
+        lossless = listed([str(n) for n in sorted(port.pfc)]) or "none"
+        yield warned(
+            f"{switch.name} {name} receives pauses of priority {priority}{f' from {far}' if far else ''}; "
+            f"lossless there: {lossless}",
+            subject=f"{switch.name} {name}",
+            found=f"+{frames[priority]}",
+            expected="+0",
+            evidence=[switch.key("port counters"), switch.key("pfc")],
+            fix="set the same PFC priorities at both ends (`link.pfc`), or find the device that "
+            "pauses a different priority",
+        )
+
+
+def _without_pauses(net: Ethernet) -> list[Finding]:
+    """Report switches whose pauses are unknown."""
+    results: list[Finding] = []
+    for switch in net.switches:
+        results += [*unread(switch, "pfc")] or [*unusable(switch, "port counters")] or [*_uncounted(switch)]
+    return results
+
+
+@check(
+    "fabric.host-storm",
+    title="No NIC pauses its switch without load",
+    fault="A NIC pauses its switch without load",
+    impact="slows-job",
+    owner="node",
+    source="RDMA over Commodity Ethernet at Scale (SIGCOMM 2016, section 4.3: NIC PFC storm)",
+    fix="Take the node out of the queue and reset the NIC (`mlxfwreset`); if it pauses again, replace it.",
+    explains=(
+        ("switch.marks", "names"),
+        ("fabric.pause-root", "names"),
+        ("counters.receiver", "cable"),
+        ("counters.congestion", "cable"),
+    ),
+    action="isolate",
+    answers=("AN-5",),
+    scope="fleet",
+    switches=True,
+    window=True,
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show priority-flow-control counters detail",
+    ),
+)
+def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Find hosts whose NIC pauses the switch although it receives almost no traffic.
+
+    ## Why it matters
+    A NIC that pauses without end is broken. It stops every flow towards it, then the switches behind, until jobs on
+    other nodes hang.
+
+    ## Verdicts
+    A host that pauses its port for half of the window, while the port sends less than 5 % of its rate, fails: the
+    switch measures both. A port that counts only pause frames, not their time, is judged by
+    `fabric.pause-root`.
+
+    ## False alarms
+    A node whose operating system has crashed, until it is restarted.
+    """
+    results = _without_pauses(net)
+    yield from results
+    storms = [root for root in pause.roots(net, site.priority) if root.kind == pause.NIC_STORM]
+    for root in storms:
+        yield _root(net, root, site)
+    if not storms and len(results) < len(net.switches):
+        yield passed("no host pauses its port for half of the window without load",
+                     evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _uncounted(switch: SwitchFacts) -> Iterator[Finding]:
+    """Yield *unknown* for a switch that counts no pauses of its lossless priorities."""
+    blank = [
+        port.name
+        for port in switch.lossless.values()
+        if (counters := switch.first.ports.get(port.name)) is None
+        or all(counters.pfc_rx[n] is None and counters.paused_us[n] is None for n in port.pfc or ())
+    ]
+    if blank:
+        yield unknown(f"{switch.name} {listed(blank)}: pauses are not counted", subject=switch.name,
+                      evidence=[switch.key("port counters")], fix=switch.remedy)  # fmt: skip
+
+
+def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
+    share = f"{'at most ' if root.bound else ''}{root.share:.1%} of the window"
+    stopped = f"{listed(root.waiting)} {'waits' if len(root.waiting) == 1 else 'wait'}, for {share}"
+    words, report = {
+        pause.RECEIVER: ("{0} receives more slowly than it is sent to", failed),
+        pause.NIC_STORM: ("the NIC of {0} pauses without load", failed),
+        pause.CYCLE: ("{0} wait for each other: risk of deadlock", failed),
+        pause.INCAST: ("{0} is full: it receives more traffic than it can send", warned),
+        pause.UPLINK: ("{0}, an uplink, is full: several flows share it", warned),
+        pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
+        pause.UNKNOWN: ("{0} stops other devices for an unknown reason: it is not among the evidence", unknown),
+    }[root.kind]
+    fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
+    if root.kind == pause.RECEIVER and root.bound:  # the number of frames does not show the duration
+        words, report = "{0} pauses its port, for an unknown time", warned
+        report = unknown if root.share < _CLEAR_BOUND else report
+        fix = (
+            "measure the pause time: `show pfc counters` with PAUSE durations, `ethtool -S IF | grep pause` on the host"
+        )
+    first = next((name for name in (*root.waiting, *net.by_name) if name in net.by_name), "")
+    keys = [net.by_name[first].key("port counters")] if first else []
+    if root.kind == pause.UNKNOWN and _is_host(net, site, root.where):
+        words = "probably {0}, which has no evidence, receives more slowly than it is sent to"
+        report, owner = warned, "node"
+    elif root.kind == pause.RECEIVER:
+        reasons, shown = _slow_host(net, root.where)
+        stopped = f"{stopped}; it shows: {listed(reasons)}" if reasons else stopped
+        keys = [*keys, *shown]
+    fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else fix
+    return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
+                  evidence=keys, fix=fix, owner=owner)  # fmt: skip
+
+
+def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
+    """Return whether a device without evidence is a host, by its name."""
+    short = name.lower().partition(".")[0]
+    if site.settings.hosts:
+        return short not in {switch.lower().partition(".")[0] for switch in site.settings.hosts}
+    return is_like_hosts(net, name)
+
+
+def _slow_host(net: Ethernet, name: str) -> tuple[list[str], list[str]]:
+    """Return what a host shows of a slow receiver, and the records."""
+    reasons: list[str] = []
+    keys: list[str] = []
+    for host in net.hosts:
+        if host.node.node != name:
+            continue
+        with suppress(EvidenceError):
+            link = nic_link(host.node.evidence, host.port.device)
+            if link is not None and host.port.rate_gbps is not None and link.gbps < host.port.rate_gbps:
+                reasons.append(f"PCIe of {host.port.device} at {link.gbps:.0f} Gb/s for a port of "
+                               f"{host.port.rate_gbps:g}")  # fmt: skip
+                keys += [f"{name} {key}" for key in link.evidence]
+        with suppress(EvidenceError):
+            counted = host.node.port_growth.get(host.port.name)
+            for growing in counted.grown(CounterKind.RECEIVER) if counted else ():
+                reasons.append(f"{growing.counter.name} +{growing.grown}")
+                keys.append(f"{name} {growing.key}")
+    return reasons, keys

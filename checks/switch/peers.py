@@ -1,0 +1,134 @@
+"""Comparison of switches of one tier."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from preflight.checks.switch.common import judged_ports
+from preflight.checks.switch.links import no_cable
+from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch.model import SwitchFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+#: Least number of switches of which one can be the odd one.
+_FEW = 3
+
+#: Characters of a value in a finding.
+_LONGEST = 120
+
+
+@check(
+    "ethernet.peers-equal",
+    title="Switches of one tier have the same settings",
+    fault="A switch has other settings than the switches of its tier",
+    impact="drifts",
+    owner="network",
+    source="a Clos of equal leaves and equal spines; SONiC WRED_PROFILE, BUFFER_PROFILE, DSCP_TO_TC_MAP, PFC_WD, PORT",
+    fix="Compare the configuration of the switch named with that of its peers.",
+    action="fix-site",
+    separate=True,
+    answers=("AN-4",),
+    scope="fleet",
+    switches=True,
+    reads=(
+        "redis:CONFIG_DB WRED_PROFILE",
+        "redis:CONFIG_DB BUFFER_PROFILE",
+        "redis:CONFIG_DB DSCP_TO_TC_MAP",
+        "redis:CONFIG_DB PFC_WD",
+        "eos:show qos interfaces",
+    ),
+    unless=(no_cable,),
+)
+def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
+    """Compare ECN, buffers, maps, watchdog and MTU of the switches of each tier.
+
+    ## Why it matters
+    A setting that differs on one switch may be valid by itself, so no other check reports it; it makes paths through
+    this switch behave differently, and results depend on the placement of a job.
+
+    ## Verdicts
+    Switches of one model with hosts, and those without, are compared: of three or more, one that differs from more than
+    half warns. With fewer, or without a majority, nothing is odd. Settings that were not read are not compared.
+
+    ## False alarms
+    A leaf of storage or login nodes, with settings of its own.
+    """
+    leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
+    tiers: dict[tuple[bool, str, str], list[SwitchFacts]] = {}
+    for switch in net.switches:
+        tiers.setdefault((switch.name in leaves, switch.platform, switch.model), []).append(switch)
+    compared = odd = 0
+    for (is_leaf, _, _), switches in tiers.items():
+        tier = [(switch, _settings(net, switch, site)) for switch in switches]
+        usual = _usual([settings for _, settings in tier])
+        compared += len(switches) if usual else 0
+        for switch, settings in tier:
+            other = [name for name, value in settings.items() if name in usual and value != usual[name]]
+            if other:
+                odd += 1
+                yield warned(
+                    f"{switch.name} differs from most {'leaves' if is_leaf else 'switches above the leaves'}: "
+                    f"{', '.join(other)}", subject=switch.name, found=f"{other[0]}: {_shown(settings[other[0]])}",
+                    expected=_shown(usual[other[0]]), evidence=[switch.key(_part(name)) for name in other],
+                )  # fmt: skip
+    if compared > odd:
+        yield passed(f"{compared - odd} switches have the settings of their tier", evidence=[
+            net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
+    elif not compared:
+        yield unknown(f"no tier has {_FEW} switches of one model with known settings",
+                      evidence=[net.switches[0].key("ecn")], fix="pass the evidence of all switches")  # fmt: skip
+
+
+#: Setting -> the part of the facts that shows it.
+_PARTS = {"ECN thresholds": "ecn", "buffers": "profiles", "DSCP maps": "dscp", "PFC watchdog": "watchdog",
+          "MTU": "ports"}  # fmt: skip
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 2]} …"
+
+
+def _part(setting: str) -> str:
+    return _PARTS[setting.partition(" at ")[0]]
+
+
+def _usual(settings: list[Mapping[str, str]]) -> dict[str, str]:
+    """Return the value of each setting that more than half of a tier have."""
+    usual = {}
+    for name in dict.fromkeys(name for one in settings for name in one):
+        values = Counter(one[name] for one in settings if name in one)
+        if sum(values.values()) >= _FEW:
+            value, number = values.most_common(1)[0]
+            if number * 2 > sum(values.values()):
+                usual[name] = value
+    return usual
+
+
+def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[str, str]:
+    """Return the settings of the lossless ports in use as text, without those unread."""
+    ports = [(port, priority) for port, priority in judged_ports(net, switch, site) if port.up is not False]
+    marked = {switch.ecn.get((port.name, switch.queue(port.name, priority))) for port, priority in ports}
+    buffers: dict[str, set[str]] = {}
+    for port, priority in ports:
+        group = switch.groups.get((port.name, switch.group(port.name, priority)))
+        if group is not None and port.speed_gbps and port.cable_m:  # longer cables need larger buffers
+            shown = f"xoff {group.xoff}, size {group.size}, threshold {group.dynamic_th or group.static_th or 0}"
+            buffers.setdefault(f"buffers at {port.speed_gbps:g} Gb/s and {port.cable_m:g} m", set()).add(shown)
+    maps = {
+        " ".join(f"{key}:{value}" for table in (of.tc_of_dscp, of.queue_of_tc or {}) for key, value in table.items())
+        for port, _ in ports
+        if (of := switch.maps.get(port.name)) is not None and of.tc_of_dscp
+    }
+    dogs = {dog for port, _ in ports if (dog := switch.watchdogs.get(port.name))}
+    found = {
+        "ECN thresholds": {f"{one.kmin} to {one.kmax} bytes, {one.pmax} %" for one in marked if one and one.on},
+        **buffers,
+        "DSCP maps": maps,
+        "PFC watchdog": {f"{dog.action} {dog.detect_ms}/{dog.restore_ms} ms" for dog in dogs},
+        "MTU": {f"{port.mtu} bytes" for port, _ in ports if port.mtu},
+    }
+    return {
+        name: ", ".join(sorted(values)) for name, values in found.items() if values and _part(name) not in switch.gaps
+    }
