@@ -12,6 +12,7 @@ from preflight.archive.directory import save
 from preflight.archive.lazy import Spool
 from preflight.collect import journal
 from preflight.collect.connection import connection
+from preflight.collect.eos_switches import with_eos
 from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S
 from preflight.collect.progress import ProgressLine
 from preflight.collect.request import Collected, CollectRequest
@@ -48,7 +49,8 @@ def collect(request: CollectRequest) -> Collected:
         if isinstance(transport, Srun):
             documents = transport.gather(waiting.nodes, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
-            documents = gather(waiting.nodes, transport, plan_for, limits, on_event=shown, stop=stop)
+            reader = with_eos(waiting, transport) if waiting.eos_switches else transport
+            documents = gather(waiting.nodes, reader, plan_for, limits, on_event=shown, stop=stop)
         for answer in documents:
             evidence = as_switch(answer) if answer.node in request.switches else answer
             del answer

@@ -84,6 +84,12 @@ class CollectRequest:
     resume: bool = False
     switches: frozenset[str] = frozenset()
 
+    @property
+    def eos_switches(self) -> frozenset[str]:
+        """The switches that are read by show commands."""
+        declared = self.cluster.switches.settings.eos if self.cluster else None
+        return self.switches & frozenset(declared or ())
+
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
         """Return a function that makes a plan of a node's name and seconds.
 
@@ -93,9 +99,14 @@ class CollectRequest:
         of_nodes = plans(self.probes, self.cluster, self.options, sweeper(hosts, self.cluster, self.options))
         if not self.switches:
             return of_nodes
+        from preflight.collect.eos_switches import eos_plan
         from preflight.collect.switches import switch_plan
 
+        eos = self.eos_switches
+
         def make(node: str, deadline_s: float) -> Mapping[str, Any]:
+            if node in eos:
+                return eos_plan(node, deadline_s, self.options.window_s)
             is_switch = node in self.switches
             return switch_plan(node, deadline_s, self.options) if is_switch else of_nodes(node, deadline_s)
 

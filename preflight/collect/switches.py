@@ -29,7 +29,8 @@ _ID = re.compile(r"^ID=[\"']?([\w.-]{1,40})[\"']?\s*$", re.MULTILINE)
 
 def switch_names(cluster: Cluster) -> tuple[str, ...]:
     """Return the names of the switches to read; raises UsageError."""
-    names = cluster.switches.settings.hosts
+    settings = cluster.switches.settings
+    names = {*(settings.hosts or ()), *(settings.eos or ())}
     if not names:
         raise UsageError('--switches: name them in the cluster file: [switches] hosts = "leaf[1-8],spine[1-4]"')
     try:
@@ -58,11 +59,13 @@ def switch_plan(node: str, deadline_s: float, options: CollectOptions) -> Mappin
 def as_switch(evidence: Evidence) -> Evidence:
     """Return the answer of a switch as its document."""
     notes = [str(note) for note in evidence.collector.get("notes", ())]
-    collector = {"via": "ssh", "notes": notes}
+    collector = {"via": evidence.collector.get("via", "ssh"), "notes": notes}
     return replace(evidence, kind=SWITCH, platform=_platform(evidence), collector=collector)
 
 
 def _platform(evidence: Evidence) -> str:
+    if any(key.startswith("eos:") for key in evidence.records):
+        return "eos"
     if any(key.startswith("redis:") and record.get("status") == "ok" for key, record in evidence.records.items()):
         return "sonic"
     for path in (_SONIC, _OS_RELEASE):

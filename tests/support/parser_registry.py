@@ -411,6 +411,7 @@ _text(
     '{"PORT": {"Ethernet0": {"mtu": "9216", "members": ["a", "b"]}}}',
     '{"PORT|Ethernet0": {"mtu": "9216"}}',
 )
+_text("parsers.switch.eos_answers.command", "show version")
 _text("parsers.switch.eos_answers.question", "sh lldp nei det | json", "show interfaces")
 _text("parsers.switch.eos_answers.answer", '{"modelName": "M", "systemMacAddress": "02:5e:00:00:00:13"}',
       call=lambda text: eos_answers.answer("show version", text))  # fmt: skip

@@ -80,6 +80,13 @@ def question(typed: str) -> str | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
+def command(question: str) -> str:
+    """Return a question of the list; raises ValueError for any other text."""
+    if question not in QUESTIONS:
+        raise ValueError(f"{question[:80]!r} is not one of the questions to EOS switches")
+    return question
+
+
 def answer(command: str, text: str) -> dict[str, Any]:
     """Parse the JSON of an answer to its fields; raises ValueError.
 

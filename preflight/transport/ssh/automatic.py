@@ -59,6 +59,17 @@ class AutoTransport:
         except NoAnswer as end:
             return end.document(node, at)
 
+    def run_commands(
+        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
+    ) -> list[bytes]:
+        """Run commands of a device without a shell; raises NoAnswer.
+
+        Only paramiko does, as one connection of ``ssh`` runs one command.
+        """
+        if demands := self._ssh.demands(host):
+            raise NoAnswer("connect", f"show commands are not run through the system's ssh: {', '.join(demands)}")
+        return self._ssh.run_commands(host, commands, gap_s, most_bytes, until)
+
     def close(self) -> None:
         """Close all connections; processes on the hosts then exit."""
         with self._lock:

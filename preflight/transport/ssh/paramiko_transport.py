@@ -22,6 +22,7 @@ from preflight.transport.errors import NoAnswer, TransportError
 from preflight.transport.ssh import host_keys, stream
 from preflight.transport.ssh import session as ssh_session
 from preflight.transport.ssh.channel import CollectorChannel
+from preflight.transport.ssh.command_list import CommandList
 from preflight.transport.ssh.config import HostConfig, SshConfig
 from preflight.transport.ssh.deadline_thread import DeadlineThread
 from preflight.transport.ssh.host import HostSpec
@@ -113,6 +114,22 @@ class SshTransport:
             raise
         except Exception as error:
             raise NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}") from None
+
+    def run_commands(
+        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
+    ) -> list[bytes]:
+        """Run commands of a device without a shell; return the outputs that ended.
+
+        Raises NoAnswer.
+        """
+        lists: list[CommandList] = []
+
+        def begin(session: SshSession) -> Script:
+            lists.append(CommandList(session, commands, gap_s, most_bytes))
+            return lists[-1].script()
+
+        self.carry_out(self._config_of(host), begin, until)
+        return lists[-1].outputs
 
     def demands(self, host: str) -> tuple[str, ...]:
         """Return the settings of a host that only the system's ``ssh`` supports.

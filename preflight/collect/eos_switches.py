@@ -1,0 +1,122 @@
+"""Collection from Arista EOS switches: a closed list of show commands."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from preflight.evidence.document import SWITCH, Evidence, to_document
+from preflight.parsers.switch import eos_answers
+from preflight.terminal import UsageError
+from preflight.transport.errors import NoAnswer, TransportError, utc_now
+
+if TYPE_CHECKING:
+    from preflight.collect.request import CollectRequest
+    from preflight.collect.scheduler import NodeTransport
+
+#: Seconds between two commands, and maximum bytes of an answer.
+GAP_S, _MOST_BYTES = 0.2, 24 << 20
+
+#: Runs commands on a host: host, commands, seconds between them, maximum bytes, deadline.
+RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes]"]
+
+
+class WithEosSwitches:
+    """A transport that reads EOS switches by commands, and other hosts through ``other``."""
+
+    def __init__(self, other: NodeTransport, names: frozenset[str], commands: RunCommands, via: str) -> None:
+        """``via`` names the way in documents: ssh or eapi."""
+        self._other, self._names, self._commands, self._via = other, names, commands, via
+
+    def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
+        """Carry out a plan by ``until``; always return a document."""
+        if host not in self._names:
+            return self._other.collect(host, plan, until)
+        at = utc_now()
+        try:
+            with _alone(host):
+                records = self._records(host, plan, until)
+        except NoAnswer as end:
+            return end.document(host, at)
+        except Exception as error:
+            return NoAnswer("read", f"preflight failed: {type(error).__name__}: {error}").document(host, at)
+        return to_document(
+            Evidence(host, at, records, {"via": self._via, "notes": []}, kind=SWITCH, platform="eos")
+        )  # fmt: skip
+
+    def _records(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, dict[str, Any]]:
+        commands = list(map(eos_answers.command, plan["questions"]))  # refuses others before it connects
+        suffix = " | json" if self._via == "ssh" else ""
+        answers: list[tuple[str, dict[str, Any]]] = []
+        began = time.monotonic()
+        for reading in range(2 if plan["window_s"] else 1):
+            wanted = [command for command in commands if not reading or eos_answers.QUESTIONS[command].twice]
+            if reading:
+                time.sleep(max(0.0, min(plan["window_s"] - (time.monotonic() - began), until - time.monotonic())))
+            texts = self._commands(host, [command + suffix for command in wanted], GAP_S, _MOST_BYTES, until)
+            answers += [
+                (command, eos_answers.record(command, text.decode("utf-8", "replace")))
+                for command, text in zip(wanted, texts, strict=False)
+            ]
+            answers += [
+                (command, {"status": "error", "why": f"{command}: the connection ended before the answer"})
+                for command in wanted[len(texts) :]
+            ]
+        return eos_answers.records(answers)
+
+
+def with_eos(request: CollectRequest, transport: NodeTransport) -> WithEosSwitches:
+    """Return a transport that also reads the EOS switches of a request.
+
+    Raises UsageError.
+    """
+    assert request.cluster
+    settings = request.cluster.switches.settings
+    if settings.eos_via != "eapi":
+        run = getattr(transport, "run_commands", None)
+        if run is None:
+            raise UsageError("[switches] eos: show commands are not run with --via openssh; omit it, or use eapi")
+        return WithEosSwitches(transport, request.eos_switches, run, "ssh")
+    from preflight.transport.eapi import Eapi
+
+    base = request.cluster_file.parent if request.cluster_file else Path()
+    ca = str(base / settings.eapi_ca) if settings.eapi_ca else ""
+    try:
+        eapi = Eapi.prepare(ca, settings.eapi_port or 443)
+    except TransportError as error:
+        raise UsageError(f"[switches] eos_via: {error}") from None
+    return WithEosSwitches(transport, request.eos_switches, eapi.answers, "eapi")
+
+
+def eos_plan(node: str, deadline_s: float, window_s: float | None) -> dict[str, Any]:
+    """Return the plan of one EOS switch: its questions, never another command."""
+    return {"node": node, "deadline_s": deadline_s, "questions": list(eos_answers.QUESTIONS), "window_s": window_s or 0}
+
+
+@contextmanager
+def _alone(host: str) -> Iterator[None]:
+    """Lock a switch, so that several runs do not read it at the same time.
+
+    Raises NoAnswer.
+    """
+    folder = Path(tempfile.gettempdir()) / f"preflight-switches-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    owner = folder.lstat()
+    if owner.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+        raise NoAnswer("queue", f"{folder} belongs to another user: remove it")
+    descriptor = os.open(folder / sha256(host.encode()).hexdigest()[:32], os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NoAnswer("queue", "another run of preflight reads this switch: try again later") from None
+        yield
+    finally:
+        os.close(descriptor)

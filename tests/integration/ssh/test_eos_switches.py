@@ -1,0 +1,293 @@
+"""EOS switches over a real sshd with a forced command, and over TLS: what is sent, and that all ways agree."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import http.server
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from preflight.collect.eos_switches import GAP_S, WithEosSwitches, eos_plan
+from preflight.evidence.document import read
+from preflight.parsers.switch.eos_answers import QUESTIONS
+from preflight.transport.eapi import Eapi
+from preflight.transport.errors import TransportError
+from tests.support.eos import NAME, EosLeaf
+from tests.support.in_process import run
+from tests.support.sshfarm import SSHD, free_port, keygen, public
+from tests.support.sshfarm.marks import needs_farm
+
+WINDOW_S = 1
+
+#: A login shell without a shell: it answers known commands from files, and notes each one with its time.
+_CLI = """#!/bin/sh
+date +%s.%N >> {folder}/log
+printf '%s\\n' "$SSH_ORIGINAL_COMMAND" >> {folder}/log
+name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | tr ' |' '__')
+case "$SSH_ORIGINAL_COMMAND" in "show "*" | json") ;; *) echo '% Invalid input'; exit 1;; esac
+[ -f {folder}/"$name" ] || {{ echo '% Invalid input'; exit 1; }}
+cat {folder}/"$name"
+[ ! -f {folder}/"$name".later ] || mv {folder}/"$name".later {folder}/"$name"
+"""
+
+
+class SshDevice:
+    """An sshd that runs one command for every request; ``log`` are the commands with their times."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("host_key", "id"):
+            keygen(folder / name)
+        cli = folder / "cli"
+        cli.write_text(_CLI.format(folder=folder))
+        cli.chmod(0o755)
+        (folder / "authorized").write_text(f'restrict,command="{cli}" {public(folder / "id")}\n')
+        (folder / "authorized").chmod(0o600)
+        self.port = free_port()
+        (folder / "sshd_config").write_text(
+            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host_key\nAuthorizedKeysFile "
+            f"{folder}/authorized\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n"
+            "SetEnv SHLVL=2\n"  # bash then reads no ~/.bashrc, which may take seconds
+        )
+        Path("/run/sshd").mkdir(exist_ok=True)
+        assert SSHD
+        self.process = subprocess.Popen([SSHD, "-D", "-f", folder / "sshd_config"], stderr=subprocess.DEVNULL)
+        (folder / "known").write_text(f"[127.0.0.1]:{self.port} {public(folder / 'host_key')}\n")
+        self.config = folder / "ssh_config"
+        self.config.write_text(
+            f"Host {NAME}\n HostName 127.0.0.1\n Port {self.port}\n User root\n IdentityFile {folder}/id\n"
+            f" IdentitiesOnly yes\n UserKnownHostsFile {folder}/known\n StrictHostKeyChecking yes\n"
+            f" HostKeyAlias [127.0.0.1]:{self.port}\n"
+        )
+        until = time.monotonic() + 10
+        while not self._listens():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def _listens(self) -> bool:
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def answers(self, leaf: EosLeaf) -> None:
+        for reading, suffix in ((leaf.now, ""), (leaf.later, ".later")):
+            for question, answer in reading.items():
+                name = f"{question} | json".replace(" ", "_").replace("|", "_") + suffix
+                (self.folder / name).write_text(json.dumps(answer, indent=1))
+        (self.folder / "log").write_text("")
+
+    def log(self) -> list[tuple[float, str]]:
+        lines = (self.folder / "log").read_text().splitlines()
+        return list(zip(map(float, lines[::2]), lines[1::2], strict=True))
+
+
+class EapiDevice:
+    """eAPI over TLS; ``sent`` are the commands that arrived."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sent: list[str] = []
+        self.asked: dict[str, int] = {}
+        self.leaf = EosLeaf()
+        self.page = b""  # instead of all answers
+        device = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                wanted = "Basic " + base64.b64encode(b"reader:secret").decode()
+                known = self.path == "/command-api" and self.headers.get("Authorization") == wanted
+                content = device.page or json.dumps(device.reply(body)).encode()
+                self.send_response(200 if known else 401)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        self.folder = folder
+
+    def reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        (command,) = body["params"]["cmds"]
+        self.sent.append(command)
+        times = self.asked[command] = self.asked.get(command, 0) + 1
+        answers = self.leaf.now if times == 1 else self.leaf.later
+        if command not in answers:
+            return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": 1002, "message": "invalid command"}}
+        return {"jsonrpc": "2.0", "id": body["id"], "result": [answers[command]]}
+
+    def shows(self, name: str, *, days: int = 2) -> Path:
+        """Show a certificate of this name that ends in so many days; return its file."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        now = datetime.datetime.now(datetime.timezone.utc)
+        made = (
+            x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+            .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=9))
+            .not_valid_after(now + datetime.timedelta(days=days))
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(key, hashes.SHA256())
+        )  # fmt: skip
+        path = self.folder / "certificate.pem"
+        path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))  # fmt: skip
+        self.context.load_cert_chain(path)
+        return path
+
+
+@pytest.fixture(scope="module")
+def ssh_device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshDevice]:
+    device = SshDevice(tmp_path_factory.mktemp("device"))
+    yield device
+    device.process.terminate()
+    device.process.wait()
+
+
+@pytest.fixture(scope="module")
+def eapi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EapiDevice]:
+    device = EapiDevice(tmp_path_factory.mktemp("eapi"))
+    yield device
+    device.server.shutdown()
+    device.server.server_close()
+
+
+def cluster(folder: Path, words: str = "") -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(f'[switches]\neos = "{NAME}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n{words}')
+    return path
+
+
+def check(folder: Path, *options: str, words: str = "", window: bool = True) -> dict[str, Any]:
+    folder.mkdir(exist_ok=True)
+    run("check", "--switches", "--cluster", str(cluster(folder, words)), "--save", str(folder / "saved"), "--json",
+        str(folder / "report.json"), *(("--window", str(WINDOW_S)) if window else ()), *options,
+        expect=(0, 1, 3))  # fmt: skip
+    made: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    return made
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, eapi: EapiDevice) -> EapiDevice:
+    """Let the switch's name lead to this machine, and have an account of it."""
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, *more, **words: real(
+        "127.0.0.1" if host == NAME else host, *more, **words))  # fmt: skip
+    (tmp_path / "netrc").write_text(f"machine {NAME} login reader password secret\n")
+    (tmp_path / "netrc").chmod(0o600)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    eapi.sent, eapi.asked, eapi.page, eapi.leaf = [], {}, b"", EosLeaf()
+    return eapi
+
+
+def through_eapi(eapi: EapiDevice, ca: Path) -> str:
+    return f'eos_via = "eapi"\neapi_port = {eapi.port}\neapi_ca = "{ca}"\n'
+
+
+@needs_farm
+def test_all_ways_give_the_same_findings_and_send_only_words_of_the_table(
+    ssh_device: SshDevice, here: EapiDevice, tmp_path: Path
+) -> None:
+    leaf = EosLeaf()
+    for module in leaf.port("Ethernet2/1", "show interfaces transceiver dom thresholds"):
+        module["parameters"]["rxPower"]["channels"]["3"] = -12.5
+    ssh_device.answers(leaf)
+    here.leaf = leaf
+    (tmp_path / "pasted.txt").write_text(leaf.session())
+    over_ssh = check(tmp_path / "ssh", "--ssh-config", str(ssh_device.config))
+    over_eapi = check(tmp_path / "eapi", words=through_eapi(here, here.shows(NAME)))
+    run("judge", "--switch-files", str(tmp_path / "pasted.txt"), "--cluster", str(cluster(tmp_path)), "--json",
+        str(tmp_path / "pasted.json"), expect=(0, 1, 3))  # fmt: skip
+    pasted = json.loads((tmp_path / "pasted.json").read_text())
+    texts = {json.dumps(report["findings"], sort_keys=True) for report in (over_ssh, over_eapi, pasted)}
+    assert len(texts) == 1
+    assert ("fail", "optics.switch-end") in {(f["status"], f["check"]) for f in pasted["findings"]}
+    assert ("pass", "optics.fec-margin") in {(f["status"], f["check"]) for f in pasted["findings"]}  # growth is known
+    documents = [read(tmp_path / way / "saved" / f"{NAME}.json") for way in ("ssh", "eapi")]
+    assert documents[0].records == documents[1].records
+    assert [document.collector["via"] for document in documents] == ["ssh", "eapi"]
+    assert "secret" not in (tmp_path / "eapi" / "saved" / f"{NAME}.json").read_text()
+
+    times, sent = zip(*ssh_device.log(), strict=True)
+    twice = [question for question, about in QUESTIONS.items() if about.twice]
+    assert list(sent) == [f"{question} | json" for question in (*QUESTIONS, *twice)]
+    assert here.sent == [*QUESTIONS, *twice]
+    assert min(after - before for before, after in pairwise(times)) >= GAP_S * 0.9
+
+
+@pytest.mark.parametrize(
+    ("shown", "trusted", "words"),
+    [
+        ("another.example.net", True, "certificate of leaf4 is not valid"),
+        (NAME, False, "certificate of leaf4 is not valid"),
+        ("expired", True, "certificate of leaf4 is not valid"),
+    ],
+)
+def test_a_certificate_that_is_not_valid_is_refused(
+    here: EapiDevice, tmp_path: Path, shown: str, trusted: bool, words: str
+) -> None:
+    other = tmp_path / "other.pem"
+    other.write_bytes(here.shows("other.example.net").read_bytes())
+    path = here.shows(NAME, days=-1) if shown == "expired" else here.shows(shown)
+    report = check(tmp_path / "run", words=through_eapi(here, path if trusted else other), window=False)
+    assert words in str(report["findings"])
+    assert here.sent == []
+
+
+@pytest.mark.parametrize(
+    "page", [b"<html>log in</html>", b'{"jsonrpc": "2.0", "result": ', b"[]", b'{"result": [1, 2]}']
+)
+def test_another_answer_than_eapi_is_unknown(here: EapiDevice, tmp_path: Path, page: bytes) -> None:
+    here.page = page
+    report = check(tmp_path / "run", words=through_eapi(here, here.shows(NAME)), window=False)
+    (finding,) = [finding for finding in report["findings"] if finding["check"] == "switch.answers"]
+    assert finding["status"] == "unknown"
+    assert report["exit_status"] == 3
+
+
+def test_accounts_that_others_can_read_are_refused(here: EapiDevice, tmp_path: Path) -> None:
+    (tmp_path / "netrc").chmod(0o644)
+    with pytest.raises(TransportError, match="chmod 600"):
+        Eapi.prepare(str(here.shows(NAME)), here.port)
+
+
+def test_a_changed_plan_is_refused_before_connecting_and_one_run_at_a_time_reads_a_switch() -> None:
+    called: list[object] = []
+
+    class Nothing:
+        def collect(self, *words: object) -> dict[str, Any]:
+            raise AssertionError(words)
+
+    def commands(*words: object) -> list[bytes]:
+        called.append(words)
+        again = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
+        assert "another run of preflight" in again["no_answer"]["reason"]
+        return []
+
+    reader = WithEosSwitches(Nothing(), frozenset({NAME}), commands, "ssh")
+    for bad in ("configure terminal", "show running-config", "show version | redirect flash:x"):
+        document = reader.collect(NAME, {**eos_plan(NAME, 5, None), "questions": [bad]}, time.monotonic() + 5)
+        assert "is not one of the questions" in document["no_answer"]["reason"]
+    assert called == []
+    document = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
+    assert len(called) == 1
+    assert "the connection ended" in document["records"]["eos:show version"]["why"]
