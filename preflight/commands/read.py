@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
+from typing import Any
 
 import click
 
 from preflight.terminal import UsageError, progress, screen
+
+#: Pieces of JSON, of a few characters each, that are written together.
+_PIECES = 10_000
 
 
 @click.command()
@@ -47,7 +52,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
     compared = recognition.across(reports, leaves)
     document = recognition.document(found, guesses, compared, unread)
     if as_json or layout == "json":
-        click.echo(json.dumps(document, indent=1))
+        _print_json(document)
     elif layout == "md":
         from preflight.reports.recognition_answer import markdown
         from preflight.reports.recognition_text import not_judged
@@ -63,3 +68,11 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 
             click.echo("".join(map(render_map, compared.pictures)), nl=False)
     return recognition.exit_status(found, compared, unread)
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    """Print a document piece by piece: as one text, that of a long list of ports takes 100 MiB."""
+    pieces = json.JSONEncoder(indent=1).iterencode(document)
+    while text := "".join(islice(pieces, _PIECES)):
+        click.echo(text, nl=False)
+    click.echo()

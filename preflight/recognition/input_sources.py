@@ -24,7 +24,7 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 #: Maximum bytes and lines read at the beginning, and again at the end, of a source without a job log. A short line
 #: takes up to 3 KB as a fact.
-HELD, HELD_LINES = 8 << 20, 40_000
+HELD, HELD_LINES = 8 << 20, 20_000
 
 #: Maximum number of files in a folder; more are refused.
 MOST_FILES = 20_000

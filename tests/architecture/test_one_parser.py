@@ -125,7 +125,7 @@ def test_each_judge_has_the_id_of_a_check() -> None:
         for kind, judges in import_module(f"preflight.recognition.judges.{module}").JUDGES.items():
             if isinstance(judges, tuple):
                 assert {id for id, _ in judges} <= ids, kind
-                assert [check.id for check in checks_of(kind, None)] == [id for id, _ in judges]
+                assert [check.id for check in checks_of(kind, None)] == list(dict.fromkeys(id for id, _ in judges))
     assert "gpu.driver" in {check.id for check in checks_of("nvidia-smi -q", QueryLog({}, ()))} <= ids
 
 

@@ -1,9 +1,9 @@
 """Run complete commands on damaged input for minutes: ``python -m tests.robustness.fuzz_commands``.
 
 Each input is a mutated file: text of a tool, plain or packed, evidence, a folder of it, a bundle, a report, a history,
-a cluster file, a published verdict. It is given to every command that reads its kind, in a separate process. The second
-part repeats single lines, joined and separate, and compares the time for a text with the time for one of four times its
-length.
+a cluster file, a published verdict, a trace, a job's script. It is given to every command that reads its kind, in a
+separate process. The second part repeats single lines, joined and separate, and compares the time for a text with the
+time for one of four times its length.
 
 These are printed with their input: tracebacks, undocumented statuses, runs of more than 10 s, processes of more than
 500 MB, and texts whose time grows faster than their length or would exceed 10 s for a megabyte. The exit status is 1 if
@@ -35,7 +35,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.support import mutate, paths
+from tests.support import mutate, parser_registry, paths
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -59,18 +59,24 @@ SIZES, MOST_GROWTH, NOISE_S = (60_000, 240_000), 9.0, 0.4
 #: Kind of file -> the commands that read it; ``{}`` is the file, ``{out}`` for a new folder.
 COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text": (("read", "{}"), ("read", "--json", "{}"), ("judge", "--log", "{}", "{evidence}"),
-             ("redact", "{}", "-o", "{out}/r")),
+             ("redact", "{}", "-o", "{out}/r"), ("read", "--format", "md", "{}"),
+             ("check", "--only", "nccl.*", "--log", "{}"), ("judge", "{evidence}", "--switch-files", "{}")),
     "evidence": (("judge", "{}"), ("redact", "{}", "-o", "{out}/r"), ("diff", "{evidence}", "{}"), ("learn", "{}"),
-                 ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}"), ("read", "{}")),
+                 ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}"), ("read", "{}"),
+                 ("show", "--from", "{}")),
     "packed": (("read", "{}"), ("judge", "--log", "{}", "{evidence}"), ("redact", "{}", "-o", "{out}/r")),
     "bundle": (("judge", "{}"), ("diff", "{evidence}", "{}"), ("checklist", "{}"), ("learn", "{}")),
     "folder": (("judge", "{}"), ("judge", "{}", "--html", "{out}/r.html"), ("redact", "{}", "-o", "{out}/r"),
                ("bundle", "{}", "-o", "{out}/b.tar.gz")),
     "verdict": (("gate", "slurm-controller", "--verdicts", "{}"),),
     "report": (("diff", "{report}", "{}"), ("diff", "{}", "{report}"), ("redact", "{}", "-o", "{out}/r"),
-               ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}")),
+               ("bundle", "{}", "-o", "{out}/b.tar.gz"), ("checklist", "{}"), ("show", "1", "--from", "{}"),
+               ("show", "--bad", "--from", "{}")),
     "cluster": (("lint", "{}"), ("lint", "{}", "{evidence}"), ("judge", "{evidence}", "--cluster", "{}")),
-    "history": (("history", "runs", "{}"), ("history", "node", "{}", "gpu001")),
+    "history": (("history", "runs", "{}"), ("history", "node", "{}", "gpu001"), ("history", "jobs", "{}"),
+                ("history", "figures", "{}"), ("judge", "{evidence}", "--history", "{}")),
+    "trace": (("trace", "{}"), ("trace", "--json", "{}"), ("read", "{}"), ("judge", "--log", "{}", "{evidence}")),
+    "job": (("plan", "{}"), ("plan", "--json", "{}", "--on", "8 x HGX H100, rail-optimised, 1:1")),
 }  # fmt: skip
 
 
@@ -228,7 +234,20 @@ def seeds(folder: Path, more: Sequence[Path] = ()) -> dict[str, list[Path]]:
         "cluster": [path for path in (made / "cluster.toml",) if path.exists()]
         + sorted((OUTSIDE.parents[2] / "fixtures" / "nodes").glob("*.toml")),
         "history": [made / "history.db"],
+        "trace": sorted(path for path in (OUTSIDE / "torch").iterdir() if path.is_file()),
+        "job": list(_jobs(made)),
     }
+
+
+def _jobs(folder: Path) -> Iterator[Path]:
+    """Write what describes a job: a script, and configurations of launchers and models."""
+    for name, text in (
+        ("train.sh", parser_registry.JOB_SCRIPT), ("job.toml", parser_registry.TORCHTITAN),
+        ("job.yaml", parser_registry.NEMO_JOB), ("ds_config.json", json.dumps(parser_registry.DEEPSPEED)),
+        ("config.json", json.dumps(parser_registry.MODEL_CONFIG)),
+    ):  # fmt: skip
+        (folder / name).write_text(text, encoding="utf-8")
+        yield folder / name
 
 
 def damaged(chosen: random.Random, source: Path) -> bytes:

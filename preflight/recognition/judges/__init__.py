@@ -7,9 +7,11 @@ time. It reports *warn* or *unknown* if the text does not show the intent.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 from preflight._startup.lightclass import replace
@@ -26,6 +28,12 @@ MODULES = (
     "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware", "system",
     "status",
 )  # fmt: skip
+
+
+#: Maximum number of findings of one check for one part: more nodes or pods than anybody reads one by one.
+_MOST_FINDINGS = 256
+#: Names in a list.
+MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -53,15 +61,16 @@ class PastedRun:
     It has the check's page, and judges by the check's core.
     """
 
-    def __init__(self, real: CheckFunction, key: str, judge: Judge, *values: Any) -> None:
+    def __init__(self, real: CheckFunction, key: str, judges: Sequence[Judge], *values: Any) -> None:
         self.__name__: str = real.__name__
-        self._real, self._key, self._judge, self._values = real, key, judge, values
+        self._real, self._key, self._judges, self._values = real, key, judges, values
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of a part."""
         complete = node.evidence.record(self._key).ok
         value, *more = self._values
-        yield from self._judge(PastedValue(value, (self._key,), complete, *more))
+        part = PastedValue(value, (self._key,), complete, *more)
+        yield from shortened(chain.from_iterable(judge(part) for judge in self._judges), _MOST_FINDINGS)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
@@ -77,12 +86,15 @@ def checks_of(
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges(kind)
+    by_check: dict[str, list[Judge]] = defaultdict(list)
+    for id, judge in judges if isinstance(judges, tuple) else judges(value):
+        by_check[id].append(judge)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, key, judge, value, earlier, others, in_full),
+            declared[id], run=PastedRun(declared[id].run, key, own, value, earlier, others, in_full),
             scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
-        for id, judge in (judges if isinstance(judges, tuple) else judges(value))
+        for id, own in by_check.items()
     )  # fmt: skip
 
 
@@ -108,3 +120,25 @@ def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
     """
     for finding in findings:
         yield replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding
+
+
+def shortened(findings: Iterator[Finding], most: int, every: Container[Status] = ()) -> Iterator[Finding]:
+    """Yield the first findings; one for each status summarises the rest.
+
+    Those of the statuses ``every`` are all yielded.
+    """
+    first: dict[Status, Finding] = {}
+    names: dict[Status, list[str]] = defaultdict(list)
+    counts = Counter[Status]()
+    for number, finding in enumerate(findings):
+        if number < most or finding.status in every:
+            yield finding
+            continue
+        first.setdefault(finding.status, finding)
+        counts[finding.status] += 1
+        if len(names[finding.status]) < MOST_NAMED:
+            names[finding.status].append(finding.subject)
+    for status, finding in first.items():
+        more = "" if counts[status] <= MOST_NAMED else ", …"
+        message = f"{counts[status]} more: {', '.join(names[status])}{more}; the first: {finding.message}"
+        yield replace(finding, message=message, subject="")

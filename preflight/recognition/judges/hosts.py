@@ -25,6 +25,8 @@ def _devices(listed: PortList) -> dict[str, Any]:
 
 def _alike(part: PastedValue) -> list[dict[str, RdmaPort]]:
     """Return the ports of the other hosts that have the same devices."""
+    if not part.others:
+        return []
     own = _devices(part.value)
     return [_by_name(other) for other in part.others if own and _devices(other) == own]
 
@@ -37,8 +39,8 @@ def _rates(ports: Mapping[str, RdmaPort]) -> Counter[float]:
 def port_states(part: PastedValue) -> Iterator[Finding]:
     """Warn of down ports that are active on every other host."""
     others = _alike(part)
-    for name, port in _by_name(part.value).items():
-        if others and port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
+    for name, port in _by_name(part.value).items() if others else ():
+        if port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
             yield warned(f"{name} is {port.state_shown}, and active on {_hosts(len(others))} of this text",
                          subject=name, found=port.state_shown, expected="active, as on each other host",
                          evidence=part.evidence)  # fmt: skip
@@ -50,8 +52,11 @@ def port_rates(part: PastedValue) -> Iterator[Finding]:
 
     Hosts may number their devices differently: the same rates in another order are equal.
     """
-    own, others = _by_name(part.value), _alike(part)
-    if 2 * sum(_rates(host) == _rates(own) for host in others) >= max(1, len(others)):
+    others = _alike(part)
+    if not others:
+        return
+    own = _by_name(part.value)
+    if 2 * sum(_rates(host) == _rates(own) for host in others) >= len(others):
         return
     for name, port in own.items():
         if port.logical != "ACTIVE" or not port.rate_gbps:
@@ -73,7 +78,7 @@ def equal_values(what: str, value_of: Callable[[RdmaPort], object], fix: str) ->
     @limited
     def compare(part: PastedValue) -> Iterator[Finding]:
         others = _alike(part)
-        for name, port in _by_name(part.value).items():
+        for name, port in _by_name(part.value).items() if others else ():
             yield from _unequal(f"{name} has {what}", name, value_of(port), [value_of(host[name]) for host in others],
                                 part, fix)  # fmt: skip
 

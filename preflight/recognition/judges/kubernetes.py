@@ -10,13 +10,7 @@ from preflight.parsers.cluster.kubernetes_object import KubernetesObjects
 from preflight.parsers.cluster.kubernetes_quota import Quota
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 from preflight.recognition.judges.kubernetes_nodes import node_conditions, node_devices
-from preflight.recognition.judges.kubernetes_objects import (
-    MOST_JUDGED,
-    RESTARTS,
-    object_judge,
-    object_troubles,
-    row_trouble,
-)  # fmt: skip
+from preflight.recognition.judges.kubernetes_objects import RESTARTS, object_judge, object_troubles, row_trouble
 from preflight.recognition.judges.kubernetes_pods import judge_events, judge_pod, no_warning, pod_runs
 from preflight.recognition.judges.kubernetes_words import PASSING, cause
 
@@ -55,7 +49,7 @@ def _objects(listed: KubernetesObjects) -> Judged:
             for trouble in object_troubles(item)
         ]
     if judges:
-        return tuple(judges[:MOST_JUDGED])
+        return tuple(judges)
     return (("host.services", _every_object_well),) if listed.pods or listed.events or listed.others else ()
 
 

@@ -32,8 +32,8 @@ from preflight.textprep.plain_text import ends_of
 
 #: Number of restarts from which a running pod warns: a judgement call.
 RESTARTS = 5
-#: Findings on one output.
-MOST_JUDGED = 200
+#: Maximum number of parts of an object that are looked at.
+_MOST_PARTS = 200
 _STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILABLE", "HEALTHY", "HEALTH", "SYNCED")
 
 
@@ -136,7 +136,7 @@ def object_troubles(entry: KubernetesObject) -> Iterator[ObjectTrouble]:
         yield ObjectTrouble(
             trouble.status, f"{trouble.words}{f': {ends_of(entry.message, 320)}' if entry.message else ''}", entry.state
         )
-    for name, state in entry.parts[:MOST_JUDGED]:
+    for name, state in entry.parts[:_MOST_PARTS]:
         if (trouble := _state_trouble(name, state)) is not None and trouble.status != "unknown":
             reported = True
             yield trouble

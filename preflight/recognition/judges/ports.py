@@ -21,9 +21,9 @@ from preflight.facts.roce_chain.addressing import best_row
 from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
-from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges import MOST_NAMED, Judges, PastedValue
 from preflight.recognition.judges.hosts import COMPARED
-from preflight.recognition.judges.lists import MOST_FINDINGS, MOST_NAMED, limited, unsure
+from preflight.recognition.judges.lists import MOST_FINDINGS, limited, unsure
 
 #: ``vendor_id`` of Soft-RoCE and Soft-iWARP (rxe_param.h, siw.h): the kernel creates their packets.
 _SOFTWARE = frozenset({"0xffffff", "0x626d74"})
