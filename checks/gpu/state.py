@@ -26,6 +26,9 @@ MARGIN_LOW_C = 5
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
 
+#: GPUs on one module with their processor, which NVLink-C2C connects; their PCIe link may be narrow by design.
+SUPERCHIPS = ("GH200", "GB200", "GB300")
+
 
 def _slowed() -> Mapping[int, tuple[str, str]]:
     """Return the reasons that slow a GPU, worst first, each with its next step."""
@@ -195,7 +198,8 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is
     judged only while the GPU is busy (at least 10 %), and is otherwise noted in the pass. Cards with 8 lanes are
-    compared with 8. Fewer lanes fail, and so does a low generation under load.
+    compared with 8. Fewer lanes fail, and so does a low generation under load. Fewer lanes of GH200, GB200 and GB300
+    only warn where no GPU of the node has more: the processor reaches them over NVLink-C2C.
 
     ## False alarms
     None known: generation 1 on an idle GPU saves power and is not judged.
@@ -209,12 +213,17 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0
         generation, newest = gpu.pcie_generation or 0, gpu.pcie_generation_max or 0
+        if width < widest and gpu.name and any(part in gpu.name for part in SUPERCHIPS) and width == most:
+            return warned(f"PCIe link has {width} of {widest} lanes, and no GPU of the node has more: by design, or a "
+                          "fault; traffic with the processor takes NVLink-C2C", found=f"x{width}",
+                          expected=f"x{widest}, or the lanes of a healthy node of this model")  # fmt: skip
         if width < widest:
             return failed(f"PCIe link has {width} of {widest} lanes", found=f"x{width}", expected=f"x{widest}")
         if generation < newest and (gpu.utilisation_pct or 0) >= IDLE_PCT:
             return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
         return None
 
+    most = max((gpu.pcie_width or 0 for gpu in health.gpus), default=0)
     resting = sum((gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0) for gpu in health.gpus)
     good = "PCIe links at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")

@@ -81,6 +81,11 @@ def _add_row(cells: list[str], section: str, line: int, versions: dict[str, str]
         if tests and value:
             test = tests[-1]
             result, gpus = test.result, test.gpus
+            if not name and (more := _RESULT.fullmatch(value)):  # Fail - GPU: 3, below Pass - GPUs: 0, 1, 2
+                tests[-1] = _joined(test, _test_of(section, test.name, more, line))
+                return
+            if name in ("Warning", "Error") and result == "pass":
+                result = "warn"
             if (read := _GPU_RESULT.fullmatch(value)) and (word := read[2].lower()):
                 word = _WORDS.get(word, word)
                 if word == "fail":
@@ -89,11 +94,23 @@ def _add_row(cells: list[str], section: str, line: int, versions: dict[str, str]
             messages = test.messages if read else (*test.messages, value)
             tests[-1] = DiagTest(test.section, test.name, result, gpus, messages, test.line)
     elif match := _RESULT.fullmatch(value):
-        word = match[1].lower()
-        gpus = re.sub(r"(?i)^GPUs?:?\s*", "", match[2] or "")
-        tests.append(DiagTest(section, name, _WORDS.get(word, word), "" if gpus == "All" else gpus, (), line))
+        tests.append(_test_of(section, name, match, line))
     elif name != "Diagnostic":
         versions[name] = value
+
+
+def _test_of(section: str, name: str, result: re.Match[str], line: int) -> DiagTest:
+    word = result[1].lower()
+    gpus = re.sub(r"(?i)^GPUs?:?\s*", "", result[2] or "")
+    return DiagTest(section, name, _WORDS.get(word, word), "" if gpus == "All" else gpus, (), line)
+
+
+def _joined(one: DiagTest, other: DiagTest) -> DiagTest:
+    """Return the worse result of a test whose GPUs differ."""
+    worst = next(word for word in ("fail", "warn", "pass", one.result) if word in (one.result, other.result))
+    worse = [test for test in (one, other) if test.result == worst]
+    gpus = ", ".join(test.gpus for test in worse if test.gpus)
+    return DiagTest(one.section, one.name, worst, gpus, one.messages, one.line)
 
 
 @dataclass(frozen=True)

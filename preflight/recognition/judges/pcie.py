@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight._startup.lightclass import replace
+from preflight.checks.gpu.state import SUPERCHIPS
 from preflight.checks.rdma import pcie
 from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.pci.lspci import PciFunction
@@ -52,7 +53,9 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
             slower = f", at {function.speed} of {function.max_speed}" if function.speed != function.max_speed else ""
-            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes{slower}",
+            superchip = any(name in (function.name or "") for name in SUPERCHIPS)
+            design = ": by design or a fault, since traffic with the processor takes NVLink-C2C" if superchip else ""
+            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes{slower}{design}",
                          subject=function.address or "", found=function.width, expected=function.max_width,
                          evidence=part.evidence)  # fmt: skip
         if function.is_gpu and (errors := function.errors - {"NonFatalErr"}):
