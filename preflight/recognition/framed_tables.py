@@ -7,13 +7,13 @@ start with a host and a program name, like a launcher's prefix.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
 from preflight.recognition.detector import OutputFormat, TextPart, parts
 from preflight.textprep.lines import Line, Lines, bare
+from preflight.textprep.table_frames import before_frame, is_launchers
 
 #: Kinds of outputs with a frame.
 FRAMED = frozenset(
@@ -24,14 +24,8 @@ FRAMED = frozenset(
 STATUSES = frozenset({"systemctl status", "fabricmanager status"})
 
 #: Each such output contains one of these words.
-_WORDS = re.compile(
-    r"NVIDIA-SMI \d|Volatile Uncorr|\| (?:Diagnostic|Overall Health|Health Monitor Report)|Device Information"
-    r"|NvLink Link Status|(?:GPU|Compute) instance|GPU ID: \d"
-)
-#: A line with a frame, and the text before it.
-_FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
-#: Prefixes of launchers.
-_MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
+_WORDS = ("NVIDIA-SMI ", "Volatile Uncorr", "| Diagnostic", "| Overall Health", "| Health Monitor Report", "GPU ID: ",
+          "Device Information", "NvLink Link Status", "GPU instance", "Compute instance")  # fmt: skip
 #: Maximum number of writers in one text.
 _MOST_WRITERS = 256
 
@@ -51,17 +45,17 @@ def _read_statuses(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tu
 
 
 def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
-    if not any(_WORDS.search(line.text) for line in lines if "|" in line.text or "NvLink" in line.text):
+    if not any(word in line.text for line in lines if "|" in line.text or "NvLink" in line.text for word in _WORDS):
         return [], list(lines)
     framed = [kind for kind in kinds if kind.name in FRAMED]
     marks: Counter[str] = Counter()
     for line in lines:
-        if ("|" in line.text or "+" in line.text) and (match := _FRAMED_LINE.fullmatch(line.text)):
-            marks[match[1]] += 1
+        if (mark := before_frame(line.text)) is not None:
+            marks[mark] += 1
     tables: list[TextPart] = []
     taken: set[int] = set()
     for mark, _ in marks.most_common(_MOST_WRITERS):
-        if not _MARK.fullmatch(mark):
+        if not is_launchers(mark):
             continue
         own = [Line(line.number, line.text[len(mark) :]) for line in lines if line.text.startswith(mark)]
         for part in islice(parts(bare(own), mark.strip(" :>[]()|"), framed), most - len(tables)):

@@ -1,7 +1,6 @@
 """One parser for each format: facts, checks and recognition compile no pattern of a tool's output.
 
-All modules of the three packages are examined. A module with a pattern is in one of the lists, with the subject of the
-pattern; a new module fails until someone adds it.
+#: Small files of /proc, /sys, /etc and installed packages; each has this one reader.
 """
 
 from __future__ import annotations
@@ -19,12 +18,6 @@ from preflight.recognition.judges import MODULES, checks_of
 from tests.support.paths import ROOT
 
 PLACES = ("preflight/facts", "preflight/recognition", "checks")
-
-#: Patterns of a tool's output outside the parsers.
-EXCEPTIONS = {
-    "preflight/recognition/formats/pytorch.py": "where the dump of a flight recorder begins in a program's text",
-    "preflight/recognition/framed_tables.py": "frames of tables, which a prefix of a launcher stands before",
-}
 
 #: Small files of /proc, /sys, /etc and installed packages; each has this one reader.
 FILES = {
@@ -106,7 +99,7 @@ def has_pattern(path: Path) -> bool:
 
 def test_each_pattern_outside_the_parsers_is_known() -> None:
     with_patterns = {str(path.relative_to(ROOT)) for path in modules() if has_pattern(path)}
-    assert with_patterns == EXCEPTIONS.keys() | FILES.keys() | VALUES.keys()
+    assert with_patterns == FILES.keys() | VALUES.keys()
 
 
 def test_each_format_of_the_registry_is_recognised_by_its_parser() -> None:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from preflight.facts import streamed_log
 from preflight.parsers import torch
 from preflight.parsers.parsed import ParseGap
-from preflight.parsers.torch import printed_dump
+from preflight.parsers.torch import dump_heads, printed_dump
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
-
-#: An identifying name must occur within this many lines after an object opens.
-_AHEAD = 12
-
-#: A launcher or logger prefix; JSON never begins with one.
-_MARKED = re.compile(rb"\s*\[\s*[A-Za-z(]")
 
 #: Maximum bytes of a line read at once.
 _PART = 1 << 16
@@ -35,7 +27,7 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
     nothing = torch.TorchOutput()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
-    if _MARKED.match(head):
+    if dump_heads.is_prefixed(head):
         return [], nothing
     pickled = torch.is_pickle(head)
     if pickled and not any(name in head for name in _PICKLED):
@@ -104,35 +96,10 @@ def _of_recording(facts: dict[str, Any]) -> str:
     return summary
 
 
-#: A dump printed by Python, and the text that may precede it on its line.
-_PYTHON = re.compile(r"(?:[\w ,.()=:'\"-]{0,80}[=:]\s?|\s{0,40}(?:return|yield)\s)?\s*(?P<dump>[\[{].*)")
-_PYTHON_SIGN = re.compile(r"(?P<q>['\"])(?:collective_seq_id|profiling_name|pg_status|pg_config)(?P=q)\s?:")
-#: Python syntax that differs from JSON, and markers of omitted entries.
-_NO_JSON = re.compile(r"'\s?:|:\s?(?:\(|True\b|False\b|None\b)|\s*\.{3}\s*(?:[\]}],?)?$")
-#: It must occur within this many lines.
-_SOON = 400
-
-
-def _printed(lines: Lines, at: int) -> str | None:
-    """Return the beginning of a printed dump; None if this line has none."""
-    text = lines[at].text
-    if ("{" not in text and "[" not in text) or not (match := _PYTHON.match(text)):
-        return None
-    ahead = "\n".join([match["dump"], *(line.text[:2000] for line in lines[at + 1 : at + _AHEAD])])
-    if not _PYTHON_SIGN.search(ahead[:20_000]):
-        return None
-    return match["dump"] if any(_is_no_json(line.text) for line in lines[at : at + _SOON]) else None
-
-
-@lru_cache(maxsize=2 * _SOON)  # a line is examined for each start above it
-def _is_no_json(text: str) -> bool:
-    return _NO_JSON.search(text[:20_000]) is not None
-
-
 def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     end = at + 1
     size = len(begun)
-    while end < len(lines) and size < _MOST_PRINTED and _GOES_ON.match(lines[end].text):
+    while end < len(lines) and size < _MOST_PRINTED and dump_heads.goes_on(lines[end].text):
         size += len(lines[end].text)
         end += 1
     text = printed_dump.as_json("\n".join([begun, *(line.text for line in lines[at + 1 : end])]))
@@ -142,9 +109,8 @@ def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
 
 
-#: Maximum characters read of a printed dump; pattern of its continuation lines.
+#: Maximum characters read of a printed dump.
 _MOST_PRINTED = 8 << 20
-_GOES_ON = re.compile(r"\s*(?:['\"\[\](){},]|-?\d|True|False|None|\.{3}\s*(?:[\]}],?)?$)")
 
 
 def _take_analysed(lines: Lines, at: int) -> ParsedPart:
@@ -183,13 +149,13 @@ def _is_analysed(lines: Lines, at: int) -> bool:
 
 
 def _recorder_begins(lines: Lines, at: int) -> bool:
-    return _is(RECORDER, lines, at) or _printed(lines, at) is not None or _is_analysed(lines, at)
+    return _is(RECORDER, lines, at) or dump_heads.printed(lines, at) is not None or _is_analysed(lines, at)
 
 
 def _take_recorder(lines: Lines, at: int) -> ParsedPart:
     if _is_analysed(lines, at):
         return _take_analysed(lines, at)
-    if (begun := _printed(lines, at)) is not None:
+    if (begun := dump_heads.printed(lines, at)) is not None:
         return _take_printed(lines, at, begun)
     return _take(lines, at)
 
@@ -201,7 +167,7 @@ def _begins(lines: Lines, at: int) -> bool:
     begun = text.lstrip()[:1]
     if begun not in ("{", "["):
         return False
-    return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + _AHEAD]))
+    return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + dump_heads.AHEAD]))
 
 
 #: Characters read at once, first and later: an unreadable text is abandoned early, and a dump may be on one line.
@@ -236,10 +202,7 @@ def _take(lines: Lines, at: int) -> ParsedPart:
 def _is(kind: str, lines: Lines, at: int) -> bool:
     if not _begins(lines, at):
         return False
-    ahead = "\n".join(line.text[:2000] for line in lines[at : at + _AHEAD])
-    # A trace has a list of process groups in its head, a dump an object
-    recorder = re.search(r'"(?:collective_seq_id|profiling_name|pg_status)"\s*:|"pg_config"\s*:\s*\{', ahead)
-    return (recorder is not None) == (kind == RECORDER)
+    return dump_heads.is_recorders(lines, at) == (kind == RECORDER)
 
 
 KINDS = (

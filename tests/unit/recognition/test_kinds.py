@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from preflight.recognition import known
+import pytest
+
+from preflight.recognition import known, read_text
 from tests.support.paths import ROOT
 
 #: Names of kinds that programs rely on; more may be added, none renamed.
@@ -29,3 +31,18 @@ def test_the_page_lists_every_kind() -> None:
     section = page.partition("## What is recognised\n")[2].partition("\nFor error messages")[0]
     listed = [name.replace("\n ", "") for name in re.findall(r"`([^`]+)`", section)][1:]  # the first is `kind`
     assert sorted(" ".join(name.split()) for name in listed) == sorted(known())
+
+
+@pytest.mark.parametrize(("second", "status"), [
+    ("|                           | Fail - GPU: 3                                  |", "fail"),
+    ("| Warning                   | GPU 3 is slower than the others                |", "warn"),
+    ("|                           | Pass - GPU: 3                                  |", "pass"),
+])  # fmt: skip
+def test_results_of_a_diagnostic_that_differ_by_gpu(second: str, status: str) -> None:
+    rule = "+---------------------------+------------------------------------------------+\n"
+    rows = (f"{rule}| Diagnostic                | Result                                         |\n{rule}"
+            f"| GPU Memory                | Pass - GPUs: 0, 1, 2                           |\n{second}\n"
+            f"{rule}")  # fmt: skip
+    (part,) = read_text(rows, "a")
+    assert [finding["status"] for finding in part.findings] == [status]
+    assert status == "pass" or "GPU 3" in part.findings[0]["message"]

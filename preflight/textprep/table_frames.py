@@ -1,0 +1,21 @@
+"""Frames of tables, made of vertical bars and rules, and what a launcher writes in front of them."""
+
+from __future__ import annotations
+
+import re
+
+#: A line with a frame, and the text before it.
+_FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
+#: Prefixes of launchers.
+_MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
+
+
+def before_frame(text: str) -> str | None:
+    """Return what stands before the frame of a line; None for a line without one."""
+    match = _FRAMED_LINE.fullmatch(text) if "|" in text or "+" in text else None
+    return match[1] if match else None
+
+
+def is_launchers(mark: str) -> bool:
+    """Return whether the text before a frame is empty, or may be a launcher's prefix."""
+    return _MARK.fullmatch(mark) is not None
