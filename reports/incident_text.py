@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from preflight.reports.sanitize import fold, one_line, visible
+from preflight.incidents.parts import Parts
+from preflight.reports.sanitize import RUN, fold, one_line, visible
 from preflight.reports.summary_text import IMPACT, table, where
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, finding_parts
@@ -14,7 +16,7 @@ from preflight.reports.verdict_line import headline
 Incident = Mapping[str, Any]
 
 #: Groupings of incidents, and the groups of one incident.
-GROUPS = ("node", "check", "owner")
+GROUPS = ("node", "check", "owner", "rack", "leaf")
 
 
 def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, width: int, by: str = "") -> str:
@@ -27,12 +29,29 @@ def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, w
     return typeset(_full(report, numbers[0]), colour=colour, width=width)
 
 
+def places(report: Mapping[str, Any], node: str) -> list[int]:
+    """Return the incidents of a node, and those of the network that name it.
+
+    A log names healthy hosts as well.
+    """
+    name = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)")
+    return [
+        place
+        for place, incident in enumerate(report["incidents"])
+        if node in incident["nodes"]
+        or any(
+            name.search(f"{finding['subject']} {finding['message']}")
+            for finding in (report["findings"][number] for number in incident["findings"])
+            if incident["owner"] == "network" and finding["nodes"] != [RUN]
+        )
+    ]
+
+
 def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return a line for each named node without an incident."""
-    listed = {name for incident in report["incidents"] for name in incident["nodes"]}
     lines = []
     for node in report["nodes"]:
-        if node["name"] in names and node["name"] not in listed:
+        if node["name"] in names and not places(report, node["name"]):
             silence = node.get("no_answer")
             why = f"no answer: {silence.get('reason', '')}" if silence else "no incident"
             lines.append(f"{one_line(node['name'])}: {one_line(why)}\n")
@@ -119,6 +138,21 @@ def _grouped(report: Mapping[str, Any], numbers: Sequence[int], by: str, width: 
 def _groups_of(report: Mapping[str, Any], incident: Incident, by: str) -> Iterable[str]:
     if by == "node":
         return list(incident["nodes"])
+    if by in ("rack", "leaf"):
+        nodes = {node["name"]: node for node in report["nodes"]}
+        hit = [nodes[name] for name in incident["nodes"] if name in nodes]
+        found = _racks(hit) if by == "rack" else _leaves(hit, incident["subjects"])
+        return sorted(found) or [f"no {by} known"]
     if by == "owner":
         return [incident["owner"]]
     return [report["findings"][incident["findings"][0]]["check"]]
+
+
+def _racks(nodes: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {f"rack {node['rack']}" for node in nodes if node.get("rack")}
+
+
+def _leaves(nodes: Iterable[Mapping[str, Any]], subjects: Sequence[str]) -> set[str]:
+    """Return the leaves of the ports of an incident, by LLDP."""
+    parts = [Parts.of(node) for node in nodes]
+    return {leaf for part in parts for subject in subjects if (leaf := part.leaf(subject))}

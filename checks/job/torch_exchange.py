@@ -337,7 +337,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Pipeline stages rarely wait for each other",
     fault="Pipeline stages wait for each other",
     impact="slows-job",
-    explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
+    explains=(("torch.overlap", "node"), ("torch.collective-times", "node"), ("torch.steps", "node")),
     source="D. Narayanan et al., arXiv 2104.04473, section 2.2; a fifth and 5 points are judgements",
     fix="Set more micro-batches for each step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
     "stage`), move layers from the slow stage.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
@@ -11,6 +12,9 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, Port, all_efa
 from preflight.model import Finding, check, compare, passed, unknown
+
+#: Name of a network interface that can be copied into a command.
+_INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
 
 
 @check(
@@ -28,7 +32,7 @@ from preflight.model import Finding, check, compare, passed, unknown
         ("nccl.failures", "log"),
     ),
     source=SYSFS,
-    fix="Down/Polling: cable or peer; Down/Disabled: `ip link set up`; Initializing: no subnet manager.",
+    fix="Down/Polling: cable or peer; Down/Disabled: set its interface up; Initializing: no subnet manager.",
     answers=("NT-FAB-1", "PA-13"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
     unless=(no_compute_port,),
@@ -75,7 +79,15 @@ def judge_port_states(
                 found=port.state_shown,
                 expected=expected,
                 evidence=port.evidence,
+                fix=_next_step(port),
             )
+
+
+def _next_step(port: Port) -> str:
+    """Return the fix for the state of a port; empty for that of the check."""
+    if port.physical_state == "Disabled" and port.netdev and _INTERFACE.fullmatch(port.netdev):
+        return f"`ip link set {port.netdev} up`; if it stays down, look for the service or the switch that disables it."
+    return ""
 
 
 def _meaning(port: Port) -> str:

@@ -23,7 +23,10 @@ _ENOUGH = 4
               help="Report, or evidence (report.json).")  # fmt: skip
 @options.cluster
 @click.option(
-    "--by", type=click.Choice(["node", "check", "owner"]), metavar="WORD", help="Group by node, check or owner."
+    "--by",
+    type=click.Choice(["node", "check", "owner", "rack", "leaf"]),
+    metavar="WORD",
+    help="Group by node, check, owner, rack or leaf.",
 )
 @click.option("--bad", is_flag=True, help="Print the nodes to exclude from jobs.")
 @click.option("--format", "form", type=click.Choice(["text", "line", "json", "md"]), default="text",
@@ -95,6 +98,8 @@ def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
 
 def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
     """Return the indices of the named incidents; all if none is named."""
+    from preflight.reports import incident_text
+
     incidents = report["incidents"]
     if not which:
         return list(range(len(incidents)))
@@ -102,7 +107,7 @@ def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
     names = {node["name"] for node in report["nodes"]}
     for word in which:
         if word in names:
-            places = [place for place, incident in enumerate(incidents) if word in incident["nodes"]]
+            places = incident_text.places(report, word)
         elif word.isascii() and word.isdigit() and len(word) < _ENOUGH:
             places = [int(word) - 1] if 0 < int(word) <= len(incidents) else []
         else:

@@ -86,7 +86,7 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     if runs:
         report["history"]["incidents"] = _incident_changes(report, runs, answered)
     for incident in report.get("incidents", ()):
-        incident["first_seen"] = _first_seen(report, incident) or now
+        incident["first_seen"] = first_seen(report, incident) or now
 
 
 def _past(
@@ -155,15 +155,17 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return incidents
 
 
-def _first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
+def first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
     """Return the run since which an incident has existed; empty if it is new.
 
-    An incident has existed for as long as its oldest finding.
+    An incident has existed for as long as its cause. If the cause was not judged before, its oldest finding decides.
     """
-    findings = (report["findings"][number] for number in incident["findings"])
+    findings = [report["findings"][number] for number in incident["findings"]]
+    cause = [finding for finding in findings if finding["check"] == findings[0]["check"]]
+    judged = any(entry["previous"] for finding in cause for entry in finding.get("history", ()))
     since = [
         entry["since"]
-        for finding in findings
+        for finding in (cause if judged else findings)
         if finding["status"] in ("fail", "warn")
         for entry in finding.get("history", ())
         if entry["since"]

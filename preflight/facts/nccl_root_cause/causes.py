@@ -48,7 +48,7 @@ HCA_FILTER = CauseKind(
 )  # fmt: skip
 PORTS_DOWN = CauseKind(
     "ports-down", "no active port", device_evidence.ports_down, _CONTAINER,
-    "`ibstat`: Polling is a cable or the peer, Disabled `ip link set up`, Initializing a missing subnet manager.",
+    "`ibstat`: Polling is a cable or the peer, Disabled its interface, Initializing a missing subnet manager.",
     check="rdma.port-state",
 )  # fmt: skip
 PORT_DOWN = CauseKind(

@@ -20,7 +20,7 @@ CAUSES: Mapping[str, list[str]] = {
     "a slow data-parallel rank": ["torch.straggler"],
     "a slow tensor-parallel rank": ["torch.straggler"],
     "an expert rank with twice the tokens": ["torch.experts"],
-    "a pipeline of four stages with few parts": ["torch.bubble", "torch.steps"],  # the last stage's step times vary
+    "a pipeline of four stages with few parts": ["torch.bubble"],  # the steps of the last stage vary with it
     ".item() three times a step": ["torch.synchronisation"],
     ".item() of tensors on the CPU": [],
     "a slow data loader": ["torch.data-loader"],

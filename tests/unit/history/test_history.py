@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from preflight.cli.app import main
 from preflight.evidence.document import from_document
+from preflight.history.findings_history import first_seen
 from preflight.history.store import VERSION, HistoryError, HistoryStore
 from preflight.incidents import changes, recorded
 from tests.support.history_runs import healthy, node, run, verdict
@@ -185,3 +186,20 @@ def test_findings_of_logs_have_a_past(tmp_path: Path) -> None:
     assert [
         row["change"] for row in changes(recorded(first), without, {**judged, "@run": ["nccl.failures"]}, judged)
     ] == ["unclear"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "since"),
+    [
+        ({"since": None, "previous": "2026-11-03T03:00:00Z"}, ""),  # the cause is new, what it explains is older
+        ({"since": "2026-11-02T03:00:00Z", "previous": "2026-11-03T03:00:00Z"}, "2026-11-02T03:00:00Z"),
+        (None, "2026-11-01T03:00:00Z"),  # the cause was not judged before
+    ],
+)
+def test_an_incident_is_as_old_as_its_cause(cause: dict[str, str | None] | None, since: str) -> None:
+    older = {"since": "2026-11-01T03:00:00Z", "previous": "2026-11-03T03:00:00Z"}
+    findings = [
+        {"check": "rdma.port-state", "status": "fail", "history": [cause] if cause else []},
+        {"check": "optics.module", "status": "warn", "history": [older]},
+    ]
+    assert first_seen({"findings": findings}, {"findings": [0, 1]}) == since

@@ -78,9 +78,25 @@ def test_show(tmp_path: Path) -> None:
     assert json.loads(run("show", *source, "--format", "json")) == _demo()["incidents"]
     assert run("show", "--bad", *source) == "gpu[002-008]\n"
     assert run("show", "--by", "owner", *source).index("network") > 0
+    assert "no leaf known" in run("show", "--by", "leaf", *source)
     assert "owner: network" in run("show", "4", *source, "--format", "md")
     for words in (("99", *source), ("nope", *source), ("1", "--from", str(tmp_path / "no"))):
         run("show", *words, expect=(2,))
+
+
+def test_show_a_node_at_the_other_end(tmp_path: Path) -> None:
+    report = demo()
+    cable = next(incident for incident in report["incidents"] if incident["owner"] == "network")
+    cause = report["findings"][cable["findings"][0]]
+    report["nodes"] += [{**report["nodes"][0], "name": name} for name in ("far01", "far012")]
+    cause["message"] += " (other end: far012 Ethernet4)"
+    for node, rack in zip(report["nodes"], "aabb", strict=False):
+        node["rack"] = rack
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    source = ("--from", str(tmp_path / "report.json"))
+    assert cause["message"][:20] in run("show", "far012", *source)
+    assert run("show", "far01", *source) == "far01: no incident\n"
+    assert {"rack a", "rack b", "no rack known"} <= set(run("show", "--by", "rack", *source).splitlines())
 
 
 def grown(count: int) -> Any:
