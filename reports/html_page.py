@@ -78,6 +78,7 @@ def render(report: Mapping[str, Any]) -> str:
         groups=groups,
         fabrics=model.fabrics(report.get("fabrics", ())),
         pairs=model.pair_maps(report.get("pairs", ())),
+        timelines=model.timelines(report.get("timelines", ())),
         curves=tuple((curve, curve_svg.draw(curve)) for curve in report.get("curves", ())),
         checklists=model.checklists(report["checklists"]),
         checklist_counts=model.tally(report["checklists"]),

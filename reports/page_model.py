@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from preflight.reports import fabric_svg, pair_map_svg
+from preflight.reports import fabric_svg, pair_map_svg, timeline_svg
 from preflight.reports.sanitize import fold
 
 #: Maximum rows in the table of nodes and checks, and of reasons for missing answers; the rest is counted.
@@ -167,6 +167,19 @@ class PairMapView:
 def pair_maps(maps: Sequence[Document]) -> tuple[PairMapView, ...]:
     """Draw the heat maps of pairs."""
     return tuple(PairMapView(item["title"], pair_map_svg.summary(item), pair_map_svg.draw(item)) for item in maps)
+
+
+@dataclass(frozen=True)
+class TimelineView:
+    """One step of a job's traces."""
+
+    summary: str
+    picture: Markup
+
+
+def timelines(steps: Sequence[Document]) -> tuple[TimelineView, ...]:
+    """Draw the steps."""
+    return tuple(TimelineView(timeline_svg.summary(step), timeline_svg.draw(step)) for step in steps)
 
 
 # --- checklists ------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of printed findings of one check and status; those of 64 ranks are often similar.
 _MOST_ALIKE = 3
+_MOST_GROUPS = 12
 _ORDER = ("fail", "warn", "unknown")
 #: Display names of the parts of idle time.
 _IDLE = (
@@ -24,9 +25,16 @@ _IDLE = (
 )
 
 
-def render(traces: Mapping[str, TraceSummary], job: JobTrace | None, findings: Sequence[Mapping[str, Any]]) -> str:
-    """Return the budget of a step, findings that need attention, and passed checks."""
+def render(
+    traces: Mapping[str, TraceSummary],
+    job: JobTrace | None,
+    findings: Sequence[Mapping[str, Any]],
+    groups: Sequence[str] = (),
+) -> str:
+    """Return the budget of a step, waiting by groups, findings that need attention, and passed checks."""
     lines = [headline(traces, job)] if traces and job else []
+    lines += [f"{'':8}{one_line(text)}" for text in groups[:_MOST_GROUPS]]
+    lines += [f"{'':8}and {len(groups) - _MOST_GROUPS} more groups"] if len(groups) > _MOST_GROUPS else []
     passed = sorted({finding["check"] for finding in findings if finding["status"] == "pass"})
     open_checks = set()
     for status in _ORDER:

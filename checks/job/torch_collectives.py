@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.purposes import group_kind
 from preflight.facts.trace.stragglers import LONGER
 from preflight.model import Finding, check, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
@@ -17,7 +17,6 @@ from preflight.parsers.torch.samples import percentile
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
     from preflight.facts.trace.stragglers import SlowTransfers, Straggler
-    from preflight.facts.trace.waiting import GroupOfRanks
 
 #: Share of a GPU's time below which communication, and so waiting for other ranks, is negligible.
 HARDLY = 0.01
@@ -27,25 +26,6 @@ SPREAD, RARE = 3.0, 10.0
 _MOST_SIZES = 5
 #: Maximum number of ranks and steps in a list.
 _LISTED = 8
-
-#: Words in descriptions of process groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
-_KINDS = (
-    ("expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
-    ("tensor-parallel", re.compile(r"tensor|(?<![a-z])tp(?![a-z])", re.I)),
-    ("pipeline-parallel", re.compile(r"pipe|(?<![a-z])pp(?![a-z])", re.I)),
-    ("context-parallel", re.compile(r"context|(?<![a-z])cp(?![a-z])", re.I)),
-    ("data-parallel", re.compile(r"data|(?<![a-z])(?:h?dp|fsdp|ddp|dp_shard|dp_replicate)(?![a-z])", re.I)),
-)
-
-
-def group_kind(group: GroupOfRanks) -> str:
-    """Return the purpose of a process group from its description or collectives."""
-    for kind, pattern in _KINDS:
-        if pattern.search(group.description.replace("_", " ")):
-            return f"{kind} group"
-    if group.kinds == {"sendrecv"}:
-        return "pipeline-parallel group"
-    return "expert-parallel group" if "alltoall" in group.kinds else "process group"
 
 
 def listed(ranks: Sequence[int]) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from preflight import parsers
 from preflight.checks.job.bus_bandwidth import nics_of
-from preflight.checks.job.torch_collectives import group_kind, listed
+from preflight.checks.job.torch_collectives import listed
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.expectations.catalogue import PARTS
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine, gpu_named
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.purposes import group_kind
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:

@@ -4,48 +4,83 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from preflight.collect.request import Collected
 from preflight.commands import options
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.purposes import PURPOSES
 from preflight.run.judge_run import judge_run
+from preflight.run.outputs import write_file
 from preflight.run.request import new_request
 from preflight.run.saved_evidence import read_logs
 from preflight.run.trace_folder import trace_files
-from preflight.terminal import print_text
+from preflight.terminal import UsageError, print_text, write_or_report
+
+if TYPE_CHECKING:
+    from preflight.facts.trace.job import JobTrace
 
 
 @click.command(cls=options.ShortHelp)
 @click.argument("paths", nargs=-1, required=True, type=options.file_path, metavar="FILE|DIR...")
 @options.cluster
+@click.option("--group", "only", type=click.Choice(PURPOSES), metavar="KIND",
+              help="Show waiting in these process groups: tp, dp, pp, ep, cp.")  # fmt: skip
+@click.option("--html", "html_file", type=options.file_path, metavar="F",
+              help="Write one HTML page, with the longest step as a picture.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def trace(paths: tuple[Path, ...], cluster: Path | None, as_json: bool) -> int:
+def trace(
+    paths: tuple[Path, ...], cluster: Path | None, only: str | None, html_file: Path | None, as_json: bool
+) -> int:
     """Show how a training job spends its steps.
 
     Takes traces of PyTorch's profiler, one for each rank, and dumps of its flight recorder.
 
     \b
     Example: preflight trace traces/
-             preflight trace rank0.json.gz rank1.json.gz
+             preflight trace traces/ --html steps.html
+             preflight trace rank0.json.gz rank1.json.gz --group tp
     Exit:    1 a finding fails; else as check
     \f
 
     The findings are those of `preflight check --log`. The first line states how a step's time is spent, and which rank
-    its peers wait for.
+    its peers wait for. The page shows the longest step of all ranks on one clock.
     """
     from preflight.reports import trace_text
 
     run = read_logs(tuple(trace_files(paths)))
     request = new_request("trace", cluster, only=("torch.*",))
     report = judge_run(request, Collected((), run))
+    assert run is not None
+    facts = RunFacts(run)
+    job = facts.job_trace if facts.traces else None
+    groups = _of_groups(job, only, report) if only else ()
     if as_json:
         print_text(json.dumps(report, indent=1) + "\n")
     else:
-        assert run is not None
-        facts = RunFacts(run)
-        print_text(trace_text.render(facts.traces, facts.job_trace if facts.traces else None, report["findings"]))
+        print_text(trace_text.render(facts.traces, job, report["findings"], groups))
+    status = int(report["exit_status"])
     # in `check`, a past job's failure does not block new jobs; here it is the result
-    failed = any(finding["status"] == "fail" for finding in report["findings"])
-    return 1 if failed else int(report["exit_status"])
+    status = 1 if any(finding["status"] == "fail" for finding in report["findings"]) else status
+    if html_file:
+        from preflight.reports.html_page import render
+
+        page = render(report)
+        if not write_or_report(lambda: write_file(html_file, page), html_file):
+            return status or 3
+    return status
+
+
+def _of_groups(job: JobTrace | None, only: str, report: dict[str, object]) -> list[str]:
+    """Return lines on the process groups of one kind, and draw these in the report."""
+    from preflight.facts.trace.purposes import purpose
+    from preflight.facts.trace.timeline import group_waits, timelines
+
+    if job is None or not (lines := group_waits(job, only)):
+        kinds = dict.fromkeys(kind for group in job.waits.groups if (kind := purpose(group))) if job else {}
+        known = f"they have {', '.join(kinds)}" if kinds else "no collectives were matched across ranks"
+        raise UsageError(f"--group {only}: the traces show no such group; {known}")
+    report["timelines"] = timelines(job, only)
+    return lines

@@ -74,6 +74,8 @@ def judge(
         report["pairs"] = maps
     if curves := _curves(report, judged):
         report["curves"] = curves
+    if judged.logs is not None and (timelines := _timelines(judged.logs)):
+        report["timelines"] = timelines
     for node in report["nodes"]:
         if rack := cluster.rack_of(node["name"]):
             node["rack"] = rack
@@ -91,6 +93,19 @@ def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
     results = judged.fleet.seen
     nodes = {results[place].node: facts for place, facts in judged.fleet.nodes.items() if results[place].pair is None}
     return curves(trends, nodes, judged.logs)
+
+
+def _timelines(logs: RunFacts) -> list[dict[str, Any]]:
+    """Return the longest step of a job's traces; most runs need no import for it."""
+    try:
+        if not logs.traces:
+            return []
+        job = logs.job_trace
+    except EvidenceError:  # a log whose text is not in the document
+        return []
+    from preflight.facts.trace.timeline import timelines
+
+    return timelines(job)
 
 
 def findings(

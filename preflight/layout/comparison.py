@@ -88,7 +88,7 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
     axes, exposed_of = _Axes(plan), {}
     for rank, own in trace.ranks.items():
         if length := sum(end - begin for begin, end in own.steps.values()):
-            exposed_of[rank] = (length, _exposed(own, axes, Coverage(trace.waits.stretches[rank].joined())))
+            exposed_of[rank] = (length, _exposed(own, axes, Coverage(trace.waits.waited(rank))))
     seconds, ranks = trace.step_us / 1e6, len(exposed_of)
 
     def mean(name: str, column: int) -> float:

@@ -39,7 +39,7 @@ VALUES = {
     "checks/host/kernel_flood.py": "numbers in a message, to count alike ones",
     "checks/host/mounts.py": "words of errors",
     "checks/host/units.py": "names of services",
-    "checks/job/torch_collectives.py": "names of process groups",
+    "preflight/facts/trace/purposes.py": "names of process groups",
     "checks/rdma/counter_totals.py": "names of counters",
     "checks/rdma/optics.py": "words of errors",
     "preflight/facts/container.py": "names of devices",

@@ -45,7 +45,7 @@ class JobTrace:
 
     def waited_at_all(self, rank: int) -> float | None:
         """Return a rank's waiting, hidden or not, microseconds; None if unknown."""
-        return total(self.waits.stretches[rank].joined()) if rank in self.compared else None
+        return total(self.waits.waited(rank)) if rank in self.compared else None
 
     @cached_property
     def _waited(self) -> Mapping[int, float]:
@@ -72,7 +72,7 @@ class JobTrace:
 
     def tails_waited(self, rank: int) -> list[float]:
         """Return a rank's waiting in the tail of each of its steps, microseconds."""
-        waits = self.waits.stretches[rank].joined()
+        waits = self.waits.waited(rank)
         return [total(clipped(waits, [tail])) for tail in self.ranks[rank].tails]
 
     def error_us(self) -> float:
@@ -90,7 +90,7 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
             unnamed.append(key)
             continue
         ranks.append(RankTrace(key, rank, document["host"], trace.calls, trace.bare, trace.steps,
-                               trace.compute, trace.tails, trace.bare.total))  # fmt: skip
+                               trace.compute, trace.tails, trace.bare.total, trace.shades))  # fmt: skip
     by_rank, repeated = distinct(ranks)
     matched, refused = matching.match(by_rank)
     clock = matching.clocks(matched)

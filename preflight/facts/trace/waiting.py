@@ -12,12 +12,12 @@ microseconds on the common clock.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from preflight.facts.trace.matching import MatchedSeries, RankClock
 from preflight.facts.trace.ranks import RankTrace
-from preflight.parsers.torch.intervals import Stretches
+from preflight.parsers.torch.intervals import Spans, Stretches, united
 
 #: Maximum number of attributed causes of one wait, and the minimum fraction of a cause.
 _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
@@ -59,13 +59,19 @@ class Waits:
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
         #: The same in sends and receives, which by design wait for other stages of a pipeline.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
-        #: Times at which each rank waited, on its own clock, including hidden waiting.
-        self.stretches: dict[int, Stretches] = defaultdict(Stretches)
+        #: Times at which a rank waited in a group, on its own clock, including hidden waiting; by (rank, group).
+        self.stretches: dict[tuple[int, int], Stretches] = defaultdict(Stretches)
         #: Length of the parts that replace steps; None if steps are marked.
         self.block_us: float | None = None
         #: Rows in which waiting was measured, by group.
         self.rows: dict[int, int] = defaultdict(int)
         self.transfers: dict[tuple[int, str, int], list[float]] = defaultdict(list)  # by group, kind and bytes
+
+    def waited(self, rank: int, groups: Collection[int] | None = None) -> Spans:
+        """Return when a rank waited, on its own clock, in any group or in some."""
+        numbers = range(len(self.groups)) if groups is None else groups
+        own = [self.stretches[rank, group].joined() for group in numbers if (rank, group) in self.stretches]
+        return united(sorted(stretch for stretches in own for stretch in stretches))
 
 
 def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], clock: Mapping[int, RankClock]) -> Waits:
@@ -101,7 +107,7 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
             if waited > _ERRORS * error:
                 begin = begins[member] - clock[rank].offset
                 bare[member] = ranks[rank].bare.within(begin, begin + waited)
-                waits.stretches[rank].add(begin, waited)
+                waits.stretches[rank, group].add(begin, waited)
         transfers = [delays[rank].transfers(group) for rank in series.members]
         if series.kind != "sendrecv":
             for member, rank in enumerate(series.members):

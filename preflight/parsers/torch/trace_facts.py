@@ -17,6 +17,7 @@ from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped,
 from preflight.parsers.torch.launches import BackwardPass
 from preflight.parsers.torch.samples import rounded, sample_of
 from preflight.parsers.torch.step_budget import BusyTime, StepBudget, budget
+from preflight.parsers.torch.step_shades import StepShades, shades
 
 if TYPE_CHECKING:
     from preflight.parsers.torch.profiler_trace import Trace
@@ -32,6 +33,7 @@ class TraceSummary:
     steps: Mapping[int, Stretch]  # by number, microseconds
     compute: Mapping[int, float]  # time of each step with compute kernels, microseconds
     tails: Sequence[Stretch]  # in each step, the part after the last kernel of the backward pass
+    shades: Mapping[int, StepShades]  # by number
 
 
 def summarize(trace: Trace) -> TraceSummary:
@@ -47,12 +49,12 @@ def summarize(trace: Trace) -> TraceSummary:
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
     if len(busy) != 1:  # a process with several GPUs has no known GPU per rank
-        return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), ())
+        return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), (), {})
     ((device, only),) = busy.items()
     computing = Coverage(only.compute)
     computed = {number: computing.within(*span) for number, span in spans.items()}
     tails = [(each.end, each.until) for each in passes[device]]
-    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails)
+    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails, shades(spans, only))
 
 
 def _calls_in_steps(trace: Trace, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:

@@ -54,6 +54,21 @@ def test_the_findings_are_those_of_check(folder: Path) -> None:
     assert shown["findings"]
 
 
+def test_the_page_and_the_groups(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "steps.html"
+    result = run("trace", str(folder), "--html", str(page), "--group", "dp")
+    assert result.exit_code == 0
+    second = result.output.splitlines()[1]
+    assert second.startswith("        data-parallel group of ranks 0, 1, 2, 3: its ranks wait for 1")
+    assert "rank 2 causes" in second
+    text = page.read_text()
+    assert 'id="timelines"' in text
+    assert "late: rank 2" in text
+    result = run("trace", str(folder), "--group", "tp")
+    assert result.exit_code == 2
+    assert "--group tp: the traces show no such group; they have dp" in result.output
+
+
 def test_one_rank_and_an_idle_gpu(tmp_path: Path) -> None:
     path = tmp_path / "rank0.json"
     path.write_text(trace(compute_ms=30, talk_at_ms=10, talk_ms=10))

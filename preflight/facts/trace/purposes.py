@@ -1,0 +1,35 @@
+"""The purpose of a process group: which parallelism it serves."""
+
+from __future__ import annotations
+
+import re
+
+from preflight.facts.trace.waiting import GroupOfRanks
+
+#: Abbreviation, name, and words in descriptions of groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
+_PURPOSES = (
+    ("ep", "expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
+    ("tp", "tensor-parallel", re.compile(r"tensor|(?<![a-z])tp(?![a-z])", re.I)),
+    ("pp", "pipeline-parallel", re.compile(r"pipe|(?<![a-z])pp(?![a-z])", re.I)),
+    ("cp", "context-parallel", re.compile(r"context|(?<![a-z])cp(?![a-z])", re.I)),
+    ("dp", "data-parallel", re.compile(r"data|(?<![a-z])(?:h?dp|fsdp|ddp|dp_shard|dp_replicate)(?![a-z])", re.I)),
+)
+_NAMES = {short: name for short, name, _ in _PURPOSES}
+#: Abbreviations, in the order of the layers of a job.
+PURPOSES = ("tp", "cp", "ep", "pp", "dp")
+
+
+def purpose(group: GroupOfRanks) -> str | None:
+    """Return the abbreviation, from the group's description or collectives; None if unknown."""
+    for short, _, pattern in _PURPOSES:
+        if pattern.search(group.description.replace("_", " ")):
+            return short
+    if group.kinds == {"sendrecv"}:
+        return "pp"
+    return "ep" if "alltoall" in group.kinds else None
+
+
+def group_kind(group: GroupOfRanks) -> str:
+    """Return the purpose of a process group in words."""
+    short = purpose(group)
+    return f"{_NAMES[short]} group" if short else "process group"

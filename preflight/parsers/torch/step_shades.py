@@ -1,0 +1,49 @@
+"""What a GPU does in each part of a step, as shares: the picture of a step.
+
+A step is divided into equal parts, so a picture takes the same memory for ten kernels and for a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from preflight.parsers.torch.intervals import Coverage, Stretch
+from preflight.parsers.torch.step_budget import BusyTime
+
+#: Number of equal parts of a step.
+PARTS = 160
+#: Maximum number of stored steps of a trace: the longest.
+MOST_STEPS = 64
+#: The number of a profile without marked steps, which is drawn as one step.
+UNMARKED = -1
+
+
+class StepShades(NamedTuple):
+    """Shares of computation and of copies in each part of a step, in percent."""
+
+    begin: float
+    end: float
+    compute: bytes
+    copies: bytes
+
+
+def shades(steps: Mapping[int, Stretch], busy: BusyTime) -> dict[int, StepShades]:
+    """Return the shares of the longest steps; times are microseconds."""
+    if not steps and len(busy.at_all):
+        steps = {UNMARKED: (busy.at_all.begins[0], busy.at_all.ends[-1])}
+    longest = sorted(steps, key=lambda number: steps[number][0] - steps[number][1])[:MOST_STEPS]
+    compute, copies = Coverage(busy.compute), Coverage(busy.copying)
+    return {
+        number: StepShades(*steps[number], percent(compute, *steps[number]), percent(copies, *steps[number]))
+        for number in longest
+        if steps[number][1] > steps[number][0]
+    }
+
+
+def percent(spans: Coverage, begin: float, end: float) -> bytes:
+    """Return the covered share of each part of an interval, in percent."""
+    length = (end - begin) / PARTS
+    covered = [spans.until(begin + part * length) for part in range(PARTS + 1)]
+    return bytes(min(100, round(100 * (later - earlier) / length)) for earlier, later in pairwise(covered))
