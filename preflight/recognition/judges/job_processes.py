@@ -1,0 +1,103 @@
+"""Judges of the processes of a running job: NCCL's RAS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, Problem, RankPlace, RankSet, RasStatus
+from preflight.recognition.judges import Judges, PastedValue
+
+#: Maximum number of processes and ranks named in a finding.
+_NAMED = 8
+_REPEAT = "Run `ncclras` again a minute later, and pass both outputs in order."
+_LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | grep -i xid` on its node."
+
+
+def _ras(part: PastedValue) -> Iterator[Finding]:
+    """Report processes that do not answer, and ranks that stay behind."""
+    status: RasStatus = part.value
+    before: RasStatus | None = part.earlier[-1] if part.earlier else None
+    troubled = False
+    for problem in status.problems:
+        if problem.word == "TIMEOUT" or (problem.word == INCOMPLETE and problem.communicator and _has_lost(status)):
+            continue  # a consequence of the process that does not answer
+        troubled = True
+        yield _problem(problem, before, part.evidence)
+    if troubled:
+        return
+    if not part.complete:
+        yield unknown("the errors and warnings of NCCL's RAS are not in the text", evidence=part.evidence,
+                      fix="Paste the complete output.")  # fmt: skip
+        return
+    yield unknown(
+        f"NCCL's RAS reaches all {status.processes or 'known'} processes, and no rank is behind in launched "
+        "operations; whether these complete is not shown",
+        evidence=part.evidence,
+        fix="If the job does not progress, its GPUs or the network hang: check XIDs and link errors of its nodes.",
+    )
+
+
+def _has_lost(status: RasStatus) -> bool:
+    return any(problem.processes for problem in status.problems)
+
+
+def _problem(problem: Problem, before: RasStatus | None, evidence: Sequence[str]) -> Finding:
+    subject = f"communicator {problem.communicator}" if problem.communicator else "processes"
+    if problem.word == DEAD:
+        return failed(
+            f"NCCL's RAS could not reach {_processes(problem.processes)} for 60 s: it has ended, or its node is gone",
+            subject=subject, found="dead", expected="reachable", evidence=evidence, fix=_LOOK,
+        )  # fmt: skip
+    if problem.word == INCOMPLETE:
+        who = _processes(problem.processes) if problem.processes else f"rank {problem.missing or '(not named)'}"
+        return warned(f"{who} does not answer NCCL's RAS: stopped, hanging in the kernel, or dead", subject=subject,
+                      found="no answer", expected="reachable", evidence=evidence, fix=_LOOK)  # fmt: skip
+    if problem.word == MISMATCH and problem.counts:
+        return _behind(problem, before, subject, evidence)
+    states = "; ".join(f"{each.count} ranks: {each.state}" for each in problem.sets[:_NAMED])
+    if problem.word == MISMATCH:
+        return unknown(f"{subject}: ranks differ: {states or problem.compared}; this is usual while it is created or "
+                       "destroyed", subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
+    return warned(f"{subject}: NCCL's RAS reports {problem.word}: {problem.compared or states or 'no details'}",
+                  subject=subject, found=problem.word, expected="OK", evidence=evidence)  # fmt: skip
+
+
+def _behind(problem: Problem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
+    """Judge ranks that launched fewer operations, in one query or in two."""
+    most = problem.counts[0]
+    who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
+    message = f"{subject}: {who}; the others have launched operation {most}"
+    found, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
+    earlier = [
+        other
+        for other in (before.problems if before is not None else ())
+        if (other.communicator, other.word, other.compared) == (problem.communicator, problem.word, problem.compared)
+    ]
+    if earlier and earlier[0].counts == problem.counts:
+        return failed(f"{message}, the same as in the query before: they wait for it", subject=subject, found=found,
+                      expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
+    if earlier and earlier[0].counts and min(earlier[0].counts) < min(problem.counts):
+        return passed(f"{message}; since the query before, all ranks have launched more", subject=subject, found=found,
+                      evidence=evidence)  # fmt: skip
+    return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=found,
+                   expected=expected, evidence=evidence, fix=_REPEAT)  # fmt: skip
+
+
+def _ranks(ranks: RankSet) -> str:
+    if not ranks.ranks:
+        return f"{ranks.count} ranks"
+    named = ", ".join(
+        f"{place.rank} ({place.node}, GPU {place.gpu}, PID {place.process})" for place in ranks.ranks[:_NAMED]
+    )
+    more = f" and {len(ranks.ranks) - _NAMED} more" if len(ranks.ranks) > _NAMED else ""
+    return f"rank {named}{more}"
+
+
+def _processes(processes: Sequence[RankPlace]) -> str:
+    named = ", ".join(f"{place.process} on {place.node} (GPU {place.gpu})" for place in processes[:_NAMED])
+    more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
+    return f"process {named or '(not named)'}{more}"
+
+
+JUDGES: Judges = {"ncclras": (("torch.hang", _ras),)}
