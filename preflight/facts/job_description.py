@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.evidence.document import Evidence, EvidenceError
@@ -12,11 +12,28 @@ from preflight.facts.job_nodes import JobNode
 from preflight.parsers.job_config import reader
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings, merged
 
-if TYPE_CHECKING:
-    from preflight.expectations import Cluster
-
 #: Key of its record in a run.
 RECORD = "job:description"
+
+
+class DeclaredCluster(Protocol):
+    """What a cluster file declares for a job."""
+
+    @property
+    def path(self) -> str:
+        """The name of the file."""
+
+    @property
+    def job(self) -> Mapping[str, Any]:
+        """Settings of the job by name."""
+
+    @property
+    def racks(self) -> Mapping[str, str]:
+        """Racks by node."""
+
+    @property
+    def leaves(self) -> Mapping[str, str]:
+        """Leaves by node."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +52,8 @@ class JobDescription:
 
 def record(
     sources: Mapping[str, str], stated: Mapping[str, Any], on: str = "", nodes: Sequence[JobNode] = (),
-    oversubscription: float | None = None, hostfile: tuple[str, str] | None = None, cluster: Cluster | None = None,
-    chosen: Sequence[str] = (),
+    oversubscription: float | None = None, hostfile: tuple[str, str] | None = None,
+    cluster: DeclaredCluster | None = None, chosen: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return a description as a record: texts by name, and stated settings.
 
