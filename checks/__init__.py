@@ -108,6 +108,7 @@ MODULES = (
     "job.failures",
     "job.program_errors",
     "job.serving",
+    "job.serving_cache",
     "job.rails",
     "job.hca_roles",
     "job.hca_count",

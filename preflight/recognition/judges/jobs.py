@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from preflight.checks.job.serving import (
+from preflight.checks.job.serving import judge_first_token, judge_queue
+from preflight.checks.job.serving_cache import (
     judge_cache,
-    judge_first_token,
     judge_offload,
-    judge_queue,
     judge_transfer,
     offloads_caches,
     transfers_caches,
