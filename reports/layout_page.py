@@ -1,4 +1,4 @@
-"""A plan as one HTML page: parts of a step, load of links, drawn groups; no script."""
+"""A plan as one HTML page: parts of a step, load of links, groups; no script."""
 
 from __future__ import annotations
 

@@ -98,8 +98,10 @@ def plan(
     if not (job or request.cluster.job):
         raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
     chosen_nodes = () if nodes else names
+    declared = (request.cluster.path, request.cluster.job)
+    places = {"racks": request.cluster.racks, "leaves": request.cluster.leaves}
     record = job_description.record(
-        _sources(job), overrides, on or "", nodes, ratio, slots, request.cluster, chosen_nodes
+        _sources(job), overrides, on or "", nodes, ratio, slots, declared, places, chosen_nodes
     )
     records = logged.records if (logged := read_logs(tuple(trace_files(logs)))) is not None else {}
     run = Evidence(RUN, "", {**records, job_description.RECORD: record})
@@ -143,9 +145,9 @@ def _names(chosen: str) -> tuple[str, ...]:
 
 
 def _collected(request: RunRequest, path: Path, names: Collection[str]) -> tuple[tuple[JobNode, ...], float | None]:
-    """Return the named nodes of saved evidence (none named: all), and their leaves' oversubscription.
+    """Return nodes of saved evidence, and their leaves' oversubscription.
 
-    Raises UsageError.
+    All nodes if none is named. Raises UsageError.
     """
     survey = Survey(request.cluster.site)
     collected: set[str] = set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.evidence.document import Evidence, EvidenceError
@@ -14,26 +14,6 @@ from preflight.parsers.job_config.settings import JobConfigError, JobSetting, Jo
 
 #: Key of its record in a run.
 RECORD = "job:description"
-
-
-class DeclaredCluster(Protocol):
-    """What a cluster file declares for a job."""
-
-    @property
-    def path(self) -> str:
-        """The name of the file."""
-
-    @property
-    def job(self) -> Mapping[str, Any]:
-        """Settings of the job by name."""
-
-    @property
-    def racks(self) -> Mapping[str, str]:
-        """Racks by node."""
-
-    @property
-    def leaves(self) -> Mapping[str, str]:
-        """Leaves by node."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +33,20 @@ class JobDescription:
 def record(
     sources: Mapping[str, str], stated: Mapping[str, Any], on: str = "", nodes: Sequence[JobNode] = (),
     oversubscription: float | None = None, hostfile: tuple[str, str] | None = None,
-    cluster: DeclaredCluster | None = None, chosen: Sequence[str] = (),
+    declared: tuple[str, Mapping[str, Any]] = ("", {}), places: Mapping[str, Mapping[str, str]] | None = None,
+    chosen: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return a description as a record: texts by name, and stated settings.
 
-    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``chosen`` are the names of the job's
-    nodes if no evidence was collected. The cluster file supplies the job's settings, racks and leaves.
+    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``declared`` is a cluster file and the
+    settings of its job, ``places`` are its racks and leaves, each by node. ``chosen`` are the names of the job's nodes
+    if no evidence was collected.
     """
     value: dict[str, Any] = {"sources": dict(sources), "set": dict(stated), "on": on}
     value |= {"nodes": job_nodes.to_record(nodes), "oversubscription": oversubscription}
-    if cluster is not None:
-        if cluster.job:
-            value["declared"] = [cluster.path, dict(cluster.job)]
-        value |= {"racks": dict(cluster.racks), "leaves": dict(cluster.leaves)}
+    if declared[1]:
+        value["declared"] = [declared[0], dict(declared[1])]
+    value |= {table: dict(own) for table, own in (places or {}).items()}
     if chosen:
         value["chosen"] = list(chosen)
     if hostfile is not None:

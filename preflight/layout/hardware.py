@@ -164,8 +164,8 @@ def at_places(made: Hardware, racks: Mapping[str, str], leaves: Mapping[str, str
 
 def _declared(names: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
     """Return the place of each node; empty if one is missing."""
-    found = {name: place for name in names if (place := places.get(name) or places.get(name.partition(".")[0]))}
-    return found if len(found) == len(names) else {}
+    own = {name: place for name in names if (place := places.get(name) or places.get(name.partition(".")[0]))}
+    return own if len(own) == len(names) else {}
 
 
 #: Display names of a node's fields.

@@ -172,7 +172,7 @@ def _ignored(description: JobDescription, site: Site) -> Sequence[str]:
 
 
 def _members(chosen: Sequence[str], declared: Sequence[str] | None, path: str) -> Sequence[str]:
-    """Return the nodes of the job: the chosen ones, else those of the cluster file; raises LayoutError."""
+    """Return the chosen nodes, else those of the cluster file; raises LayoutError."""
     if chosen and declared and (foreign := sorted(set(chosen) - set(declared))):
         raise LayoutError(f"{fold(foreign)} is not among the nodes of {path}")
     return chosen or declared or ()

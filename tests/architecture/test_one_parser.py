@@ -51,6 +51,7 @@ VALUES = {
     "preflight/facts/kernel.py": "a kernel's release",
     "preflight/facts/nccl_environment.py": "numbers, as C reads them",
     "preflight/facts/nccl_gpudirect.py": "names of GPUs, instances and NICs",
+    "preflight/facts/nccl_root_cause/connection_evidence.py": "devices and GIDs in a message that the parser returned",
     "preflight/facts/nccl_root_cause/device_evidence.py": "words of a message that the parser returned",
     "preflight/facts/nccl_root_cause/network_evidence.py": "words of a message that the parser returned",
     "preflight/facts/nccl_settings/catalogue.py": "versions, names of settings",
