@@ -53,7 +53,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
             found=NOTHING,
             expected="a GPU or an RDMA NIC, or a class declared to have none",
             evidence=evidence,
-            fix=f"A GPU node: `lspci -d 10de:`, power-cycle it. Otherwise declare it: {site.gpus.key} = 0, "
+            fix=f"If it is a GPU node, run `lspci -d 10de:` and power-cycle it. Otherwise declare {site.gpus.key} = 0, "
             f"{site.hcas.key} = 0. To see a report: `preflight demo`.",
         )
     if not signs:
@@ -63,7 +63,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
         found="0",
         expected="the GPUs that these records suggest, or a class declared to have none",
         evidence=evidence,
-        fix=f"`lspci -d 10de:`, power-cycle the node. If the node should have none, declare it: {site.gpus.key} = 0.",
+        fix=f"Run `lspci -d 10de:` and power-cycle the node. If it should have none, declare {site.gpus.key} = 0.",
     )
 
 

@@ -135,8 +135,8 @@ def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
             f"no GPU on the PCI bus; {having} of the {len(members)} nodes of this class have some, and "
             "the expected number is not declared", subject="number of "
                                                            "GPUs", found="0", evidence=["dir:/sys/bus/pci/devices"],
-            fix="A GPU node: `lspci -d 10de:`, power-cycle it. Otherwise give it its own class with gpus = 0. "
-            f"{expected} states the number for this class.",
+            fix="If it is a GPU node, run `lspci -d 10de:` and power-cycle it. Otherwise give it its own class with "
+            f"gpus = 0. {expected} states the number for this class.",
         ).on(without)  # fmt: skip
 
 

@@ -152,7 +152,7 @@ _REPLACE_CPU = (
 
 
 def _is_repeated(event: KernelEvent, located: Sequence[float]) -> bool:
-    """Return whether firmware or page handler log an error that a module's line has."""
+    """Return whether a module's line has the error of a firmware or page handler."""
     return not event.device and event.at_s is not None and any(abs(event.at_s - at_s) <= SAME_S for at_s in located)
 
 

@@ -193,8 +193,8 @@ _PARTS = (
 
 @check(
     "layout.divisibility",
-    title="Heads, layers, experts and the sequence divide by the groups that share them",
-    fault="Heads, layers, experts or the sequence do not divide by their group",
+    title="Heads, layers, experts and the sequence are divisible by their group sizes",
+    fault="Heads, layers, experts or the sequence are not divisible by their group size",
     impact="blocks-job",
     owner="job",
     source=f"{ARGUMENTS} and megatron/core/transformer/transformer_config.py",
@@ -268,7 +268,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the job does not state {' and '.join(absent)}",
                       fix="state it: " + " ".join(f"--set {name}=..." for name in absent))  # fmt: skip
     elif not failures:
-        yield passed("heads, layers, experts and the sequence divide by the groups that share them")
+        yield passed("heads, layers, experts and the sequence length are divisible by their group sizes")
 
 
 def _stage_layers(values: Mapping[str, Any]) -> Finding | None:

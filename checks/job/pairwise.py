@@ -277,8 +277,8 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         share = median(item.share for item in nodes)
         names = _listed([item.node for item in nodes])
         yield unknown(
-            f"{len(nodes)} of {measured} nodes reach {share:.2g} of the other runs in all of theirs, "
-            f"in {label}: different hardware, or separate leaves: {names}",
+            f"all runs of {len(nodes)} of {measured} nodes reach only {share:.2g} of the rate of the other runs "
+            f"of {label}: different hardware, or separate leaves: {names}",
             found=f"{len(nodes)} low nodes",
             evidence=keys,
             fix=fix,
@@ -287,7 +287,7 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
     for item in nodes:
         yield unknown(
             f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.2g} of the other runs: "
-            "it is slow (one rail of eight is an eighth), or on a different leaf from the rest: leaves are not known",
+            "it is slow (losing one rail of eight costs an eighth), or on a different leaf; the leaves are not known",
             subject=f"node {item.node}", found=f"{item.share:.2g} of the other runs", evidence=keys, fix=fix,
         )  # fmt: skip
 

@@ -95,7 +95,7 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _incomplete(shared: SharedRuns, at_once: int) -> str:
     """Return why runs do not show that the uplinks suffice; empty if they do."""
     if shared.stopped or not shared.pairs:
-        return f"{shared.stopped} of which did not end well"
+        return f"{shared.stopped} of which failed"
     if shared.absent:
         return f"without {len(shared.absent)} nodes, such as {shared.absent[0]}"
     if any(pair.runs < 2 for pair in shared.pairs):

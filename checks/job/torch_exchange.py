@@ -131,12 +131,12 @@ def _absent(run: RunFacts, *kinds: str) -> bool:
 
 
 def no_all_to_all(run: RunFacts, site: Site) -> Finding | None:
-    """Skip where the job has no experts on other ranks."""
+    """Skip a job without experts on other ranks."""
     return skipped("no all-to-all is in the traces", evidence=list(run.traces)) if _absent(run, "alltoall") else None
 
 
 def no_message(run: RunFacts, site: Site) -> Finding | None:
-    """Skip where the job has no pipeline."""
+    """Skip a job without a pipeline."""
     return skipped("no send or receive is in the traces", evidence=list(run.traces)) if _absent(run, *_SENT) else None
 
 
@@ -269,7 +269,7 @@ def _roof(run: RunFacts, site: Site, job: JobTrace, kind: str, ranks: Sequence[i
     nodes = len(set(hosts))
     each_node = len(ranks) // nodes
     if len({hosts.count(host) for host in hosts}) > 1:
-        return None, "its nodes do not have equally many ranks"
+        return None, "its nodes have different numbers of ranks"
     nics = nics_of(site, 8)
     rate = site.rate_of_each(nics or 0, 8).value if nics else None
     if nodes > 1 and (nics is None or rate is None or nics * each_node % 8):

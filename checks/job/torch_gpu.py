@@ -81,9 +81,9 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
             message += f"; {waited / busy:.0%} more waits for other ranks"
         elif share > EXPOSED:
             message += "; only the traces of other ranks show how much of it is waiting for them"
-        found = f"{share:.1%} bare, {idle:.1%} idle"
+        found = f"{share:.1%} exposed, {idle:.1%} idle"
         if share > EXPOSED:
-            yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} bare", **at).about(*items)
+            yield warned(message, found=found, expected=f"at most {EXPOSED:.0%} exposed", **at).about(*items)
         elif idle > IDLE:
             yield unknown(f"{message}: this measure does not show what the GPU waits for", found=found,
                           fix="see torch.data-loader and torch.synchronisation; compare the traces of several ranks",

@@ -47,7 +47,7 @@ _WRITERS = 8
 @check(
     "job.scaling",
     title="A larger job gets about the same throughput from each GPU",
-    fault="A GPU of the larger job gets less done",
+    fault="The throughput per GPU is lower in the larger job",
     impact="slows-job",
     source="Judgement: 80 % of the throughput per GPU of the smaller job",
     fix="Compare the share of the collectives in a trace of each size (`preflight trace`), then the fabric between the "

@@ -122,9 +122,9 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
 
 
 def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:
-    """Report item AN-3.
+    """Compare the prefix length of the rails' addresses with the declaration (AN-3).
 
-    Without a declaration, only if the rails have point-to-point addresses.
+    Without a declaration, it only reports rails that have point-to-point addresses.
     """
     wanted, keys = site.point_to_point, [node.addresses.evidence]
     rails = [name for name in rails if node.addresses.routable(name)]

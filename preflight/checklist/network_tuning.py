@@ -85,7 +85,7 @@ ITEMS = (
     _LIST.item(
         "NT-TRN-4", "Is a data-loader or storage stall posing as an NCCL bottleneck?", "trace",
         question("Steps do not wait for the data loader", "torch.data-loader"),
-        question("Nor for file writes: pauses of the CPU, such as a checkpoint", "torch.pauses"),
+        question("Steps do not wait for file writes, such as a checkpoint", "torch.pauses"),
     ),
     # inference trace
     _LIST.item(

@@ -107,7 +107,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-17", "cross-rail traffic", "window trace",
-        question("NCCL's connections join NICs of one index", "nccl.rails"),
+        question("NCCL connects NICs that have the same index", "nccl.rails"),
         lack("Bytes that cross between rails", "bytes of the spine ports, and the leaf of each NIC"),
     ),
     _LIST.item(
@@ -117,8 +117,8 @@ ITEMS = (
     _LIST.item(
         "PA-19", "egress congestion and packet-drop counters", "window",
         question("Host: no packet is lost, no receiver is too slow", "counters.loss", "counters.receiver"),
-        question("Host: what delayed the ports", "counters.congestion"),
-        question("No node has more of it than its peers", "fleet.rates"),
+        question("Host: causes of delays at the ports", "counters.congestion"),
+        question("No node has more losses and delays than its peers", "fleet.rates"),
         lack("Switch: egress queues and drops", "the egress counters of the switches"),
     ),
     _LIST.item(

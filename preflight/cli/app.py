@@ -126,7 +126,7 @@ class _UsageError(PreflightError, click.ClickException):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="preflight")
-@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an internal error, or of a plug-in's.")
+@click.option("-v", "--verbose", is_flag=True, help="Print the traceback of an error in preflight or a plug-in.")
 def main(verbose: bool) -> None:
     """Find out before the job starts why a GPU cluster would run slow.
 

@@ -94,7 +94,7 @@ _PATHS = ("/", "~/", "./", "../", "file:", "http://", "https://")
 
 @functools.lru_cache(maxsize=2048)
 def strength(name: str) -> "Tuple[int, bool]":
-    """Return a name's strength as a mark of secrets, and whether its last word is it."""
+    """Return how strongly a name marks a secret, and whether its last word does."""
     words = [word.lower() for word in _WORDS.findall(name)]
     while len(words) > 1 and words[-1].isdigit():
         words.pop()

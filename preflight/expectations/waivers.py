@@ -40,7 +40,7 @@ def day(value: Any) -> date:
 
 
 def words(value: Any) -> str:
-    """Return some words on one line."""
+    """Return a short text on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError("takes some words in quotes, on one line")
     return value.strip()

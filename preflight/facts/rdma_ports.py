@@ -76,7 +76,7 @@ class Port:
 
     @property
     def infiniband(self) -> bool:
-        """Whether it is InfiniBand: with a subnet manager, LIDs and partitions."""
+        """Whether it is InfiniBand, which has a subnet manager, LIDs and partitions."""
         return self.link_layer == "InfiniBand"
 
     @property

@@ -105,7 +105,7 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
-    """Return the same for a heterogeneous job.
+    """Return why a step would leave nodes of a heterogeneous job unjudged, or "".
 
     Its parts have separate nodes; srun uses the first part by default.
     """

@@ -195,7 +195,9 @@ def in_flight(job: TrainingJob) -> float:
 
 
 def in_flight_last(job: TrainingJob) -> float:
-    """Return the same for the last stage, which starts its backward passes at once.
+    """Return the maximum number of microbatches that the last stage keeps.
+
+    It starts each backward pass at once.
 
     The interleaved schedule first runs all but the last virtual stage, for as many microbatches as there are stages.
     """
@@ -277,7 +279,7 @@ def _attention(job: TrainingJob, projected_again: bool) -> float:
 
 
 def _every_second_product(job: TrainingJob) -> float:
-    """Return the same for stored attention and every second matrix product."""
+    """Return these bytes for stored attention and every second matrix product."""
     model, tensor = job.model, job.parallel.tensor
     divided = tensor if job.parallel.sequence_parallel else 1
     inner = model.feed_forward

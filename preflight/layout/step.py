@@ -240,7 +240,10 @@ def _fill(model: Transformer, width: float) -> float:
 
 
 def _attention_fill(job: TrainingJob) -> float:
-    """Return the same for attention; a quarter of its products is the output."""
+    """Return the time of attention's matrix products relative to very large ones.
+
+    The output projection is a quarter of them.
+    """
     width = job.model.heads * job.model.head_size / job.parallel.tensor
     return 0.75 * (1 + FILL / job.model.hidden) + 0.25 * (1 + FILL / max(1.0, width))
 

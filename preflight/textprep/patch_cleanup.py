@@ -55,7 +55,7 @@ def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
-    """Return the same for ``diff`` without options."""
+    """Return the lines of the default format of ``diff`` with their marks."""
     if not any(_COMMAND.fullmatch(line) for _, line in lines):
         return None
     found: list[tuple[int, str, str]] = []

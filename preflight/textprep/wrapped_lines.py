@@ -74,7 +74,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
 
 
 def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
-    """Join lines of a width with their continuation; empty lines preserve numbers."""
+    """Join lines of one width with their continuations; empty lines keep the numbers."""
     joined, at = list(lines), 0
     while at < len(joined) - 1:
         end = at

@@ -110,7 +110,7 @@ def frames_for(plan: Mapping[str, Any], extra: Mapping[str, bytes] | None = None
 
 
 def frame_of(packed: bytes, plan: Mapping[str, Any]) -> bytes:
-    """Return the same for a packed archive: packed once for all nodes of a run."""
+    """Return BOOT's standard input for an archive packed once for all nodes of a run."""
     document = plan_line(plan)
     return b"preflight %d %d\n" % (len(packed), len(document)) + packed + document
 

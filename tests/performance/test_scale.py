@@ -244,7 +244,7 @@ def alone(folder: Path, expected: dict[str, planted_fleet.Reported], cluster: Cl
 
 
 def test_ballots_are_enough_for_the_checks_of_the_fleet(alone: tuple[Saved, dict[str, Any]]) -> None:
-    """None of them reads all nodes again, which would take as long as judging them."""
+    """No fleet check reads all nodes again, which would take as long as judging them."""
     assert Counted.again < 24
 
 

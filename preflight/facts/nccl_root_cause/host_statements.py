@@ -84,7 +84,7 @@ def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
 
 
 def _count(counts: list[int], entry: HostChannels | NetChannels) -> None:
-    """Add channels to those over TCP, with GPUDirect or without.
+    """Add channels to the group of TCP, of GPUDirect RDMA, or of RDMA without it.
 
     Truncated lines count as neither.
     """

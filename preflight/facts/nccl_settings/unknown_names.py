@@ -43,7 +43,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             elif name.split()[-1:] == [meant]:
                 what = "no known program reads a line with this start"
         else:
-            what, expected = "no program known to preflight reads it", "a name of the user guide, or a plug-in's"
+            what, expected = "no program known to preflight reads it", "a name from the user guide or from a plug-in"
         yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)
 
 

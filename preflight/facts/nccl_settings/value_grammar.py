@@ -171,7 +171,7 @@ def _level(value: str) -> Iterator[InvalidValue]:
     if upper in LEVELS:
         yield InvalidValue("is silently ignored: values are case-sensitive", upper)
     elif upper == "NODE":
-        yield InvalidValue("is silently ignored: NODE is nvidia-smi's", "PHB (one CPU) or SYS (across CPUs)")
+        yield InvalidValue("is silently ignored: NODE is a term of nvidia-smi", "PHB (one CPU) or SYS (across CPUs)")
     else:
         yield InvalidValue(
             "is ignored silently: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))

@@ -167,8 +167,8 @@ _LEARN = {
     ),
     **dict.fromkeys(
         ("ECN", "CNP", "DCQCN"),
-        "only the vendor's driver (MLNX_OFED, DOCA) shows it to all; upstream's, in part, to root: run as root, or "
-        "`mlxconfig query` ROCE_CC_PRIO_MASK",
+        "only the vendor's driver (MLNX_OFED, DOCA) shows it to all users; the upstream driver shows part of it to "
+        "root: run as root, or query ROCE_CC_PRIO_MASK with `mlxconfig`",
     ),
 }
 

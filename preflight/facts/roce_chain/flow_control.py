@@ -67,7 +67,7 @@ def cnp(at: Place, name: str) -> ChainLink:
     fix = f"`echo {right} > /sys/class/net/{at.netdev}/ecn/roce_np/cnp_dscp`, on all nodes"
     if wanted.value not in (None, found):
         return ChainLink(
-            name, State.BROKEN, f"DSCP {found}", f"CNPs go out with DSCP {found}, expected {wanted.value}",
+            name, State.BROKEN, f"DSCP {found}", f"CNPs are sent with DSCP {found}, expected {wanted.value}",
             f"DSCP {wanted.value} ({wanted.source})", (key,), fix=fix,
         )  # fmt: skip
     table = port_qos.dscp_map(at.evidence, at.netdev)

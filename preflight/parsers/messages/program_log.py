@@ -97,7 +97,7 @@ _TIME = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the lines from one on are mostly those of a log.
+    """Return whether most lines, starting at a line, are those of a log.
 
     A time or an actor's mark alone may precede any text: a line of a log has a level, or is Slurm's.
     """
@@ -130,7 +130,7 @@ _OF_SLURM = re.compile(
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
-    """Read all lines, starting at one."""
+    """Read all lines, starting at a line."""
     levels, versions, troubles = Counter[str](), dict[str, None](), list[tuple[int, str]]()
     times: list[str] = []
     number = 0

@@ -112,7 +112,7 @@ def counts(message: str) -> LogEvent | None:
 
 
 def shape(message: str) -> LogEvent | None:
-    """Parse the same line of RCCL."""
+    """Parse RCCL's line with the number of channels of each kind."""
     match = _SHAPE.match(message)
     return LogEvent("shape", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 

@@ -36,7 +36,7 @@ def net_channels(table: Tables) -> tuple[NetChannels, ...]:
 
 
 def by_host(table: Tables) -> tuple[HostChannels, ...]:
-    """Count the same for each host, and those through another rank's process."""
+    """Count connections by host, and those through another rank's process."""
     found: dict[tuple[str, str, bool | None], list[int]] = {}
     for (host, _, network, _, proxied, gpudirect), seen in table.via("NET"):
         if host is not None:

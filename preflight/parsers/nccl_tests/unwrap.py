@@ -57,7 +57,7 @@ def _of_header(lines: list[str]) -> int | None:
 
 
 def _of_rows(lines: list[str]) -> int | None:
-    """Return the same for rows without a header."""
+    """Return the column at which rows without a header were broken."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)
@@ -69,7 +69,7 @@ def _of_rows(lines: list[str]) -> int | None:
 
 
 def _of_devices(lines: list[str]) -> int | None:
-    """Return the same for a list of devices without a table."""
+    """Return the column at which a list of devices without a table was broken."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)

@@ -46,7 +46,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FabricManagerLog]:
-    """Read the lines, starting at one."""
+    """Read the lines, starting at a line."""
     count, troubles = 0, list[LoggedTrouble]()
     end, last = at, at
     while end < len(lines) and end - last <= _APART and count < MOST_LINES:

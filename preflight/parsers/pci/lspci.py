@@ -56,7 +56,7 @@ class PciFunction:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a GPU of a server."""
+        """Whether it is a server GPU."""
         return _GPU.match(self.class_name or "") is not None
 
     @property

@@ -168,7 +168,7 @@ class Recording:
         return int(next(group for group in match.groups() if group)) if match else None
 
     def document(self, name: str) -> dict[str, Any]:
-        """Return the facts; ``name`` is the file's."""
+        """Return the facts; ``name`` is the name of the file."""
         samples: dict[str, list[float]] = defaultdict(list)
         for entry in self.entries:
             if entry.duration_ms is not None:

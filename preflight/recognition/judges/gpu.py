@@ -27,7 +27,7 @@ def _of_health(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
 
 
 def _intended(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
-    """Return the same for a setting that some sites choose on purpose."""
+    """Return the judge for a setting that some sites choose on purpose."""
     return lambda health, _part: lowered(core(health))
 
 

@@ -60,12 +60,12 @@ class Times(Protocol):
 
     @property
     def node_s(self) -> float:
-        """For one node."""
+        """Seconds for one node."""
         ...
 
     @property
     def run_s(self) -> float:
-        """For all."""
+        """Seconds for all nodes."""
         ...
 
 

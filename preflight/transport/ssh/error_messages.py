@@ -109,7 +109,7 @@ def meaning(stderr: bytes) -> ConnectFailure:
 
 
 def known_meaning(stderr: bytes) -> ConnectFailure | None:
-    """Return the same, or None for unknown messages."""
+    """Return the meaning of a known error message; None for an unknown one."""
     printed = stderr.decode("utf-8", "backslashreplace").replace("\r", "").splitlines()
     lines = [line.rstrip() for line in printed]
     carried = any(_CARRIED in line for line in lines)

@@ -86,7 +86,7 @@ class RecordedStream:
         return isinstance(self._stream, socket.socket)
 
     def recv(self, size: int) -> bytes:
-        """Read, for one thread at a time."""
+        """Read data; only one thread may read at a time."""
         if not self._ahead:
             self.flush()
             self._ahead = memoryview(self._receive())
@@ -114,9 +114,9 @@ class RecordedStream:
         return data
 
     def send(self, data: bytes) -> int:
-        """Write; if it ``holds``, only when it waits for input.
+        """Write data; if ``holds`` is set, only before the next read.
 
-        For a single-threaded user.
+        ``holds`` is for a single-threaded user.
         """
         if self.holds and len(self._held) < _HELD:
             self._held += data
