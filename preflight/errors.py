@@ -52,7 +52,8 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │   the gate
     ├── StateDirError           the state directory is missing, unsafe or not writable
     ├── UnusableVerdict         a cached verdict is damaged, expired or of another node (also a ValueError)
-    └── ControllerError         scontrol failed, or the Slurm controller refused
+    ├── ControllerError         scontrol failed, or the Slurm controller refused
+    └── InstallError            `preflight slurm` wrote or removed nothing: the file and the fix
 
 Each class is defined in the module that raises it and can be imported from here, which imports that module. Measured:
 the import of a module with all of these classes takes 1.0 ms, that of this module 0.4 ms. A gate pays this cost before
@@ -81,6 +82,7 @@ HOMES = {
     "EvidenceError": "preflight.evidence.document",
     "HistoryError": "preflight.history.store",
     "HistoryLocked": "preflight.history.store",
+    "InstallError": "preflight.gate.slurm.installation",
     "JobConfigError": "preflight.parsers.job_config.settings",
     "LayoutError": "preflight.layout.job",
     "LearnError": "preflight.learn",

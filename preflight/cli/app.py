@@ -18,6 +18,7 @@ COMMANDS = {
     "pair": "pair:pair",
     "bench": "bench:bench",
     "gate": "gate:gate",
+    "slurm": "slurm:slurm",
     "collect": "collect:collect",
     "judge": "judge:judge",
     "show": "show:show",
@@ -42,7 +43,7 @@ COMMANDS = {
 
 #: Groups of commands in help.
 GROUPS = {
-    "Judge": ("check", "judge", "show", "gate", "pair", "bench", "demo"),
+    "Judge": ("check", "judge", "show", "gate", "slurm", "pair", "bench", "demo"),
     "Compare": ("diff", "history"),
     "Expect": ("learn", "lint"),
     "Text and evidence": ("read", "trace", "plan", "collect", "redact", "bundle"),

@@ -33,7 +33,7 @@ CARRIED = {
 #: The interpreter of the first line: an absolute path, which ignores PYTHONPATH and the user's packages.
 PYTHON = "/usr/bin/python3"
 
-_OURS = ("preflight", "preflight.checks", "preflight.reports")
+_OURS = ("preflight", "preflight.checks", "preflight.deploy", "preflight.reports")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 #: Bit 0: hash-based; bit 1 not set: changes of the source are not checked (PEP 552).
 _UNCHECKED_HASH = 0b01

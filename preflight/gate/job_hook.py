@@ -6,30 +6,21 @@ know the boot of a node, so only a verdict's node and age are verified, and the 
 
 from __future__ import annotations
 
-import os
-import stat
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from preflight import errors
-from preflight.archive.directory import file_name
 from preflight.checks import registry
-from preflight.evidence import json_limits
-from preflight.gate import announce, configuration, remote_verdicts, scheduler_env, verdict_cache
+from preflight.gate import announce, configuration, published_verdicts, remote_verdicts, scheduler_env, verdict_cache
 from preflight.gate.configured_rules import configured_deadline_s, configured_rules
 from preflight.gate.request import GateRequest
 from preflight.gate.result import GateResult, Judgement, in_time
 from preflight.gate.values import replace
-from preflight.gate.verdict import PREFIX, UnusableVerdict, Verdict, ascii_reason, from_document
+from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 from preflight.gate.watchdog import Watch
 from preflight.nodeset import unfold
-from preflight.schemas.conform import find_error
 
-_MOST_BYTES = 1 << 20
 _MOST_LINES = 10
-#: Maximum seconds by which a node's clock may be ahead: MUNGE's default TTL, beyond which Slurm starts no job.
-MAX_CLOCK_SKEW_S = 300
 
 
 def run(request: GateRequest, watch: Watch) -> GateResult:
@@ -60,7 +51,7 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
             return in_time(progress.unjudged("gate.configuration", str(error), "error"))
     elif folder:
         watch.enter(f"reading {announce.plain(folder)}")
-        verdicts = _published(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
+        verdicts = published_verdicts.read(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
         why = (
             "no verdicts: set the directory to which nodes publish them ([gate] publish, or --verdicts), or use --hosts"
@@ -128,49 +119,3 @@ def _why(verdict: Verdict | str) -> str:
     if verdict.status == "pass" or _bad(verdict):
         return ""
     return verdict.reason.removeprefix(PREFIX) + (" [an earlier job's]" if verdict.status == "fail" else "")
-
-
-def _published(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    if why := _untrusted(folder):
-        return dict.fromkeys(nodes, why)
-    return {node: _read(folder / file_name(node), node, most_s) for node in nodes}
-
-
-def _untrusted(folder: Path) -> str:
-    """Return why a directory is not trusted, or "".
-
-    Only root and this user may have write access.
-    """
-    try:
-        info = os.stat(folder)
-    except OSError as error:
-        return f"{folder}: {error.strerror}"
-    if info.st_uid not in (0, os.geteuid()):
-        return f"{folder} belongs to user {info.st_uid}"
-    return f"{folder} is writable by others" if info.st_mode & 0o022 else ""
-
-
-def _read(path: Path, node: str, most_s: float) -> Verdict | str:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as stream:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return f"{path} is not a regular file"
-            document = json_limits.decoded(stream.read(_MOST_BYTES), once=True)
-        if wrong := find_error(document, "verdict-1", exact=True):
-            raise UnusableVerdict(wrong)
-        verdict = from_document(document)
-    except FileNotFoundError:
-        return "it has published no verdict"
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    except (UnusableVerdict, ValueError) as error:
-        return f"{path} is not a verdict: {error}"
-    age_s = time.time() - verdict.at
-    if verdict.node != node:
-        return f"{path} is of the node {verdict.node}"
-    if age_s < -MAX_CLOCK_SKEW_S:
-        return f"its verdict is {-age_s:.0f} s in the future: synchronise the clocks of the node and of this machine"
-    if age_s > most_s:
-        return f"its verdict is {age_s:.0f} s old, but valid for only {most_s:.0f}"
-    return verdict

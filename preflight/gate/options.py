@@ -58,6 +58,6 @@ class Options:
 def parse_plain(words: Sequence[str]) -> Options | None:
     """Parse ``HOOK [--OPTION VALUE | --FLAG]…``; None if click must handle it."""
     values = fast_options.parse("gate", words)
-    if values is None or values["hook"] is None:
+    if values is None or values["hook"] in (None, "status"):
         return None
     return Options(**values)

@@ -21,6 +21,7 @@ LAYERS = {
     "evidence": {"schemas"},
     "transport": {"collector", "evidence"},
     "demo": set[str](),
+    "deploy": set[str](),
     "nodeset": set[str](),
     "textprep": {"evidence"},
     # collector: the rows of a switch's database, the same from a dump and from the switch.
@@ -60,8 +61,8 @@ LAYERS = {
     "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
     # gate: a separate entry point for schedulers: it collects, judges and reports without a command line.
     "gate": {
-        "archive", "checks", "collect", "evidence", "expectations", "facts", "judge", "model", "nodeset", "probes",
-        "reports", "run", "schemas", "terminal", "transport", "version",
+        "archive", "checks", "collect", "deploy", "evidence", "expectations", "facts", "judge", "model", "nodeset",
+        "probes", "reports", "run", "schemas", "terminal", "transport", "version",
     },
     # commands: bodies of the commands; each combines the parts that it needs.
     "commands": {
@@ -84,19 +85,22 @@ LAYERS = {
 #: Modules that every layer may import.
 EVERYWHERE = {"_startup", "errors"}
 
+#: Folders at the top of the repository that install inside preflight, where each has a link.
+LINKED = ("checks", "deploy", "reports")
+
 
 def layer_of(path: Path) -> str:
     relative = path.relative_to(ROOT)
-    if relative.parts[0] in ("checks", "reports"):
+    if relative.parts[0] in LINKED:
         return relative.parts[0]
     return relative.parts[1].removesuffix(".py")
 
 
 def sources() -> Iterator[Path]:
-    for folder in ("preflight", "checks", "reports"):
+    for folder in ("preflight", *LINKED):
         for path in sorted((ROOT / folder).rglob("*.py")):
             inside = path.relative_to(ROOT).parts
-            if "__pycache__" not in inside and inside[:2] not in (("preflight", "checks"), ("preflight", "reports")):
+            if "__pycache__" not in inside and inside[:2] not in [("preflight", name) for name in LINKED]:
                 yield path
 
 
@@ -182,7 +186,7 @@ def test_no_two_folders_import_each_other() -> None:
 
 
 def test_links_point_at_the_top_level_folders() -> None:
-    for name in ("checks", "reports"):
+    for name in LINKED:
         link = ROOT / "preflight" / name
         assert link.is_symlink()
         assert link.resolve() == ROOT / name

@@ -209,7 +209,7 @@ def test_the_options_of_a_hook_are_those_of_its_command() -> None:
 
 
 def test_a_clone_without_tables_works_and_reports_it_with_v(tmp_path: Path) -> None:
-    for top in ("preflight", "checks", "reports"):
+    for top in ("preflight", "checks", "deploy", "reports"):
         ignore = shutil.ignore_patterns("__pycache__", "generated_*.py")
         shutil.copytree(paths.ROOT / top, tmp_path / top, symlinks=True, ignore=ignore)
 

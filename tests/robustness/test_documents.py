@@ -27,7 +27,7 @@ from preflight.collect import journal
 from preflight.collect.targets import TargetError, resolve
 from preflight.evidence import bundle as packed
 from preflight.evidence import document as evidence
-from preflight.gate import job_hook, policy, verdict_cache
+from preflight.gate import policy, published_verdicts, verdict_cache
 from preflight.gate.state_dir import StateDir
 from preflight.gate.verdict import UnusableVerdict, Verdict, to_document
 from preflight.schemas import conform
@@ -178,7 +178,7 @@ def test_a_damaged_verdict_of_a_node_starts_no_job(data: st.DataObject, tmp_path
     fresh = {**VERDICT, "at": int(time.time())}
     path = tmp_path / "n1.json"
     path.write_bytes(data.draw(damaged(fresh)))
-    found = job_hook._read(path, "n1", 600)
+    found = published_verdicts._read(path, "n1", 600)
     if isinstance(found, Verdict):  # the changed value is still valid in a verdict
         assert found.status == "fail"
         assert conform.find_error(to_document(found), "verdict-1", exact=True) == ""
@@ -192,15 +192,15 @@ def test_a_verdict_with_two_statuses_is_none(tmp_path: Path) -> None:
     good = to_document(Verdict("n1", "pass", int(time.time())))
     path = tmp_path / "n1.json"
     path.write_text(json.dumps(good).replace('"status": "pass"', '"status": "fail", "status": "pass"'))
-    assert job_hook._read(path, "n1", 600) == f"{path} is not a verdict: it has the key 'status' twice"
+    assert published_verdicts._read(path, "n1", 600) == f"{path} is not a verdict: it has the key 'status' twice"
     path.write_text(json.dumps({**good, "causes": [7]}))
-    assert job_hook._read(path, "n1", 600) == f"{path} is not a verdict: causes[0] is not of type string"
+    assert published_verdicts._read(path, "n1", 600) == f"{path} is not a verdict: causes[0] is not of type string"
 
 
 @pytest.mark.parametrize("kind", NO_FILES)
 def test_no_file_is_no_verdict(kind: str, tmp_path: Path) -> None:
     no_file(tmp_path / "n1.json", kind)
-    assert isinstance(job_hook._read(tmp_path / "n1.json", "n1", 600), str)
+    assert isinstance(published_verdicts._read(tmp_path / "n1.json", "n1", 600), str)
 
 
 def state(folder: Path) -> tuple[StateDir, bytes]:

@@ -12,7 +12,7 @@ from preflight.gate.slurm import drain, requeue
 from preflight.gate.slurm.drain import DrainOutcome
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol import Controller, ControllerError
-from preflight.gate.verdict import Verdict
+from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def _job_away(
     if settings.dry_run:
         return SlurmResult(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)
     try:
-        done = requeue.put_back(controller, number, verdict.reason, settings, hold=verdict.owner == "job")
+        why = ascii_reason(f"{PREFIX}{verdict.node}: {verdict.reason.removeprefix(PREFIX)}")
+        done = requeue.put_back(controller, number, why, settings, hold=verdict.owner == "job")
     except ControllerError as error:
         line = f"{outcome.line}; job {number} could not be requeued, so Slurm drains the node: {error}"
         return SlurmResult(_plain(line), False, rule.exit, human=True)

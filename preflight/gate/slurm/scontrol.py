@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 
 from preflight.errors import PreflightError
-from preflight.gate.slurm import scontrol_nodes, squeue
+from preflight.gate.slurm import scontrol_nodes, slurm_conf, squeue
 from preflight.gate.slurm.drain_settings import Settings
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.slurm.squeue import SlurmJob
@@ -43,6 +43,10 @@ class Controller:
         self._environ = {"PATH": "/usr/bin:/bin", "TZ": "UTC0", "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
         if (conf := environ.get("SLURM_CONF", "")).startswith("/"):
             self._environ["SLURM_CONF"] = conf
+
+    def configuration(self) -> dict[str, str]:
+        """Return the running configuration, by key of slurm.conf; "" for a key without a value."""
+        return slurm_conf.running(self._run("show", "config"))
 
     def nodes(self) -> dict[str, Node]:
         """Return all nodes, including those of hidden partitions."""
@@ -163,12 +167,12 @@ def _scontrol(folder: str) -> str:
     why = ""
     for place in (folder,) if folder else FOLDERS:
         path = os.path.join(place, "scontrol")
-        if os.path.isabs(path) and os.access(path, os.X_OK) and not (why := _untrusted(path)):
+        if os.path.isabs(path) and os.access(path, os.X_OK) and not (why := untrusted(path)):
             return path
     raise ControllerError(why or missing)
 
 
-def _untrusted(path: str) -> str:
+def untrusted(path: str) -> str:
     """Return why others could replace a file; empty if they cannot.
 
     The target of a link is checked as well.

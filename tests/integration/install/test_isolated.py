@@ -86,7 +86,7 @@ def test_the_trap_works(trap: ImportTrap) -> None:
     assert {"sitecustomize", "preflight.__init__"} <= trap.sprung
 
 
-@pytest.mark.parametrize("name", ["slurm/prolog", "slurm/healthcheck", "slurm/job.sh"])
+@pytest.mark.parametrize("name", ["slurm/prolog", "slurm/healthcheck", "slurm/epilog", "slurm/job.sh"])
 @pytest.mark.parametrize("context", ["prolog_slurmd", "prolog_slurmctld"])
 def test_scripts_of_slurm(trap: ImportTrap, installed: Path, tmp_path: Path, name: str, context: str) -> None:
     tools = tmp_path / "tools"

@@ -27,6 +27,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 def test_list_of_packages_equals_the_tree() -> None:
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "preflight").rglob("__init__.py")} | {
         "preflight.checks",
+        "preflight.deploy",
         "preflight.reports",
     }
     found |= {
@@ -55,14 +56,19 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_wheel_holds_everything(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert not {name for name in names if name.startswith(("checks/", "reports/", "tests/", "fixtures/"))}
-    for folder in ("checks", "reports"):
+    assert not {name for name in names if name.startswith(("checks/", "deploy/", "reports/", "tests/", "fixtures/"))}
+    elsewhere = {"__pycache__", "man", "completions"}  # the last two below share/, in the next test
+    for folder in ("checks", "deploy", "reports"):
         for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and "__pycache__" not in path.parts:
+            if path.is_file() and not elsewhere.intersection(path.parts):
                 assert f"preflight/{path.relative_to(ROOT)}" in names
     for path in (ROOT / "preflight").rglob("*"):
         inside = path.relative_to(ROOT)
-        if path.is_file() and "__pycache__" not in inside.parts and inside.parts[1] not in ("checks", "reports"):
+        if (
+            path.is_file()
+            and "__pycache__" not in inside.parts
+            and inside.parts[1] not in ("checks", "deploy", "reports")
+        ):
             assert str(inside) in names
 
 

@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packed sources: no edit happens between two builds."""
     copy = tmp_path_factory.mktemp("source")
-    for top in ("preflight", "checks", "reports"):
+    for top in ("preflight", "checks", "deploy", "reports"):
         ignore = shutil.ignore_patterns("__pycache__", "generated_*.py")
         shutil.copytree(ROOT / top, copy / top, symlinks=True, ignore=ignore)
     return copy
@@ -86,7 +86,7 @@ def test_the_same_source_gives_the_same_bytes(built: Path, source: Path, folder:
 
 def test_it_holds_all_of_ours_and_only_pure_python(built: Path, source: Path) -> None:
     names = set(zipfile.ZipFile(built).namelist())
-    for top in ("preflight", "checks", "reports"):
+    for top in ("preflight", "checks", "deploy", "reports"):
         for path in (source / top).rglob("*"):
             inside = path.relative_to(source)
             if path.is_file() and "__pycache__" not in inside.parts and not path.name.startswith("."):

@@ -124,6 +124,8 @@ def test_the_dashboard_and_the_rules_use_existing_metrics(textfile: Path) -> Non
     exported |= {"preflight_gate_verdict"} | {
         f"preflight_gate_{name}" for name in re.findall(r'\("([a-z_]+)", ', source)
     }
+    status = (ROOT / "preflight" / "gate" / "fleet_status.py").read_text()
+    exported |= set(re.findall(r'Metric\("([a-z_]+)"', status))
     dashboard = json.loads((ROOT / "deploy" / "grafana" / "preflight.json").read_text())
     queries = json.dumps([panel["targets"] for panel in dashboard["panels"]]) + RULES.read_text()
     named = set(re.findall(r"\bpreflight_[a-z_]+", queries))

@@ -191,7 +191,7 @@ def test_while_the_breaker_holds_no_node_is_drained_and_no_job_starts(slurm: Gpu
     single = started(slurm, "--nodes=1", "--nodelist=n3", "--no-requeue")
     ran = slurm.run(["srun", "--nodes=1", "--nodelist=n4", "--mpi=none", "uname", "-n"])
     assert ran.returncode != 0
-    assert "preflight: rdma.port-rate: mlx5_0:1: found 200 Gb/s" in ran.stderr
+    assert "preflight: n4: rdma.port-rate: mlx5_0:1: found 200 Gb/s" in ran.stderr
     assert ran.stdout == ""
     assert ended(slurm, single) == "CANCELLED"
     assert "n3" not in output(slurm, single).splitlines()

@@ -50,6 +50,7 @@ HERE = (
 PARSED = {
     r"--via kubectl": "tests/integration/kubernetes, with pods",
     r"gate slurm-": "tests/integration/slurm, with slurmd",
+    r"gate status|slurm (un)?install": "tests/integration/slurm/test_install.py, with slurmctld",
     r"check --fabric": "tests/integration/fabric, with ibsim",
     r"check .*--switches": "tests/integration/ssh/test_switches.py, with Redis",
     r"preflight bench |judge acceptance/": "pytest -m mpi, with Open MPI and sshd in network namespaces",

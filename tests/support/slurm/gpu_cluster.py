@@ -67,10 +67,11 @@ mount --bind {folder}/rate.$1 /{rate}
 class Gpus(Slurm):
     """The cluster; ``conf`` are additional lines of slurm.conf, ``without`` is a line of ``deploy/slurm`` to omit.
 
-    The cluster file is /etc/slurm/preflight/cluster.toml, as on a site.
+    The cluster file is /etc/slurm/preflight/cluster.toml, as on a site. The epilog, which judges after every job, and
+    all lines and scripts if not ``gated``, are for the test of ``preflight slurm install``.
     """
 
-    def __init__(self, number: int, *, conf: str = "", without: tuple[str, ...] = ()) -> None:
+    def __init__(self, number: int, *, conf: str = "", without: tuple[str, ...] = (), gated: bool = True) -> None:
         """Write the machine and the configuration."""
         self.seen = Path(tempfile.mkdtemp(prefix="nodes-"))
         self.seen.chmod(0o755)
@@ -81,13 +82,17 @@ class Gpus(Slurm):
         tool.rename(f"{tool}.true")
         tool.write_text(_TOOL.format(root=root, folder=self.seen))
         tool.chmod(0o755)
-        lines = [line for line in (DEPLOY / "slurm.conf").read_text().splitlines() if not line.startswith(without)]
+        text = (DEPLOY / "slurm.conf").read_text() if gated else "SchedulerParameters=nohold_on_prolog_fail\n"
+        lines = [line for line in text.splitlines() if not line.startswith(("Epilog=", *without))]
         scheduler = next(index for index, line in enumerate(lines) if line.startswith("SchedulerParameters="))
         lines[scheduler] += ",batch_sched_delay=0,bf_interval=2"  # else three seconds, thirty for a heterogeneous job
         self._install = _INSTALL.format(prefix=sys.prefix, python=os.path.realpath(sys.executable))
         setup = _SETUP.format(root=root, folder=self.seen, install=self._install, rate=_RATE)
         super().__init__(number, "\n".join(lines) + "\n" + conf, setup)
-        shutil.copytree(DEPLOY, self.folder / "etc" / "preflight")
+        if gated:
+            shutil.copytree(DEPLOY, self.folder / "etc" / "preflight")
+        else:
+            (self.folder / "etc" / "preflight").mkdir()
         self.write_cluster(CLUSTER)
         self._syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._syslog.bind(str(root / "dev/log"))

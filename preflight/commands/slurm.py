@@ -1,0 +1,182 @@
+"""``preflight slurm``: the files of the hooks, and the difference to the running slurm.conf."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from preflight.commands import options
+from preflight.terminal import UsageError, print_text
+
+if TYPE_CHECKING:
+    from preflight.expectations import Cluster
+    from preflight.gate.slurm.scontrol import Controller
+    from preflight.gate.slurm.slurm_conf import ConfLine
+
+_FOLDER = "/etc/slurm/preflight"
+_STATES = {"new": "new", "same": "unchanged", "ours": "to update", "foreign": "NOT OURS, or edited: stays"}
+
+
+@click.group()
+def slurm() -> None:
+    """Install the gate in Slurm, or remove it.
+
+    \b
+    Example: preflight slurm install --dry-run
+             preflight slurm uninstall --dry-run
+    """
+
+
+_folder = click.option("--folder", type=options.file_path, default=_FOLDER, metavar="DIR",
+                       help=f"Folder of the scripts ({_FOLDER}).")  # fmt: skip
+_apply = click.option("--apply/--dry-run", "apply", default=False, help="Do it, or print what would be done.")
+
+
+@slurm.command()
+@_apply
+@_folder
+@click.option("--cluster", type=options.file_path, metavar="FILE", help="Cluster file (DIR/cluster.toml).")
+@click.option("--python", type=options.file_path, metavar="FILE", help="Interpreter with preflight (this one).")
+def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None) -> int:
+    """Write the scripts, and print the difference to slurm.conf.
+
+    \b
+    Example: preflight slurm install --dry-run
+             sudo /opt/preflight/bin/python3 -I -m preflight slurm install --apply
+    Exit:    0 done or nothing to do, 2 nothing was written, 3 Slurm did not answer
+    \f
+
+    slurm.conf is never changed: the lines to change are printed, and written to DIR/slurm.conf. A file that preflight
+    did not write, or that was edited since, is left alone, and then nothing is written. Run it on every node and on the
+    controller, or once in a shared folder.
+    """
+    from preflight.gate.slurm import installation, slurm_conf
+    from preflight.gate.slurm.scontrol import ControllerError
+
+    folder, cluster, python = (path and Path(os.path.abspath(path)) for path in (folder, cluster, python))
+    assert folder is not None
+    path = cluster or folder / "cluster.toml"
+    expected = _cluster(path)
+    try:
+        where = installation.place(folder, cluster, python)
+        config = _controller(expected).configuration()
+        lines = slurm_conf.difference(where.conf(), config)
+        files = installation.plan(where, lines)
+        _print(f"{file.path}: {_STATES[file.state]}" for file in files)
+        if apply:
+            installation.write(where, files)
+            _print([f"{folder}: written" if any(file.state != "same" for file in files) else f"{folder}: unchanged"])
+    except installation.InstallError as error:
+        raise UsageError(f"nothing was written: {error}") from None
+    except ControllerError as error:
+        print_text(f"nothing was written: slurm.conf cannot be compared: {error}\n")
+        return 3
+    _print(_advice(lines, config, folder))
+    _print(_next(path, expected, apply))
+    return 2 if any(file.state == "foreign" for file in files) else 0
+
+
+@slurm.command()
+@_apply
+@_folder
+def uninstall(apply: bool, folder: Path) -> int:
+    """Remove the scripts, once slurm.conf no longer names them.
+
+    \b
+    Exit:    0 done or nothing to do, 2 nothing was removed, 3 Slurm did not answer
+    \f
+
+    slurmd drains a node whose Prolog is missing. So nothing is removed while the running configuration names a script.
+    The cluster file and edited files stay. Nodes that preflight drained are listed.
+    """
+    from preflight.gate.slurm import drain_reason, installation, slurm_conf
+    from preflight.gate.slurm.scontrol import ControllerError
+    from preflight.nodeset import fold_for_slurm
+
+    folder = Path(os.path.abspath(folder))
+    try:
+        controller = _controller(None)
+        config = controller.configuration()
+        drained = [node.name for node in controller.nodes().values() if drain_reason.ours(node.name, node.reason)]
+        used = slurm_conf.removal(installation.Place(str(folder), "", "").conf(), config)
+        files = installation.remaining(folder)
+        _print(f"{file.path}: {'to remove' if file.state == 'ours' else file.state}" for file in files)
+        if used:
+            _print([f"Remove these lines from {_conf(config)}, then run `scontrol reconfigure`:"])
+            _print(f"-{line.key}={line.running}" for line in used)
+        if drained:
+            _print([f"Drained by preflight: nobody lifts this later. After a repair: scontrol update "
+                    f"nodename={fold_for_slurm(drained)} state=undrain"])  # fmt: skip
+        if apply and used:
+            raise UsageError("nothing was removed: Slurm still runs these scripts, and drains a node without them")
+        if apply:
+            installation.remove(files)
+            _print([f"{folder}: removed"])
+    except installation.InstallError as error:
+        raise UsageError(f"nothing was removed: {error}") from None
+    except ControllerError as error:
+        print_text(f"nothing was removed: it is not known what Slurm runs: {error}\n")
+        return 3
+    return 0
+
+
+def _cluster(path: Path) -> Cluster | None:
+    """Return the cluster file, None if there is none; raises UsageError for an invalid one."""
+    if not path.exists():
+        return None
+    from preflight.checks import registry
+    from preflight.expectations.cluster_file import ClusterFileError, load
+
+    try:
+        return load(path, registry().ids)
+    except ClusterFileError as error:
+        raise UsageError(str(error)) from None
+
+
+def _controller(expected: Cluster | None) -> Controller:
+    from preflight.expectations.gate_table import Gate
+    from preflight.gate.slurm import drain_settings
+    from preflight.gate.slurm.scontrol import Controller
+
+    gate = expected.gate if expected is not None and expected.gate is not None else Gate()
+    return Controller(drain_settings.of(gate), os.environ)
+
+
+def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> Iterator[str]:
+    """Yield the difference to the running configuration, and the programs of the site that stay."""
+    from preflight.gate.slurm.slurm_conf import as_difference
+
+    changes = as_difference(lines)
+    if changes:
+        yield f"Change these lines in {_conf(config)}, then run `scontrol reconfigure`:"
+        yield from changes
+    else:
+        yield f"{_conf(config)}: nothing to change"
+    for line in lines:
+        if line.conflict:
+            yield f"{line.key} is {line.running} and stays. At its end, add: {folder}/{Path(line.needed).name} || exit"
+
+
+def _next(path: Path, expected: Cluster | None, applied: bool) -> Iterator[str]:
+    if expected is None:
+        yield f"Next: write {path} (`preflight learn`); until then every job starts, NOT JUDGED"
+    elif not (expected.gate and expected.gate.dry_run):
+        yield f"{path}: faulty nodes are drained. For a first rollout, set `dry_run = true` in [gate]"
+    else:
+        yield f"{path}: dry run, no node is drained"
+    if not applied:
+        yield "Nothing was written: --apply writes the files"
+
+
+def _conf(config: dict[str, str]) -> str:
+    return f"{config.get('SLURM_CONF') or 'slurm.conf'} (Slurm {config.get('SLURM_VERSION') or 'of unknown version'})"
+
+
+def _print(lines: Iterable[str]) -> None:
+    from preflight.reports.sanitize import one_line
+
+    print_text("".join(f"{one_line(line)}\n" for line in lines))

@@ -1,0 +1,97 @@
+"""slurm.conf: the running configuration, and the difference to the lines that the hooks need.
+
+Only the difference is computed: nothing here writes slurm.conf.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from preflight._startup.lightclass import dataclass
+
+#: A line of ``scontrol show config``; newer versions number the entries of a list (``Prolog[0]``).
+_RUNNING = re.compile(r"(\w+)(?:\[\d+\])?\s*= ?(.*)")
+
+#: Keys whose value is a list that sites extend: what is missing is added.
+_LISTS = ("PrologFlags", "SchedulerParameters", "HealthCheckNodeState")
+
+#: Keys of programs: the one of a site is not replaced.
+_PROGRAMS = ("Prolog", "Epilog", "HealthCheckProgram")
+
+#: Values of "not set": scontrol's words, and NO_VAL16 of a time-out in 22.05.
+_UNSET = ("", "(null)", "0", "65534", "0 sec")
+
+#: What a list has if nothing is set, and the words that stand for all others.
+_ANY = {"HealthCheckNodeState": "ANY"}
+
+
+@dataclass(frozen=True)
+class ConfLine:
+    """A key of slurm.conf: the running value, and the value that the hooks need.
+
+    ``conflict``: the running value is a site's program, which stays.
+    """
+
+    key: str
+    running: str
+    needed: str
+    conflict: bool = False
+
+    @property
+    def differs(self) -> bool:
+        """Whether slurm.conf must change."""
+        return not self.conflict and self.running != self.needed
+
+    @property
+    def line(self) -> str:
+        """The line for slurm.conf; a comment for a site's program."""
+        return f"# {self.key} stays {self.running}" if self.conflict else f"{self.key}={self.needed}"
+
+
+def running(text: str) -> dict[str, str]:
+    """Parse the answer of ``scontrol show config``."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if match := _RUNNING.fullmatch(line.rstrip()):
+            value = "" if match[2] == "(null)" else match[2]
+            found[match[1]] = ",".join(filter(None, (found.get(match[1], ""), value)))
+    return found
+
+
+def wanted(text: str) -> list[tuple[str, str]]:
+    """Return the keys and values of a fragment, without comments."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [(key, value) for key, _, value in (line.partition("=") for line in lines if line)]
+
+
+def difference(fragment: str, config: Mapping[str, str]) -> list[ConfLine]:
+    """Compare the lines of a fragment with the running configuration."""
+    return [_compared(key, value, config.get(key, "")) for key, value in wanted(fragment)]
+
+
+def removal(fragment: str, config: Mapping[str, str]) -> list[ConfLine]:
+    """Return the programs of a fragment that Slurm still runs."""
+    return [line for line in difference(fragment, config) if line.key in _PROGRAMS and line.running == line.needed]
+
+
+def _compared(key: str, needed: str, now: str) -> ConfLine:
+    if key in _LISTS:
+        have = [part for part in now.split(",") if part not in _UNSET]
+        if key in _ANY and have and _ANY[key] not in have:
+            have = []  # a list of states without ANY leaves drained nodes out
+        missing = [part for part in needed.split(",") if part.lower() not in map(str.lower, have)]
+        return ConfLine(key, now, ",".join((*have, *missing)) if missing else now)
+    if key in _PROGRAMS:
+        return ConfLine(key, now, needed, conflict=now not in ("", needed))
+    # a number: that of the site stays
+    return ConfLine(key, "" if now in _UNSET else now, needed if now in _UNSET else now)
+
+
+def as_difference(lines: Sequence[ConfLine]) -> list[str]:
+    """Return the changes as lines of a unified difference."""
+    changes = []
+    for line in lines:
+        if line.differs:
+            changes += [f"-{line.key}={line.running}"] * bool(line.running) + [f"+{line.key}={line.needed}"]
+    return changes
