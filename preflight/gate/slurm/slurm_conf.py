@@ -19,8 +19,8 @@ _LISTS = ("PrologFlags", "SchedulerParameters", "HealthCheckNodeState")
 #: Keys of programs: the one of a site is not replaced.
 _PROGRAMS = ("Prolog", "Epilog", "HealthCheckProgram")
 
-#: Values of "not set": scontrol's words, and NO_VAL16 of a time-out in 22.05.
-_UNSET = ("", "(null)", "0", "65534", "0 sec")
+#: Values of "not set"; 65534 is the one of a time-out in 22.05.
+_UNSET = ("", "0", "65534")
 
 #: What a list has if nothing is set, and the words that stand for all others.
 _ANY = {"HealthCheckNodeState": "ANY"}
@@ -41,7 +41,7 @@ class ConfLine:
     @property
     def differs(self) -> bool:
         """Whether slurm.conf must change."""
-        return not self.conflict and self.running != self.needed
+        return not self.conflict and _parts(self.running) != _parts(self.needed)
 
     @property
     def line(self) -> str:
@@ -54,7 +54,7 @@ def running(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in text.splitlines():
         if match := _RUNNING.fullmatch(line.rstrip()):
-            value = "" if match[2] == "(null)" else match[2]
+            value = "" if match[2] == "(null)" else match[2].removesuffix(" sec")
             found[match[1]] = ",".join(filter(None, (found.get(match[1], ""), value)))
     return found
 
@@ -81,11 +81,15 @@ def _compared(key: str, needed: str, now: str) -> ConfLine:
         if key in _ANY and have and _ANY[key] not in have:
             have = []  # a list of states without ANY leaves drained nodes out
         missing = [part for part in needed.split(",") if part.lower() not in map(str.lower, have)]
-        return ConfLine(key, now, ",".join((*have, *missing)) if missing else now)
+        return ConfLine(key, now, ",".join(sorted((*have, *missing))))  # scontrol prints them in another order
     if key in _PROGRAMS:
         return ConfLine(key, now, needed, conflict=now not in ("", needed))
     # a number: that of the site stays
     return ConfLine(key, "" if now in _UNSET else now, needed if now in _UNSET else now)
+
+
+def _parts(value: str) -> list[str]:
+    return sorted(value.lower().split(","))
 
 
 def as_difference(lines: Sequence[ConfLine]) -> list[str]:

@@ -55,13 +55,15 @@ def test_a_bare_slurm_needs_every_line() -> None:
 
 
 @pytest.mark.parametrize(("key", "value", "needed"), [
-    ("PrologEpilogTimeout", "30", "30"), ("HealthCheckInterval", "60 sec", "60 sec"),
-    ("PrologFlags", "Contain,X11", "Contain,X11,Alloc"), ("PrologFlags", "alloc,Contain", "alloc,Contain"),
-    ("HealthCheckNodeState", "IDLE", "ANY,CYCLE"), ("HealthCheckNodeState", "CYCLE,ANY", "CYCLE,ANY"),
+    ("PrologEpilogTimeout", "30", "30"), ("HealthCheckInterval", "60 sec", "60"),
+    ("PrologFlags", "Contain,X11", "Alloc,Contain,X11"), ("PrologFlags", "Contain,Alloc", "Alloc,Contain"),
+    ("HealthCheckNodeState", "IDLE", "ANY,CYCLE"), ("HealthCheckNodeState", "CYCLE,ANY", "ANY,CYCLE"),
 ])  # fmt: skip
 def test_what_a_site_has_set_stays(key: str, value: str, needed: str) -> None:
     text = "".join(f"{key} = {value}\n" if line.startswith(f"{key} ") else line for line in OLD.splitlines(True))
-    assert difference(text)[key].needed == needed
+    line = difference(text)[key]
+    assert line.needed == needed
+    assert line.differs == ((key, value) in [("PrologFlags", "Contain,X11"), ("HealthCheckNodeState", "IDLE")])
 
 
 def test_a_program_of_the_site_stays() -> None:
