@@ -57,8 +57,8 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     from preflight.gate.slurm import installation, slurm_conf
     from preflight.gate.slurm.scontrol import ControllerError
 
-    folder, cluster, python = (path and Path(os.path.abspath(path)) for path in (folder, cluster, python))
-    assert folder is not None
+    folder = Path(os.path.abspath(folder))
+    cluster, python = (path and Path(os.path.abspath(path)) for path in (cluster, python))
     path = cluster or folder / "cluster.toml"
     expected = _cluster(path)
     try:
@@ -102,7 +102,7 @@ def uninstall(apply: bool, folder: Path) -> int:
         controller = _controller(None)
         config = controller.configuration()
         drained = [node.name for node in controller.nodes().values() if drain_reason.ours(node.name, node.reason)]
-        used = slurm_conf.removal(installation.Place(str(folder), "", "").conf(), config)
+        used = slurm_conf.removal(installation.HookTarget(str(folder), "", "").conf(), config)
         files = installation.remaining(folder)
         _print(f"{file.path}: {'to remove' if file.state == 'ours' else file.state}" for file in files)
         if used:

@@ -38,7 +38,7 @@ class InstallError(PreflightError):
 
 
 @dataclass(frozen=True)
-class Place:
+class HookTarget:
     """What the scripts name: their folder, the interpreter or single file with preflight, the cluster file."""
 
     folder: str
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class PlannedFile:
+class HookFile:
     """A file to write or remove: its state is new, same, ours, foreign or absent."""
 
     path: Path
@@ -60,7 +60,7 @@ class PlannedFile:
     state: str
 
 
-def place(folder: Path, cluster: Path | None, python: Path | None) -> Place:
+def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget:
     """Return what the scripts will name; raises InstallError for a path that others could replace."""
     program, files = _program(python)
     paths = (str(folder), str(cluster or folder / "cluster.toml"), *files)
@@ -74,7 +74,7 @@ def place(folder: Path, cluster: Path | None, python: Path | None) -> Place:
             raise InstallError(f"{path}: {error.strerror}") from None
         if why:
             raise InstallError(f"{why}: root would run it before each job")
-    return Place(paths[0], program, paths[1])
+    return HookTarget(paths[0], program, paths[1])
 
 
 def _program(python: Path | None) -> tuple[str, tuple[str, ...]]:
@@ -86,9 +86,9 @@ def _program(python: Path | None) -> tuple[str, tuple[str, ...]]:
     return f"{python or sys.executable} -I -m preflight", (str(python or sys.executable), str(package))
 
 
-def plan(where: Place, lines: Sequence[ConfLine]) -> list[PlannedFile]:
+def plan(where: HookTarget, lines: Sequence[ConfLine]) -> list[HookFile]:
     """Compare the files to be written with those in the folder; raises InstallError."""
-    found = []
+    planned = []
     for name, mode in FILES.items():
         text = deploy.read(f"slurm/{name}")
         if name == "slurm.conf":
@@ -97,16 +97,16 @@ def plan(where: Place, lines: Sequence[ConfLine]) -> list[PlannedFile]:
         text = text.replace(_PROGRAM, where.program).replace(f"{FOLDER}/cluster.toml", where.cluster)
         body = text.replace(FOLDER, where.folder)
         path = Path(where.folder, name)
-        found.append(PlannedFile(path, mode, _sealed(body), _state(path, _sealed(body), mode)))
-    return found
+        planned.append(HookFile(path, mode, _sealed(body), _state(path, _sealed(body), mode)))
+    return planned
 
 
-def remaining(folder: Path) -> list[PlannedFile]:
+def remaining(folder: Path) -> list[HookFile]:
     """Return the files of an installation, with their state: ours, foreign or absent; raises InstallError."""
-    return [PlannedFile(folder / name, mode, "", _state(folder / name, None, mode)) for name, mode in FILES.items()]
+    return [HookFile(folder / name, mode, "", _state(folder / name, None, mode)) for name, mode in FILES.items()]
 
 
-def write(where: Place, files: Sequence[PlannedFile]) -> None:
+def write(where: HookTarget, files: Sequence[HookFile]) -> None:
     """Write the files that are new or changed, each atomically; raises InstallError."""
     _as_root()
     if foreign := [str(file.path) for file in files if file.state == "foreign"]:
@@ -115,7 +115,7 @@ def write(where: Place, files: Sequence[PlannedFile]) -> None:
     try:
         for missing in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
             missing.mkdir(0o755)
-            missing.chmod(0o755)  # whatever the umask
+            missing.chmod(0o755)  # mkdir applies the umask
         if why := untrusted(str(folder)):
             raise InstallError(why)
         for file in files:
@@ -126,7 +126,7 @@ def write(where: Place, files: Sequence[PlannedFile]) -> None:
         raise InstallError(f"{error.filename or folder}: {error.strerror}") from None
 
 
-def remove(files: Sequence[PlannedFile]) -> None:
+def remove(files: Sequence[HookFile]) -> None:
     """Remove the files that are ours, and the folder if it is then empty; raises InstallError."""
     _as_root()
     try:

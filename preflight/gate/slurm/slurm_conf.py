@@ -51,12 +51,12 @@ class ConfLine:
 
 def running(text: str) -> dict[str, str]:
     """Parse the answer of ``scontrol show config``."""
-    found: dict[str, str] = {}
+    config: dict[str, str] = {}
     for line in text.splitlines():
         if match := _RUNNING.fullmatch(line.rstrip()):
             value = "" if match[2] == "(null)" else match[2].removesuffix(" sec")
-            found[match[1]] = ",".join(filter(None, (found.get(match[1], ""), value)))
-    return found
+            config[match[1]] = ",".join(filter(None, (config.get(match[1], ""), value)))
+    return config
 
 
 def wanted(text: str) -> list[tuple[str, str]]:

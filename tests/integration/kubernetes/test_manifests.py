@@ -29,7 +29,7 @@ from tests.support.whole_nodes import CHECKS, site
 KUBERNETES = paths.ROOT / "deploy" / "kubernetes"
 FOLDERS = sorted(path.parent for path in KUBERNETES.glob("*/kustomization.yaml"))
 #: The oldest version in use with the features of the manifests, and the newest of the validator.
-VERSIONS = ("1.29", kubernetes_validate.latest_version())
+VERSIONS = ("1.29", "1.31", kubernetes_validate.latest_version())
 CHECK = KUBERNETES / "node-problem-detector" / "check_preflight.sh"
 
 Resource = Mapping[str, Any]
@@ -124,6 +124,54 @@ def test_containers_have_no_more_than_they_need(folder: Path) -> None:
         assert not pod.get("hostPID")
         assert not pod.get("hostIPC")
         assert bool(pod.get("hostNetwork")) == (folder.name == "daemonset")
+
+
+#: Capabilities and volumes of the Pod Security Standards: what *baseline* lets a container add, *restricted* mount.
+BASELINE_ADDS = set(
+    "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID "
+    "SYS_CHROOT".split()
+)
+RESTRICTED_VOLUMES = set("configMap csi downwardAPI emptyDir ephemeral persistentVolumeClaim projected secret".split())
+
+
+def pod_security(pod: Resource) -> str:
+    """Return the strictest level of the Pod Security Standards that admits a pod, by the fields of our manifests."""
+    every = [{**pod.get("securityContext", {}), **one["securityContext"]}
+             for one in (*pod.get("initContainers", ()), *pod["containers"])]  # fmt: skip
+    adds = {name for one in every for name in one["capabilities"].get("add", ())}
+    kinds = {kind for volume in pod.get("volumes", ()) for kind in volume if kind != "name"}
+    host = any(pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")) or "hostPath" in kinds
+    if host or adds - BASELINE_ADDS or any(one.get("privileged") for one in every):
+        return "privileged"
+    strict = all(
+        one.get("runAsNonRoot") is True and one.get("runAsUser") != 0 and not one["allowPrivilegeEscalation"]
+        and one["capabilities"]["drop"] == ["ALL"] and one["seccompProfile"]["type"] == "RuntimeDefault"
+        for one in every
+    )  # fmt: skip
+    return "restricted" if strict and adds <= {"NET_BIND_SERVICE"} and kinds <= RESTRICTED_VOLUMES else "baseline"
+
+
+def test_the_page_states_the_pod_security_level_of_each_folder() -> None:
+    page = (paths.ROOT / "docs" / "kubernetes.md").read_text()
+    stated = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (\*?[a-z ]+\*?) \|$", page, re.M))
+    found = {folder.name: "".join({f"*{pod_security(pod)}*" for pod in pods(folder)}) or "no pod"
+             for folder in FOLDERS if folder.name != "base"}  # fmt: skip
+    assert stated == found
+
+
+@pytest.mark.parametrize(("change", "level"), [
+    ({}, "restricted"), ({"hostNetwork": True}, "privileged"),
+    ({"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}, "privileged"),
+    ({"volumes": [{"name": "x", "nfs": {}}]}, "baseline"),
+])  # fmt: skip
+def test_the_level_follows_the_pod(change: Resource, level: str) -> None:
+    (pod,) = pods(KUBERNETES / "job")
+    assert pod_security({**pod, **change}) == level
+    container = pod["containers"][0]
+    security = {**container["securityContext"], "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN"]}}
+    assert pod_security({**pod, "containers": [{**container, "securityContext": security}]}) == "privileged"
+    security = {**container["securityContext"], "runAsUser": 0}
+    assert pod_security({**pod, "containers": [{**container, "securityContext": security}]}) == "baseline"
 
 
 def test_rbac_lets_it_read_a_pod_by_its_name_and_no_more() -> None:

@@ -12,7 +12,7 @@ import pytest
 from preflight import deploy
 from preflight.gate import fleet_status
 from preflight.gate.slurm import drain_reason, installation, slurm_conf
-from preflight.gate.slurm.installation import InstallError, Place
+from preflight.gate.slurm.installation import InstallError, HookTarget
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import Verdict
 
@@ -72,8 +72,8 @@ def test_a_program_of_the_site_stays() -> None:
     assert prolog.line == "# Prolog stays /site/a,/site/b"
 
 
-def where(folder: Path) -> Place:
-    return Place(str(folder / "preflight"), "/opt/x/bin/python3 -I -m preflight", "/etc/c.toml")
+def where(folder: Path) -> HookTarget:
+    return HookTarget(str(folder / "preflight"), "/opt/x/bin/python3 -I -m preflight", "/etc/c.toml")
 
 
 def states(folder: Path) -> dict[str, str]:
@@ -94,7 +94,7 @@ def test_files_are_written_once_and_replaced_only_if_ours(tmp_path: Path) -> Non
     text = prolog.read_text()
     assert 'preflight="/opt/x/bin/python3 -I -m preflight"\ncluster=/etc/c.toml\n' in text
     prolog.chmod(0o777)
-    other = Place(where(tmp_path).folder, "/usr/bin/python3 -I /x.pyz", "/etc/c.toml")
+    other = HookTarget(where(tmp_path).folder, "/usr/bin/python3 -I /x.pyz", "/etc/c.toml")
     assert {file.path.name: file.state for file in installation.plan(other, ())}["healthcheck"] == "ours"
     assert states(tmp_path)["prolog"] == "ours", "its mode is not the one of ours"
     installation.write(where(tmp_path), installation.plan(where(tmp_path), ()))
