@@ -109,7 +109,7 @@ def uninstall(apply: bool, folder: Path) -> int:
             _print([f"Remove these lines from {_conf(config)}, then run `scontrol reconfigure`:"])
             _print(f"-{line.key}={line.running}" for line in used)
         if drained:
-            _print([f"Drained by preflight: nobody lifts this later. After a repair: scontrol update "
+            _print([f"Drained by preflight, which no longer lifts it. After a repair: scontrol update "
                     f"nodename={fold_for_slurm(drained)} state=undrain"])  # fmt: skip
         if apply and used:
             raise UsageError("nothing was removed: Slurm still runs these scripts, and drains a node without them")

@@ -54,7 +54,7 @@ class FleetStatus:
 
     def count(self, state: str) -> int:
         """Return the number of nodes in a state."""
-        return sum(state == found for found, _ in self.nodes.values())
+        return sum(state == other for other, _ in self.nodes.values())
 
 
 def query(cluster: Cluster, folder: str | None) -> FleetStatus:
@@ -64,17 +64,17 @@ def query(cluster: Cluster, folder: str | None) -> FleetStatus:
     """
     gate, now = cluster.gate or Gate(), time.time()
     settings = drain_settings.of(gate)
-    known = Controller(settings, os.environ).nodes()
-    nodes = {name: node for name, node in known.items() if not cluster.classes or cluster.class_of(name)}
+    every = Controller(settings, os.environ).nodes()
+    nodes = {name: node for name, node in every.items() if not cluster.classes or cluster.class_of(name)}
     folder = folder or gate.publish
     verdicts: Mapping[str, Verdict | str]
     if folder:
         most_s = verdict_cache.INTERVALS * (gate.refresh_s or verdict_cache.REFRESH_S)
-        verdicts = published_verdicts.read(Path(folder), list(nodes), most_s)
+        verdicts = published_verdicts.collect(Path(folder), list(nodes), most_s)
     else:
         verdicts = dict.fromkeys(nodes, "nodes publish no verdicts: set [gate] publish")
     states = {name: _state(node, verdicts[name]) for name, node in nodes.items()}
-    return FleetStatus(states, _breaker(known, nodes, int(now), settings), int(now), bool(gate.dry_run))
+    return FleetStatus(states, _breaker(every, nodes, int(now), settings), int(now), bool(gate.dry_run))
 
 
 def _state(node: Node, verdict: Verdict | str) -> tuple[str, str]:
@@ -92,14 +92,14 @@ def _state(node: Node, verdict: Verdict | str) -> tuple[str, str]:
     return "not_judged", verdict.reason
 
 
-def _breaker(known: Mapping[str, Node], nodes: Mapping[str, Node], now: int, settings: drain_settings.Settings) -> str:
+def _breaker(every: Mapping[str, Node], nodes: Mapping[str, Node], now: int, settings: drain_settings.Settings) -> str:
     """Return why one of the nodes in service would not be drained now; empty if each would be."""
-    asked: set[tuple[tuple[str, ...], bool]] = set()
+    groups: set[tuple[tuple[str, ...], bool]] = set()
     for node in nodes.values():
         group = node.partitions, node.gpus
-        if not (node.drained or node.down or group in asked):
-            asked.add(group)
-            if why := drain_limit.before(known, node, "", now, settings):
+        if not (node.drained or node.down or group in groups):
+            groups.add(group)
+            if why := drain_limit.before(every, node, "", now, settings):
                 return why
     return ""
 

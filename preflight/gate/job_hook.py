@@ -51,7 +51,7 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
             return in_time(progress.unjudged("gate.configuration", str(error), "error"))
     elif folder:
         watch.enter(f"reading {announce.plain(folder)}")
-        verdicts = published_verdicts.read(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
+        verdicts = published_verdicts.collect(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
     else:
         why = (
             "no verdicts: set the directory to which nodes publish them ([gate] publish, or --verdicts), or use --hosts"

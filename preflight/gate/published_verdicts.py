@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 20
 MAX_CLOCK_SKEW_S = 300
 
 
-def read(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
+def collect(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
     """Return the verdict on each node, or why there is none that is at most ``most_s`` seconds old."""
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)

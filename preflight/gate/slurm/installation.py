@@ -47,7 +47,7 @@ class HookTarget:
 
     def conf(self) -> str:
         """Return the lines of slurm.conf for this folder."""
-        return deploy.read("slurm/slurm.conf").replace(FOLDER, self.folder)
+        return deploy.recipe("slurm/slurm.conf").replace(FOLDER, self.folder)
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def plan(where: HookTarget, lines: Sequence[ConfLine]) -> list[HookFile]:
     """Compare the files to be written with those in the folder; raises InstallError."""
     planned = []
     for name, mode in FILES.items():
-        text = deploy.read(f"slurm/{name}")
+        text = deploy.recipe(f"slurm/{name}")
         if name == "slurm.conf":
             text = "# The lines for slurm.conf of this cluster; slurmctld does not read this file.\n"
             text += "".join(f"{line.line}\n" for line in lines)

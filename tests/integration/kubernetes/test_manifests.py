@@ -156,9 +156,9 @@ def pod_security(pod: Resource) -> str:
 def test_the_page_states_the_pod_security_level_of_each_folder() -> None:
     page = (paths.ROOT / "docs" / "kubernetes.md").read_text()
     stated = dict(re.findall(r"^\| `([\w-]+)` \|.*\| (\*?[a-z ]+\*?) \|$", page, re.M))
-    found = {folder.name: "".join({f"*{pod_security(pod)}*" for pod in pods(folder)}) or "no pod"
+    levels = {folder.name: "".join({f"*{pod_security(pod)}*" for pod in pods(folder)}) or "no pod"
              for folder in FOLDERS if folder.name != "base"}  # fmt: skip
-    assert stated == found
+    assert stated == levels
 
 
 @pytest.mark.parametrize(("change", "level"), [

@@ -12,7 +12,7 @@ import pytest
 from preflight import deploy
 from preflight.gate import fleet_status
 from preflight.gate.slurm import drain_reason, installation, slurm_conf
-from preflight.gate.slurm.installation import InstallError, HookTarget
+from preflight.gate.slurm.installation import HookTarget, InstallError
 from preflight.gate.slurm.scontrol_nodes import Node
 from preflight.gate.verdict import Verdict
 
@@ -40,7 +40,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 def difference(text: str) -> dict[str, slurm_conf.ConfLine]:
-    lines = slurm_conf.difference(deploy.read("slurm/slurm.conf"), slurm_conf.running(text))
+    lines = slurm_conf.difference(deploy.recipe("slurm/slurm.conf"), slurm_conf.running(text))
     return {line.key: line for line in lines}
 
 
@@ -150,8 +150,10 @@ def node(name: str, states: str = "IDLE", reason: str = "", comment: str = "") -
 
 
 def status(nodes: list[Node], verdicts: Mapping[str, Verdict | str]) -> fleet_status.FleetStatus:
-    found = {one.name: fleet_status._state(one, verdicts.get(one.name, "it has published no verdict")) for one in nodes}
-    return fleet_status.FleetStatus(found, "", 1_800_000_000)
+    states = {
+        item.name: fleet_status._state(item, verdicts.get(item.name, "it has published no verdict")) for item in nodes
+    }
+    return fleet_status.FleetStatus(states, "", 1_800_000_000)
 
 
 def test_each_node_is_in_one_state_and_absent_is_not_pass() -> None:
@@ -159,13 +161,13 @@ def test_each_node_is_in_one_state_and_absent_is_not_pass() -> None:
     drained = [node(f"n{i}", "IDLE+DRAIN", drain_reason.drained(f"n{i}", REASON, "node")) for i in (2, 3)]
     held = node("n6", comment=drain_reason.held("n6", REASON, "node", 1_800_000_000))
     nodes = [node("n1"), *drained, node("n4", "DOWN"), node("n5", "DRAINED", "bob: PSU"), held, node("n7"), node("n8")]
-    found = status(nodes, {"n1": Verdict("n1", "pass", 1), "n6": failed, "n8": failed})
-    first, *rest = fleet_status.lines(found)
+    fleet = status(nodes, {"n1": Verdict("n1", "pass", 1), "n6": failed, "n8": failed})
+    first, *rest = fleet_status.lines(fleet)
     assert first == ("1 pass, 2 drained by us, 1 failed, held in service by the breaker, 1 failed, in service, "
                      "1 not judged, 1 drained by others, 1 down, breaker closed")  # fmt: skip
     assert rest[0] == "  drained by us: n[2-3]: gpu.count: found 7, expected 8 [node]"
     assert "  not judged: n7: it has published no verdict" in rest
-    assert found.exit_status == 1
+    assert fleet.exit_status == 1
     assert status([node("n1"), node("n7")], {"n1": Verdict("n1", "pass", 1)}).exit_status == 3
     assert status([node("n1"), nodes[4]], {"n1": Verdict("n1", "pass", 1)}).exit_status == 0
     assert status([], {}).exit_status == 3
