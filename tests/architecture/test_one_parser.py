@@ -42,6 +42,7 @@ VALUES = {
     "preflight/facts/trace/purposes.py": "names of process groups",
     "checks/rdma/counter_totals.py": "names of counters",
     "checks/rdma/optics.py": "words of errors",
+    "checks/rdma/ports.py": "names of interfaces",
     "preflight/facts/container.py": "names of devices",
     "preflight/facts/counter_catalogue.py": "names of counters",
     "preflight/facts/counter_growth.py": "names and numbers of counters",
