@@ -37,7 +37,7 @@ PASS = {
 SKIP = {*(f"NT-CTR-{number}" for number in range(1, 5)), "NT-PIT-3", "NT-ENV-14"}
 
 #: Items that do not apply without RoCE.
-ROCE_ONLY = {"FP-LOSS-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3", "AN-4"}
+ROCE_ONLY = {"FP-LOSS-2", "FP-CON-2", "FP-CON-3", "FP-CON-4", "FP-OBS-5", "FP-OBS-6", "AN-3", "AN-4"}
 
 
 @cache

@@ -12,7 +12,6 @@ from tests.support.fixture import cases
 
 #: Id -> the missing kind of evidence, and why this version cannot collect it.
 DEFERRED = {
-    "FP-OBS-7": ("switch", "queues are seen by the switch alone"),
     "NT-INF-2": ("trace", "a trace of a serving engine is needed"),
     "NT-INF-4": ("declared", "roles of the workers: prefill or decode is the engine's own plan"),
     "NT-SHP-5": ("switch", "the telemetry of the fabric lies in its manager and its switches"),
@@ -21,8 +20,7 @@ DEFERRED = {
 #: Id -> the kind of evidence that its open questions need; its other questions are answered.
 IN_PART = {
     "AN-5": "switch", "AN-7": "switch", "AN-9": "window",
-    "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-CON-2": "switch",
-    "FP-LAT-3": "switch",
+    "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-OBS-7": "switch",
     "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
     "NT-PIT-6": "trace", "NT-TRN-1": "trace",
