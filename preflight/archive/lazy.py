@@ -291,7 +291,7 @@ class Spool:
             self.add(evidence)
 
     def add(self, evidence: Evidence) -> None:
-        """Take a document."""
+        """Add a document."""
         if evidence.no_answer is not None:
             self.silent.append(evidence)
         self._held.append(evidence)

@@ -53,7 +53,7 @@ def _crossed(exchange: Exchange) -> Iterator[tuple[str, float]]:
     """Yield each kind of link that an exchange crosses, with the bytes of a GPU.
 
     Point-to-point data crosses one kind of link. A ring leaves a domain, or a unit, once; the GPUs of the group inside
-    share these bytes. All-to-all sends each GPU outside its part.
+    share these bytes. An all-to-all sends a separate part to each GPU outside.
     """
     spread, moved = exchange.spread, exchange.moved
     leaves_domain, leaves_unit = spread.domains > 1, spread.level == "spine"

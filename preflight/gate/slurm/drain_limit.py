@@ -66,8 +66,9 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
     """Return why our own drain of a node must be undone; empty if it remains.
 
-    Earlier drains, by time and name, are admitted in order, each if the limit is not reached and no earlier one has the
-    same cause. A query later than the second of its own drain sees all earlier drains.
+    Earlier drains are admitted in the order of time and name, each only if the limit is not reached and no earlier one
+    has the same cause. Query Slurm after the second in which the own drain was set: the answer then has all earlier
+    drains.
     """
     counted = eligible(nodes, own)
     found = drains(counted)
