@@ -112,7 +112,8 @@ def _parts(job: JobTrace, rank: int, window: StepShades, groups: Collection[int]
     else:
         waiting = _waiting(job, rank, window, groups)
         shares["waiting"] = [min(whole, part) for whole, part in zip(exposed, waiting, strict=True)]
-        shares["transfer"] = [whole - part for whole, part in zip(exposed, shares["waiting"], strict=True)]
+        rest = "transfer" if groups is None else "communication"  # which includes waiting in other groups
+        shares[rest] = [whole - part for whole, part in zip(exposed, shares["waiting"], strict=True)]
     shares["copies"] = list(window.copies)
     return {kind: parts for kind, parts in shares.items() if any(parts)}
 
