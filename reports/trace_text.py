@@ -31,7 +31,7 @@ def render(
     findings: Sequence[Mapping[str, Any]],
     groups: Sequence[str] = (),
 ) -> str:
-    """Return the budget of a step, waiting by groups, findings that need attention, and passed checks."""
+    """Return a step's budget, waiting by groups, open findings, and passed checks."""
     lines = [headline(traces, job)] if traces and job else []
     lines += [f"{'':8}{one_line(text)}" for text in groups[:_MOST_GROUPS]]
     lines += [f"{'':8}and {len(groups) - _MOST_GROUPS} more groups"] if len(groups) > _MOST_GROUPS else []

@@ -1,4 +1,4 @@
-"""Judgement of each engine of a serving metrics text, and limits of several checks."""
+"""Judgement of each serving engine, and limits of several checks."""
 
 from __future__ import annotations
 

@@ -41,12 +41,12 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare how often both ends of each cable lost the link in a window.
 
     ## Why it matters
-    A link that comes back looks healthy, but its queue pairs retried or died meanwhile. Which end saw the loss tells
-    the cable from the devices.
+    A link that comes back looks healthy, but its queue pairs retried or died meanwhile. Which end saw the loss
+    separates the cable from the devices.
 
     ## Verdicts
-    Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the switch
-    kept the link. Only a switch: its port. If the other end is not counted, the finding says so. A cable of which no
+    Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the link of
+    the switch stayed up. Only a switch: its port. The finding states if the other end is not counted. A cable of which no
     end was counted twice is unknown.
 
     ## False alarms
@@ -69,7 +69,7 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                       fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
     if steady:
         only = f"; of {half}, one end is counted" if half else ""
-        yield passed(f"{steady} cables kept their link{only}", evidence=[net.switches[0].key("ports")])
+        yield passed(f"{steady} cables did not lose their link{only}", evidence=[net.switches[0].key("ports")])
 
 
 def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None) -> Finding:
@@ -133,7 +133,7 @@ def _growth(net: Ethernet, end: CableEnd) -> PortGrowth | None:
     unless=(no_cable,),
 )
 def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the pauses that one end of a cable sent with those that the other received.
+    """Compare the pauses sent at one end of a cable with those received at the other.
 
     ## Why it matters
     A pause that the other end does not receive stops nothing: the buffer overflows. The settings of both ends may look

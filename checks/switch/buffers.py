@@ -192,7 +192,7 @@ def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A headroom of which 90 % or more was used warns: a judgement. The levels are those since the last clear of the
     watermarks, which preflight never clears. A switch that shows no level of its lossless queues is unknown. The
-    message has the deepest queue; its depth alone is no fault.
+    message has the deepest queue; its depth alone is not a fault.
 
     ## False alarms
     A level from before a change of the buffers.

@@ -29,10 +29,10 @@ RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes]"]
 
 
 class WithEosSwitches:
-    """A transport that reads EOS switches by commands, and other hosts through ``other``."""
+    """A transport that reads EOS switches by commands; ``other`` reads other hosts."""
 
     def __init__(self, other: NodeTransport, names: frozenset[str], commands: RunCommands, via: str) -> None:
-        """``via`` names the way in documents: ssh or eapi."""
+        """Wrap a transport; ``via`` is ssh or eapi in documents."""
         self._other, self._names, self._commands, self._via = other, names, commands, via
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``preflight slurm``: the files of the hooks, and the difference to the running slurm.conf."""
+"""``preflight slurm``: files of the hooks, and differences to slurm.conf."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def uninstall(apply: bool, folder: Path) -> int:
 
 
 def _cluster(path: Path) -> Cluster | None:
-    """Return the cluster file, None if there is none; raises UsageError for an invalid one."""
+    """Return the cluster file, or None; raises UsageError if it is invalid."""
     if not path.exists():
         return None
     from preflight.checks import registry
@@ -147,7 +147,7 @@ def _controller(expected: Cluster | None) -> Controller:
 
 
 def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> Iterator[str]:
-    """Yield the difference to the running configuration, and the programs of the site that stay."""
+    """Yield differences to the running configuration, and programs that stay."""
     from preflight.gate.slurm.slurm_conf import as_difference
 
     changes = as_difference(lines)

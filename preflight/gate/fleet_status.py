@@ -1,4 +1,4 @@
-"""``preflight gate status``: the gate of all nodes at once, from Slurm and the published verdicts.
+"""``preflight gate status``: the gate of all nodes, from Slurm and verdicts.
 
 Read only. Every node is in one state; a node without a recent verdict is not judged, never passed.
 """
@@ -39,7 +39,7 @@ _MOST_LINES = 40
 
 @dataclass(frozen=True)
 class FleetStatus:
-    """The state of each node with its reason, and why the breaker is open ("" if closed)."""
+    """State and reason of each node, and why the breaker is open ("" if closed)."""
 
     nodes: Mapping[str, tuple[str, str]]
     breaker: str
@@ -93,7 +93,7 @@ def _state(node: Node, verdict: Verdict | str) -> tuple[str, str]:
 
 
 def _breaker(every: Mapping[str, Node], nodes: Mapping[str, Node], now: int, settings: drain_settings.Settings) -> str:
-    """Return why one of the nodes in service would not be drained now; empty if each would be."""
+    """Return why a node in service would not be drained; empty if all would be."""
     groups: set[tuple[tuple[str, ...], bool]] = set()
     for node in nodes.values():
         group = node.partitions, node.gpus

@@ -1,4 +1,4 @@
-"""Verdicts in the folder ``[gate] publish``: bounded, checked, each only for its own node."""
+"""Verdicts in the folder ``[gate] publish``; each is for its own node only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CLOCK_SKEW_S = 300
 
 
 def collect(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    """Return the verdict on each node, or why there is none that is at most ``most_s`` seconds old."""
+    """Return each node's verdict of at most ``most_s`` seconds, or why it is absent."""
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
     return {node: _read(folder / file_name(node), node, most_s) for node in nodes}

@@ -41,19 +41,19 @@ class Relations:
     def of_logs(self, finding: Document, causes: Mapping[int, Document]) -> list[int]:
         """Return the node findings that a log's finding names as its cause.
 
-        If it names the devices or variables of some, the others have nothing to do with it.
+        If it names the devices or variables of some nodes, the rest are unrelated.
         """
         blamed = finding.get("cause")
         if not blamed:
             return []
-        found = [
+        named = [
             number
             for number, cause in causes.items()
             if cause["check"] == blamed["check"]
             and not set(blamed["nodes"]).isdisjoint(cause["nodes"])
             and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
         ]
-        return [number for number in found if _names(finding["message"], causes[number]["subject"])] or found
+        return [number for number in named if _names(finding["message"], causes[number]["subject"])] or named
 
     def _one_per_setting(
         self, roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]

@@ -1,4 +1,4 @@
-"""Frames of tables, made of vertical bars and rules, and what a launcher writes in front of them."""
+"""Frames of tables (bars and rules), and prefixes of launchers before them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
 
 
 def before_frame(text: str) -> str | None:
-    """Return what stands before the frame of a line; None for a line without one."""
+    """Return the text before the frame of a line; None for a line without one."""
     match = _FRAMED_LINE.fullmatch(text) if "|" in text or "+" in text else None
     return match[1] if match else None
 

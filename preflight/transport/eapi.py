@@ -28,7 +28,7 @@ _ANSWER_S = 30.0
 
 @dataclass(frozen=True)
 class Eapi:
-    """How switches are reached; ``ca`` is a file of certificates, "" for those of the system."""
+    """Access to switches; ``ca`` is a file of certificates, "" for the system's."""
 
     context: ssl.SSLContext
     accounts: netrc.netrc

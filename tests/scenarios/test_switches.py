@@ -285,8 +285,8 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
     clos = Clos()
     plant(clos)
     judged = report(clos)
-    told = [finding for finding in bad(judged) if finding == expected or finding[1] != "ethernet.peers-equal"]
-    assert told == [expected]
+    named = [finding for finding in bad(judged) if finding == expected or finding[1] != "ethernet.peers-equal"]
+    assert named == [expected]
     assert len(judged["incidents"]) == (expected[0] != "unknown")  # what is odd as well is explained
     assert judged["exit_status"] == {"fail": 1, "unknown": 3}.get(expected[0], 0)
 
@@ -399,7 +399,7 @@ def test_a_slow_receiver_is_quoted_with_the_cause_that_its_host_shows() -> None:
     assert len(judged["incidents"]) == 1
 
 
-def test_a_slow_receiver_that_was_never_asked_is_only_probable() -> None:
+def test_a_slow_receiver_that_was_never_queried_is_only_probable() -> None:
     clos = Clos().pause("leaf3", "Ethernet8", 0.3)
     del clos.heard["gpu010"]
     judged = judge(clos.evidences(), [check for check in CHECKS if check.id == "fabric.pause-root"], SITE)

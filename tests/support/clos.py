@@ -320,8 +320,8 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
         clos.grow_before(switch, name, field, by)
     for switch, port, number in changes.get("flap", ()):
         clos.flap(switch, port, number)
-    if kept := changes.get("keep"):
-        clos.heard = {host: clos.heard[host] for host in kept}
+    if heard := changes.get("keep"):
+        clos.heard = {host: clos.heard[host] for host in heard}
     clos.nics.update(changes.get("nics", {}))
     for switch in changes.get("gone", ()):
         clos.without(switch)

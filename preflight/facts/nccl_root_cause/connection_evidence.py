@@ -1,4 +1,4 @@
-"""Ports at both ends of a failed connection, from a log line and the nodes' evidence."""
+"""Ports at both ends of a failed connection, from a log line and evidence."""
 
 from __future__ import annotations
 
@@ -63,24 +63,24 @@ def split(
     A connection whose own port is up, to a node without such a port, is a failure of its own; what remains is
     attributed to the first port. ``nodes`` are those of the log.
     """
-    peers = dict(_ends(nodes)) if any(remote_gid(one.line.message) for one in failure.processes) else {}
+    peers = dict(_ends(nodes)) if any(remote_gid(process.line.message) for process in failure.processes) else {}
     down: dict[tuple[str, str], tuple[ConnectionEnd, list[ProcessFailure]]] = {}
-    known: list[tuple[ProcessFailure, ConnectionEnd | None, ConnectionEnd | None]] = []
-    for one in failure.processes:
-        message, node = one.line.message, node_of(one.line.host)
+    others: list[tuple[ProcessFailure, ConnectionEnd | None, ConnectionEnd | None]] = []
+    for process in failure.processes:
+        message, node = process.line.message, node_of(process.line.host)
         own, gid = own_end(node, message) if node else None, remote_gid(message)
         peer = peers.get(gid) if gid else None
         dead = next((end for end in (own, peer) if end and not end.port.active), None)
         if dead:
-            down.setdefault((dead.node.node, dead.port.name), (dead, []))[1].append(one)
+            down.setdefault((dead.node.node, dead.port.name), (dead, []))[1].append(process)
         else:
-            known.append((one, own, peer))
+            others.append((process, own, peer))
     if not down:
         return [(failure, None)]
     nodes_down = {name for name, _ in down}
-    apart = [one for one, own, peer in known if own and not (peer and peer.node.node in nodes_down)]
-    parts = [(_only(failure, found), end) for end, found in down.values()]
-    rest = failure.count - sum(part.count for part, _ in parts) - sum(one.count for one in apart)
+    apart = [process for process, own, peer in others if own and not (peer and peer.node.node in nodes_down)]
+    parts = [(_only(failure, failed), end) for end, failed in down.values()]
+    rest = failure.count - sum(part.count for part, _ in parts) - sum(process.count for process in apart)
     parts[0] = (replace(parts[0][0], count=parts[0][0].count + rest), parts[0][1])
     return [*parts, *([(_only(failure, apart), None)] if apart else [])]
 
@@ -88,8 +88,8 @@ def split(
 def _only(failure: Failure, processes: Sequence[ProcessFailure]) -> Failure:
     """Return a failure in the lines of some processes."""
     first = processes[0]
-    hosts = tuple(dict.fromkeys(one.line.host for one in processes if one.line.host))
-    count = sum(one.count for one in processes)
+    hosts = tuple(dict.fromkeys(process.line.host for process in processes if process.line.host))
+    count = sum(process.count for process in processes)
     return replace(failure, line=first.line, rank=first.rank, hosts=hosts, count=count, processes=tuple(processes))
 
 
@@ -102,10 +102,10 @@ def own_end(node: NodeFacts, message: str) -> ConnectionEnd | None:
         return next((end for gid, end in _ends([node]) if gid == local), None) if local else None
     number = int(named[2]) if named else None
     try:
-        found = [port for port in node.rdma_ports if port.device == device[1] and number in (None, port.number)]
+        ports = [port for port in node.rdma_ports if port.device == device[1] and number in (None, port.number)]
     except EvidenceError:
         return None
-    return ConnectionEnd(node, found[0]) if len(found) == 1 else None
+    return ConnectionEnd(node, ports[0]) if len(ports) == 1 else None
 
 
 def _ends(nodes: Iterable[NodeFacts]) -> Iterator[tuple[ipaddress.IPv6Address, ConnectionEnd]]:

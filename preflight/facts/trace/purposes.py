@@ -20,7 +20,7 @@ PURPOSES = ("tp", "cp", "ep", "pp", "dp")
 
 
 def purpose(group: GroupOfRanks) -> str | None:
-    """Return the abbreviation, from the group's description or collectives; None if unknown."""
+    """Return the abbreviation of a group's purpose; None if unknown."""
     for short, _, pattern in _PURPOSES:
         if pattern.search(group.description.replace("_", " ")):
             return short

@@ -64,8 +64,8 @@ def _chosen(job: JobTrace, groups: Mapping[int, str]) -> list[int]:
     late = [straggler.rank for straggler in job.stragglers if straggler.rank in ordered][:_MOST_LATE]
     peers = [rank for straggler in job.stragglers[:_MOST_LATE] for rank in straggler.group.ranks]
     even = ordered[:: -(-len(ordered) // (MOST_RANKS // 2))]
-    kept = set(list(dict.fromkeys([*late, *even, *peers, *ordered]))[:MOST_RANKS])
-    return [rank for rank in ordered if rank in kept]
+    drawn = set(list(dict.fromkeys([*late, *even, *peers, *ordered]))[:MOST_RANKS])
+    return [rank for rank in ordered if rank in drawn]
 
 
 def _length(shades: StepShades) -> float:
@@ -111,9 +111,9 @@ def _parts(job: JobTrace, rank: int, window: StepShades, groups: Collection[int]
         shares["communication"] = exposed
     else:
         waiting = _waiting(job, rank, window, groups)
-        shares["waiting"] = [min(whole, part) for whole, part in zip(exposed, waiting, strict=True)]
+        shares["waiting"] = [min(total, part) for total, part in zip(exposed, waiting, strict=True)]
         rest = "transfer" if groups is None else "communication"  # which includes waiting in other groups
-        shares[rest] = [whole - part for whole, part in zip(exposed, shares["waiting"], strict=True)]
+        shares[rest] = [total - part for total, part in zip(exposed, shares["waiting"], strict=True)]
     shares["copies"] = list(window.copies)
     return {kind: parts for kind, parts in shares.items() if any(parts)}
 

@@ -1,4 +1,6 @@
-"""Files of the hooks in a folder of slurm.conf: written from package data, replaced and removed only if they are ours.
+"""Files of the hooks in a folder of slurm.conf.
+
+They are written from package data; only our own are replaced and removed.
 
 A file of ours ends in a line with the checksum of the rest. A file without it, or edited since, is left alone.
 """
@@ -39,7 +41,7 @@ class InstallError(PreflightError):
 
 @dataclass(frozen=True)
 class HookTarget:
-    """What the scripts name: their folder, the interpreter or single file with preflight, the cluster file."""
+    """Paths in the scripts: folder, interpreter or single file, cluster file."""
 
     folder: str
     program: str
@@ -61,7 +63,7 @@ class HookFile:
 
 
 def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget:
-    """Return what the scripts will name; raises InstallError for a path that others could replace."""
+    """Return the paths; raises InstallError for one that others could replace."""
     program, files = _program(python)
     paths = (str(folder), str(cluster or folder / "cluster.toml"), *files)
     for path in paths:
@@ -102,7 +104,7 @@ def plan(where: HookTarget, lines: Sequence[ConfLine]) -> list[HookFile]:
 
 
 def remaining(folder: Path) -> list[HookFile]:
-    """Return the files of an installation, with their state: ours, foreign or absent; raises InstallError."""
+    """Return the files with their state (ours, foreign, absent); raises InstallError."""
     return [HookFile(folder / name, mode, "", _state(folder / name, None, mode)) for name, mode in FILES.items()]
 
 
@@ -127,7 +129,7 @@ def write(where: HookTarget, files: Sequence[HookFile]) -> None:
 
 
 def remove(files: Sequence[HookFile]) -> None:
-    """Remove the files that are ours, and the folder if it is then empty; raises InstallError."""
+    """Remove our files, and the folder if it is empty; raises InstallError."""
     _as_root()
     try:
         for file in files:

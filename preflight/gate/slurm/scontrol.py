@@ -45,7 +45,7 @@ class Controller:
             self._environ["SLURM_CONF"] = conf
 
     def configuration(self) -> dict[str, str]:
-        """Return the running configuration, by key of slurm.conf; "" for a key without a value."""
+        """Return the running configuration by key; "" for a key without a value."""
         return slurm_conf.running(self._run("show", "config"))
 
     def nodes(self) -> dict[str, Node]:

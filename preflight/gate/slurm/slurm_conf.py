@@ -1,4 +1,4 @@
-"""slurm.conf: the running configuration, and the difference to the lines that the hooks need.
+"""slurm.conf: the running configuration, and the lines that the hooks need.
 
 Only the difference is computed: nothing here writes slurm.conf.
 """

@@ -1,4 +1,4 @@
-"""``ncclras``: the processes and communicators of a running job, as NCCL's RAS sees them.
+"""``ncclras``: processes and communicators of a running job, by NCCL's RAS.
 
 Source: NCCL 2.24 and later, user guide, section RAS; its text differs between releases. Counts are of operations that
 ranks have launched, not completed.
@@ -60,7 +60,7 @@ class RankSet:
 
 
 @dataclass(frozen=True)
-class Problem:
+class RasProblem:
     """A block below Errors or Warnings."""
 
     line: int
@@ -74,7 +74,7 @@ class Problem:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Operations launched by each set of ranks, the largest first; empty if another property is compared."""
+        """Operations launched by each set of ranks, the largest first."""
         counts = [each.operations for each in self.sets]
         return tuple(sorted((each for each in counts if each is not None), reverse=True)) if None not in counts else ()
 
@@ -101,7 +101,7 @@ class RasStatus:
 
     processes: str  # number; empty if it is not in the text
     groups: tuple[CommunicatorGroup, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[RasProblem, ...]
     complete: bool
 
 
@@ -148,7 +148,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[RasStatus]:
     return Parsed(RasStatus(processes, tuple(groups), problems, not gaps), tuple(gaps), last + 1)
 
 
-def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str]) -> Problem:
+def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str]) -> RasProblem:
     """Read the lines of a block."""
     sets: list[tuple[int, str, list[RankPlace]]] = []
     processes: list[RankPlace] = []
@@ -171,7 +171,7 @@ def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str])
         RankSet(count, re.sub(r"^(?:have|has) ", "", state).strip(), _operations(state), tuple(ranks))
         for count, state, ranks in sets
     )
-    return Problem(line, communicator, head[4], compared, rank_sets, tuple(processes), missing, is_error)
+    return RasProblem(line, communicator, head[4], compared, rank_sets, tuple(processes), missing, is_error)
 
 
 def _operations(state: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
-from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, Problem, RankPlace, RankSet, RasStatus
+from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, RasProblem, RankPlace, RankSet, RasStatus
 from preflight.recognition.judges import Judges, PastedValue
 
 #: Maximum number of processes and ranks named in a finding.
@@ -42,7 +42,7 @@ def _has_lost(status: RasStatus) -> bool:
     return any(problem.processes for problem in status.problems)
 
 
-def _problem(problem: Problem, before: RasStatus | None, evidence: Sequence[str]) -> Finding:
+def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[str]) -> Finding:
     subject = f"communicator {problem.communicator}" if problem.communicator else "processes"
     if problem.word == DEAD:
         return failed(
@@ -63,11 +63,11 @@ def _problem(problem: Problem, before: RasStatus | None, evidence: Sequence[str]
                   subject=subject, found=problem.word, expected="OK", evidence=evidence)  # fmt: skip
 
 
-def _behind(problem: Problem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
+def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
     """Judge ranks that launched fewer operations, in one query or in two."""
     most = problem.counts[0]
     who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
-    message = f"{subject}: {who}; the others have launched operation {most}"
+    message = f"{subject}: {who}; the remaining ranks have launched operation {most}"
     found, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
     earlier = [
         other

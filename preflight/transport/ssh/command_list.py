@@ -19,7 +19,7 @@ class CommandList:
     """A list of commands, each on its own channel; ``outputs`` are those that ended."""
 
     def __init__(self, session: SshSession, commands: Sequence[str], gap_s: float, most_bytes: int) -> None:
-        """``gap_s`` is the pause between commands; more than ``most_bytes`` of output end the list."""
+        """Set the pause between commands, and the output that ends the list."""
         self._session, self._commands, self._gap_s, self._most = session, commands, gap_s, most_bytes
         self.outputs: list[bytes] = []
 

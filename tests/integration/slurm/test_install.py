@@ -33,9 +33,9 @@ def edit(slurm: Gpus, lines: list[str]) -> None:
     path = slurm.folder / "etc/slurm.conf"
     text = path.read_text().splitlines()
     gone = {line[1:].partition("=")[0] for line in lines}
-    kept = [line for line in text if line.partition("=")[0] not in gone]
+    remaining = [line for line in text if line.partition("=")[0] not in gone]
     added = [line[1:] for line in lines if line.startswith("+")]
-    path.write_text("\n".join([*kept[:-2], *added, *kept[-2:], ""]))  # nodes and partition come last
+    path.write_text("\n".join([*remaining[:-2], *added, *remaining[-2:], ""]))  # nodes and partition come last
     assert slurm.run(["scontrol", "reconfigure"]).returncode == 0
 
 

@@ -100,7 +100,7 @@ class EapiDevice:
 
     def __init__(self, folder: Path) -> None:
         self.sent: list[str] = []
-        self.asked: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
         self.leaf = EosLeaf()
         self.page = b""  # instead of all answers
         device = self
@@ -129,7 +129,7 @@ class EapiDevice:
     def reply(self, body: dict[str, Any]) -> dict[str, Any]:
         (command,) = body["params"]["cmds"]
         self.sent.append(command)
-        times = self.asked[command] = self.asked.get(command, 0) + 1
+        times = self.counts[command] = self.counts.get(command, 0) + 1
         answers = self.leaf.now if times == 1 else self.leaf.later
         if command not in answers:
             return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": 1002, "message": "invalid command"}}
@@ -195,7 +195,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, eapi: EapiDevice) -> E
     (tmp_path / "netrc").write_text(f"machine {NAME} login reader password secret\n")
     (tmp_path / "netrc").chmod(0o600)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-    eapi.sent, eapi.asked, eapi.page, eapi.leaf = [], {}, b"", EosLeaf()
+    eapi.sent, eapi.counts, eapi.page, eapi.leaf = [], {}, b"", EosLeaf()
     return eapi
 
 

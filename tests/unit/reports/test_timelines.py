@@ -77,9 +77,9 @@ def test_process_groups_of_one_kind(slow: JobTrace) -> None:
         "tensor-parallel group of ranks 0, 1",
         "tensor-parallel group of ranks 2, 3",
     ]
-    whole = {row["rank"]: row for row in timelines(slow)[0]["rows"]}
+    complete = {row["rank"]: row for row in timelines(slow)[0]["rows"]}
     rows = {row["rank"]: row for row in longest["rows"]}
-    assert share(rows[0], "waiting") < share(whole[0], "waiting"), "rank 0 waits in its data-parallel group"
+    assert share(rows[0], "waiting") < share(complete[0], "waiting"), "rank 0 waits in its data-parallel group"
     assert not timelines(slow, "ep")
     assert not group_waits(slow, "ep")
 
@@ -90,7 +90,7 @@ def test_one_long_step_is_drawn_beside_the_median_one() -> None:
     assert summary(drawn[0]).startswith("step 3, the longest one: ")
 
 
-def test_without_all_ranks_waiting_is_not_told_from_transfer() -> None:
+def test_without_all_ranks_waiting_and_transfer_are_one_share() -> None:
     (longest,) = timelines(job(JobPlan(Layout(data=3), layers=4, steps=4, overlapped=False), without=1))
     assert all("communication" in row["parts"] and "waiting" not in row["parts"] for row in longest["rows"])
     assert "exposed communication" in draw(longest)
