@@ -46,8 +46,8 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the link of
-    the switch stayed up. Only a switch: its port. The finding states if the other end is not counted. A cable of which no
-    end was counted twice is unknown.
+    the switch stayed up. Only a switch: its port. The finding states if the other end is not counted. A cable of which
+    no end was counted twice is unknown.
 
     ## False alarms
     A device that was restarted, or a cable that was moved, within the window.

@@ -73,7 +73,8 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 def _print_json(document: dict[str, Any]) -> None:
     """Print a document piece by piece.
 
-    As one text, that of a long list of ports takes 100 MiB."""
+    As one text, that of a long list of ports takes 100 MiB.
+    """
     pieces = json.JSONEncoder(indent=1).iterencode(document)
     while text := "".join(islice(pieces, _PIECES)):
         click.echo(text, nl=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
-from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, RasProblem, RankPlace, RankSet, RasStatus
+from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, RankPlace, RankSet, RasProblem, RasStatus
 from preflight.recognition.judges import Judges, PastedValue
 
 #: Maximum number of processes and ranks named in a finding.
