@@ -141,8 +141,8 @@ def _groups_of(report: Mapping[str, Any], incident: Incident, by: str) -> Iterab
     if by in ("rack", "leaf"):
         nodes = {node["name"]: node for node in report["nodes"]}
         hit = [nodes[name] for name in incident["nodes"] if name in nodes]
-        found = _racks(hit) if by == "rack" else _leaves(hit, incident["subjects"])
-        return sorted(found) or [f"no {by} known"]
+        places = _racks(hit) if by == "rack" else _leaves(hit, incident["subjects"])
+        return sorted(places) or [f"no {by} known"]
     if by == "owner":
         return [incident["owner"]]
     return [report["findings"][incident["findings"][0]]["check"]]

@@ -114,7 +114,9 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
 
 def _nodes_with(run: RunFacts, log: NcclLog, setting: Setting) -> list[str]:
     """Return the nodes on which a setting of the log has the same value."""
-    hosts = next((one.hosts for one in log.environment if (one.name, one.value) == (setting.name, setting.value)), ())
+    hosts = next(
+        (shown.hosts for shown in log.environment if (shown.name, shown.value) == (setting.name, setting.value)), ()
+    )
     nodes = filter(None, map(run.host, hosts))
     return [node.node for node in nodes if (own := set_on(node, setting.name)) and _same(own.value, setting.value)]
 

@@ -101,9 +101,9 @@ def _lost(net: Ethernet, end: CableEnd) -> int | None:
             return None
         return growth(switch.first.link_changes.get(end.port), switch.second.link_changes.get(end.port))
     counted = _growth(net, end)
-    if counted is None or not any(one.counter.kind is CounterKind.FLAP for one in counted.growths):
+    if counted is None or not any(own.counter.kind is CounterKind.FLAP for own in counted.growths):
         return None
-    return max((one.grown for one in counted.grown(CounterKind.FLAP)), default=0)
+    return max((own.grown for own in counted.grown(CounterKind.FLAP)), default=0)
 
 
 def _growth(net: Ethernet, end: CableEnd) -> PortGrowth | None:

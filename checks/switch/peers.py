@@ -97,8 +97,8 @@ def _part(setting: str) -> str:
 def _usual(settings: list[Mapping[str, str]]) -> dict[str, str]:
     """Return the value of each setting that more than half of a tier have."""
     usual = {}
-    for name in dict.fromkeys(name for one in settings for name in one):
-        values = Counter(one[name] for one in settings if name in one)
+    for name in dict.fromkeys(name for switch in settings for name in switch):
+        values = Counter(switch[name] for switch in settings if name in switch)
         if sum(values.values()) >= _FEW:
             value, number = values.most_common(1)[0]
             if number * 2 > sum(values.values()):
@@ -122,13 +122,15 @@ def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[st
         if (of := switch.maps.get(port.name)) is not None and of.tc_of_dscp
     }
     dogs = {dog for port, _ in ports if (dog := switch.watchdogs.get(port.name))}
-    found = {
-        "ECN thresholds": {f"{one.kmin} to {one.kmax} bytes, {one.pmax} %" for one in marked if one and one.on},
+    settings = {
+        "ECN thresholds": {f"{mark.kmin} to {mark.kmax} bytes, {mark.pmax} %" for mark in marked if mark and mark.on},
         **buffers,
         "DSCP maps": maps,
         "PFC watchdog": {f"{dog.action} {dog.detect_ms}/{dog.restore_ms} ms" for dog in dogs},
         "MTU": {f"{port.mtu} bytes" for port, _ in ports if port.mtu},
     }
     return {
-        name: ", ".join(sorted(values)) for name, values in found.items() if values and _part(name) not in switch.gaps
+        name: ", ".join(sorted(values))
+        for name, values in settings.items()
+        if values and _part(name) not in switch.gaps
     }

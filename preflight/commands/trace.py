@@ -80,7 +80,7 @@ def _of_groups(job: JobTrace | None, only: str, report: dict[str, object]) -> li
 
     if job is None or not (lines := group_waits(job, only)):
         kinds = dict.fromkeys(kind for group in job.waits.groups if (kind := purpose(group))) if job else {}
-        known = f"they have {', '.join(kinds)}" if kinds else "no collectives were matched across ranks"
-        raise UsageError(f"--group {only}: the traces show no such group; {known}")
+        present = f"they have {', '.join(kinds)}" if kinds else "no collectives were matched across ranks"
+        raise UsageError(f"--group {only}: the traces show no such group; {present}")
     report["timelines"] = timelines(job, only)
     return lines

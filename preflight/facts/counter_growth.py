@@ -90,10 +90,10 @@ class PortGrowth:
     def frequent(self, *kinds: CounterKind) -> list[Growth]:
         """Return the growth of these kinds, except events that are rare per packet."""
         grown = list(self.grown(*kinds))
-        shared = [one for one in grown if one.counter.rare]
-        number = sum(one.grown for one in shared)
-        often = number > RARE * self.packets if self.packets else sum(one.per_s for one in shared) > OFTEN_PER_S
-        return [one for one in grown if often or one not in shared]
+        shared = [growth for growth in grown if growth.counter.rare]
+        number = sum(growth.grown for growth in shared)
+        often = number > RARE * self.packets if self.packets else sum(growth.per_s for growth in shared) > OFTEN_PER_S
+        return [growth for growth in grown if often or growth not in shared]
 
     def named(self, name: str) -> Growth | None:
         """Return one counter; None if it was not read, or its growth is unknown."""

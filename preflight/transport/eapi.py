@@ -54,12 +54,12 @@ class Eapi:
                 "authenticate", f"{_file()} has no account of {host}: add `machine {host} login … password …`"
             )
         secret = base64.b64encode(f"{account[0]}:{account[2]}".encode()).decode()
-        found: list[bytes] = []
+        answers: list[bytes] = []
         for command in commands:
-            if found:
+            if answers:
                 time.sleep(gap_s)
-            found.append(self._answer(host, command, secret, most_bytes, until))
-        return found
+            answers.append(self._answer(host, command, secret, most_bytes, until))
+        return answers
 
     def _answer(self, host: str, command: str, secret: str, most_bytes: int, until: float) -> bytes:
         left_s = until - time.monotonic()

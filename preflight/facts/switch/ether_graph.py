@@ -49,11 +49,11 @@ def _form(device: str) -> str:
 
 def rails(net: Ethernet) -> dict[str, dict[str, str]]:
     """Return the hosts' ports with a cable, by interface and host."""
-    found: dict[str, dict[str, str]] = {}
+    ports: dict[str, dict[str, str]] = {}
     for cable in net.cables:
         if not cable.other.is_switch:
-            found.setdefault(cable.other.port, {})[cable.other.device] = _guid(cable.other)
-    return found
+            ports.setdefault(cable.other.port, {})[cable.other.device] = _guid(cable.other)
+    return ports
 
 
 def _guid(end: CableEnd) -> str:

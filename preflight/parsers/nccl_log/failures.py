@@ -74,7 +74,7 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
         remedy=signature.remedy,
         collect=signature.collect,
         processes=tuple(
-            ProcessFailure(seen.first, _rank(seen.first, members, signature), seen.count) for seen in found[:_SHOWN]
+            ProcessFailure(own.first, _rank(own.first, members, signature), own.count) for own in found[:_SHOWN]
         ),
     )
 

@@ -105,12 +105,12 @@ def _test_of(section: str, name: str, result: re.Match[str], line: int) -> DiagT
     return DiagTest(section, name, _WORDS.get(word, word), "" if gpus == "All" else gpus, (), line)
 
 
-def _joined(one: DiagTest, other: DiagTest) -> DiagTest:
+def _joined(first: DiagTest, other: DiagTest) -> DiagTest:
     """Return the worse result of a test whose GPUs differ."""
-    worst = next(word for word in ("fail", "warn", "pass", one.result) if word in (one.result, other.result))
-    worse = [test for test in (one, other) if test.result == worst]
+    worst = next(word for word in ("fail", "warn", "pass", first.result) if word in (first.result, other.result))
+    worse = [test for test in (first, other) if test.result == worst]
     gpus = ", ".join(test.gpus for test in worse if test.gpus)
-    return DiagTest(one.section, one.name, worst, gpus, one.messages, one.line)
+    return DiagTest(first.section, first.name, worst, gpus, first.messages, first.line)
 
 
 @dataclass(frozen=True)

@@ -68,19 +68,19 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
     most = problem.counts[0]
     who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
     message = f"{subject}: {who}; the remaining ranks have launched operation {most}"
-    found, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
+    behind, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
     earlier = [
         other
         for other in (before.problems if before is not None else ())
         if (other.communicator, other.word, other.compared) == (problem.communicator, problem.word, problem.compared)
     ]
     if earlier and earlier[0].counts == problem.counts:
-        return failed(f"{message}, the same as in the query before: they wait for it", subject=subject, found=found,
+        return failed(f"{message}, the same as in the query before: they wait for it", subject=subject, found=behind,
                       expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
     if earlier and earlier[0].counts and min(earlier[0].counts) < min(problem.counts):
-        return passed(f"{message}; since the query before, all ranks have launched more", subject=subject, found=found,
+        return passed(f"{message}; since the query before, all ranks have launched more", subject=subject, found=behind,
                       evidence=evidence)  # fmt: skip
-    return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=found,
+    return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=behind,
                    expected=expected, evidence=evidence, fix=_REPEAT)  # fmt: skip
 
 

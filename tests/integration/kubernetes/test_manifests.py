@@ -138,17 +138,18 @@ RESTRICTED_VOLUMES = {
 
 def pod_security(pod: Resource) -> str:
     """Return the strictest level of the Pod Security Standards that admits a pod, by the fields of our manifests."""
-    every = [{**pod.get("securityContext", {}), **one["securityContext"]}
-             for one in (*pod.get("initContainers", ()), *pod["containers"])]  # fmt: skip
-    adds = {name for one in every for name in one["capabilities"].get("add", ())}
+    every = [{**pod.get("securityContext", {}), **container["securityContext"]}
+             for container in (*pod.get("initContainers", ()), *pod["containers"])]  # fmt: skip
+    adds = {name for container in every for name in container["capabilities"].get("add", ())}
     kinds = {kind for volume in pod.get("volumes", ()) for kind in volume if kind != "name"}
     host = any(pod.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")) or "hostPath" in kinds
-    if host or adds - BASELINE_ADDS or any(one.get("privileged") for one in every):
+    if host or adds - BASELINE_ADDS or any(container.get("privileged") for container in every):
         return "privileged"
     strict = all(
-        one.get("runAsNonRoot") is True and one.get("runAsUser") != 0 and not one["allowPrivilegeEscalation"]
-        and one["capabilities"]["drop"] == ["ALL"] and one["seccompProfile"]["type"] == "RuntimeDefault"
-        for one in every
+        container.get("runAsNonRoot") is True and container.get("runAsUser") != 0
+        and not container["allowPrivilegeEscalation"] and container["capabilities"]["drop"] == ["ALL"]
+        and container["seccompProfile"]["type"] == "RuntimeDefault"
+        for container in every
     )  # fmt: skip
     return "restricted" if strict and adds <= {"NET_BIND_SERVICE"} and kinds <= RESTRICTED_VOLUMES else "baseline"
 

@@ -112,9 +112,9 @@ class EapiDevice:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 wanted = "Basic " + base64.b64encode(b"reader:secret").decode()
-                known = self.path == "/command-api" and self.headers.get("Authorization") == wanted
+                admitted = self.path == "/command-api" and self.headers.get("Authorization") == wanted
                 content = device.page or json.dumps(device.reply(body)).encode()
-                self.send_response(200 if known else 401)
+                self.send_response(200 if admitted else 401)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)

@@ -396,6 +396,6 @@ def test_findings_about_very_many_objects_are_summarised() -> None:
     """A finding for each of 40,000 pods took 300 MiB, and a minute."""
     pods = "".join(f"5m  Warning  BackOff  pod/train-{number}  Back-off restarting failed container\n"
                    for number in range(400))  # fmt: skip
-    found = findings("LAST SEEN  TYPE  REASON  OBJECT  MESSAGE\n" + pods)
-    assert len(found) == 257
-    assert found[-1][1].startswith("144 more: pod/train-256, pod/train-257, ")
+    summary = findings("LAST SEEN  TYPE  REASON  OBJECT  MESSAGE\n" + pods)
+    assert len(summary) == 257
+    assert summary[-1][1].startswith("144 more: pod/train-256, pod/train-257, ")

@@ -124,16 +124,16 @@ CASES = {
 def findings(text: str) -> list[Mapping[str, Any]]:
     parts = read_text(text, "p")
     assert {part.kind for part in parts} == {"ncclras"}
-    found = [finding for part in parts for finding in part.findings]
-    assert {finding["check"] for finding in found} == {"torch.hang"}
-    return found
+    named = [finding for part in parts for finding in part.findings]
+    assert {finding["check"] for finding in named} == {"torch.hang"}
+    return named
 
 
 @pytest.mark.parametrize(("text", "statuses", "message"), CASES.values(), ids=CASES)
 def test_each_state(text: str, statuses: Sequence[str], message: str) -> None:
-    found = findings(text)
-    assert [finding["status"] for finding in found] == statuses
-    assert message in f"{found[-1]['message']} ({found[-1]['found']})"
+    named = findings(text)
+    assert [finding["status"] for finding in named] == statuses
+    assert message in f"{named[-1]['message']} ({named[-1]['found']})"
 
 
 def test_every_value_is_read() -> None:

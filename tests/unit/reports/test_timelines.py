@@ -86,7 +86,7 @@ def test_process_groups_of_one_kind(slow: JobTrace) -> None:
 
 def test_one_long_step_is_drawn_beside_the_median_one() -> None:
     drawn = timelines(job(JobPlan(Layout(data=2), layers=4, steps=5, slow={1: 2.0}, slow_steps=frozenset((3,)))))
-    assert [(one["which"], one["step"] == 3) for one in drawn] == [("longest", True), ("median", False)]
+    assert [(picture["which"], picture["step"] == 3) for picture in drawn] == [("longest", True), ("median", False)]
     assert summary(drawn[0]).startswith("step 3, the longest one: ")
 
 
