@@ -32,7 +32,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
         ("nccl.failures", "log"),
     ),
     source=SYSFS,
-    fix="Down/Polling: cable or peer; Down/Disabled: set its interface up; Initializing: no subnet manager.",
+    fix="Down/Polling: cable or peer; Down/Disabled: `ip link set INTERFACE up`; Initializing: no subnet manager.",
     answers=("NT-FAB-1", "PA-13"),
     reads=("file:/sys/class/infiniband/*/hca_type",),
     unless=(no_compute_port,),

@@ -59,7 +59,8 @@ class WithEosSwitches:
         for reading in range(2 if plan["window_s"] else 1):
             wanted = [command for command in commands if not reading or eos_answers.QUESTIONS[command].twice]
             if reading:
-                time.sleep(max(0.0, min(plan["window_s"] - (time.monotonic() - began), until - time.monotonic())))
+                rest = max(GAP_S, plan["window_s"] - (time.monotonic() - began))
+                time.sleep(max(0.0, min(rest, until - time.monotonic())))
             texts = self._commands(host, [command + suffix for command in wanted], GAP_S, _MOST_BYTES, until)
             answers += [
                 (command, eos_answers.record(command, text.decode("utf-8", "replace")))
@@ -84,6 +85,7 @@ def with_eos(request: CollectRequest, transport: NodeTransport) -> WithEosSwitch
         if run is None:
             raise UsageError("[switches] eos: show commands are not run with --via openssh; omit it, or use eapi")
         return WithEosSwitches(transport, request.eos_switches, run, "ssh")
+    # import-at-use: http.client and ssl, with eAPI alone
     from preflight.transport.eapi import Eapi
 
     base = request.cluster_file.parent if request.cluster_file else Path()

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from preflight.checks import registry
 from preflight.commands import options
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import ClusterFileError, load
+from preflight.expectations.gate_table import Gate
+from preflight.gate.slurm import drain_reason, drain_settings, installation, slurm_conf
+from preflight.gate.slurm.scontrol import Controller, ControllerError
+from preflight.gate.slurm.slurm_conf import ConfLine, as_difference
+from preflight.nodeset import fold_for_slurm
+from preflight.reports.sanitize import one_line
 from preflight.terminal import UsageError, print_text
-
-if TYPE_CHECKING:
-    from preflight.expectations import Cluster
-    from preflight.gate.slurm.scontrol import Controller
-    from preflight.gate.slurm.slurm_conf import ConfLine
 
 _FOLDER = "/etc/slurm/preflight"
 _STATES = {"new": "new", "same": "unchanged", "ours": "to update", "foreign": "NOT OURS, or edited: stays"}
@@ -33,7 +36,7 @@ def slurm() -> None:
 
 _folder = click.option("--folder", type=options.file_path, default=_FOLDER, metavar="DIR",
                        help=f"Folder of the scripts ({_FOLDER}).")  # fmt: skip
-_apply = click.option("--apply/--dry-run", "apply", default=False, help="Do it, or print what would be done.")
+_apply = click.option("--apply/--dry-run", "apply", default=False, help="Do it, or only print it.")
 
 
 @slurm.command()
@@ -46,21 +49,18 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
 
     \b
     Example: preflight slurm install --dry-run
-             sudo /opt/preflight/bin/python3 -I -m preflight slurm install --apply
-    Exit:    0 done or nothing to do, 2 nothing was written, 3 Slurm did not answer
+             sudo python3 -I -m preflight slurm install --apply
+    Exit:    0 done or nothing to do, 2 nothing written, 3 Slurm did not answer
     \f
 
     slurm.conf is never changed: the lines to change are printed, and written to DIR/slurm.conf. A file that preflight
     did not write, or that was edited since, is left alone, and then nothing is written. Run it on every node and on the
     controller, or once in a shared folder.
     """
-    from preflight.gate.slurm import installation, slurm_conf
-    from preflight.gate.slurm.scontrol import ControllerError
-
     folder = Path(os.path.abspath(folder))
     cluster, python = (path and Path(os.path.abspath(path)) for path in (cluster, python))
     path = cluster or folder / "cluster.toml"
-    expected = _cluster(path)
+    expected = _cluster(path) if cluster is not None or os.path.lexists(path) else None
     try:
         where = installation.place(folder, cluster, python)
         config = _controller(expected).configuration()
@@ -73,7 +73,7 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     except installation.InstallError as error:
         raise UsageError(f"nothing was written: {error}") from None
     except ControllerError as error:
-        print_text(f"nothing was written: slurm.conf cannot be compared: {error}\n")
+        print_text(f"{folder}: nothing was written: slurm.conf cannot be compared: {error}\n")
         return 3
     _print(_advice(lines, config, folder))
     _print(_next(path, expected, apply))
@@ -87,16 +87,12 @@ def uninstall(apply: bool, folder: Path) -> int:
     """Remove the scripts, once slurm.conf no longer names them.
 
     \b
-    Exit:    0 done or nothing to do, 2 nothing was removed, 3 Slurm did not answer
+    Exit:    0 done or nothing to do, 2 nothing removed, 3 Slurm did not answer
     \f
 
     slurmd drains a node whose Prolog is missing. So nothing is removed while the running configuration names a script.
     The cluster file and edited files stay. Nodes that preflight drained are listed.
     """
-    from preflight.gate.slurm import drain_reason, installation, slurm_conf
-    from preflight.gate.slurm.scontrol import ControllerError
-    from preflight.nodeset import fold_for_slurm
-
     folder = Path(os.path.abspath(folder))
     try:
         controller = _controller(None)
@@ -119,18 +115,13 @@ def uninstall(apply: bool, folder: Path) -> int:
     except installation.InstallError as error:
         raise UsageError(f"nothing was removed: {error}") from None
     except ControllerError as error:
-        print_text(f"nothing was removed: it is not known what Slurm runs: {error}\n")
+        print_text(f"{folder}: nothing was removed: it is not known what Slurm runs: {error}\n")
         return 3
     return 0
 
 
-def _cluster(path: Path) -> Cluster | None:
-    """Return the cluster file, or None; raises UsageError if it is invalid."""
-    if not path.exists():
-        return None
-    from preflight.checks import registry
-    from preflight.expectations.cluster_file import ClusterFileError, load
-
+def _cluster(path: Path) -> Cluster:
+    """Return a cluster file; raises UsageError if it is missing or invalid."""
     try:
         return load(path, registry().ids)
     except ClusterFileError as error:
@@ -138,18 +129,12 @@ def _cluster(path: Path) -> Cluster | None:
 
 
 def _controller(expected: Cluster | None) -> Controller:
-    from preflight.expectations.gate_table import Gate
-    from preflight.gate.slurm import drain_settings
-    from preflight.gate.slurm.scontrol import Controller
-
     gate = expected.gate if expected is not None and expected.gate is not None else Gate()
     return Controller(drain_settings.of(gate), os.environ)
 
 
 def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> Iterator[str]:
     """Yield differences to the running configuration, and programs that stay."""
-    from preflight.gate.slurm.slurm_conf import as_difference
-
     changes = as_difference(lines)
     if changes:
         yield f"Change these lines in {_conf(config)}, then run `scontrol reconfigure`:"
@@ -177,6 +162,4 @@ def _conf(config: dict[str, str]) -> str:
 
 
 def _print(lines: Iterable[str]) -> None:
-    from preflight.reports.sanitize import one_line
-
     print_text("".join(f"{one_line(line)}\n" for line in lines))

@@ -48,6 +48,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
 WITH = {
     ("check", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("bench", "--ssh-config"): ["--hosts", "127.0.0.1,127.0.0.2"],
+    ("bench", "--baseline"): ["--hosts", "127.0.0.1,127.0.0.2"],
     ("bench", "--topology"): ["--hosts", "127.0.0.1,127.0.0.2"],
     ("check", "--exclude-file"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
     ("learn", "--ssh-config"): ["--hosts", "127.0.0.1", "--connect-timeout", "1"],
@@ -112,7 +113,7 @@ def test_all_that_take_a_file_are_here() -> None:
     assert len(WRITERS) >= 30
     assert {words[0] for words, *_ in TAKERS} == {
         "check", "pair", "bench", "gate", "collect", "judge", "diff", "history", "lint", "learn", "read", "redact",
-        "bundle", "demo", "checklist", "show", "trace", "plan",
+        "bundle", "demo", "checklist", "show", "trace", "plan", "slurm",
     }  # fmt: skip
 
 

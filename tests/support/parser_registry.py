@@ -274,6 +274,11 @@ CLUSTER = (paths.ROOT / "preflight" / "demo" / "cluster.toml").read_text()
 _text("addresses.parse_ip", IP_ADDR, *_out("cmd:ip -j addr"), tool="ip -j addr")
 _text("addresses.default_routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
 _text("addresses.routes", *_out("file:/proc/net/route"), tool="/proc/net/route")
+_text(
+    "nccl_root_cause.connection_evidence.remote_gid",
+    "NET/IB : Got completion from peer 10.0.0.9<41022> localGid fe80::1 remoteGids fe80::a288:c203:12:4 hca mlx5_3",
+    "Call to ibv_modify_qp failed with 110 on dev mlx5_3:1, local GID ::ffff:10.0.0.8, remote GID ::ffff:10.0.0.9",
+)
 _text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12000\n",
       external_texts.text("find_newest.txt"))  # fmt: skip
 _text("parsers.cluster.columns.columns", "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST")

@@ -64,6 +64,8 @@ class HookFile:
 
 def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget:
     """Return the paths; raises InstallError for one that others could replace."""
+    if python is not None and not (python.is_file() and os.access(python, os.X_OK)):
+        raise InstallError(f"{python}: not an executable file")
     program, files = _program(python)
     paths = (str(folder), str(cluster or folder / "cluster.toml"), *files)
     for path in paths:

@@ -158,12 +158,16 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
 #: The same for faults of switches (``test_switches.FAULTS``), and their cables.
 OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "fabric.host-storm": ("node", "slows-job", ""),
+    "ethernet.peers-equal": ("network", "", "drifts"),
     "fabric.pause-root": ("network", "slows-job", "slows-job"),
+    "link.counters-agree": ("network", "", "slows-job"),
     "link.dscp": ("network", "slows-job", ""),
+    "link.flaps": ("network", "slows-job", ""),
     "link.mtu": ("network", "blocks-job", "drifts"),
     "link.pfc": ("network", "slows-job", ""),
     "optics.fec-margin": ("network", "slows-job", "slows-job"),
     "optics.switch-end": ("network", "slows-job", "slows-job"),
+    "switch.bgp": ("network", "slows-job", ""),
     "switch.buffer-pools": ("network", "", "slows-job"),
     "switch.ecn": ("network", "slows-job", ""),
     "switch.ecn-before-pfc": ("network", "", "slows-job"),
@@ -171,6 +175,7 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "switch.headroom": ("network", "slows-job", "slows-job"),
     "switch.lossless-drops": ("network", "slows-job", ""),
     "switch.marks": ("network", "", "slows-job"),
+    "switch.queue-depth": ("network", "", "slows-job"),
     "switch.watchdog-fired": ("network", "slows-job", ""),
 }
 
