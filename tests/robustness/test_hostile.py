@@ -371,12 +371,11 @@ def test_a_line_of_a_gigabyte_is_not_held(words: tuple[str, ...], tmp_path: Path
     _refused(tmp_path, *(word.format("big.json") for word in words))
 
 
-def test_a_log_of_one_line_of_a_gigabyte_is_read_in_parts(tmp_path: Path) -> None:
+def test_a_log_of_one_line_is_read_in_parts(tmp_path: Path) -> None:
     with (tmp_path / "big.log").open("wb") as stream:
-        stream.truncate(1 << 30)
+        stream.truncate(1 << 28)
     shutil.copy(ROOT / "fixtures" / "nodes" / "hgx-h100.json", tmp_path / "n1.json")
-    # 50 s of CPU, so more than a minute on a busy machine
-    _refused(tmp_path, "judge", "n1.json", "--log", "big.log", "--only", "nccl.transport", within_s=240)
+    _refused(tmp_path, "judge", "n1.json", "--log", "big.log", "--only", "nccl.transport")
 
 
 @pytest.mark.parametrize("words", [*EVERYWHERE, ("read", "{}"), ("check", "--log", "{}")],
@@ -388,7 +387,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(words: tuple[str, ...], tmp_p
 
 def test_a_log_that_is_a_bomb_is_read_in_parts(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "bomb.gz", "wb", compresslevel=9) as stream:
-        for _ in range(256):
+        for _ in range(128):
             stream.write(bytes(1 << 20))
     shutil.copy(ROOT / "fixtures" / "nodes" / "hgx-h100.json", tmp_path / "n1.json")
     assert (tmp_path / "bomb.gz").stat().st_size < 1 << 20
