@@ -162,12 +162,12 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
     "fabric.pause-root": ("network", "slows-job", "slows-job"),
     "link.counters-agree": ("network", "", "slows-job"),
     "link.dscp": ("network", "slows-job", ""),
-    "link.flaps": ("network", "slows-job", ""),
+    "link.flaps": ("network", "blocks-job", ""),
     "link.mtu": ("network", "blocks-job", "drifts"),
     "link.pfc": ("network", "slows-job", ""),
     "optics.fec-margin": ("network", "slows-job", "slows-job"),
     "optics.switch-end": ("network", "slows-job", "slows-job"),
-    "switch.bgp": ("network", "slows-job", ""),
+    "switch.bgp": ("network", "loses-redundancy", ""),
     "switch.buffer-pools": ("network", "", "slows-job"),
     "switch.ecn": ("network", "slows-job", ""),
     "switch.ecn-before-pfc": ("network", "", "slows-job"),
@@ -220,7 +220,7 @@ def test_planted_fault_of_a_switch_has_its_owner(name: str) -> None:
     plant(clos)
     incidents = fabric.report(clos)["incidents"]
     owner, *impacts = OF_SWITCHES[check]
-    if name == "slow receiver behind two tiers":  # a host
+    if name in ("slow receiver behind two tiers", "flaps of a host alone"):  # a host
         owner = "node"
     impact = impacts[status == "warn"]
     assert [(incident["owner"], incident["impact"]) for incident in incidents] == [(owner, impact)]
