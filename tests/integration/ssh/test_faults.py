@@ -19,7 +19,7 @@ from tests.support.sshfarm.marks import needs_farm, needs_network
 from tests.support.stopwatch import Stopwatch
 
 DEADLINE_S = 16.0
-CONNECT_TIMEOUT_S = 4.0
+CONNECT_TIMEOUT_S = 8.0
 NOISE = "head -c 100000000 /dev/zero"
 
 
@@ -83,7 +83,7 @@ BIG = "head -c {} /dev/urandom | od -An -v -tu1"  # text that looks like a secre
 FAULTS = (
     SshFault("F01 healthy", lambda farm, host: None),
     SshFault("F02 refused", lambda farm, host: farm.fault(host, "refuse"), "connect", "connection refused", within_s=1),
-    SshFault("F03 silent", lambda farm, host: farm.fault(host, "silent"), "banner", "sent no SSH banner", within_s=5),
+    SshFault("F03 silent", lambda farm, host: farm.fault(host, "silent"), "banner", "sent no SSH banner", within_s=9),
     SshFault(
         "F04 reset",
         lambda farm, host: farm.fault(host, "reset"),
@@ -115,7 +115,7 @@ FAULTS = (
         wired(BIG.format(250_000), Wire(bytes_per_s=12_000)),
         "read",
         "the node's deadline passed: the answer was truncated at ",
-        (probe("tool"),),
+        (probe("tool", timeout_s=8),),
         within_s=DEADLINE_S + 1,
     ),
     SshFault("F12 100 MB from a tool", tool(NOISE), extra=(probe("tool"),), records={"cmd:tool": ("cut",)}),

@@ -32,7 +32,7 @@ WORDING = {
     ),
     "port down": (
         "mlx5_5:1 is DOWN/Polling, expected ACTIVE/LinkUp: no light, bad cable or peer off", "slows-job", "network",
-        "Down/Polling: cable or peer; Down/Disabled: set its interface up; Initializing: no subnet manager.",
+        "Down/Polling: cable or peer; Down/Disabled: `ip link set INTERFACE up`; Initializing: no subnet manager.",
     ),
     "slow port": (
         "mlx5_9:1 runs at 200 Gb/s, its peers at 400 Gb/s", "slows-job", "network",
