@@ -33,7 +33,7 @@ def help_of(ctx: click.Context, command: str | None) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), metavar="bash|zsh|fish")
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what a shell completes: commands, options, ids of checks.
+    """Print the completion script for a shell.
 
     \b
     Example: source <(preflight completion bash)
@@ -42,7 +42,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def completion_script(command: click.Command, shell: str) -> str:
-    """Return a shell's completion, in click's words; no shell is started for it."""
+    """Return click's completion script for a shell, without starting the shell."""
     kind = get_completion_class(shell)
     assert kind is not None
     complete = kind(command, {}, "preflight", "_PREFLIGHT_COMPLETE")

@@ -110,7 +110,7 @@ class _Size(click.ParamType[int]):
 @click.option("--ssh-config", type=options.file_path, metavar="F", help="Use this file instead of ~/.ssh/config.")
 @click.option("--baseline", type=options.file_path, metavar="F", help="Compare with the rates that --learn wrote.")
 @click.option("--learn", type=options.file_path, metavar="F", help="Write the rates if no run is slow.")
-@click.option("--seed", type=click.IntRange(0, 1 << 31), default=1, metavar="N", help="Draw other pairs (1).")
+@click.option("--seed", type=click.IntRange(0, 1 << 31), default=1, metavar="N", help="Seed of the random pairs (1).")
 @click.option(
     "--print",
     "form",
@@ -121,7 +121,7 @@ class _Size(click.ParamType[int]):
     help="Print commands; or a script: sh, sbatch, mpijob.",
 )
 @click.option("--image", metavar="IMAGE", help="Image with nccl-tests and sshd, for --print mpijob.")
-@click.option("--yes", is_flag=True, help="Begin without a question.")
+@click.option("--yes", is_flag=True, help="Start without confirmation.")
 @click.option("--resume", type=options.file_path, metavar="DIR", help="Continue a campaign that was cut short.")
 @click.option("--allow-root", is_flag=True, help="Launch as root.")
 @options.cluster
@@ -279,11 +279,11 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     if wanted["gpus"] is not None:
         return plan
     if form:
-        raise UsageError("how many GPUs has a node? --print contacts no node: give --gpus N")
+        raise UsageError("--print contacts no node, so the number of GPUs per node is unknown: pass --gpus N")
     counts = {state.gpus for state in look(plan, plan.nodes).values() if not state.why}
     count = counts.pop() if len(counts) == 1 else None
     if count is None:
-        raise UsageError("the nodes do not all show the same number of GPUs (nvidia-smi): give --gpus N")
+        raise UsageError("the nodes do not all have the same number of GPUs (nvidia-smi): pass --gpus N")
     return replace(plan, gpus=count)
 
 

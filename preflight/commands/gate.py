@@ -39,7 +39,7 @@ def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -
 
     \b
     HOOK:    slurm-prolog, slurm-healthcheck, slurm-step, slurm-controller,
-             init-container, ci; status prints the gate of all nodes
+             init-container, ci; or status, which lists the nodes by state
     Example: preflight gate ci --cluster cluster.toml --report-dir report
              preflight gate status --cluster /etc/slurm/preflight/cluster.toml
     Exit:    preflight gate --policy; status: 1 a node failed, 3 not all judged

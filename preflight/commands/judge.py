@@ -96,7 +96,8 @@ def demo(**outputs: Any) -> int:
 
     The evidence of its eight nodes was written by hand in the documented formats of each tool.
 
-    \b Example: preflight demo --html demo.html
+    \b
+    Example: preflight demo --html demo.html
     """
     with _cluster_of_the_demo() as folder:
         request = from_arguments("demo", folder / "cluster.toml", {**outputs, "logs": (folder / "job.log",)})

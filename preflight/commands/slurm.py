@@ -21,7 +21,7 @@ from preflight.reports.sanitize import one_line
 from preflight.terminal import UsageError, print_text
 
 _FOLDER = "/etc/slurm/preflight"
-_STATES = {"new": "new", "same": "unchanged", "ours": "to update", "foreign": "NOT OURS, or edited: stays"}
+_STATES = {"new": "new", "same": "unchanged", "ours": "to update", "foreign": "NOT OURS, or edited: left alone"}
 
 
 @click.group()
@@ -36,7 +36,7 @@ def slurm() -> None:
 
 _folder = click.option("--folder", type=options.file_path, default=_FOLDER, metavar="DIR",
                        help=f"Folder of the scripts ({_FOLDER}).")  # fmt: skip
-_apply = click.option("--apply/--dry-run", "apply", default=False, help="Do it, or only print it.")
+_apply = click.option("--apply/--dry-run", "apply", default=False, help="Make the changes, or only print them.")
 
 
 @slurm.command()
@@ -45,7 +45,7 @@ _apply = click.option("--apply/--dry-run", "apply", default=False, help="Do it, 
 @click.option("--cluster", type=options.file_path, metavar="FILE", help="Cluster file (DIR/cluster.toml).")
 @click.option("--python", type=options.file_path, metavar="FILE", help="Interpreter with preflight (this one).")
 def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None) -> int:
-    """Write the scripts, and print the difference to slurm.conf.
+    """Write the scripts, and print the lines to change in slurm.conf.
 
     \b
     Example: preflight slurm install --dry-run
@@ -54,8 +54,8 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     \f
 
     slurm.conf is never changed: the lines to change are printed, and written to DIR/slurm.conf. A file that preflight
-    did not write, or that was edited since, is left alone, and then nothing is written. Run it on every node and on the
-    controller, or once in a shared folder.
+    did not write, or that was edited since, is left alone, and nothing else is written. Run the command on every node
+    and on the controller, or once in a shared folder.
     """
     folder = Path(os.path.abspath(folder))
     cluster, python = (path and Path(os.path.abspath(path)) for path in (cluster, python))
@@ -73,7 +73,7 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
     except installation.InstallError as error:
         raise UsageError(f"nothing was written: {error}") from None
     except ControllerError as error:
-        print_text(f"{folder}: nothing was written: slurm.conf cannot be compared: {error}\n")
+        print_text(f"{folder}: nothing was written: Slurm's configuration is unknown: {error}\n")
         return 3
     _print(_advice(lines, config, folder))
     _print(_next(path, expected, apply))
@@ -105,7 +105,7 @@ def uninstall(apply: bool, folder: Path) -> int:
             _print([f"Remove these lines from {_conf(config)}, then run `scontrol reconfigure`:"])
             _print(f"-{line.key}={line.running}" for line in used)
         if drained:
-            _print([f"Drained by preflight, which no longer lifts it. After a repair: scontrol update "
+            _print([f"Nodes drained by preflight, to be undrained after a repair: scontrol update "
                     f"nodename={fold_for_slurm(drained)} state=undrain"])  # fmt: skip
         if apply and used:
             raise UsageError("nothing was removed: Slurm still runs these scripts, and drains a node without them")
@@ -115,7 +115,7 @@ def uninstall(apply: bool, folder: Path) -> int:
     except installation.InstallError as error:
         raise UsageError(f"nothing was removed: {error}") from None
     except ControllerError as error:
-        print_text(f"{folder}: nothing was removed: it is not known what Slurm runs: {error}\n")
+        print_text(f"{folder}: nothing was removed: Slurm's configuration is unknown: {error}\n")
         return 3
     return 0
 
@@ -134,7 +134,7 @@ def _controller(expected: Cluster | None) -> Controller:
 
 
 def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> Iterator[str]:
-    """Yield differences to the running configuration, and programs that stay."""
+    """Yield the lines to change in slurm.conf, and the site's own programs."""
     changes = as_difference(lines)
     if changes:
         yield f"Change these lines in {_conf(config)}, then run `scontrol reconfigure`:"
@@ -143,12 +143,13 @@ def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> 
         yield f"{_conf(config)}: nothing to change"
     for line in lines:
         if line.conflict:
-            yield f"{line.key} is {line.running} and stays. At its end, add: {folder}/{Path(line.needed).name} || exit"
+            script = folder / Path(line.needed).name
+            yield f"{line.key}={line.running} is not replaced. At its end, add: {script} || exit"
 
 
 def _next(path: Path, expected: Cluster | None, applied: bool) -> Iterator[str]:
     if expected is None:
-        yield f"Next: write {path} (`preflight learn`); until then every job starts, NOT JUDGED"
+        yield f"Next: write {path} (`preflight learn`). Until then every job starts, and nodes are NOT JUDGED"
     elif not (expected.gate and expected.gate.dry_run):
         yield f"{path}: faulty nodes are drained. For a first rollout, set `dry_run = true` in [gate]"
     else:

@@ -30,7 +30,7 @@ _ANY = {"HealthCheckNodeState": "ANY"}
 class ConfLine:
     """A key of slurm.conf: the running value, and the value that the hooks need.
 
-    ``conflict``: the running value is a site's program, which stays.
+    ``conflict``: the running value is a program of the site, which is not replaced.
     """
 
     key: str
@@ -46,7 +46,7 @@ class ConfLine:
     @property
     def line(self) -> str:
         """The line for slurm.conf; a comment for a site's program."""
-        return f"# {self.key} stays {self.running}" if self.conflict else f"{self.key}={self.needed}"
+        return f"# not replaced: {self.key}={self.running}" if self.conflict else f"{self.key}={self.needed}"
 
 
 def running(text: str) -> dict[str, str]:

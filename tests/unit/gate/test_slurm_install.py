@@ -59,17 +59,17 @@ def test_a_bare_slurm_needs_every_line() -> None:
     ("PrologFlags", "Contain,X11", "Alloc,Contain,X11"), ("PrologFlags", "Contain,Alloc", "Alloc,Contain"),
     ("HealthCheckNodeState", "IDLE", "ANY,CYCLE"), ("HealthCheckNodeState", "CYCLE,ANY", "ANY,CYCLE"),
 ])  # fmt: skip
-def test_what_a_site_has_set_stays(key: str, value: str, needed: str) -> None:
+def test_settings_of_the_site_are_not_changed(key: str, value: str, needed: str) -> None:
     text = "".join(f"{key} = {value}\n" if line.startswith(f"{key} ") else line for line in OLD.splitlines(True))
     line = difference(text)[key]
     assert line.needed == needed
     assert line.differs == ((key, value) in [("PrologFlags", "Contain,X11"), ("HealthCheckNodeState", "IDLE")])
 
 
-def test_a_program_of_the_site_stays() -> None:
+def test_a_program_of_the_site_is_not_replaced() -> None:
     prolog = difference(NEW)["Prolog"]
     assert (prolog.conflict, prolog.differs, prolog.running) == (True, False, "/site/a,/site/b")
-    assert prolog.line == "# Prolog stays /site/a,/site/b"
+    assert prolog.line == "# not replaced: Prolog=/site/a,/site/b"
 
 
 def where(folder: Path) -> HookTarget:
