@@ -36,7 +36,7 @@ ITEMS = (
         "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",
         question("No NIC pauses its switch without load", "fabric.host-storm"),
         question("Each end of a cable counts the pauses that the other sent", "link.counters-agree", where=ROCE),
-        lack("Bytes and errors of both ends of each cable, over one window", "clocks of hosts and switches that agree"),
+        lack("Bytes and errors of both ends of each cable, over one window", "synchronised clocks on all devices"),
     ),
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",
@@ -67,7 +67,7 @@ ITEMS = (
         question("The kernel reports no memory, PCIe, disk or link fault", "kernel.events"),
         question("FEC has a margin at the switch's end of each cable", "optics.fec-margin"),
         question("BGP sessions of the switches are established", "switch.bgp", where=ROCE),
-        lack("Congestion does not", "a trend of ECN marks, CNPs, pauses and waits"),
+        lack("Congestion does not grow from day to day", "a trend of ECN marks, CNPs, pauses and waits"),
     ),
     _LIST.item(
         "AN-10", "job completion time recorded per run", "report",

@@ -149,6 +149,6 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
         question("A job's log or a profiler trace has the time of each step", "torch.steps"),
-        within="a profiler trace with steps, or step lines of a training program that `preflight read` knows",
+        within="a profiler trace with steps, or step lines of a training program that `preflight read` recognises",
     ),
 )  # fmt: skip

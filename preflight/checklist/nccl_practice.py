@@ -34,7 +34,7 @@ ITEMS = (
     _LIST.item(
         "NT-SCL-1", "Share of collectives in the step time; scale-out efficiency", "bench trace",
         question("Share of the collectives in the step time", "torch.collective-share"),
-        question("Throughput per GPU as their number grows", "job.scaling", needs="logs of the same job at two sizes"),
+        question("Throughput per GPU as the job grows", "job.scaling", needs="logs of the same job at two sizes"),
     ),
     _LIST.item(
         "NT-CPU-1", "CPU load does not spike during collectives (staging, TCP, Gloo)", "window trace",

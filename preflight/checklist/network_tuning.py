@@ -106,7 +106,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-INF-5", "Does KV offload leave the GPU for CPU or storage too much?", "trace",
-        question("Time to load what was offloaded, against the first token", "serving.offload"),
+        question("Time to load offloaded KV caches, compared with the time to the first token", "serving.offload"),
         within="vLLM's own offloading connector; others report it in their own metrics",
     ),
     _LIST.item("NT-INF-6", "Do decode workers queue?", "trace", question("Requests that wait", "serving.queue")),

@@ -8,7 +8,7 @@ _LIST = Checklist("parallelism")
 
 #: Input of the checks that judge the layout of a job, and of those that judge its costs.
 _COSTS = "`preflight plan JOB --set checkpoint_seconds=... --set mtbf_hours=... --set watts=...`"
-_PLAN = "the job that `preflight plan` is given"
+_PLAN = "a job passed to `preflight plan`"
 
 ITEMS = (
     _LIST.item(
@@ -129,7 +129,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-21", "step-time variance", "trace",
-        question("The steps of a profile, or in a job's log, take about the same time", "torch.steps"),
+        question("The steps in a profile or a job's log take about the same time", "torch.steps"),
         question("No step is longer because of a pause of the CPU: garbage collection, files", "torch.pauses"),
         within="a profiler trace of five steps or more, or a log with eight; pauses show in a trace only",
     ),
@@ -144,7 +144,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",
-        question("How long the stages wait for each other, against (p-1)/(m+p-1)", "torch.bubble"),
+        question("How long the stages wait for each other, compared with (p-1)/(m+p-1)", "torch.bubble"),
         question("Before the job: the share that its schedule leaves idle", "layout.microbatches", needs=_PLAN),
         within="the traces of all stages, with the messages' peers (PyTorch 2.6)",
     ),

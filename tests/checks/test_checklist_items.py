@@ -32,7 +32,7 @@ CLOSED = {
     "AN-4": "link.pfc, link.dscp and switch.ecn judge both ends of each cable, and do not run without the switches",
     "FP-CON-4": "fabric.pause-root follows pauses through all switches, and is unknown where one is missing",
     "FP-CON-5": "switch.uplink-balance is unknown without the flows or the counters, switch.hash without the seeds",
-    "PA-05": "layout.memory computes the need of the job that `preflight plan` is given",
+    "PA-05": "layout.memory computes the need of a job passed to `preflight plan`",
     "GS-4": "scale.batch counts the GPUs that share the experts, and is unknown where the cluster file leaves them out",
     "PA-23": "torch.straggler matches each collective on all ranks, by group; without the traces of all it is unknown",
     "NT-LENS-1": "torch.straggler finds the ranks that peers wait for; without the traces of all it is unknown",

@@ -29,12 +29,12 @@ answer it, and what is not answered yet.
 Each item is broken into questions. A question takes the worst result of its checks, and is unknown until all of them
 ran. An item takes the worst result of its questions: fail > unknown > warn > pass > skip. So an open question keeps its
 item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE, *in a container* on
-the machine itself. *needs* is what the cluster file has to declare before a check can answer. `preflight explain CHECK`
-prints the page of a check.
+the machine itself. *needs* names the input or the declaration in the cluster file without which a check cannot answer.
+`preflight explain CHECK` prints the page of a check.
 
 The last column: **wholly**, every question has checks. **partly**, some questions have none, and the column before it
-shows what is missing; or all have, but the answer covers only the evidence that *within* names, as every report also
-states. **open**, no question has a check.
+shows what is missing; or all have checks, but the answer only covers the evidence that *within* names, as every report
+also states. **open**, no question has a check.
 
 {counts}
 """
@@ -80,8 +80,8 @@ class Note:
 NOTES = (
     Note(
         "FP-LAT-4", "nccl-tests.curve/smooth", "unknown",
-        "was listed as passing without any recorded baseline. A smooth curve without a good run in the cluster file "
-        "leaves it unknown; with one it passes (`nccl-tests.curve/as-the-good-run`) or fails "
+        "was listed as passing without a recorded baseline. If the cluster file names no good run, a smooth curve is "
+        "unknown; if it names one, the curve passes (`nccl-tests.curve/as-the-good-run`) or fails "
         "(`nccl-tests.curve/half-of-the-good-run`).",
     ),
     Note(
@@ -99,8 +99,8 @@ def page() -> str:
     bound = sum(not item.open and bool(item.within) for item in ITEMS)
     counts = (
         f"Of {len(ITEMS)} items {verdicts['wholly']} are answered wholly, {verdicts['partly']} partly ({bound} of them "
-        f"bound, with no open question), and {verdicts['open']} are open;\nof their {len(questions)} questions "
-        f"{answered} have checks."
+        f"only by their *within*),\nand {verdicts['open']} are open. Of their {len(questions)} questions, {answered} "
+        "have checks."
     )
     lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
     for document, items in groupby(ITEMS, key=lambda item: item.document):
@@ -110,8 +110,8 @@ def page() -> str:
         for item in items:
             lines += _rows(item)
         lines.append("")
-    lines.append("## What recordings show otherwise\n")
-    lines.append("An audit compared every item with its sentence. Where it was too strict, a recording shows it:\n")
+    lines.append("## Corrections to the audit\n")
+    lines.append("An audit compared each item with its answers. Recordings show where it was wrong:\n")
     lines += [f"- {note.item} (`fixtures/{note.fixture}.json`) {note.text}" for note in NOTES]
     return "\n".join(lines) + "\n"
 
