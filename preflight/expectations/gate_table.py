@@ -12,6 +12,9 @@ from preflight.expectations.waivers import check_globs
 
 #: The hooks, and the actions on a failure, a node that could not be judged, an error in this file.
 HOOKS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
+
+#: Prefix of the checks of a job's layout.
+LAYOUT = "layout."
 _FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "allow")
 
 
@@ -51,6 +54,7 @@ class Gate:
     job: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the job itself")
     site: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the site, not a node")
     node: tuple[str, ...] | None = schema.key(check_globs, "checks that fail because of the node")
+    layout: tuple[str, ...] | None = schema.key(check_globs, "checks of a job's layout whose failure refuses the job")
     publish: str | None = schema.key(directory, "shared directory to which each node writes its verdict")
     slurm_bin: str | None = schema.key(directory, "directory of scontrol and sinfo")
     drain_share_pct: float | None = schema.key(
@@ -64,7 +68,7 @@ class Gate:
 
     def named(self) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
         """Yield each key that names checks, and the names."""
-        for key in ("only", "skip", "shadow", "job", "site", "node"):
+        for key in ("only", "skip", "shadow", "job", "site", "node", "layout"):
             yield ("gate", key), getattr(self, key) or ()
         for name, hook in self.hooks.items():
             yield ("gate", name, "only"), hook.only or ()
@@ -91,6 +95,9 @@ def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
     for name, hook in hooks.items():
         if hook.fail == "drain" and name not in ("slurm-prolog", "slurm-healthcheck"):
             reader.add_error((*path, name, "fail"), "this hook cannot drain a node", 'write "refuse"')
+    for glob in values.get("layout") or ():
+        if not glob.startswith(LAYOUT):
+            reader.add_error(("gate", "layout"), f"{glob!r} is not a check of a job's layout", f'write "{LAYOUT}NAME"')
     return Gate(**values, hooks=hooks)
 
 

@@ -1,4 +1,4 @@
-"""The hook ``slurm-controller``: a job starts when all its nodes have passed.
+"""The hook ``slurm-controller``: a job starts when its nodes and layout pass.
 
 The nodes publish their verdicts (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller cannot
 know the boot of a node, so only a verdict's node and age are verified, and the two clocks may differ.
@@ -11,10 +11,21 @@ from pathlib import Path
 
 from preflight import errors
 from preflight.checks import registry
-from preflight.gate import announce, configuration, published_verdicts, remote_verdicts, scheduler_env, verdict_cache
+from preflight.expectations.gate_table import Gate
+from preflight.gate import (
+    announce,
+    configuration,
+    published_verdicts,
+    remote_verdicts,
+    scheduler_env,
+    slurm,
+    verdict_cache,
+)
 from preflight.gate.configured_rules import configured_deadline_s, configured_rules
+from preflight.gate.job_layout import with_layout
 from preflight.gate.request import GateRequest
-from preflight.gate.result import GateResult, Judgement, in_time
+from preflight.gate.result import GateResult, Judgement, Progress, in_time
+from preflight.gate.slurm import drain_settings
 from preflight.gate.values import replace
 from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 from preflight.gate.watchdog import Watch
@@ -40,24 +51,43 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
         return in_time(progress.unjudged("gate.nodes", f"{folded!r} names no nodes: {error}", "error"))
     if not nodes:
         return in_time(progress.unjudged("gate.nodes", "neither SLURM_JOB_NODELIST nor --hosts names nodes"))
-    refresh_s = config.gate.refresh_s or verdict_cache.REFRESH_S
+    try:
+        judgement = _of_nodes(request, config, nodes, watch)
+    except (configuration.UnknownCheck, errors.DuplicateCheck, remote_verdicts.UsageError) as error:
+        return in_time(progress.unjudged("gate.configuration", str(error), "error"))
+    progress = watch.advance(replace(progress, judgement=judgement))
+    judgement = with_layout(judgement, request, config.cluster, watch)
+    return in_time(watch.advance(_held(replace(progress, judgement=judgement), config.gate, watch)))
+
+
+def _of_nodes(
+    request: GateRequest, config: configuration.Configuration, nodes: Sequence[str], watch: Watch
+) -> Judgement:
+    """Judge the nodes of a job by their verdicts, as published or collected now."""
+    options = request.options
     folder = options.verdicts or config.gate.publish
-    verdicts: Mapping[str, Verdict | str]
     if options.hosts:
         watch.enter("collecting from the nodes over SSH")
-        try:
-            verdicts = remote_verdicts.verdicts(nodes, request, config, watch.left_s)
-        except (configuration.UnknownCheck, errors.DuplicateCheck, remote_verdicts.UsageError) as error:
-            return in_time(progress.unjudged("gate.configuration", str(error), "error"))
-    elif folder:
+        return _together(request, nodes, remote_verdicts.verdicts(nodes, request, config, watch.left_s))
+    if folder:
         watch.enter(f"reading {announce.plain(folder)}")
-        verdicts = published_verdicts.collect(Path(folder), nodes, verdict_cache.INTERVALS * refresh_s)
-    else:
-        why = (
-            "no verdicts: set the directory to which nodes publish them ([gate] publish, or --verdicts), or use --hosts"
-        )
-        return in_time(progress.unjudged("gate.no-verdict", why))
-    return in_time(replace(progress, judgement=_together(request, nodes, verdicts)))
+        most_s = verdict_cache.INTERVALS * (config.gate.refresh_s or verdict_cache.REFRESH_S)
+        return _together(request, nodes, published_verdicts.collect(Path(folder), nodes, most_s))
+    why = "no verdicts: set the directory to which nodes publish them ([gate] publish, or --verdicts), or use --hosts"
+    return Judgement(request.unknown_verdict("gate.no-verdict", why))
+
+
+def _held(progress: Progress, gate: Gate, watch: Watch) -> Progress:
+    """Hold a job that failed by itself: Slurm would restart it for ever."""
+    request, judgement = progress.request, progress.judgement
+    if judgement is None or judgement.verdict.owner != "job" or progress.rules.dry_run or not request.job:
+        return progress
+    verdict = judgement.verdict
+    rule = progress.rules.rule(request.hook.name, verdict.status)
+    if verdict.status != "fail" or rule.action != "refuse":
+        return progress
+    watch.enter("updating Slurm")
+    return replace(progress, slurm=slurm.hold_job(request.job, verdict, rule, drain_settings.of(gate)))
 
 
 def _ids() -> list[str]:

@@ -130,7 +130,12 @@ def _judgement(
     from preflight.run.run_block import run_block
 
     about = run_block(f"gate {request.hook.name}", request.at, request.seconds, config.cluster.path)
-    return Judgement(verdict, _lines(result), {**result.report, "run": about}, evidence, cacheable=result.all_gpus)
+    judgement = Judgement(verdict, _lines(result), {**result.report, "run": about}, evidence, cacheable=result.all_gpus)
+    if request.hook.name != "slurm-step" or not scheduler_env.first_task():
+        return judgement
+    from preflight.gate.job_layout import with_layout
+
+    return with_layout(judgement, request, config.cluster, watch)
 
 
 class _Evaluator:

@@ -89,6 +89,11 @@ def other_task(environ: Mapping[str, str] = os.environ) -> bool:
     return environ.get("SLURM_LOCALID", "0") not in ("", "0")
 
 
+def first_task(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether this is the first task of a step, or no task."""
+    return environ.get("SLURM_PROCID", "0") in ("", "0")
+
+
 def uncovered(environ: Mapping[str, str] = os.environ) -> str:
     """Return why a step would leave nodes of its job unjudged, or ""."""
     if environ.get("SLURM_HET_SIZE", "").isdigit() and int(environ["SLURM_HET_SIZE"]) > 1:

@@ -61,8 +61,8 @@ LAYERS = {
     "pair": {"checks", "collect", "evidence", "expectations", "facts", "model", "parsers", "probes", "terminal"},
     # gate: a separate entry point for schedulers: it collects, judges and reports without a command line.
     "gate": {
-        "archive", "checks", "collect", "deploy", "evidence", "expectations", "facts", "judge", "model", "nodeset",
-        "probes", "reports", "run", "schemas", "terminal", "transport", "version",
+        "archive", "checks", "collect", "deploy", "evidence", "expectations", "facts", "judge", "layout", "model",
+        "nodeset", "probes", "reports", "run", "schemas", "terminal", "transport", "version",
     },
     # commands: bodies of the commands; each combines the parts that it needs.
     "commands": {

@@ -51,6 +51,21 @@ def apply(
     return SlurmResult(_plain(outcome.line), outcome.drained, rule.exit, outcome.human)
 
 
+def hold_job(
+    number: str, verdict: Verdict, rule: PolicyRule, settings: Settings, environ: Mapping[str, str] = os.environ
+) -> SlurmResult:
+    """Requeue and hold a job because of its own problem; never raises.
+
+    A job that cannot be requeued is cancelled.
+    """
+    try:
+        why = ascii_reason(verdict.reason)
+        done = requeue.put_back(Controller(settings, environ), number, why, settings, hold=True)
+    except ControllerError as error:
+        return SlurmResult(_plain(f"job {number} could not be held: {error}"), False, rule.exit, human=True)
+    return SlurmResult(_plain(done), False, 0)
+
+
 def _act(controller: Controller, name: str, verdict: Verdict, rule: PolicyRule, settings: Settings) -> DrainOutcome:
     if verdict.status == "pass":
         return drain.lift(controller, name, verdict, settings)

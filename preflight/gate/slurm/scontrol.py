@@ -90,6 +90,12 @@ class Controller:
                 return None
             raise
 
+    def batch_script(self, number: str) -> str:
+        """Return the script of a batch job; a job of srun or salloc has none."""
+        if not number:
+            raise ControllerError("SLURM_JOB_ID is not set: not started for a job")
+        return self._run("write", "batch_script", number, "-")
+
     def requeue(self, number: str) -> None:
         """Put a batch job back into the queue."""
         self._run("requeue", number)

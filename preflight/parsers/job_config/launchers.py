@@ -44,6 +44,10 @@ _LAST_NUMBER = re.compile(r"(?:[\w.+-]*:)*(\d{1,7})(?:\([^)]*\))?")  # gpu:h100:
 _PER_RESOURCE = re.compile(r"ppr:(\d{1,4}):(?:node|host)\b.*")
 
 
+#: Options so far: values, words, unreadable ones, gaps.
+_State = tuple[dict[str, JobSetting], dict[str, tuple[str, str]], dict[str, str], list[str]]
+
+
 @dataclass(frozen=True)
 class Launch:
     """Settings that the launchers of a script state, and those that are unreadable."""
@@ -64,12 +68,39 @@ class Launchers:
         self._words: dict[str, tuple[str, str]] = {}  # meaning: text and place
         self._unread: dict[str, str] = {}
         self._gaps: list[str] = []
+        self._of_script: _State | None = None  # without the options of steps
+        self._of_program: _State | None = None  # with those of an ended step that started a program of _PROGRAMS
+        self._starts_program = False
 
     def command(self, word: str) -> None:
-        """Notice a command; its short options follow."""
+        """Notice a command; its short options follow.
+
+        Any other word is the program that srun starts, but not after mpirun, whose options take several words.
+        """
         name = PurePosixPath(word).name if "/" in word else word
+        if name == "srun":
+            self._begin_step()
+        self._starts_program |= name in _PROGRAMS
         if name in _SLURM or name in _MPI or name in _PROGRAMS:
             self._command = name
+        elif self._command in _SLURM and not name.startswith("$"):
+            self._command = ""
+
+    def _begin_step(self) -> None:
+        """Begin a step of srun: the options of another step do not apply to it."""
+        if self._of_script is None:
+            self._of_script = self._state()
+        elif self._starts_program:
+            self._of_program = self._state()
+        self._starts_program = False
+        self._restore(self._of_script)
+
+    def _state(self) -> _State:
+        return dict(self._stated), dict(self._words), dict(self._unread), list(self._gaps)
+
+    def _restore(self, state: _State) -> None:
+        stated, words, unread, gaps = state
+        self._stated, self._words, self._unread, self._gaps = dict(stated), dict(words), dict(unread), list(gaps)
 
     def option(self, option: str, value: str, line: int) -> bool:
         """Read an option; return whether it belongs to a launcher."""
@@ -123,7 +154,12 @@ class Launchers:
         return {name: str(self._stated[own].value) for name, own in _SET_BY_SLURM.items() if own in self._stated}
 
     def launch(self) -> Launch:
-        """Return the settings that follow from the options."""
+        """Return the settings that follow from the options.
+
+        Of several steps, the last one that starts Python, torchrun or a shell is the job's.
+        """
+        if self._of_program is not None and not self._starts_program:
+            self._restore(self._of_program)
         settings = dict(self._settings())
         unread = set()
         if any(name in self._unread for name in ("torch_nodes", "slurm_nodes")) and "nodes" not in settings:

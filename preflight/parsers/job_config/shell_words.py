@@ -19,6 +19,7 @@ _DEPTH, _MOST_VALUE = 8, 4096
 _WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
+_USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _ARITHMETIC = re.compile(r"\$\(\(([\w\s$+*/%{}()-]*)\)\)")
 _SUBSTITUTION = re.compile(r"\$\((?!\()[^()]*\)")
 _EXPRESSION = re.compile(r"[\d\s+*/%()-]{1,100}")
@@ -35,12 +36,14 @@ class Word:
 def words(text: str, environment: Mapping[str, str] | None = None) -> list[Word]:
     """Return the words of a script, in order, without assignments and comments.
 
-    Values in arrays (``ARGS=( --lr 1 )``) and in assigned strings of options are words as well. A variable whose value
-    depends on a condition is not expanded. ``environment`` has variables that are set before the script starts.
+    Values in arrays (``ARGS=( --lr 1 )``) are words as well, and assigned strings of options that the script does not
+    use as ``$NAME``. A variable whose value depends on a condition is not expanded. ``environment`` has variables that
+    are set before the script starts.
     """
     result: list[Word] = []
     variables: dict[str, str] = dict(environment or {})
     undecided = conditional(text)
+    used = set(_USED.findall(text[:MOST_TEXT]))
     for line, raw, argument in _raw_words(text[:MOST_TEXT]):
         if len(result) >= MOST_WORDS:
             break
@@ -53,7 +56,7 @@ def words(text: str, environment: Mapping[str, str] | None = None) -> list[Word]
             continue
         resolved = " ".join(_resolved(value, variables))
         variables[name] = (variables.get(name, "") + resolved if adds else resolved)[:_MOST_VALUE]
-        if " -" in f" {resolved}":  # a string of options
+        if " -" in f" {resolved}" and (name not in used or len(variables[name]) == _MOST_VALUE):  # a string of options
             result += (Word(part, line) for part in resolved.split())
     return result
 

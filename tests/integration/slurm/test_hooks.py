@@ -300,3 +300,31 @@ def test_the_controller_starts_no_job_on_a_node_with_a_failed_verdict(slurm: Gpu
             break
     assert output(slurm, bad) == ""
     assert not slurm.drained()
+
+
+TRAINING = """srun --mpi=none uname -n
+exit
+srun --ntasks-per-node=8 python pretrain_gpt.py --tensor-model-parallel-size {tensor} --num-layers 24 \\
+    --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --micro-batch-size 1 --global-batch-size 64 \\
+    --vocab-size 50304
+"""
+
+
+def test_a_job_with_tensor_groups_across_nodes_is_held(slurm: Gpus) -> None:
+    text = CLUSTER.replace("[class.h100]\n", '[class.h100]\npart = "HGX H100"\n')
+    slurm.write_cluster(f'{text}layout = ["layout.tensor-domain"]\n')
+    nodes = ("--nodes=2", "--nodelist=n1,n2", f"--output={slurm.folder}/job.%j.out")
+    bad = slurm.submit(TRAINING.format(tensor=16), *nodes)
+    assert back_in_the_queue(slurm, bad)["Reason"] in ("job_requeued_in_held_state", "JobHeldAdmin", "JobHeldUser")
+    shown = slurm.run(["scontrol", "show", "job", "-o", bad]).stdout
+    assert "AdminComment=preflight: layout.tensor-domain: 1 of the tensor-parallel groups of 16 cross" in shown
+    good = slurm.submit(TRAINING.format(tensor=8), *nodes)
+    assert ended(slurm, good) == "COMPLETED"
+    assert output(slurm, bad) == ""
+    slurm.write_cluster(f'{text}layout = ["layout.tensor-domain"]\nslurm-controller.fail = "record"\n')
+    job = (DEPLOY / "job.sh").read_text().replace("--nodes=4", "--nodes=2")
+    step = slurm.submit(f"{job}\necho TRAINING\n{TRAINING.format(tensor=16)}", *nodes)
+    assert ended(slurm, step) == "FAILED"
+    assert "TRAINING" not in output(slurm, step)
+    assert "FAIL: layout.tensor-domain: 1 of the tensor-parallel groups" in output(slurm, step)
+    assert not slurm.drained()

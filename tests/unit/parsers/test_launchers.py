@@ -6,6 +6,7 @@ import pytest
 
 from preflight.parsers.job_config import megatron
 from preflight.parsers.job_config.settings import JobSettings
+from tests.support import paths
 
 _ARGUMENTS = " pretrain_gpt.py --num-layers 8 --tensor-model-parallel-size 2\n"
 
@@ -92,3 +93,31 @@ def test_a_variable_with_one_value_is_read(text: str) -> None:
 def test_long_lists_of_options_are_read_in_linear_time() -> None:
     text = "python --num-layers 8" + " --recompute-modules a b c" * 20_000
     assert megatron.parse(text, "train.sh").get("recompute_modules") == "a,b,c"
+
+
+MODEL = "python pretrain_gpt.py --num-layers 8"
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus", "each"),
+    [
+        (f"srun -l uname -n\nexit\nsrun --ntasks=32 {MODEL}", 32, None),  # -n is an option of uname
+        (f"srun --ntasks=4 --ntasks-per-node=1 hostname\nsrun --ntasks-per-node=8 {MODEL}", None, 8),
+        (f"ON='--nodes=4 --ntasks=4'\nsrun $ON --ntasks-per-node=1 true\nsrun --ntasks-per-node=8 {MODEL}", None, 8),
+        (f"srun --ntasks=32 {MODEL}\nsrun --ntasks=1 rm -f lock", 32, None),
+        (f"srun --ntasks=1 bash stage.sh\nsrun --ntasks=32 {MODEL}", 32, None),
+        ("srun -N 4 --ntasks-per-node=1 torchrun --nproc_per_node 8 train.py --num-layers 8", None, 8),
+        (f"ARGS=(--ntasks 32)\nsrun ${{ARGS[@]}} {MODEL}", 32, None),
+    ],
+)
+def test_the_options_of_one_step_do_not_apply_to_another(text: str, gpus: int | None, each: int | None) -> None:
+    settings = megatron.parse(f"#SBATCH --nodes=4\n{text}", "train.sh")
+    assert (settings.get("gpus"), settings.get("gpus_per_node"), settings.get("nodes")) == (gpus, each, 4)
+    assert not settings.unread
+    assert not settings.gaps
+
+
+def test_our_own_step_does_not_describe_the_job() -> None:
+    ours = (paths.ROOT / "deploy/slurm/job.sh").read_text()
+    settings = megatron.parse(f"{ours}\nsrun --ntasks-per-node=8 {MODEL}", "train.sh")
+    assert (settings.get("gpus"), settings.get("gpus_per_node"), settings.get("nodes")) == (None, 8, 4)
