@@ -51,8 +51,8 @@ def _crossing_failure(
     if size > domain:
         message += f"; a domain has {domain} GPUs"
     elif placement.hardware.order:
-        message += "; the hostfile does not keep the ranks of a node together"
-        fix = "list the slots of each node together in the hostfile"
+        message += "; hostfile or job do not keep the ranks of a node together"
+        fix = "list the slots of each node together in the hostfile, or start the job with srun --distribution=block"
     elif placement.scattered:
         message += f"; the ranks of a node are not consecutive ({placement.hardware.distribution} distribution)"
         fix = "start the ranks node by node: srun --distribution=block, mpirun --map-by slot"

@@ -1,6 +1,7 @@
 """Environments of this process and of running ranks, and files they name."""
 
 import os
+import re
 
 from . import files, paths
 from .records import Record, refusal, text
@@ -19,8 +20,11 @@ _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
 _OWN_PREFIXES = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMIX_", "SLURM_")
 _SHARED = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_NNODES", "SLURM_STEP_NUM_NODES")
 
-#: Bounds: processes read, bytes of each, different environments and pids returned.
-_PROCESSES, _BYTES, _KINDS, _PIDS = 20000, 1000000, 64, 16
+#: Variables with a rank's number in its job; a process counts by the first that it has.
+_NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+#: Bounds: processes read, bytes of each, different environments, pids and numbers returned.
+_PROCESSES, _BYTES, _KINDS, _PIDS, _RANKS = 20000, 1000000, 64, 16, 1024
 
 #: Variables with the path of a file that NCCL opens.
 _NAMED = ("NCCL_CONF_FILE", "NCCL_TOPO_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_FILE", "NCCL_NET_PLUGIN")
@@ -72,10 +76,22 @@ def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
                 continue
             kind = kinds[name, same] = {"pids": [], "count": 0, "name": name, "environment": dict(same)}
         kind["count"] += 1
+        _add_number(kind, variables)
         if len(kind["pids"]) < _PIDS:
             kind["pids"].append(pid)
     value: Dict[str, Any] = {"environments": list(kinds.values()), "denied": denied, "cut": cut}
     return {"status": "ok", "value": value}
+
+
+def _add_number(kind: "Dict[str, Any]", variables: "Dict[str, str]") -> None:
+    """Add the number of a rank in its job, under the variable that has it."""
+    for name in _NUMBERS:
+        number = variables.get(name, "")
+        if re.match("[0-9]{1,7}$", number):
+            numbers = kind.setdefault("numbers", {}).setdefault(name, [])
+            if int(number) not in numbers and len(numbers) < _RANKS:
+                numbers.append(int(number))
+            return
 
 
 def _own(name: str) -> bool:

@@ -25,6 +25,7 @@ from preflight.layout.description import SHORT
 from preflight.layout.hardware import described
 from preflight.layout.job import LayoutError
 from preflight.layout.plan import Plan
+from preflight.layout.running import RunningRanks
 from preflight.layout.search import search
 from preflight.layout.survey import Survey
 from preflight.nodeset import fold, unfold
@@ -49,6 +50,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--evidence", type=options.file_path, metavar="DIR", help="Plan for the nodes of saved evidence.")
 @click.option("--nodes", "chosen", metavar="NODESET", help="Use only these nodes, such as gpu[001-064].")
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
+@click.option("--running", is_flag=True, help="Use the rank order of the job that ran when evidence was saved.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
               help="nccl-tests output, or profiles or a log of the job.")  # fmt: skip
@@ -61,8 +63,8 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 def plan(
     job: tuple[str, ...], on: str | None, evidence: Path | None, chosen: str | None, hostfile: Path | None,
-    cluster: Path | None, logs: tuple[Path, ...], gpus: int | None, stated: tuple[str, ...], changes: str | None,
-    searched: bool, explain: bool, page: Path | None, as_json: bool,
+    running: bool, cluster: Path | None, logs: tuple[Path, ...], gpus: int | None, stated: tuple[str, ...],
+    changes: str | None, searched: bool, explain: bool, page: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compute the cost of a training job on a cluster, before it runs.
 
@@ -91,10 +93,13 @@ def plan(
         raise UsageError("--on and --evidence both name the cluster; use one of them")
     if chosen is not None and on:
         raise UsageError("--nodes selects nodes of --evidence or of the cluster file; --on has none")
+    if running and (evidence is None or hostfile is not None):
+        raise UsageError("--running needs --evidence DIR, and no --hostfile: it reads the ranks' order from evidence")
     request = new_request("plan", cluster, only=("layout.*",))
     names = _names(chosen) if chosen is not None else ()
-    nodes, ratio = _collected(request, evidence, names) if evidence is not None else ((), None)
-    slots = _slots(hostfile) if hostfile is not None else None
+    ranks = RunningRanks() if running else None
+    nodes, ratio = _collected(request, evidence, names, ranks) if evidence is not None else ((), None)
+    slots = _slots(hostfile) if hostfile is not None else _running_slots(ranks, evidence) if ranks is not None else None
     if not (job or request.cluster.job):
         raise UsageError("name the job: a script, a configuration, or a cluster file with a table [job]")
     chosen_nodes = () if nodes else names
@@ -144,7 +149,9 @@ def _names(chosen: str) -> tuple[str, ...]:
         raise UsageError(f"--nodes: {error}") from None
 
 
-def _collected(request: RunRequest, path: Path, names: Collection[str]) -> tuple[tuple[JobNode, ...], float | None]:
+def _collected(
+    request: RunRequest, path: Path, names: Collection[str], ranks: RunningRanks | None
+) -> tuple[tuple[JobNode, ...], float | None]:
     """Return nodes of saved evidence, and their leaves' oversubscription.
 
     All nodes if none is named. Raises UsageError.
@@ -156,8 +163,11 @@ def _collected(request: RunRequest, path: Path, names: Collection[str]) -> tuple
             if own.kind != NODE:
                 continue
             chosen_node = not names or own.node in names
+            node = NodeFacts(own)
             try:
-                (survey.add if chosen_node else survey.add_fabric)(NodeFacts(own))
+                (survey.add if chosen_node else survey.add_fabric)(node)
+                if chosen_node and ranks is not None:
+                    ranks.add(own.node, node.nccl_ranks)
             except EvidenceError as error:
                 raise UsageError(f"{path}: {error}; choose other nodes with --nodes") from None
             if chosen_node:
@@ -186,6 +196,14 @@ def _sources(job: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(str(error)) from None
         sources[name] = text
     return sources
+
+
+def _running_slots(ranks: RunningRanks, evidence: Path | None) -> tuple[str, str]:
+    """Return the nodes of running ranks in the form of a hostfile; raises UsageError."""
+    try:
+        return f"ranks running in {evidence}", "\n".join(ranks.nodes())
+    except LayoutError as error:
+        raise UsageError(f"--running: {error}") from None
 
 
 def _slots(path: Path) -> tuple[str, str]:

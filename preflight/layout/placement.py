@@ -34,7 +34,7 @@ class RankPlacement:
         hardware, each = self.hardware, self.hardware.each
         if hardware.order:
             if len(hardware.order) < self.ranks:
-                raise LayoutError(f"the hostfile has {len(hardware.order)} slots for {self.ranks} ranks")
+                raise LayoutError(f"the hostfile or job has {len(hardware.order)} ranks, the layout {self.ranks}")
             return hardware.order
         kind, _, size = hardware.distribution.partition("=")
         # the first part of srun's node:socket:core is the distribution over nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,12 +123,36 @@ def test_the_order_of_a_hostfile(tmp_path: Path, saved: dict[str, Path]) -> None
     dealt.write_text("# one rank in each line\n" + 8 * "gpu001\ngpu002\n")
     document = plan(tmp_path, text, saved["roce"], "--hostfile", str(dealt))
     assert status(document, "layout.tensor-domain") == {"fail"}
-    assert "the hostfile does not keep the ranks of a node together" in message(document, "layout.tensor-domain")
+    assert "do not keep the ranks of a node together" in message(document, "layout.tensor-domain")
     (fix,) = {finding["fix"] for finding in document["findings"] if finding["check"] == "layout.tensor-domain"}
     assert "hostfile" in fix
     dealt.write_text("gpu001:4\ngpu002:4\n")
     document = plan(tmp_path, text, saved["roce"], "--hostfile", str(dealt), "--gpus", "16")
-    assert "the hostfile has 8 slots for 16 ranks" in message(document, "layout.tensor-domain")
+    assert "the hostfile or job has 8 ranks, the layout 16" in message(document, "layout.tensor-domain")
+
+
+def _running(folder: Path, at: Callable[[int], int]) -> Path:
+    """Write two nodes with ranks of a job; ``at`` returns the node of a rank."""
+    layout_clusters.roce(folder, 2, layout_clusters.rail_leaves(2))
+    for number, path in enumerate(sorted(folder.glob("*.json"))):
+        document = json.loads(path.read_text())
+        own = {
+            "pids": [100], "count": 8, "name": "python3", "environment": {"WORLD_SIZE": "16"},
+            "numbers": {"RANK": [rank for rank in range(16) if at(rank) == number]},
+        }  # fmt: skip
+        document["records"]["env:ranks"]["value"]["environments"] = [own]
+        path.write_text(json.dumps(document))
+    return folder
+
+
+def test_the_order_of_running_ranks(tmp_path: Path) -> None:
+    text = script(LLAMA_70B, tp=8, pp=1, gbs=48)
+    apart = plan(tmp_path, text, _running(tmp_path / "apart", lambda rank: rank % 2), "--running")
+    assert status(apart, "layout.tensor-domain") == {"fail"}
+    assert "do not keep the ranks of a node together" in message(apart, "layout.tensor-domain")
+    assert "ranks running in" in apart["cluster"]["source"]
+    joined = plan(tmp_path, text, _running(tmp_path / "joined", lambda rank: rank // 8), "--running")
+    assert status(joined, "layout.tensor-domain") == {"pass"}
 
 
 def test_nodes_of_two_kinds_are_named(tmp_path: Path, saved: dict[str, Path]) -> None:
@@ -161,6 +186,8 @@ def test_switches_that_share_a_name_show_no_leaf(tmp_path: Path) -> None:
         (["--nodes", "gpu[001-099]"], "has no evidence of gpu[013-099]"),
         (["--nodes", "gpu[001-"], "--nodes: "),
         (["--on", "4 x HGX H100"], "--on and --evidence both name the cluster"),
+        (["--running"], "--running: no rank of a job was running"),
+        (["--running", "--hostfile", "bad"], "--running needs --evidence DIR, and no --hostfile"),
         (["--hostfile", "missing"], "missing: cannot be read"),
         (["--hostfile", "bad"], "bad:2: 'gpu 002' is not a host"),
     ],

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.nccl_environment import NcclEnvironment, Setting
 
@@ -87,6 +87,7 @@ class RankEnvironment:
     count: int
     name: str  # of their program
     variables: Mapping[str, str]
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks in the job, by the variable
 
     @property
     def who(self) -> str:
@@ -142,4 +143,15 @@ def _rank(entry: object) -> RankEnvironment:
         count if isinstance(count, int) else len(pids),
         str(entry.get("name", "?")),
         {str(name): value for name, value in names.items()},
+        _numbers(entry.get("numbers")),
     )
+
+
+def _numbers(value: object) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of ranks; collectors of older versions send none."""
+    if not isinstance(value, Mapping):
+        return {}
+    return {
+        str(name): tuple(number for number in numbers if isinstance(number, int) and 0 <= number < 10_000_000)
+        for name, numbers in value.items() if isinstance(numbers, list)
+    }  # fmt: skip

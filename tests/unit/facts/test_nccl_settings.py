@@ -475,6 +475,8 @@ def test_only_ranks_are_seen_and_only_what_is_allowed_leaves(tmp_path: Path) -> 
         (8, (100, 101), {"NCCL_DEBUG": "INFO", "SLURM_JOB_ID": "7"}), (1, (300,), {"NCCL_NET_PLUGIN": "[redacted]"}),
     ]  # fmt: skip
     assert found.environments[0].who == "process 100 (python3) and 7 more"
+    assert found.environments[0].numbers == {"RANK": tuple(range(100, 108))}, "of two numbers, the more specific"
+    assert not found.environments[1].numbers
     assert found.complete
 
 
@@ -488,7 +490,8 @@ def test_ten_thousand_processes_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_running_rank_is_seen(tmp_path: Path) -> None:
-    variables = {"LOCAL_RANK": "0", "NCCL_DEBUG": "INFO", "PATH": os.environ["PATH"], "NCCL_MARK": str(tmp_path)}
+    variables = {"LOCAL_RANK": "0", "RANK": "4711", "NCCL_DEBUG": "INFO", "NCCL_MARK": str(tmp_path)}
+    variables["PATH"] = os.environ["PATH"]
     child = subprocess.Popen(
         [sys.executable, "-I", "-c", "import sys; print(1, flush=True); sys.stdin.read()"],
         env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -500,6 +503,7 @@ def test_a_running_rank_is_seen(tmp_path: Path) -> None:
         mine = [one for one in value["environments"] if one["environment"].get("NCCL_MARK") == str(tmp_path)]
         assert [one["pids"] for one in mine] == [[child.pid]]
         assert set(mine[0]["environment"]) == {"NCCL_DEBUG", "NCCL_MARK"}
+        assert mine[0]["numbers"] == {"RANK": [4711]}
     finally:
         child.communicate(b"")
 

@@ -1,0 +1,71 @@
+"""The order of a running job's ranks, from the environments of its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from preflight.facts.nccl_settings.collect import Ranks
+from preflight.facts.rank_binding import world_size
+from preflight.layout.job import LayoutError
+from preflight.nodeset import fold
+
+#: Variables with a rank's number, the most specific first: the processes that srun starts may start ranks themselves.
+VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+#: Maximum number of ranks.
+MOST_RANKS = 1 << 18
+
+
+class RunningRanks:
+    """Accumulates the ranks that run on the nodes of a job."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[int, list[str]]] = {name: {} for name in VARIABLES}
+        self._jobs: set[str] = set()
+        self._sizes: set[int] = set()
+        self._without: list[str] = []
+
+    def add(self, node: str, ranks: Ranks) -> None:
+        """Read the ranks of a node."""
+        numbered = [own for own in ranks.environments if any(own.numbers.values())]
+        if not numbered:
+            self._without.append(node)
+        for own in numbered:
+            self._jobs |= {own.variables["SLURM_JOB_ID"]} if "SLURM_JOB_ID" in own.variables else set()
+            for variable in VARIABLES:
+                for number in own.numbers.get(variable, ()):
+                    self._numbers[variable].setdefault(number, []).append(node)
+            if own.numbers.get("RANK") and (size := world_size(own.variables)) is not None:
+                self._sizes.add(size)
+
+    def nodes(self) -> Sequence[str]:
+        """Return the node of each rank, in the order of ranks; raises LayoutError."""
+        variable, places = next(((name, own) for name, own in self._numbers.items() if own), ("", {}))
+        if not places:
+            raise LayoutError(
+                "no rank of a job was running, or its processes are of another user: collect as that user or as root"
+            )
+        if len(self._jobs) > 1:
+            raise LayoutError(f"ranks of {len(self._jobs)} jobs were running: {', '.join(sorted(self._jobs)[:4])}; "
+                              "choose the nodes of one with --nodes")  # fmt: skip
+        if self._without:
+            raise LayoutError(f"no rank was running on {fold(self._without)}; choose the job's nodes with --nodes")
+        _check_complete(variable, places, self._sizes)
+        return [places[number][0] for number in sorted(places)]
+
+
+def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: set[int]) -> None:
+    """Raise LayoutError unless the ranks are 0 to N - 1, each on one node."""
+    twice = [number for number, nodes in sorted(places.items()) if len(set(nodes)) > 1]
+    if twice:
+        where = fold(sorted(set(places[twice[0]])))
+        raise LayoutError(
+            f"{variable}={twice[0]} runs on {where}: these are two jobs; choose the nodes of one with --nodes"
+        )
+    expected = sizes.pop() if len(sizes) == 1 else max(places) + 1
+    if expected > MOST_RANKS:
+        raise LayoutError(f"{variable} goes up to {max(places)}; at most {MOST_RANKS:,} ranks are placed")
+    missing = sorted(set(range(expected)) - places.keys())
+    if missing or max(places) >= expected:
+        absent = f"rank {missing[0]} of {expected} was not running" if missing else f"{variable} exceeds WORLD_SIZE"
+        raise LayoutError(f"{absent} on these nodes: {len(places)} ranks were found")
