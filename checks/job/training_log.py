@@ -104,7 +104,7 @@ def judge_training(run: RunFacts) -> Iterator[Finding]:
         sound: list[Finding] = []
         for writer, log in training.logs:
             name = f"{key.removeprefix('log:')} {writer}".strip()
-            findings = [_named(finding, name) for finding in judge_steps(log, [key])]
+            findings = [_named(finding, name, training.left_out) for finding in judge_steps(log, [key])]
             if all(finding.status is Status.PASS for finding in findings):
                 sound += findings
             elif shown < _WRITERS:
@@ -115,8 +115,9 @@ def judge_training(run: RunFacts) -> Iterator[Finding]:
         yield from _visible(key, training.logs)
 
 
-def _named(finding: Finding, name: str) -> Finding:
-    return replace(finding, subject=name, message=f"{name}: {finding.message}")
+def _named(finding: Finding, name: str, left_out: int) -> Finding:
+    gap = f"; {left_out:,} lines of steps in the middle of the log were not read" if left_out else ""
+    return replace(finding, subject=name, message=f"{name}: {finding.message}{gap}")
 
 
 def _visible(key: str, logs: Sequence[tuple[str, TrainingLog]]) -> Iterator[Finding]:

@@ -283,8 +283,11 @@ class RunFacts:
             prefixes, texts = map(importlib.import_module, _TEXTPREP)
             lines = texts.lines_of(end)
             errors_of_all = [error for _, own in prefixes.split_by_writer(lines) for error in scan.program_errors(own)]
-            steps = [line.number for line in lines if iterations.step_in(line) is not None] if errors_of_all else []
-            groups = list(scan.by_signature(scan.with_steps(errors_of_all, steps)))
+            if not errors_of_all:
+                continue
+            steps = [line.number for line in lines if iterations.step_in(line) is not None]
+            steps += [number for number, _ in log.repeated_steps]
+            groups = list(scan.by_signature(scan.with_steps(errors_of_all, sorted(steps))))
             if groups:
                 errors[key] = groups
         return errors

@@ -9,7 +9,8 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.step_times import timed
 from preflight.parsers.job_log import JobLog
 from preflight.parsers.training import iteration_log
-from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
+from preflight.parsers.training.iteration_log import TrainingLog
+from preflight.parsers.training.repeated_steps import StepsByWriter, read_repeated
 from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import Line, lines_of
 from preflight.textprep.numbered_text import NumberedText
@@ -27,6 +28,7 @@ class TrainingRun:
 
     logs: Sequence[tuple[str, TrainingLog]]
     ranks: int | None  # of the job; None unless the log shows one number
+    left_out: int = 0  # steps between the first and the last ones that were not read
 
 
 @dataclass(frozen=True)
@@ -46,18 +48,24 @@ def of_log(log: JobLog) -> TrainingRun | None:
         for number, line in log.text.lines()
         if any(hint in line for hint in iteration_log.HINTS)
     ]  # fmt: skip
+    repeated: StepsByWriter = {}
+    if log.repeated_steps:
+        repeated, candidates = read_repeated(sorted([*candidates, *log.repeated_steps]))
     lines = lines_of(NumberedText("\n".join(line for _, line in candidates), [number for number, _ in candidates]))
     by_writer = _steps(split_by_writer(lines)) or _steps([("", lines)])
+    for writer, steps in repeated.items():
+        by_writer[writer] = sorted([*steps, *by_writer.get(writer, ())], key=lambda step: step.line)
     if not by_writer:
         return None
     logs = [(writer, TrainingLog(framework, tuple(steps))) for (writer, framework), steps in by_writer.items()]
     ranks = iteration_log.ranks_in(log.text.text)
-    return TrainingRun(logs, ranks or (log.nccl.nranks if log.nccl is not None else None))
+    ranks = ranks or (log.nccl.nranks if log.nccl is not None else None)
+    return TrainingRun(logs, ranks, log.dropped_steps)
 
 
-def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> dict[tuple[str, str], list[TrainingStep]]:
+def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> StepsByWriter:
     """Return the steps by writer and framework."""
-    by_writer: dict[tuple[str, str], list[TrainingStep]] = {}
+    by_writer: StepsByWriter = {}
     for writer, lines in written:
         for line in lines:
             if (hit := iteration_log.step_in(line)) is not None:

@@ -34,6 +34,21 @@ class JobLog:
         """The number of lines dropped because there are too many."""
         return self._selection.dropped
 
+    @cached_property
+    def _without_steps(self) -> NumberedText:
+        """The same without most step lines."""
+        return self._selection.text(steps=False)
+
+    @cached_property
+    def repeated_steps(self) -> tuple[tuple[int, str], ...]:
+        """The numbered step lines of repeated shapes, which ``text`` lacks."""
+        return tuple(self._selection.steps())
+
+    @property
+    def dropped_steps(self) -> int:
+        """The number of step lines dropped because there are too many."""
+        return self._selection.dropped_steps
+
     def tool_text(self) -> NumberedText:
         """Return the lines that may be tool output."""
         return self._selection.tool_text()
@@ -41,12 +56,12 @@ class JobLog:
     @cached_property
     def nccl_tests(self) -> tuple[nccl_tests.Report, ...]:
         """The reports of nccl-tests, in order."""
-        return nccl_tests.parse(self.text)
+        return nccl_tests.parse(self._without_steps)
 
     @cached_property
     def watchdog(self) -> torch.watchdog.Watchdog:
         """The output of PyTorch's watchdog."""
-        return torch.watchdog.parse(self.text)
+        return torch.watchdog.parse(self._without_steps)
 
     @property
     def is_job(self) -> bool:

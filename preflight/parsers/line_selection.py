@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
@@ -17,12 +18,18 @@ MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
 
-#: Words of nccl-tests' reports, of PyTorch's watchdog, and of training steps.
+#: Maximum step lines stored from the start and from the end, beyond ``ALIKE`` of a shape.
+MOST_STEPS = 5_000
+
+#: Words of nccl-tests' reports and of PyTorch's watchdog.
 _WORDS = (
     rb"ccl-tests v|test starting|nThread|Out of bounds|Avg bus|concluded|_perf|CCL version|algbw"
     rb"|Test (?:NCCL|CUDA|HIP) f|Test timeout|WorkNCCL\(|ast enqueued|Watchdog caught|Timeout at NCCL work"
     rb"|detected by watchdog|thread terminated with exception|\] \[Rank |Rank\s.{0,300}\sdevice\s"
-    rb"|elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
+)
+#: Words of training steps.
+_STEP = re.compile(
+    rb"elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
     rb"|(?i:\b(?:step|iter)[^|]{0,160}\bloss\b)"
 )
 #: A row of nccl-tests, or the rest of one; a host name may be glued to it.
@@ -35,6 +42,11 @@ _TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
 def is_wanted(line: bytes) -> bool:
     """Return whether every such line is needed: a measurement or a rank."""
     return _WANTED.search(line) is not None
+
+
+def is_step(line: bytes) -> bool:
+    """Return whether a line may be one of a training step, and of nothing else."""
+    return _STEP.search(line) is not None and not is_wanted(line)
 
 
 def is_torn(head: bytes) -> bool:
@@ -50,6 +62,9 @@ class LineSelection:
         self._full = False
         self.dropped = 0  # number of selected lines in between that are not stored
         self.all: str | None = None  # the complete text, if short enough to be a paste
+        self._steps: list[tuple[int, bytes]] = []
+        self._last_steps: deque[tuple[int, bytes]] = deque(maxlen=MOST_STEPS)
+        self.step_count = 0
 
     def take_all(self, text: str) -> None:
         """Wrap a complete text."""
@@ -65,18 +80,43 @@ class LineSelection:
         if self._tail.is_twice_full:
             self.dropped += self._tail.drop_first_half()
 
+    def add_step(self, number: int, line: bytes) -> None:
+        """Add a step line of a shape that is repeated often."""
+        self.step_count += 1
+        if len(self._steps) < MOST_STEPS:
+            self._steps.append((number, line))
+        else:
+            self._last_steps.append((number, line))
+
+    def steps(self) -> Iterator[tuple[int, str]]:
+        """Yield the step lines of repeated shapes, with their numbers."""
+        for number, line in chain(self._steps, self._last_steps):
+            yield number, line.decode("utf-8", "backslashreplace")
+
+    @property
+    def dropped_steps(self) -> int:
+        """The number of step lines between the first and the last ones."""
+        return self.step_count - len(self._steps) - len(self._last_steps)
+
     def merge(self, other: LineSelection) -> None:
         """Add the lines of the next part of a source."""
+        dropped = other.dropped_steps
+        for number, line in chain(other._steps, other._last_steps):
+            self.add_step(number, line)
+        self.step_count += dropped
         for number, line, after_gap in other._items():
             self.add(number, line, after_gap)
         self.dropped += other.dropped
 
-    def text(self) -> NumberedText:
-        """Return the lines, with few repetitions, which need not be complete."""
+    def text(self, *, steps: bool = True) -> NumberedText:
+        """Return the lines, with few repetitions, which need not be complete.
+
+        ``steps``: all step lines.
+        """
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
-        for number, line, _ in self._few(each=True):
+        for number, line, _ in self._few(each=True, steps=steps):
             numbers.append(number)
             lines.append(line)
         return _numbered(numbers, lines)
@@ -86,7 +126,7 @@ class LineSelection:
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
-        for number, line, after_gap in self._few(each=False):
+        for number, line, after_gap in self._few(each=False, steps=False):
             if after_gap and numbers:
                 numbers.append(numbers[-1] + 1)
                 lines.append(LEFT_OUT.encode())
@@ -94,10 +134,10 @@ class LineSelection:
             lines.append(line)
         return _numbered(numbers, lines)
 
-    def _few(self, *, each: bool) -> Iterator[tuple[int, bytes, bool]]:
+    def _few(self, *, each: bool, steps: bool) -> Iterator[tuple[int, bytes, bool]]:
         """Yield (number, line, after gap), with few repetitions.
 
-        ``each``: all lines that ``is_wanted`` accepts.
+        ``each``: all lines of measurements and ranks; ``steps``: all of steps.
         """
         counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
@@ -106,8 +146,8 @@ class LineSelection:
         for number, line, after_gap in self._items():
             gap |= after_gap
             if (shape := line.translate(None, _DIGITS)) in left and not complete.get(shape):
-                if each and shape not in complete:
-                    complete[shape] = is_wanted(line)
+                if (each or steps) and shape not in complete:
+                    complete[shape] = (each and is_wanted(line)) or (steps and is_step(line))
                 if not left[shape]:
                     gap = True
                     continue

@@ -63,6 +63,7 @@ from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
 from preflight.parsers.switch import eos_answers
+from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
 from tests.support import external_texts, paths
@@ -332,6 +333,9 @@ _text(
 )
 _text("parsers.nccl_tests.markers.collective", "./build/all_reduce_perf_mpi")
 _text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
+_text("parsers.training.iteration_log.fields_in", "step 12 | loss 2.5100 | dt: 210.40ms | tok/s: 5000")
+_text("parsers.training.repeated_steps.read_repeated", "[rank1]: step 12 | loss 2.5100 | dt: 210.40ms\n",
+      call=lambda text: read_repeated(enumerate(text.splitlines(), 1)))  # fmt: skip
 _text("parsers.training.iteration_log.ranks_in", "using world size: 16, data-parallel size: 16")
 _text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
 _text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")

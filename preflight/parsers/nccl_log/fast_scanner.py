@@ -14,7 +14,7 @@ from zlib import crc32
 
 from preflight._startup.lightclass import replace
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
-from preflight.parsers.line_selection import ALIKE, LineSelection, is_torn, is_wanted
+from preflight.parsers.line_selection import ALIKE, LineSelection, is_step, is_torn, is_wanted
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import OF_COMMUNICATORS, apply, nowhere, sized
 from preflight.parsers.nccl_log.channels import Via, via
@@ -40,8 +40,8 @@ _DIGITS = b"0123456789"
 #: Words of lines written by other programs that are also parsed here.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
 #: Code of a kind of lines: a count in steps of _STEP, whether it is parsed here, whether every line is selected,
-#: whether it is from NCCL or a framework's message about NCCL.
-_READ, _EACH, _NAMED, _STEP = 1, 2, 4, 8
+#: whether it is from NCCL or a framework's message about NCCL, whether it is a training step.
+_READ, _EACH, _NAMED, _OF_TRAINING, _STEP = 1, 2, 4, 8, 16
 
 #: A line from NCCL, or its remains after a launcher and a copy, or a framework's message about it. A colour may end
 #: before it.
@@ -133,6 +133,8 @@ class Scanner(LineParser):
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
                 self.gap = True
+                if code & _OF_TRAINING:
+                    self.selection.add_step(number, written[number - start - 1])  # type: ignore[union-attr]
                 continue
             else:
                 shapes[shape] = code + _STEP
@@ -158,8 +160,10 @@ class Scanner(LineParser):
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
-        is_each = self.selection is not None and is_wanted(line[:LONGEST_LINE_CHARS])
-        code = _READ * is_read + _EACH * is_each + _NAMED * is_named
+        start = line[:LONGEST_LINE_CHARS]
+        is_each = self.selection is not None and is_wanted(start)
+        is_training = self.selection is not None and not (is_read or is_named) and is_step(start)
+        code = _READ * is_read + _EACH * is_each + _NAMED * is_named + _OF_TRAINING * is_training
         if len(shape) <= _REMEMBERED:
             if len(self.shapes) >= _MAX_MESSAGES:
                 self.shapes.clear()

@@ -6,6 +6,7 @@ Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.messages.scan import error_in
@@ -77,62 +78,99 @@ _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
-_TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<tf>[\d,]{1,10}(?:\.\d+)?)")
+_TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
 #: Maximum lines between two steps, and maximum examined length of a line.
 _GAP, _LONGEST = 60, 4000
+
+
+@dataclass(frozen=True)
+class StepFields:
+    """Where a step line has its values: their spans by name."""
+
+    framework: str
+    spans: dict[str, tuple[int, int]]
+    time_unit: str = ""  # ms, s, it/s or s/it
+    throughput_unit: str = ""
+
+    def step(self, values: Mapping[str, str], number: int) -> TrainingStep:
+        """Return the step of a line from its values as text."""
+        seconds = _real(values.get("time"))
+        if seconds is not None and self.time_unit == "ms":
+            seconds /= 1000
+        elif seconds is not None and self.time_unit == "it/s":
+            seconds = 1 / seconds if seconds else None
+        step, batch = values.get("step"), values.get("batch")
+        return TrainingStep(
+            int(step) if step else None, seconds, _real(values.get("throughput")), self.throughput_unit,
+            _real(values.get("loss")), number, _real(values.get("norm")), _real(values.get("mfu")),
+            int(batch) if batch else None,
+        )  # fmt: skip
 
 
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:
     """Read the line of one step."""
     text = line.text[:_LONGEST]
+    fields = fields_in(text)
+    if fields is None:
+        return None
+    values = {name: text[start:end] for name, (start, end) in fields.spans.items()}
+    return fields.framework, fields.step(values, line.number)
+
+
+def fields_in(text: str) -> StepFields | None:
+    """Find the values in the line of one step; None if it is none."""
     if any(hint in text for hint in _MARKS):
         for framework, pattern in _FRAMEWORKS:
             if match := pattern.fullmatch(text):
-                return framework, _step(match, text, line.number)
+                return _fields(framework, match, text)
     if "loss" in text.lower() and (match := _ANY.fullmatch(text)):
-        return "a program", _own_step(match, text, line.number)
+        return _own_fields(match, text)
     return None
 
 
-def _own_step(match: re.Match[str], text: str, number: int) -> TrainingStep:
+def _own_fields(match: re.Match[str], text: str) -> StepFields:
     timed, rated = _ANY_TIME.search(text), _ANY_RATE.search(text)
-    seconds = _real(timed["t"]) if timed else None
-    if timed and seconds is not None and timed["unit"].lower() == "ms":
-        seconds /= 1000
-    rate = _real(rated["tps"]) if rated else None
-    unit = ("samples/s" if rated[0].lower().startswith("samples") else "tokens/s") if rated else ""
-    return TrainingStep(int(match["step"]), seconds, rate, unit, _real(match["loss"]), number, _norm(text),
-                        _mfu(text))  # fmt: skip
+    spans = {"step": match.span("step"), "loss": match.span("loss")}
+    unit = ""
+    if timed:
+        spans["time"] = timed.span("t")
+    if rated:
+        spans["throughput"] = rated.span("tps")
+        unit = "samples/s" if rated[0].lower().startswith("samples") else "tokens/s"
+    return StepFields("a program", spans | _found(text, _GRAD_NORM, _MFU), timed["unit"].lower() if timed else "", unit)
 
 
-def _step(match: re.Match[str], text: str, number: int) -> TrainingStep:
-    groups = match.groupdict()
-    seconds = _real(groups.get("s"))
-    if groups.get("ms"):
-        seconds = (_real(groups["ms"]) or 0) / 1000
-    if groups.get("rate"):
-        rate = _real(groups["rate"])
-        seconds = rate if groups["unit"] == "s/it" else 1 / rate if rate else None
-    throughput, unit = next(((_real(groups[name]), unit) for name, unit in (("tps", "tokens/s"), ("sps", "samples/s"))
-                             if groups.get(name)), (None, ""))  # fmt: skip
-    if throughput is None and (hit := _TFLOPS.search(text)):
-        throughput, unit = _real(hit["tf"]), "TFLOP/s/GPU"
-    loss = _LOSS.search(text)
-    step = groups.get("step")
-    return TrainingStep(int(step) if step else None, seconds, throughput, unit,
-                        _real(groups.get("loss") or (loss["loss"] if loss else None)), number,
-                        _norm(text), _mfu(text),
-                        int(batch["batch"]) if (batch := _BATCH.search(text)) else None)  # fmt: skip
+#: Groups of the patterns of frameworks that are a throughput, with their units.
+_THROUGHPUTS = {"tps": "tokens/s", "sps": "samples/s"}
 
 
-def _mfu(text: str) -> float | None:
-    match = _MFU.search(text)
-    return float(match["mfu"]) if match else None
+def _fields(framework: str, match: re.Match[str], text: str) -> StepFields:
+    groups = {name for name, value in match.groupdict().items() if value}
+    spans = _found(text, _LOSS, _GRAD_NORM, _MFU, _BATCH)
+    spans |= {name: match.span(name) for name in groups & {"step", "loss"}}
+    time = next((name for name in ("rate", "ms", "s") if name in groups), None)
+    if time is not None:
+        spans["time"] = match.span(time)
+    throughput = next((name for name in _THROUGHPUTS if name in groups), None)
+    unit = _THROUGHPUTS.get(throughput or "", "")
+    if throughput is not None:
+        spans["throughput"] = match.span(throughput)
+    elif flops := _found(text, _TFLOPS):
+        spans |= flops
+        unit = "TFLOP/s/GPU"
+    return StepFields(framework, spans, match["unit"] if time == "rate" else time or "", unit)
 
 
-def _norm(text: str) -> float | None:
-    match = _GRAD_NORM.search(text)
-    return _real(match["norm"]) if match else None
+#: Words without which a pattern matches nothing: a search that ignores case is slow.
+_NEEDED = {_GRAD_NORM: "norm", _MFU: "mfu"}
+
+
+def _found(text: str, *patterns: re.Pattern[str]) -> dict[str, tuple[int, int]]:
+    """Return the spans of the first match of each pattern, by the group's name."""
+    lowered = text.lower()
+    patterns = tuple(pattern for pattern in patterns if _NEEDED.get(pattern, "") in lowered)
+    matches = (match for pattern in patterns if (match := pattern.search(text)) is not None)
+    return {name: match.span(name) for match in matches for name in match.re.groupindex}
 
 
 def _real(text: str | None) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from math import isnan
 from typing import Any
 
 import pytest
@@ -11,8 +12,12 @@ import pytest
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
 from preflight.facts.step_times import drift, slow_steps
+from preflight.facts.training_run import of_log
 from preflight.judge import judge
+from preflight.parsers.job_log import parse
+from preflight.parsers.line_selection import MOST_STEPS, LineSelection
 from preflight.parsers.training.iteration_log import TrainingStep
+from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.recognition import read_text
 from tests.support.step_lines import FORMS, jittered, log
 
@@ -165,3 +170,43 @@ def test_sizes_that_are_not_known_are_not_compared(texts: Mapping[str, str]) -> 
 def test_different_programs_do_not_compare() -> None:
     texts = {"a": log([1.0] * 20, ranks=16), "b": log([1.0] * 20, "torchtitan", ranks=32)}
     assert [item["status"] for item in judged(texts) if item["check"] == "job.scaling"] == ["unknown"]
+
+
+PREFIXES = ("", "[rank{rank}]: ", "{rank}: ", "2026-05-11T09:00:{second:02d}.{step:06d}Z ", "node{rank:02d}: ")
+
+
+@pytest.mark.parametrize("framework", FORMS)
+def test_repeated_lines_are_read_like_single_ones(framework: str) -> None:
+    chance = random.Random(framework)
+    for prefix in PREFIXES:
+        lines = log(jittered(chance, 40), framework, first=chance.choice((7, 95, 99_980))).splitlines()
+        text = "".join(
+            f"{prefix.format(rank=number % 4, second=number, step=chance.randrange(10**6))}{line}\n"
+            for number, line in enumerate(lines)
+        )
+        run = of_log(parse(text))
+        assert run is not None
+        repeated, rest = read_repeated(enumerate(text.splitlines(), 1))
+        assert not rest
+        assert {(writer, steps.framework): list(steps.steps) for writer, steps in run.logs} == repeated, prefix
+
+
+def test_values_that_are_no_numbers_have_their_own_pattern() -> None:
+    lines = log([1.0] * 6, "a program").replace("loss 2.5000", "loss nan").splitlines()
+    repeated, rest = read_repeated([*enumerate(lines, 1), (8, "\x1b[32mstep 9 | loss 2.1 | dt: 9.00ms\x1b[0m")])
+    ((_, steps),) = repeated.items()
+    assert [step.loss is not None and isnan(step.loss) for step in steps] == ["nan" in line for line in lines]
+    assert [number for number, _ in rest] == [8]
+
+
+def test_the_steps_of_a_very_long_log() -> None:
+    """Read the first and the last steps only, and any loss that is nan."""
+    selection = LineSelection()
+    for number in range(1, 30_001):
+        selection.add_step(number, f"step {number} | loss 2.{number % 7} | dt: 100.00ms".encode())
+    assert (selection.dropped_steps, len(list(selection.steps()))) == (30_000 - 2 * MOST_STEPS, 2 * MOST_STEPS)
+    lines = log([1.0] * 26_000).splitlines(keepends=True)
+    lines[13_000] = lines[13_000].replace("lm loss: 2.4", "lm loss: nan (was 2.4")
+    ((status, message),) = steps_of("".join(lines))
+    assert "lines of steps in the middle of the log were not read" in message
+    assert (status, "loss is nan" in message) == ("fail", True), message

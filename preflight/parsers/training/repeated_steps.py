@@ -1,0 +1,102 @@
+"""Step lines that differ only in their digits, read by a pattern of the first."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.training.iteration_log import StepFields, TrainingStep, fields_in
+from preflight.textprep.line_prefixes import split_by_writer
+from preflight.textprep.lines import lines_of
+from preflight.textprep.numbered_text import NumberedText
+
+#: Steps by writer (empty if not named) and framework.
+StepsByWriter = dict[tuple[str, str], list[TrainingStep]]
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+_DIGITS = re.compile(r"\d+")
+#: Number of lines of which a prefix is certain, in textprep.line_prefixes.
+_REPEATED = 3
+#: Maximum shapes of lines, and maximum examined length of a line.
+_MOST_SHAPES, _LONGEST = 4096, 4000
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """One shape of a line; without a pattern, its lines are read one by one."""
+
+    fields: StepFields | None  # None: no step
+    pattern: re.Pattern[str] | None = None
+    writer: str | None = None  # if it is the same in each line
+
+
+_OTHER = _Shape(StepFields("", {}))
+
+
+def read_repeated(lines: Iterable[tuple[int, str]]) -> tuple[StepsByWriter, list[tuple[int, str]]]:
+    """Return the steps of numbered lines, and the lines that have no pattern.
+
+    Such a line has marks of a terminal or a page.
+    """
+    steps: StepsByWriter = {}
+    rest: list[tuple[int, str]] = []
+    shapes: dict[str, _Shape] = {}
+    writers: dict[str, str] = {}
+    shape = _OTHER
+    for number, text in lines:
+        match = shape.pattern.fullmatch(text) if shape.pattern is not None else None
+        if match is None:
+            name = text.translate(_NO_DIGITS)
+            if name not in shapes and len(shapes) < _MOST_SHAPES:
+                shapes[name] = _shape(text)
+            shape = shapes.get(name, _OTHER)
+            match = shape.pattern.fullmatch(text) if shape.pattern is not None else None
+        if shape.fields is None:
+            continue
+        if match is None:
+            rest.append((number, text))
+            continue
+        values = match.groupdict()
+        prefix = values.pop("prefix")
+        if (writer := shape.writer) is None:
+            if prefix not in writers:
+                writers[prefix] = _written(text)[0]
+            writer = writers[prefix]
+        steps.setdefault((writer, shape.fields.framework), []).append(shape.fields.step(values, number))
+    return steps, rest
+
+
+def _shape(text: str) -> _Shape:
+    """Return the shape of a line."""
+    if len(text) > _LONGEST:
+        return _OTHER
+    writer, bare = _written(text)
+    if not text.endswith(bare):
+        return _OTHER
+    if (fields := fields_in(bare)) is None:
+        writer, bare = "", text  # the word before a colon was no prefix
+        fields = fields_in(bare)
+    if fields is None:
+        return _Shape(None)
+    pieces, at, begin = [], 0, len(text) - len(bare)
+    pieces.append(f"(?P<prefix>{_any_digits(text[:begin])})")
+    for name, (start, end) in sorted(fields.spans.items(), key=lambda field: field[1]):
+        if start < at:
+            return _OTHER
+        pieces += (_any_digits(bare[at:start]), f"(?P<{name}>{_any_digits(bare[start:end])})")
+        at = end
+    pattern = re.compile("".join(pieces) + _any_digits(bare[at:]))
+    return _Shape(fields, pattern, None if _DIGITS.search(writer) else writer)
+
+
+def _written(text: str) -> tuple[str, str]:
+    """Return the writer of a line and its text, as if the line were repeated."""
+    lines = lines_of(NumberedText("\n".join([text] * _REPEATED)))
+    for writer, own in split_by_writer(lines):
+        return writer, own[0].text
+    return "", text
+
+
+def _any_digits(text: str) -> str:
+    return r"\d{1,20}".join(map(re.escape, _DIGITS.split(text)))
