@@ -181,7 +181,9 @@ def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
 def _on_the_host(node: NodeFacts, what: str, key: str) -> Finding | None:
     if not node.in_container:
         return None
-    return skipped(f"a container has its own {what}; collect on the node itself to judge its own", evidence=[key])
+    return skipped(
+        f"a container has its own {what}: to judge the node's, collect outside the container", evidence=[key]
+    )
 
 
 def nothing_declared(node: NodeFacts, site: Site) -> Finding | None:

@@ -64,7 +64,7 @@ def _groups(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def draw_group(own: Mapping[str, Any]) -> Markup:
-    """Draw the most spread group of an axis, with a row for each node."""
+    """Draw the most widely spread group of an axis, with a row for each node."""
     rows = own["group"]
     width = max((max(row["gpus"]) + 1 for row in rows), default=1)
     width = max(width, 8)

@@ -1,4 +1,4 @@
-"""Text summary of an NVLink matrix: one sentence, and the deviating pairs."""
+"""Text summary of an NVLink matrix: one sentence, and the pairs that differ."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NvLink:
         return cls(kind, f"{counts} of {planned} pairs", gpus, tuple(arcs[:MOST_ARCS]), tuple(apart.items()))
 
     def lines(self) -> list[str]:
-        """Describe the deviating pairs, one sentence per code."""
+        """Describe the pairs that differ, one sentence per code."""
         verb = "fewer links than most" if self.kind == "weak" else "linked"
         return [f"{code} ({verb if links(code) else 'over PCIe'}): {_named(p)}." for code, p in self.standing_out]
 

@@ -217,7 +217,7 @@ def _nic(pen: _Pen, nic: Mapping[str, Any], x: int, y: int) -> None:
 
 
 def _nvlink(pen: _Pen, link: NvLink, y: int, width: int) -> int:
-    """Draw the NVLink summary bar, and arcs for deviating pairs below it."""
+    """Draw the NVLink summary bar, and arcs for pairs that differ below it."""
     lines = [piece for text in link.lines() for piece in _wrap(text, width // 6)]
     arcs = link.arcs if len(link.gpus) > 1 else ()
     arch = 66 if arcs else 0

@@ -97,8 +97,8 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
         up, speed = sum(gpu.links or ()), gpu.link_gbytes_s
         if up < wanted and measure.board > wanted:
             return unknown(
-                f"{up} NVLinks are up, of {measure.board} of its model, and at most {wanted} on any "
-                "GPU here: the rest may be connected to GPUs of the board outside this machine",
+                f"{up} of the model's {measure.board} NVLinks are up, and no GPU here has more than {wanted}: "
+                "the rest may be connected to GPUs of the board outside this machine",
                 found=up,
                 expected=f"{measure.board} on a complete board",
                 fix="`nvidia-smi nvlink -s` on an identical node",

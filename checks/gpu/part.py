@@ -28,7 +28,7 @@ MEMORY_SHARE = 0.9
     fault="The GPUs of the node are not of one model",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
-    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the deviating one.",
+    fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the one that differs.",
     answers=("GS-5",),
     unless=(no_gpu,),
 )
@@ -116,7 +116,7 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     fault="The GPUs of the node differ in firmware, or GSP does not match the driver",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
-    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the deviating one, reboot.",
+    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the one that differs, then reboot.",
     action="fix-site",
     unless=(no_gpu,),
 )

@@ -184,10 +184,10 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 #: Numbers that cannot exceed others, and their description.
 _PARTS = (
-    ("active_experts", "experts", "experts are active"),
-    ("dense_layers", "layers", "layers are dense"),
-    ("kv_heads", "heads", "key-value heads are stated for heads"),
-    ("offload_layers", "layers", "layers are offloaded"),
+    ("active_experts", "experts", "{} of {} experts are active"),
+    ("dense_layers", "layers", "{} of {} layers are dense"),
+    ("kv_heads", "heads", "{} key-value heads are stated for {} heads"),
+    ("offload_layers", "layers", "{} of {} layers are offloaded"),
 )
 
 
@@ -247,10 +247,10 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
             label = name.replace("_", "-")
             yield failed(f"{label} {values[name]} is not a multiple of {what} = {parts}", subject=label,
                          found=f"{values[name]}", expected=f"a multiple of {parts}")  # fmt: skip
-    for name, limit, what in _PARTS:
+    for name, limit, message in _PARTS:
         if name in values and limit in values and values[name] > values[limit]:
             failures += 1
-            yield failed(f"{values[name]} {what} of {values[limit]}", subject=name.replace("_", "-"),
+            yield failed(message.format(values[name], values[limit]), subject=name.replace("_", "-"),
                          found=f"{values[name]}", expected=f"at most {values[limit]}")  # fmt: skip
     groups, tensor = values.get("kv_heads"), size("tensor")
     ways = tensor * size("context")

@@ -14,7 +14,7 @@ from preflight.layout.plan import Plan
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
-#: Share of time that an interval may lose beyond the best one (judgement call).
+#: Share of time that an interval may lose in addition to the best one (judgement call).
 BEYOND = 0.01
 
 _ENERGY = ("watts", "hours", "price")
@@ -52,10 +52,10 @@ def lost_work(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The lost share is the time of a write over the interval, plus half the interval over the time between failures.
-    It warns if the job's interval loses over 1 % of the time more than the best one. The interval
-    is the job's (`--save-interval` times the time of a step) or `interval_min` of the cluster file. The cost of a lost
-    run is stated as well: watts x GPUs x hours x price. Missing inputs are named, and what depends on them is
-    *unknown*. The check never gates a job.
+    It warns if the job's interval loses over one percentage point more of the time than the best one. The interval is
+    that of the job (`--save-interval` times the time of a step) or `interval_min` of the cluster file. The cost of a
+    lost run is shown as well: watts x GPUs x hours x price. Missing inputs are named, and results that depend on them
+    are *unknown*. The check never gates a job.
 
     ## False alarms
     Checkpoints that are written while the job computes: state the time for which they stop it.

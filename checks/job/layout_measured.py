@@ -45,11 +45,11 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     shows where to look: a slow link, a late rank, or overlap that does not happen.
 
     ## Verdicts
-    Calls of collectives are assigned to axes by the ranks of their process groups; only time in which the GPU computes
-    nothing counts. It warns if the median step is above the plan's range, or if a part takes more than
-    5 % of the step longer than planned, and names ranks that delay their peers. Without traces, the median of the times
-    in a job's log is compared. A step below the range is *unknown*:
-    the profiles are probably of a job with other settings. The check never gates a job.
+    Collectives are assigned to axes by the ranks of their process groups; only time in which the GPU computes nothing
+    counts. It warns if the median step is above the plan's range, or if a part exceeds its plan by more than 5 % of the
+    step, and names ranks that delay their peers. Without traces, the median of the times in a job's log is compared. A
+    step below the range is *unknown*: the profiles are probably of a job with different settings. The check never gates
+    a job.
 
     ## False alarms
     A profile of the first steps, or with stacks and shapes recorded, which slows the CPU.
@@ -71,7 +71,7 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     if measured_step.seconds > step.high or beyond:
         yield warned(f"{summary}{_late(measured_step)}", **figures)
     elif measured_step.seconds < step.low:
-        yield unknown(f"{summary}; the profiles may be of a job with other settings", **figures)
+        yield unknown(f"{summary}; the profiles may be of a job with different settings", **figures)
     else:
         yield passed(summary, found=figures["found"])
 
@@ -83,7 +83,7 @@ def _parts(measured_step: MeasuredStep) -> str:
 
 
 def _share(part: MeasuredPart, seconds: float) -> str:
-    waiting = f", of it {part.waiting / seconds:.0%} waiting" if part.waiting >= 0.005 * seconds else ""
+    waiting = f", including {part.waiting / seconds:.0%} waiting" if part.waiting >= 0.005 * seconds else ""
     return f"{part.name} {part.planned:.3g} s planned, {part.measured:.3g} s measured{waiting}"
 
 

@@ -113,7 +113,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     owner="job",
     source="PyTorch and Megatron-LM build rings in the order of ranks; srun(1), --distribution",
-    fix="Start the ranks node by node: srun --distribution=block, or a hostfile with the slots of a node together.",
+    fix="Start the ranks node by node: srun --distribution=block, or a hostfile that lists each node once.",
     action="fix-job",
     answers=("PA-06",),
     scope="run",

@@ -69,7 +69,7 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     that were not measured.
 
     ## False alarms
-    Nodes that NVLink connects beside nodes that it does not.
+    A cluster in which NVLink connects only some of the nodes.
     """
     for measured in _measured(run.pair_times):
         yield from _judged(measured, list(run.nccl_tests))

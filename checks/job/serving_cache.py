@@ -193,7 +193,7 @@ def _decodes_only(metrics: ServingMetrics) -> bool:
     title="Offloaded KV caches come back faster than a prefill",
     fault="Loading offloaded KV caches delays first tokens",
     impact="slows-job",
-    source="https://docs.vllm.ai (KV offloading connector, metrics); 20 % of the first tokens' time is a judgement",
+    source="https://docs.vllm.ai (KV offloading connector, metrics); the limit of 20 % is a judgement call",
     fix="Keep more of the cache on the GPU (`--gpu-memory-utilization`, a quantised cache), and check the PCIe link "
     "and the NUMA node of the host's memory (`preflight check`).",
     answers=("NT-INF-5",),
@@ -212,9 +212,9 @@ def offload(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Warns if loads take more than a fifth of the sum of all times to the first token. Passes below that, and shows the
     rate and how much of the saved data was loaded again. If more than 1 GiB was saved and none of it was loaded, the
-    result is unknown: so far, offloading has only cost bandwidth. So are metrics without offloading, or without 20
-    first tokens; vLLM reports its own offloading connector, and other engines and connectors do not report it in a form
-    that is read.
+    result is unknown: so far, offloading has only cost bandwidth. Metrics without offloading, or without 20 first
+    tokens, are also unknown: only the metrics of vLLM's own offloading connector are read, not those of other engines
+    and connectors.
 
     ## False alarms
     Loads that overlap with the prefill of other requests delay no first token, but their time counts.
@@ -237,10 +237,10 @@ def _offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Findi
     if not loaded:
         amount = f"{(saved or 0) / (1 << 30):.3g} GiB"
         if saved and saved > _UNUSED:
-            yield unknown(f"{metrics.name}: {amount} of KV caches were saved, and none was loaded", found=amount,
+            yield unknown(f"{metrics.name}: {amount} of KV caches were saved, and nothing was loaded", found=amount,
                           evidence=evidence, fix=MORE)  # fmt: skip
         else:
-            yield passed(f"{metrics.name}: {amount} of KV caches were saved, and none was loaded", evidence=evidence)
+            yield passed(f"{metrics.name}: {amount} of KV caches were saved, and nothing was loaded", evidence=evidence)
         return
     if time is None or first is None or first.observations < ENOUGH or not first.total:
         yield unknown(f"{metrics.name}: the time of the loads, or of {ENOUGH} first tokens, is not reported",

@@ -82,9 +82,9 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
             found=f"{worst.share:.2f} of one pair", expected=f"at least {_ENOUGH:.2f}", evidence=evidence,
         )  # fmt: skip
     elif why := _incomplete(shared, at_once):
-        yield unknown(f"all pairs at once, {why}: this does not show whether they reach the {alone}", evidence=evidence,
-                      fix="run it again: preflight bench --goal links --load-spines --at-once N, N at least half of "
-                      "the nodes")  # fmt: skip
+        yield unknown(f"the runs of all pairs at once do not show whether they reach the {alone}: {why}",
+                      evidence=evidence, fix="run `preflight bench --goal links --load-spines --at-once N` again, "
+                      "with N at least half of the nodes")  # fmt: skip
     else:
         least = min(pair.share for pair in shared.pairs)
         count = sum(pair.runs for pair in shared.pairs)
@@ -95,13 +95,13 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _incomplete(shared: SharedRuns, at_once: int) -> str:
     """Return why runs do not show that the uplinks suffice; empty if they do."""
     if shared.stopped or not shared.pairs:
-        return f"{shared.stopped} of which failed"
+        return f"{shared.stopped} of them failed"
     if shared.absent:
-        return f"without {len(shared.absent)} nodes, such as {shared.absent[0]}"
+        return f"{len(shared.absent)} nodes took no part, such as {shared.absent[0]}"
     if any(pair.runs < 2 for pair in shared.pairs):
-        return "only one between some leaves"
+        return "there was only one pair between some leaves"
     if shared.largest > at_once:
-        return f"of which only {at_once} were launched side by side (--at-once)"
+        return f"only {at_once} were launched side by side (--at-once)"
     if shared.together < _TOGETHER:
-        return f"of which all were active for only {shared.together:.0%} of the time"
+        return f"all were active for only {shared.together:.0%} of the time"
     return ""

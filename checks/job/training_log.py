@@ -169,7 +169,7 @@ def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
 def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
     shares = [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]
     if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
-        yield unknown(f"the model uses {share:g} % of the GPUs' arithmetic (MFU), steps of a large model 30 to 60 %",
+        yield unknown(f"the model FLOPs utilisation (MFU) is {share:g} %; large models usually reach 30 to 60 %",
                       found=f"{share:g} %", expected=f"above {_LOW_MFU_PCT} %", evidence=evidence,
                       fix="Profile a few steps: input, communication or small matrices; `preflight read TRACE`."
                       )  # fmt: skip
@@ -196,7 +196,7 @@ def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterato
     elif sound and _alike(log.steps):
         losses = sum(step.loss is not None for step in log.steps)
         numbers = f"; the loss is a number in {losses} of them" if losses else ""
-        yield passed(f"{len(log.steps)} steps of {log.framework}, none with twice the time of another{numbers}",
+        yield passed(f"{len(log.steps)} steps of {log.framework}, none of which took twice as long as another{numbers}",
                      evidence=evidence)  # fmt: skip
     elif sound:
         losses = sum(step.loss is not None for step in log.steps)
@@ -212,15 +212,16 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
     times = without_warm_up(times, _LONGER)
     stalls, longer, slower = slow_steps(times, _STALL), slow_steps(times, _LONGER), drift(times)
     if stalls is not None and stalls.cost > _COST:
-        yield warned(f"{stalls.count} of {len(times)} steps took more than twice the median{_recurs(stalls)}, step "
-                     f"{stalls.worst.step} {stalls.ratio:.1f} times (line {stalls.worst.line}): {stalls.cost:.0%} of "
-                     "the time", found=f"{stalls.ratio:.1f} times the median", expected="equal step times",
-                     evidence=evidence)  # fmt: skip
+        yield warned(f"{stalls.count} of {len(times)} steps took more than twice the median{_recurs(stalls)}, and cost "
+                     f"{stalls.cost:.0%} of the time; the longest, step {stalls.worst.step}, took {stalls.ratio:.1f} "
+                     f"times the median (line {stalls.worst.line})", found=f"{stalls.ratio:.1f} times the median",
+                     expected="equal step times", evidence=evidence)  # fmt: skip
     elif longer is not None and longer.cost > _COST and (longer.every is not None or longer.spread < _EVEN):
-        yield warned(f"{longer.count} of {len(times)} steps took longer{_recurs(longer)}, step {longer.worst.step} "
-                     f"{longer.ratio:.2f} times the median (line {longer.worst.line}): {longer.cost:.0%} of the time",
-                     found=f"{longer.ratio:.2f} times the median", expected="equal step times", evidence=evidence,
-                     fix="Look for what runs at that distance: checkpoints, evaluation, logging, garbage collection, "
+        yield warned(f"{longer.count} of {len(times)} steps took longer{_recurs(longer)}, and cost {longer.cost:.0%} "
+                     f"of the time; the longest, step {longer.worst.step}, took {longer.ratio:.2f} times the median "
+                     f"(line {longer.worst.line})", found=f"{longer.ratio:.2f} times the median",
+                     expected="equal step times", evidence=evidence,
+                     fix="Look for what runs at that interval: checkpoints, evaluation, logging, garbage collection, "
                      "the data loader's next file.")  # fmt: skip
     elif slower is not None:
         growth = slower.after / slower.before - 1
@@ -229,12 +230,12 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
                      fix="Look for what grows or heats up: sequence length, memory fragmentation, GPU clocks "
                      "(`nvidia-smi -q -d PERFORMANCE`), link errors (`preflight check`).")  # fmt: skip
     elif spread(times) > _SPREAD:
-        yield unknown(f"the times of {len(times)} steps differ, with a standard deviation of {spread(times):.0%}",
+        yield unknown(f"the times of {len(times)} steps have a standard deviation of {spread(times):.0%}",
                       found=f"{spread(times):.0%}", expected=f"at most {_SPREAD:.0%}", evidence=evidence,
                       fix="Expected if sequences differ in length; else profile some steps (`preflight trace`)."
                       )  # fmt: skip
     elif sound:
-        rare = "" if stalls is None else f", but for {stalls.count} with more than twice the median"
+        rare = "" if stalls is None else f", except {stalls.count} with more than twice the median"
         yield passed(f"{len(times)} steps take about the same time{rare}{_figures(times, log)}", evidence=evidence)
 
 

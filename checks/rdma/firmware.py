@@ -27,7 +27,7 @@ def no_board_named(node: NodeFacts, site: Site) -> Finding | None:
     fault="NICs of one board run different firmware versions",
     impact="drifts",
     source="NVIDIA firmware release notes (one bundle for all adapters of a server); GCM's FIRMWARE_MISMATCH",
-    fix="`mlxfwmanager` shows both versions; update the deviating NIC to the version of its peers, then run "
+    fix="`mlxfwmanager` shows both versions; update the NIC that differs to the version of its peers, then run "
     "`mlxfwreset -d DEVICE reset` or power-cycle. Declare the right version with `firmware.nics` in the cluster file.",
     action="fix-site",
     gating=False,

@@ -202,8 +202,7 @@ def judge_port_rates(active: Sequence[Port], report: Callable[..., Finding], pee
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "*", "*InfiniBand and*"),),
     source=SYSFS,
-    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or exclude the deviating "
-    "port from NCCL_IB_HCA.",
+    fix="Set the port type (`mlxconfig -d DEVICE set LINK_TYPE_P1=1|2`), or exclude the odd port from NCCL_IB_HCA.",
     action="fix-site",
     answers=("FP-LOSS-1",),
     unless=(no_compute_port,),

@@ -148,8 +148,8 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """Compare the GID table rows of RoCE v2 addresses across nodes of one kind.
 
     ## Why it matters
-    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects a different address on a deviating node,
-    or none: connections to it end in a time-out that does not mention the index.
+    A number in NCCL_IB_GID_INDEX, UCX_IB_GID_INDEX or a benchmark's -x selects a different address on a node that
+    differs, or none: connections to it end in a time-out that does not mention the index.
 
     ## Verdicts
     Nodes that differ from the majority fail if NCCL_IB_GID_INDEX is set on any node; otherwise they warn, because NCCL

@@ -26,7 +26,7 @@ _PAUSES, _COUNTED = 100_000, 0.5
     impact="blocks-job",
     owner="network",
     source="SONiC swss-schema (PORT_TABLE flap_count); EOS linkStatusChanges; Linux carrier_changes, link_downed",
-    fix="Reseat or replace the cable if both ends lost the link; otherwise look at the end named first.",
+    fix="Reseat or replace the cable if both ends lost the link; otherwise start with the end that lost it.",
     explains=(("counters.flaps", "cable"),),
     action="fix-site",
     separate=True,
@@ -46,8 +46,8 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the link of
-    the switch stayed up. Only a switch: its port. The finding states if the other end is not counted. A cable of which
-    no end was counted twice is unknown.
+    the switch stayed up. Only a switch: its port. The finding states if the other end was not counted. If neither end
+    of a cable was counted twice, it is unknown.
 
     ## False alarms
     A device that was restarted, or a cable that was moved, within the window.
@@ -64,11 +64,11 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             steady += 1
             half += None in lost
     if blank:
-        yield unknown(f"lost links are not known of {len(blank)} cables: {listed(blank)}",
+        yield unknown(f"whether {len(blank)} cables lost their link is unknown: {listed(blank)}",
                       evidence=[net.switches[0].key("ports")],
                       fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
     if steady:
-        only = f"; of {half}, one end is counted" if half else ""
+        only = f"; for {half} of them, only one end was counted" if half else ""
         yield passed(f"{steady} cables did not lose their link{only}", evidence=[net.switches[0].key("ports")])
 
 
@@ -80,7 +80,7 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
     if near and far:
         words = "both ends lost the link: the cable or a module"
     elif None in (near, far):
-        words = f"{cable.near if near else cable.other} lost the link; the other end is not counted"
+        words = f"{cable.near if near else cable.other} lost the link; the other end was not counted"
     elif near:
         words = f"only {cable.near} lost the link: its port or module"
     elif cable.other.is_switch:
@@ -141,8 +141,8 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     If one end sent more than 100,000 pauses of a lossless priority, and the other received less than half of them in
-    proportion to its window, it warns: a judgement. Cables with fewer pauses pass. If no cable has counters of both
-    ends, it is unknown.
+    proportion to its window, it warns: a judgement call. Cables with fewer pauses pass. If no cable has counters from
+    both ends, the result is unknown.
 
     ## False alarms
     Pauses in a short burst at the edge of a window: those of host and switch begin some seconds apart.
@@ -166,7 +166,7 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(
-            "no cable has counters of pauses from both ends", evidence=[net.switches[0].key("port counters")],
+            "no cable has pause counters from both ends", evidence=[net.switches[0].key("port counters")],
             fix="read hosts and switches twice: `preflight check --hosts … --switches --window 60`",
         )  # fmt: skip
 

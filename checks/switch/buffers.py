@@ -84,8 +84,9 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
             evidence=keys,
         )  # fmt: skip
     if blank:
-        yield unknown(f"{switch.name} {listed(blank)}: the level at which the port pauses is not shown: no size of its "
-                      "pool, or no threshold", subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
+        yield unknown(f"{switch.name} {listed(blank)}: the level at which the port pauses is not shown: the size of "
+                      "its pool or its threshold is missing", subject=switch.name, evidence=keys,
+                      fix=switch.remedy)  # fmt: skip
 
 
 def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:

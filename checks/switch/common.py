@@ -88,7 +88,7 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     poll = switch.poll_ms.get(group, 1000 if group == "port" else 10_000)
     least = max((poll or 0) * 2 / 1000, 2.0)  # readings within two polling intervals may be equal
     if switch.second is None:
-        why = "its counters were read once"
+        why = "its counters were read only once"
     elif went_back(switch.first, switch.second):
         why = "its counters were cleared between the readings"
     elif poll is None:

@@ -78,7 +78,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     yield from each_switch(net, site, modules, "optics", "thresholds", lossless=False)
     if good:
-        only = f"; of {dim}, only the light received is shown" if dim else ""
+        only = f"; {dim} of them show only received light" if dim else ""
         yield passed(f"{good} modules in switches are within their light and temperature thresholds{only}",
                      evidence=[net.switches[0].key("optics")])  # fmt: skip
 

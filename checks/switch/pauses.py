@@ -50,7 +50,7 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
-    fails: it receives more slowly than it is sent data; what its evidence shows, such as a narrow PCIe link, is quoted.
+    fails: it receives data more slowly than it arrives; its evidence, such as a narrow PCIe link, is quoted.
     A NIC that pauses without load is reported by `fabric.host-storm`. A ring of switches that wait for each other
     fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows share),
     and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown; it
@@ -173,13 +173,13 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
     share = f"{'at most ' if root.bound else ''}{root.share:.1%} of the window"
     stopped = f"{listed(root.waiting)} {'waits' if len(root.waiting) == 1 else 'wait'}, for {share}"
     words, report = {
-        pause.RECEIVER: ("{0} receives more slowly than it is sent to", failed),
+        pause.RECEIVER: ("{0} receives data more slowly than it arrives", failed),
         pause.NIC_STORM: ("the NIC of {0} pauses without load", failed),
         pause.CYCLE: ("{0} wait for each other: risk of deadlock", failed),
         pause.INCAST: ("{0} is full: it receives more traffic than it can send", warned),
         pause.UPLINK: ("{0}, an uplink, is full: several flows share it", warned),
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
-        pause.UNKNOWN: ("{0} stops other devices for an unknown reason: it is not among the evidence", unknown),
+        pause.UNKNOWN: ("{0} stops other devices for an unknown reason: there is no evidence from it", unknown),
     }[root.kind]
     fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
     if root.kind == pause.RECEIVER and root.bound:  # the number of frames does not show the duration
@@ -191,11 +191,11 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
     first = next((name for name in (*root.waiting, *net.by_name) if name in net.by_name), "")
     keys = [net.by_name[first].key("port counters")] if first else []
     if root.kind == pause.UNKNOWN and _is_host(net, site, root.where):
-        words = "probably {0}, which has no evidence, receives more slowly than it is sent to"
+        words = "{0} probably receives data more slowly than it arrives; there is no evidence from it"
         report, owner = warned, "node"
     elif root.kind == pause.RECEIVER:
         reasons, shown = _slow_host(net, root.where)
-        stopped = f"{stopped}; it shows: {listed(reasons)}" if reasons else stopped
+        stopped = f"{stopped}; its evidence shows {listed(reasons)}" if reasons else stopped
         keys = [*keys, *shown]
     fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else fix
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",

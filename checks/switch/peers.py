@@ -12,7 +12,7 @@ from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Least number of switches of which one can be the odd one.
+#: Minimum number of switches in a tier to call one of them odd.
 _FEW = 3
 
 #: Characters of a value in a finding.
@@ -22,7 +22,7 @@ _LONGEST = 120
 @check(
     "ethernet.peers-equal",
     title="Switches of one tier have the same settings",
-    fault="A switch has other settings than the switches of its tier",
+    fault="A switch has different settings from the rest of its tier",
     impact="drifts",
     owner="network",
     source="a Clos of equal leaves and equal spines; SONiC WRED_PROFILE, BUFFER_PROFILE, DSCP_TO_TC_MAP, PFC_WD, PORT",
@@ -53,7 +53,7 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     half warns. With fewer, or without a majority, nothing is odd. Settings that were not read are not compared.
 
     ## False alarms
-    A leaf of storage or login nodes, with settings of its own.
+    A leaf of storage or login nodes, with different settings on purpose.
     """
     leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
     tiers: dict[tuple[bool, str, str], list[SwitchFacts]] = {}
@@ -74,7 +74,7 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     expected=_shown(usual[other[0]]), evidence=[switch.key(_part(name)) for name in other],
                 )  # fmt: skip
     if compared > odd:
-        yield passed(f"{compared - odd} switches have the settings of their tier", evidence=[
+        yield passed(f"{compared - odd} switches have the same settings as their tier", evidence=[
             net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
     elif not compared:
         yield unknown(f"no tier has {_FEW} switches of one model with known settings",

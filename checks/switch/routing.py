@@ -37,8 +37,8 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     A session that is not established fails if a cable to its neighbour is up, and warns otherwise. A configured session
-    without a state is unknown. Sessions that are shut down in the configuration are not judged. Without any session
-    there is nothing to judge: a fabric of layer 2, or of static routes.
+    without a state is unknown. Sessions that are shut down in the configuration are not judged. If no switch has a
+    session, the check does not apply: the fabric works at layer 2, or with static routes.
 
     ## False alarms
     A neighbour that is configured in advance; shut it down until it exists.
@@ -72,7 +72,7 @@ def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
                          subject=f"{switch.name} {address}", found=session.state, expected="Established",
                          evidence=keys)  # fmt: skip
     if blank:
-        yield unknown(f"{switch.name}: no state is shown of its BGP sessions with {listed(blank)}", subject=switch.name,
+        yield unknown(f"{switch.name}: its BGP sessions with {listed(blank)} show no state", subject=switch.name,
                       evidence=keys, fix=switch.remedy)  # fmt: skip
 
 

@@ -53,7 +53,7 @@ def held(port: PortGrowth) -> tuple[Held, ...]:
     if not pauses:
         if port.matching(_PRIORITIES):
             return ()
-        return (Held("rx", "pauses", (), None, "this function has no counters of pauses"),)
+        return (Held("rx", "pauses", (), None, "this function has no pause counters"),)
     return tuple(_paused(port, way) for way in ("rx", "tx") if any(one.counter.name.startswith(way) for one in pauses))
 
 

@@ -180,7 +180,7 @@ class Spread:
 
     @property
     def extent(self) -> tuple[int, int, int, int, int]:
-        """Sort key to find the most spread group."""
+        """Sort key to find the most widely spread group."""
         return (self.domains, self.units or 0, self.nodes, -self.fewest, self.ranks)
 
     @property

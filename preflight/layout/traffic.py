@@ -54,7 +54,7 @@ def neighbours(group: Sequence[int], interleaved: bool) -> Iterator[Sequence[int
 
 
 def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
-    """Return the spread of the most spread group."""
+    """Return the spread of the most widely spread group."""
     widest = None
     for group in placement.distinct(groups):
         spread = placement.spread(group)

@@ -51,7 +51,7 @@ def test_a_healthy_leaf_raises_nothing_and_what_it_does_not_show_is_unknown(tmp_
     assert passed["link.join"].startswith("both ends of 32 cables")
     assert "32 cables" in passed["link.mtu"]
     assert "32 cables" in passed["link.speed-fec"]
-    assert passed["optics.switch-end"].endswith("of 8, only the light received is shown")
+    assert passed["optics.switch-end"].endswith("; 8 of them show only received light")
     assert {"optics.fec-margin", "ethernet.oversubscription", "switch.uplink-balance"} <= set(passed)
 
 

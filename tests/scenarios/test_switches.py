@@ -394,8 +394,8 @@ def test_a_slow_receiver_is_quoted_with_the_cause_that_its_host_shows() -> None:
     checks = [check for check in registry().checks if check.id in ("fabric.pause-root", "pcie.nic-link")]
     judged = judge(clos.evidences(), checks, SITE)
     (message,) = [f["message"] for f in judged["findings"] if f["check"] == "fabric.pause-root"]
-    assert message.startswith("gpu010 receives more slowly")
-    assert "it shows: PCIe of mlx5_0 at 252 Gb/s for a port of 400" in message
+    assert message.startswith("gpu010 receives data more slowly")
+    assert "its evidence shows PCIe of mlx5_0 at 252 Gb/s for a port of 400" in message
     assert len(judged["incidents"]) == 1
 
 
@@ -404,7 +404,7 @@ def test_a_slow_receiver_that_was_never_queried_is_only_probable() -> None:
     del clos.heard["gpu010"]
     judged = judge(clos.evidences(), [check for check in CHECKS if check.id == "fabric.pause-root"], SITE)
     assert bad(judged) == [("warn", "fabric.pause-root", "gpu010")]
-    assert judged["findings"][0]["message"].startswith("probably gpu010, which has no evidence, receives more slowly")
+    assert judged["findings"][0]["message"].startswith("gpu010 probably receives data more slowly")
 
 
 def test_pauses_without_marks_are_one_incident_with_their_root() -> None:

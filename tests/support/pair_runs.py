@@ -301,7 +301,7 @@ CASES["bench.shared-uplinks"] = {
     ),
     "side-by-side": (_spines(at_once=2), [{"status": "unknown", "message": "only 2 were launched side by side"}]),
     "without-a-node": (
-        _spines(without=NODES[1]), [{"status": "unknown", "message": "without 2 nodes, such as gpu002"}],
+        _spines(without=NODES[1]), [{"status": "unknown", "message": "2 nodes took no part, such as gpu002"}],
     ),
     "two-runs-of-one-pair": (_spines(alone=2), [{"status": "unknown", "message": "2 runs of one pair are too few"}]),
     "uplinks-not-loaded": (campaign(), [{"status": "skip"}]),

@@ -1,6 +1,6 @@
 """Comparison of the hosts in one text that have the same devices.
 
-A deviating host is reported in its own part. Hosts with different devices are not compared.
+A host that differs is reported in its own part. Hosts with different devices are not compared.
 """
 
 from __future__ import annotations
