@@ -24,7 +24,7 @@ def listed(names: list[str]) -> str:
 
 
 def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Report a sweep of another fabric than the compute fabric, or of Ethernet."""
+    """Report a sweep that does not cover the compute fabric, or is of Ethernet."""
     if evidence := swept.not_infiniband:
         return skipped(
             f"every compute port of {swept.sweeper.node} is Ethernet or EFA, not InfiniBand", evidence=evidence

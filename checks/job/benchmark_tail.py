@@ -30,7 +30,7 @@ class _Tail(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Larger of the ratios to the middle, each relative to its limit."""
+        """The larger of two ratios to the median, each relative to its limit."""
         return max(self.p99_us / self.middle_us / _P99, (self.p999_us or 0.0) / self.middle_us / _P999)
 
     def __str__(self) -> str:

@@ -84,7 +84,7 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
 
 
 def _parts(run: RunFacts, log: NcclLog, failure: Failure) -> list[tuple[Failure, ConnectionEnd | None]]:
-    """Split a failure of connections by the ports that are down."""
+    """Split failed connections by the ports that are down."""
     if not run.nodes or failure.id not in facts.nccl_root_cause.CONNECTION:
         return [(failure, None)]
     return facts.nccl_root_cause.split(failure, run.host, filter(None, map(run.host, log.hosts)))
@@ -135,7 +135,7 @@ _WITHIN_NODE = ("docker", "virbr", "cni", "podman", "lxcbr", "lxdbr", "nerdctl",
 
 
 def _inside_node(log: NcclLog) -> str:
-    """Return a socket interface of NCCL that only exists inside its node, or empty."""
+    """Return NCCL's socket interface if it exists only inside its node, else ""."""
     return next((name for name in log.bootstrap_interfaces if name.startswith(_WITHIN_NODE)), "")
 
 

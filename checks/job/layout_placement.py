@@ -80,7 +80,7 @@ def no_experts(run: RunFacts, site: Site) -> Finding | None:
 
 
 def skip_if(absent: bool, message: str) -> Finding | None:
-    """Return a skipped finding if what the check is about is absent."""
+    """Return a skipped finding if the check has nothing to judge."""
     return skipped(message, evidence=[RECORD]) if absent else None
 
 

@@ -337,7 +337,7 @@ def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
 
 
 def _rivals(cause: FactorEvidence) -> list[str]:
-    """Return the rivals as text; the GPUs of a node that all its runs use are one."""
+    """Return the rivals as text; GPUs that all runs of a node use are listed as one."""
     gpus = Counter(rival.node for rival in cause.alike if rival.kind == bench.factors.GPU)
     return list(dict.fromkeys(
         f"one of {gpus[rival.node]} GPUs of {rival.node}, or its port"

@@ -1,4 +1,4 @@
-"""Checks of what the CPU and the memory allocator of a rank do in a trace."""
+"""Checks of a rank's CPU and memory allocator in a trace."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Endpoint:
 
     @property
     def node(self) -> str:
-        """Its name."""
+        """The name of the node."""
         return self.facts.node
 
     @property

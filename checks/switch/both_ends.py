@@ -94,7 +94,7 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
 
 
 def _lost(net: Ethernet, end: CableEnd) -> int | None:
-    """Return the changes of a link in the window; None if not counted."""
+    """Return the number of link changes in the window; None if not counted."""
     if end.is_switch:
         switch = net.by_name[end.device]
         if switch.second is None or went_back(switch.first, switch.second):
@@ -195,7 +195,7 @@ def _times(number: float | None, scale: float) -> float | None:
 
 
 def _sent_and_received(net: Ethernet, end: CableEnd, priority: int) -> tuple[float | None, float | None, float] | None:
-    """Return pauses sent, pauses received and the seconds of an end's window."""
+    """Return the pauses that an end sent and received, and its window in seconds."""
     if end.is_switch:
         switch = net.by_name[end.device]
         before, after = switch.first.ports.get(end.port), switch.second.ports.get(end.port) if switch.second else None

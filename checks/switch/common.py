@@ -79,7 +79,7 @@ def lossy(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Fi
 
 
 def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
-    """Yield why the growth of a switch's counters is not known."""
+    """Yield the reason why the growth of a switch's counters is unknown."""
     yield from unread(switch, part)
     if part in switch.gaps:
         return

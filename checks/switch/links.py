@@ -153,7 +153,7 @@ def _agree_on(priority: int | None, values: Sequence[frozenset[int] | None]) -> 
 
 
 def _pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
-    """Return the PFC priorities of an end, the record, and why there are none."""
+    """Return the PFC priorities of an end, their record, and the reason for none."""
     if port := net.port(end):
         switch = net.by_name[end.device]
         return port.pfc, switch.key("pfc"), switch.gaps.get("pfc", "")

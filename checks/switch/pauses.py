@@ -203,7 +203,7 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
 
 
 def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
-    """Return whether a device without evidence is a host, by its name."""
+    """Return whether a device without evidence is a host, judging by its name."""
     short = name.lower().partition(".")[0]
     if site.settings.hosts:
         return short not in {switch.lower().partition(".")[0] for switch in site.settings.hosts}
@@ -211,7 +211,7 @@ def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
 
 
 def _slow_host(net: Ethernet, name: str) -> tuple[list[str], list[str]]:
-    """Return what a host shows of a slow receiver, and the records."""
+    """Return the signs of a slow receiver on a host, and their records."""
     reasons: list[str] = []
     keys: list[str] = []
     for host in net.hosts:

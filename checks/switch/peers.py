@@ -107,7 +107,7 @@ def _usual(settings: list[Mapping[str, str]]) -> dict[str, str]:
 
 
 def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[str, str]:
-    """Return the settings of the lossless ports in use as text, without those unread."""
+    """Describe the settings of the lossless ports in use, without unread ones."""
     ports = [(port, priority) for port, priority in judged_ports(net, switch, site) if port.up is not False]
     marked = {switch.ecn.get((port.name, switch.queue(port.name, priority))) for port, priority in ports}
     buffers: dict[str, set[str]] = {}

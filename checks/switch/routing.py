@@ -77,7 +77,7 @@ def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
 
 
 def _ports_to(net: Ethernet, switch: SwitchFacts, neighbour: str) -> list[str]:
-    """Return the ports that are up, and whose neighbour by LLDP has this name."""
+    """Return the active ports whose LLDP neighbour has this name."""
     name = neighbour.lower().partition(".")[0]
     return [
         port.name

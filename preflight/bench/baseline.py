@@ -35,7 +35,7 @@ class BaselineEntry:
 
     @property
     def key(self) -> tuple[RunKind, int]:
-        """The kind and the bytes."""
+        """The kind and the message size."""
         return RunKind(self.collective, self.ranks, self.nodes, self.load), self.bytes
 
 
@@ -76,7 +76,7 @@ def from_document(value: Any) -> tuple[BaselineEntry, ...]:
 
 
 def references(entries: Sequence[BaselineEntry], models: Iterable[str], nccl: Iterable[str]) -> References:
-    """Return the references of runs on these GPUs with this NCCL, if any."""
+    """Return the references for these GPUs and this NCCL, if any."""
     wanted = (frozenset(models), frozenset(nccl))
     return {entry.key: UsualRate(entry.busbw_gbytes_s, entry.noise) for entry in entries
             if (frozenset({entry.gpu}), frozenset({entry.nccl})) == wanted}  # fmt: skip

@@ -120,7 +120,7 @@ def mpijob(plan: CampaignPlan, script: str, image: str) -> str:
     """Return the manifest of a script; raises UsageError if it cannot hold it."""
     if len(script.encode()) > _LARGEST:
         raise UsageError(f"the script of these rounds is {len(script.encode()):,} bytes, and a ConfigMap holds 1 MiB: "
-                         "name fewer nodes")  # fmt: skip
+                         "use fewer nodes")  # fmt: skip
     if wrong := next((sign for sign in script if not sign.isprintable() and sign != "\n"), ""):
         raise UsageError(f"--env: a manifest cannot contain the character {wrong!r}")
     return _MANIFEST.format(

@@ -118,7 +118,7 @@ def _alone(host: str) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise NoAnswer("queue", "another run of preflight reads this switch: try again later") from None
+            raise NoAnswer("queue", "another run of preflight is reading this switch: try again later") from None
         yield
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""One command: its own session, bounded output, a certain end."""
+"""Execution of one command: own session, bounded output, guaranteed end."""
 
 import os
 import select

@@ -68,7 +68,7 @@ class FrameReader:
     """Reads a frame from a stream; saves the start of the noise before it."""
 
     def __init__(self) -> None:
-        """Start before the first byte."""
+        """Expect the first byte of a stream."""
         self._noise = b""
         self._buffer = bytearray()
         self._payload = -1

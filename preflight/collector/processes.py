@@ -63,7 +63,7 @@ def thread() -> str:
 
 
 def signal_group(group: int, number: int) -> "Optional[OSError]":
-    """Signal a process group; return a refusal. One that has ended is not an error."""
+    """Signal a process group; return the error, unless the group has ended."""
     try:
         os.killpg(group, number)
     except ProcessLookupError:

@@ -163,7 +163,7 @@ def bench(
     outputs = Outputs(**arguments)
     _require_no_output(form, {**outputs.files, "--save": save, "--history": outputs.history_file, "--learn": learn})
     if (form == "mpijob") is not (image is not None):
-        raise UsageError("--print mpijob and --image IMAGE belong together: the image of the launcher and the workers")
+        raise UsageError("--print mpijob and --image IMAGE (of launcher and workers) must be used together")
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
     if os.getuid() == 0 and not (allow_root or form):
         raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")

@@ -66,7 +66,7 @@ def _status(given: Options) -> int:
     try:
         status = fleet_status.query(expected, given.verdicts)
     except ControllerError as error:
-        click.echo(one_line(f"preflight: the nodes are not known: {error}"), err=True)
+        click.echo(one_line(f"preflight: the list of nodes is unknown: {error}"), err=True)
         return 3
     for line in fleet_status.lines(status):
         click.echo(line)

@@ -181,7 +181,7 @@ _LONG = (
 
 
 class _Info(tarfile.TarInfo):
-    """Header of an archive member; overlong headers are rejected."""
+    """The header of an archive member; overlong headers are rejected."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:

@@ -9,7 +9,7 @@ _WORDS = (
     (r"Cannot (declare|overwrite|mutate|redefine)|twice|[Dd]uplicate", "is set twice", "keep one of the two"),
     (
         r"Unterminated string|Expected \"'\"|Illegal character '\\n'",
-        "a text is not closed",
+        "a string is not closed",
         "close it with a quote, on the same line",
     ),
     (

@@ -82,7 +82,7 @@ class Waiver:
 
     @property
     def words(self) -> str:
-        """Owner, end date and reason."""
+        """Owner, end date and reason, as text."""
         return f"waived by {self.owner} until {self.until}: {self.reason}"
 
 

@@ -93,7 +93,7 @@ def _state(node: Node, verdict: Verdict | str) -> tuple[str, str]:
 
 
 def _breaker(every: Mapping[str, Node], nodes: Mapping[str, Node], now: int, settings: drain_settings.Settings) -> str:
-    """Return why a node in service would not be drained; empty if all would be."""
+    """Return why failed nodes would not be drained; empty if they would."""
     groups: set[tuple[tuple[str, ...], bool]] = set()
     for node in nodes.values():
         group = node.partitions, node.gpus

@@ -57,7 +57,7 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
         return f"{path} is not a verdict: {error}"
     age_s = time.time() - verdict.at
     if verdict.node != node:
-        return f"{path} is of the node {verdict.node}"
+        return f"{path} is for node {verdict.node}"
     if age_s < -MAX_CLOCK_SKEW_S:
         return f"its verdict is {-age_s:.0f} s in the future: synchronise the clocks of the node and of this machine"
     if age_s > most_s:

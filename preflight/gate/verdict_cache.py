@@ -146,7 +146,7 @@ def look(store: StateDir, node: str, cluster: str | None) -> Cached:
         raise UnusableVerdict(f"{store.path}/{FILE}: {error}") from None
     stored = found.verdict
     if stored.node != node:
-        raise UnusableVerdict(f"it is of the node {stored.node}")
+        raise UnusableVerdict(f"it is for node {stored.node}")
     if not stored.boot_id or stored.boot_id != boot_id():
         raise UnusableVerdict("it is from another boot")
     if found.age_s < 0:

@@ -121,7 +121,7 @@ class _Group:
 
     @property
     def summary(self) -> str | None:
-        """The observed value, or the first of several."""
+        """The measured value, or the first of several."""
         values = [value for value in sorted(self.found, key=self.found.__getitem__) if value is not None]
         more = f" and {len(values) - _MAX_VALUES} other values" if len(values) > _MAX_VALUES else ""
         return ", ".join(values[:_MAX_VALUES]) + more if values else None

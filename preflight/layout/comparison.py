@@ -1,7 +1,7 @@
 """Measured steps of a job, compared with its plan.
 
-Calls of collectives in profiles are assigned to the axes of the layout by the ranks of their process groups. Times are
-seconds of a step, averaged over the traced ranks.
+Collectives in profiles are assigned to the axes of the layout by the ranks of their process groups. Times are seconds
+per step, averaged over the traced ranks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MeasuredStep:
 
     @property
     def idle(self) -> float:
-        """Seconds of a step without any of the parts."""
+        """Seconds of a step that belong to none of the parts."""
         return max(0.0, self.seconds - sum(part.measured for part in self.parts))
 
 
@@ -82,7 +82,7 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
     if job is None or isinstance(step, str):
         raise LayoutError(plan.why_no_job if job is None else str(step))
     if beyond := [rank for rank in trace.ranks if rank >= job.gpus]:
-        raise LayoutError(f"rank {beyond[0]} has a trace, and the plan has {job.gpus} ranks")
+        raise LayoutError(f"rank {beyond[0]} has a trace, but the plan has only {job.gpus} ranks")
     if trace.step_us is None:
         raise LayoutError("the traces mark no steps (ProfilerStep), so a step's length is unknown")
     axes, exposed_of = _Axes(plan), {}
@@ -114,7 +114,7 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
     times: list[float] = []
     for key, run in trainings.items():
         if run.ranks not in (None, job.gpus):
-            raise LayoutError(f"{key.removeprefix('log:')} is of {run.ranks} ranks, and the plan has {job.gpus}")
+            raise LayoutError(f"{key.removeprefix('log:')} is of {run.ranks} ranks, but the plan has {job.gpus}")
         _, log = max(run.logs, key=lambda written: len(written[1].steps))
         batches = {step.batch for step in log.steps if step.batch}
         if batches and batches != {job.schedule.global_batch}:
@@ -128,7 +128,7 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
 
 
 def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple[float, float, int]]:
-    """Return exposed and waited microseconds and the number of calls in steps, by row.
+    """Return exposed and waiting microseconds, and the number of calls, by row.
 
     Two collectives that run at the same time share the time: their sum is what the GPU spent without arithmetic.
     """
@@ -156,7 +156,7 @@ class _Axes:
         assert plan.dense is not None
         assert plan.experts is not None
         dense, experts = plan.dense, plan.experts
-        #: In this order: of axes with the same ranks, the first counts.
+        #: In this order: if axes have the same ranks, the first one is used.
         self._axes: Sequence[tuple[str, RankMap, tuple[str, ...]]] = (
             ("tensor", dense, ("tp",)), ("expert", experts, ("ep",)), ("expert", experts, ("tp", "ep")),
             ("context", dense, ("cp",)), ("pipeline", dense, ("pp",)), ("data", dense, ("dp",)),

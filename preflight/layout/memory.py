@@ -146,7 +146,7 @@ def _stated(job: TrainingJob, name: str) -> bool:
 
 
 def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
-    """Return a first-stage GPU's parameters outside experts, and in experts."""
+    """Return the parameters of a first-stage GPU, outside experts and in them."""
     model, parallel = job.model, job.parallel
     count = parameters(model)
     stages, layers = parallel.pipeline, job.depths[0]

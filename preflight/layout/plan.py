@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def fix_unplaced(self) -> str:
-        """How to make the placement of the ranks known."""
+        """How to supply the placement of the ranks."""
         if self.hardware is None:
             return NAME_CLUSTER
         return f"correct {self._hostfile}" if self._hostfile else "state the order of the ranks: --hostfile FILE"
@@ -165,9 +165,9 @@ def _cluster(description: JobDescription, site: Site) -> Hardware:
 
 
 def _ignored(description: JobDescription, site: Site) -> Sequence[str]:
-    """Return notes about a declared cluster that another one replaces."""
+    """Return notes about parts of the cluster file that --on replaces."""
     if description.on and site.part is not None:
-        return [f"{site.path}: its nodes and tree are not used; the cluster is the one of --on"]
+        return [f"{site.path}: its nodes and tree are ignored, because --on defines the cluster"]
     return ()
 
 

@@ -134,7 +134,7 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
 
 
 def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
-    """Yield the RoCE settings; without PFC it is unknown whether by design."""
+    """Yield the RoCE settings; whether missing PFC is intended is unknown."""
     shown = {one.node: one.pfc for one in members if one.pfc is not None}
     if not shown:
         return

@@ -165,7 +165,7 @@ def _unfinished_key(piece: str) -> bool:
 
 
 def _cut(text: str, last: bool) -> tuple[str, str, int]:
-    """Return the part to process now, the rest, and the excess characters."""
+    """Return the part to process now, the rest, and the number of excess characters."""
     if last:
         return text, "", 0
     end = _line_end(text)

@@ -92,7 +92,7 @@ def _span(match: re.Match[str], group: str) -> tuple[int, int]:
 
 
 def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> str:
-    """Return a text with its names replaced by ``one``; spans have the kinds."""
+    """Return a text with its names replaced by ``one``; ``spans`` has their kinds."""
     pieces, done = [], 0
     for kind, start, end in spans:
         if start >= done:  # an unmatched group starts before

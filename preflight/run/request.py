@@ -49,7 +49,7 @@ class Outputs:
 
     @property
     def replaces_text(self) -> bool:
-        """Whether standard output is used for a page or a list."""
+        """Whether a page or a list goes to standard output."""
         return any(target == "-" and option != "--json" for option, target in self.files.items())
 
 

@@ -193,8 +193,14 @@ def _items(schema: Mapping[str, Any], made: _Make) -> _Check:
 
 def _length(schema: Mapping[str, Any], made: _Make) -> _Check:
     least, most = schema.get("minItems", 0), schema.get("maxItems", 1 << 62)
-    wrong = f" has not {least} entries" if least == most else f" has fewer than {least} entries"
-    return lambda value: "" if not isinstance(value, list) or least <= len(value) <= most else wrong
+
+    def check(value: object) -> str:
+        if not isinstance(value, list) or least <= len(value) <= most:
+            return ""
+        allowed = f"at least {least} are required" if len(value) < least else f"at most {most} are allowed"
+        return f" has {len(value)} entries; {f'exactly {least} are required' if least == most else allowed}"
+
+    return check
 
 
 def _one(schema: Mapping[str, Any], made: _Make) -> _Check:

@@ -135,7 +135,7 @@ class Reader(frame.FrameReader):
     """Reads a frame from a stream; a large one is written to disk."""
 
     def __init__(self) -> None:
-        """Start before the first byte."""
+        """Expect the first byte of a stream."""
         super().__init__()
         self._file: IO[bytes] | None = None
         self._written = 0

@@ -137,7 +137,7 @@ class CollectorProtocol:
     """
 
     def __init__(self) -> None:
-        """Start before the first byte."""
+        """Expect the first byte of the node's output."""
         self.announced = False
         self.complete = False
         self.stdout_bytes = 0

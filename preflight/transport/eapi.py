@@ -28,7 +28,7 @@ _ANSWER_S = 30.0
 
 @dataclass(frozen=True)
 class Eapi:
-    """Access to switches; ``ca`` is a file of certificates, "" for the system's."""
+    """Access to switches; ``ca`` is a certificate file, "" for the system's."""
 
     context: ssl.SSLContext
     accounts: netrc.netrc
@@ -51,7 +51,7 @@ class Eapi:
         account = self.accounts.authenticators(host)
         if account is None:
             raise NoAnswer(
-                "authenticate", f"{_file()} has no account of {host}: add `machine {host} login … password …`"
+                "authenticate", f"{_file()} has no account for {host}: add `machine {host} login … password …`"
             )
         secret = base64.b64encode(f"{account[0]}:{account[2]}".encode()).decode()
         answers: list[bytes] = []
@@ -96,12 +96,12 @@ def _failure(host: str, error: object) -> NoAnswer:
     if isinstance(error, ssl.SSLCertVerificationError):
         return NoAnswer("host-key", f"the certificate of {host} is not valid: {error.verify_message}; set `eapi_ca`")
     if isinstance(error, TimeoutError):
-        return NoAnswer("connect", f"{host} has not answered in time")
+        return NoAnswer("connect", f"{host} did not answer in time")
     return NoAnswer("connect", f"{host} cannot be reached over eAPI: {error}")
 
 
 def _result(command: str, content: bytes) -> bytes:
-    """Return the JSON of the only answer, or of its errors."""
+    """Return the only answer, or its errors, as JSON."""
     try:
         reply = json_limits.text(content.decode("utf-8", "replace"))
     except ValueError as error:
@@ -126,6 +126,6 @@ def _accounts() -> netrc.netrc:
             raise TransportError(f"{path} can be read by others: chmod 600 {path}")
         return netrc.netrc(str(path))
     except OSError as error:
-        raise TransportError(f"eAPI needs an account of each switch in {path}: {error.strerror}") from None
+        raise TransportError(f"eAPI needs an account for each switch in {path}: {error.strerror}") from None
     except netrc.NetrcParseError as error:
         raise TransportError(f"{path}: line {error.lineno}: {error.msg}") from None

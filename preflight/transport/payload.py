@@ -26,7 +26,7 @@ if len(line) != 3 or line[0] != b"preflight":
 sizes = [int(size) for size in line[1:]]
 archive, plan = [sys.stdin.buffer.read(size) for size in sizes]
 if [len(archive), len(plan)] != sizes:
-    sys.exit("the collector did not arrive whole")
+    sys.exit("the collector arrived incomplete")
 sources = json.loads(zlib.decompress(archive).decode("ascii"))
 
 class Shipped:

@@ -96,7 +96,7 @@ def test_the_page_is_of_this_version() -> None:
 
 def test_the_page_has_every_item_and_every_question() -> None:
     text = checklist_page.PAGE.read_text(encoding="utf-8")
-    verdicts = re.findall(r"^\| \*\*([A-Z][A-Z0-9-]+)\*\* \|.*\| \*\*(wholly|partly|open)\*\*[^|]* \|$", text, re.M)
+    verdicts = re.findall(r"^\| \*\*([A-Z][A-Z0-9-]+)\*\* \|.*\| \*\*(fully|partly|open)\*\*[^|]* \|$", text, re.M)
     assert [id for id, _ in verdicts] == [item.id for item in ITEMS]
     for item in ITEMS:
         for question in item.questions:

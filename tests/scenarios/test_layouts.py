@@ -331,7 +331,7 @@ def test_a_cluster_file_beside_on_is_noted(tmp_path: Path) -> None:
     document = plan(
         tmp_path, script(LLAMA_70B, tp=8, pp=4, gbs=512), INFINIBAND, 512, "--cluster", str(tmp_path / "cluster.toml")
     )
-    assert any("the cluster is the one of --on" in gap for gap in document["gaps"])
+    assert any("because --on defines the cluster" in gap for gap in document["gaps"])
 
 
 def test_every_setting_of_a_job_can_be_declared() -> None:

@@ -32,7 +32,7 @@ item from passing, unless it does not apply: *RoCE only* is skipped where no com
 the machine itself. *needs* names the input or the declaration in the cluster file without which a check cannot answer.
 `preflight explain CHECK` prints the page of a check.
 
-The last column: **wholly**, every question has checks. **partly**, some questions have none, and the column before it
+The last column: **fully**, every question has checks. **partly**, some questions have none, and the column before it
 shows what is missing; or all have checks, but the answer only covers the evidence that *within* names, as every report
 also states. **open**, no question has a check.
 
@@ -98,7 +98,7 @@ def page() -> str:
     answered = sum(bool(question.checks) for question in questions)
     bound = sum(not item.open and bool(item.within) for item in ITEMS)
     counts = (
-        f"Of {len(ITEMS)} items {verdicts['wholly']} are answered wholly, {verdicts['partly']} partly ({bound} of them "
+        f"Of {len(ITEMS)} items {verdicts['fully']} are answered fully, {verdicts['partly']} partly ({bound} of them "
         f"only by their *within*),\nand {verdicts['open']} are open. Of their {len(questions)} questions, {answered} "
         "have checks."
     )
@@ -118,7 +118,7 @@ def page() -> str:
 
 def verdict(item: ChecklistItem) -> str:
     """Return in one word how much of an item is covered by checks."""
-    return "open" if not item.checks else "partly" if item.open or item.within else "wholly"
+    return "open" if not item.checks else "partly" if item.open or item.within else "fully"
 
 
 def escaped(text: str) -> str:

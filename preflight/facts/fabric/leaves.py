@@ -27,7 +27,7 @@ _MOST_NAMED = 2
 
 @dataclass(frozen=True)
 class HeardSwitch:
-    """The switch and port that an HCA sees by LLDP."""
+    """The switch and port that LLDP reports for an HCA."""
 
     device: str
     switch: str

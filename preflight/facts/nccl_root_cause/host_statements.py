@@ -39,7 +39,7 @@ class HostStatements:
         return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
 
     def reports(self, failure: Failure) -> bool:
-        """Return whether a failure applies to this host; without a host, to all."""
+        """Return whether a failure names this host, or no host at all."""
         return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
 
     def variable(self, name: str) -> ReportedVariable | None:

@@ -120,7 +120,7 @@ def paused_ports(
 
 
 def _bound(frames: int | None, speed_gbps: float | None, switch: SwitchFacts) -> float | None:
-    """Return the largest share of the window that these frames can stop a port."""
+    """Return the largest share of the window for which frames can stop a port."""
     if frames is None or not speed_gbps or not switch.window_s:
         return None
     return frames * _LONGEST_BITS / (speed_gbps * 1e9) / switch.window_s

@@ -29,7 +29,7 @@ _POINT_TO_POINT = ("send", "recv")
 
 @dataclass(frozen=True)
 class MatchedSeries:
-    """Calls of one kind that all traced ranks of a group have; a row is a collective."""
+    """Calls of one kind, made by all traced ranks of a group; a row is a collective."""
 
     group: CallGroup
     kind: str

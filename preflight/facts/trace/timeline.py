@@ -26,7 +26,7 @@ _LONGER = 1.1
 def timelines(job: JobTrace, only: str | None = None) -> list[dict[str, Any]]:
     """Return the longest step, and the median one if it is clearly shorter.
 
-    With ``only`` (``tp``, ``dp``, ...), ranks are in the order of these process groups, and waiting is that in them.
+    With ``only`` (``tp``, ``dp``, ...), ranks are in the order of these groups, and only waiting in them counts.
     """
     groups = _groups(job, only)
     if only and not groups:

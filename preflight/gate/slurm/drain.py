@@ -104,7 +104,7 @@ def lift(controller: Controller, name: str, verdict: Verdict, settings: Settings
 def _update_reason(
     controller: Controller, own: Node, mark: drain_reason.DrainMark, text: str, verdict: Verdict, settings: Settings
 ) -> DrainOutcome:
-    """Keep our drain; update its reason if the cause has changed."""
+    """Leave our drain in place; update its reason if the cause has changed."""
     if mark.cause in verdict.causes or settings.dry_run:
         return DrainOutcome(f"the node is already drained: {own.reason}", True)
     controller.set_reason(own.name, text)

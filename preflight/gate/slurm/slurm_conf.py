@@ -13,16 +13,16 @@ from preflight._startup.lightclass import dataclass
 #: A line of ``scontrol show config``; newer versions number the entries of a list (``Prolog[0]``).
 _RUNNING = re.compile(r"(\w+)(?:\[\d+\])?\s*= ?(.*)")
 
-#: Keys whose value is a list that sites extend: what is missing is added.
+#: Keys whose value is a list that sites extend: missing entries are added.
 _LISTS = ("PrologFlags", "SchedulerParameters", "HealthCheckNodeState")
 
-#: Keys of programs: the one of a site is not replaced.
+#: Keys of programs: a site's own program is not replaced.
 _PROGRAMS = ("Prolog", "Epilog", "HealthCheckProgram")
 
-#: Values of "not set"; 65534 is the one of a time-out in 22.05.
+#: Values that mean "not set"; 65534 is that of a timeout in 22.05.
 _UNSET = ("", "0", "65534")
 
-#: What a list has if nothing is set, and the words that stand for all others.
+#: Lists, each with the word that includes all others.
 _ANY = {"HealthCheckNodeState": "ANY"}
 
 
@@ -84,7 +84,7 @@ def _compared(key: str, needed: str, now: str) -> ConfLine:
         return ConfLine(key, now, ",".join(sorted((*have, *missing))))  # scontrol prints them in another order
     if key in _PROGRAMS:
         return ConfLine(key, now, needed, conflict=now not in ("", needed))
-    # a number: that of the site stays
+    # a number: the site's is not changed
     return ConfLine(key, "" if now in _UNSET else now, needed if now in _UNSET else now)
 
 

@@ -1,4 +1,4 @@
-"""Draft of a cluster file class: values with their source lines, and losses."""
+"""Draft of a class: values with their source lines, and lines not converted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Entry:
 
 @dataclass
 class Draft:
-    """The values of one class by path, and the lost lines."""
+    """The values of one class by path, and the lines that were not converted."""
 
     entries: dict[Path, Entry] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Draft:
         self.line, self.text = line, text
 
     def lose(self, reason: str, covered: bool = False) -> None:
-        """Record the line, or the part named in the reason, as lost."""
+        """Record the line, or the part named in the reason, as not converted."""
         self.losses.append(Loss(self.line, self.text, reason, covered))
 
     def put(self, path: Path, value: Any, note: str = "") -> None:

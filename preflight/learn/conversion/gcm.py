@@ -29,7 +29,7 @@ _BY_DEVICE = (
 
 
 def convert_gcm(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], list[Loss]]:
-    """Return the class that a manifest describes, and its losses; raises ValueError."""
+    """Return the class of a manifest, and lines not converted; raises ValueError."""
     manifest = parse(text)
     draft = Draft()
     _pci(manifest, draft)

@@ -16,7 +16,7 @@ _MOST_CONVERSIONS = 2_000_000
 
 
 def convert_nhc(text: str, hosts: Sequence[str]) -> tuple[list[ConvertedClass], list[Loss]]:
-    """Return classes and losses in the order of the lines; raises ValueError."""
+    """Return classes, and lines not converted, in order; raises ValueError."""
     lines = parse(text)
     losses: list[Loss] = []
     targets: list[tuple[int, Target]] = []
@@ -65,7 +65,7 @@ def _about_variable(name: str) -> str:
 
 
 def _draft(lines: Iterable[ConfigLine], used: set[str], assigned: dict[tuple[int, str], str]) -> Draft:
-    """Convert the lines of a node in order: a variable applies from its line on."""
+    """Convert the lines of a node in order; variables apply to the lines after them."""
     draft = Draft()
     variables: dict[str, str] = {}
     for line in lines:

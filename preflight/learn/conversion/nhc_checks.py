@@ -1,4 +1,4 @@
-"""Conversion of each NHC check to keys of a cluster file, or the reason why not."""
+"""Conversion of NHC checks to keys of a cluster file, or reasons for none."""
 
 from __future__ import annotations
 

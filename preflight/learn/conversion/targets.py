@@ -49,7 +49,7 @@ class Target:
         return (self.pattern is None or self.pattern.search(name) is not None) != self.negated
 
     def matches_unlisted(self) -> bool | None:
-        """Return whether it matches nodes that no line names; None if only some."""
+        """Return whether it matches nodes that no line names; None if it matches some."""
         if self.pattern is not None:
             return None
         return (self.names is None) != self.negated

@@ -1,4 +1,4 @@
-"""The text of a converted cluster file: values with their lines, then losses."""
+"""The text of a converted cluster file: values, then lines not converted."""
 
 from __future__ import annotations
 

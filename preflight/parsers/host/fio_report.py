@@ -159,5 +159,5 @@ def summary(report: FioReport) -> str:
 
 
 def in_words(rate: FioRate) -> str:
-    """Return a direction's rates as text."""
+    """Describe the rates of one direction."""
     return f"{rate.direction} {rate.bytes_per_s / 2**20:.5g} MiB/s, {rate.iops:.4g} IOPS"

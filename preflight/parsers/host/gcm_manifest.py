@@ -55,7 +55,7 @@ def parse(text: str) -> Manifest:
 
 
 def _places(text: str) -> tuple[dict[KeyPath, int], list[KeyPath]]:
-    """Return the line of each key of four levels, and the repeated keys."""
+    """Return the lines of keys, down to four levels, and the repeated keys."""
     lines: dict[KeyPath, int] = {}
     repeated: list[KeyPath] = []
     number = 1

@@ -73,7 +73,7 @@ class Launchers:
         self._starts_program = False
 
     def command(self, word: str) -> None:
-        """Notice a command; its short options follow.
+        """Record a command, whose short options follow.
 
         Any other word is the program that srun starts, but not after mpirun, whose options take several words.
         """

@@ -1,4 +1,4 @@
-"""Log of a program or daemon without a line in a known format.
+"""Logs of programs and daemons without a line in a known format.
 
 Lines with a date or a level, including those that may report a fault.
 """

@@ -121,7 +121,7 @@ def stated(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _put(values: dict[Any, None], value: Any) -> None:
-    """Keep the first values of a name and the last ones."""
+    """Drop all but the first and the last values of a name."""
     if value in values:
         return
     first, last = _VALUES

@@ -10,7 +10,7 @@ from preflight.textprep.wrapped_lines import join_at
 
 #: Terminal widths; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
-#: Maximum number of lines read: no one copies more from a screen.
+#: Maximum number of lines read: more than people copy from a screen.
 _MOST_LINES = 5000
 #: Number of rows that end at the same column from which that column is the screen's edge.
 _LEAST = 3

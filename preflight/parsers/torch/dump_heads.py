@@ -1,4 +1,4 @@
-"""Where a dump of the flight recorder or a trace begins in a program's text."""
+"""Detection of the start of a flight-recorder dump, or a trace, in a text."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ def goes_on(text: str) -> bool:
 
 
 def is_recorders(lines: Lines, at: int) -> bool:
-    """Return whether the object that begins at a line is a recorder's, not a trace."""
+    """Return whether the object at a line is a recorder's dump, not a trace."""
     return _RECORDER.search("\n".join(line.text[:2000] for line in lines[at : at + AHEAD])) is not None

@@ -71,5 +71,5 @@ class GpuWork:
 
 
 def number_of(correlation: int | None) -> int:
-    """Return a correlation that can be stored; -1: none."""
+    """Return a correlation that fits the array; -1: none."""
     return correlation if correlation is not None and 0 <= correlation < 1 << 62 else -1

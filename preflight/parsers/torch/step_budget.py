@@ -49,7 +49,7 @@ class BusyTime:
     """
 
     def __init__(self, work: GpuWork) -> None:
-        """Build them from work in order."""
+        """Compute the times from work in time order."""
         self.compute = work.joined(COMPUTE)
         self.talk = work.joined(COMMUNICATION)
         self.copies = work.joined(COPY, COPY_TO_GPU)

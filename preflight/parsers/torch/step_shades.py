@@ -1,4 +1,4 @@
-"""What a GPU does in each part of a step, as shares: the picture of a step.
+"""Activity of a GPU in each part of a step, as shares, for a picture.
 
 A step is divided into equal parts, so a picture takes the same memory for ten kernels and for a million.
 """

@@ -204,7 +204,7 @@ def facts(status: RasStatus) -> dict[str, Any]:
 
 
 def summary(status: RasStatus) -> str:
-    """Return one line on the status."""
+    """Return a one-line summary of the status."""
     count = sum(group.communicators for group in status.groups)
     words = sorted({problem.word for problem in status.problems}) or ["no error"]
     return f"{count} communicators of {status.processes or 'an unknown number of'} processes: {', '.join(words)}"

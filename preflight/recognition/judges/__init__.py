@@ -30,7 +30,7 @@ MODULES = (
 )  # fmt: skip
 
 
-#: Maximum number of findings of one check for one part: more nodes or pods than anybody reads one by one.
+#: Maximum number of findings of one check for one part: more nodes or pods than a person reads one by one.
 _MOST_FINDINGS = 256
 #: Names in a list.
 MOST_NAMED = 20

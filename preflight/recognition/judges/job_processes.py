@@ -57,8 +57,8 @@ def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[s
         return _behind(problem, before, subject, evidence)
     states = "; ".join(f"{each.count} ranks: {each.state}" for each in problem.sets[:_NAMED])
     if problem.word == MISMATCH:
-        return unknown(f"{subject}: ranks differ: {states or problem.compared}; this is usual while it is created or "
-                       "destroyed", subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
+        return unknown(f"{subject}: ranks differ: {states or problem.compared}; this is normal while a communicator is "
+                       "created or destroyed", subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
     return warned(f"{subject}: NCCL's RAS reports {problem.word}: {problem.compared or states or 'no details'}",
                   subject=subject, found=problem.word, expected="OK", evidence=evidence)  # fmt: skip
 
@@ -75,11 +75,11 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
         if (other.communicator, other.word, other.compared) == (problem.communicator, problem.word, problem.compared)
     ]
     if earlier and earlier[0].counts == problem.counts:
-        return failed(f"{message}, the same as in the query before: they wait for it", subject=subject, found=behind,
-                      expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
+        return failed(f"{message}, as in the previous query: they wait for the ranks behind", subject=subject,
+                      found=behind, expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
     if earlier and earlier[0].counts and min(earlier[0].counts) < min(problem.counts):
-        return passed(f"{message}; since the query before, all ranks have launched more", subject=subject, found=behind,
-                      evidence=evidence)  # fmt: skip
+        return passed(f"{message}; since the previous query, all ranks have launched more", subject=subject,
+                      found=behind, evidence=evidence)  # fmt: skip
     return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=behind,
                    expected=expected, evidence=evidence, fix=_REPEAT)  # fmt: skip
 

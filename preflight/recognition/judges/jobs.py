@@ -106,7 +106,7 @@ def _served(part: PastedValue) -> Iterator[Finding]:
             )  # fmt: skip
             return
     if any(reports for reports in silent.values()):
-        yield unknown("requests are running, but the last reports show no token; too few to call it a hang",
+        yield unknown("requests are running, but the last reports show no token; they are too few to call it a hang",
                       evidence=part.evidence, fix="Paste more of the log.")  # fmt: skip
     elif any(item.generation_tokens_s or item.prompt_tokens_s for item in log.reports):
         queue = max((item.waiting or 0 for item in log.reports), default=0)

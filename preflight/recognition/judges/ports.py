@@ -110,9 +110,9 @@ def _is_one_lane(port: RdmaPort) -> bool:
 
 
 def _link_layers(part: PastedValue) -> Iterator[Finding]:
-    """Report ports of another link layer at the rate of the usual ones.
+    """Report ports of a different link layer that run at the usual rate.
 
-    A slower one is for storage, or slower.
+    A slower port is either for storage, or reported as slow.
     """
     active = [port for port in _ports(part) if port.active and port.link_layer]
     if len({port.link_layer for port in active}) < 2:

@@ -41,7 +41,7 @@ _IN_SERVICE = re.compile(
 
 
 def _out_of_service(state: str) -> str:
-    """Return ``down``, ``drained`` or ``other`` for a state, or an empty text."""
+    """Return ``down``, ``drained``, ``other`` or "" for a state."""
     words = state.lower().split("+")
     if any(_DOWN.fullmatch(word) for word in words):
         return "down"

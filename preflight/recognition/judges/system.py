@@ -34,7 +34,7 @@ def _units(part: PastedValue) -> Iterator[Finding]:
 
 
 def _sources(part: PastedValue) -> Iterator[Finding]:
-    """Look for a selected source of time."""
+    """Look for a time source that the clock follows."""
     sources: Sequence[ClockSource] = part.value
     selected = [source for source in sources if source.selected]
     if selected and selected[0].reach == 0:

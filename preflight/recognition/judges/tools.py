@@ -28,7 +28,7 @@ Rows = tuple[MonitorRow, ...]
 
 
 def _maximum(column: str, limit: float) -> Judge:
-    """Return a judge of the largest value of a column: above the limit a GPU is named."""
+    """Return a judge that reports GPUs whose largest value is above a limit."""
     meaning, fault = _COLUMNS[column]
 
     def judge_part(part: PastedValue) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ class Lines:
 def mine(plans):
     plans = json.loads(plans.decode("utf-8"))
     if Lines.node not in plans["of"]:
-        sys.exit("nothing was to be asked of a node %r: SLURMD_NODENAME is another name" % Lines.node)
+        sys.exit("there is no plan for node %r: SLURMD_NODENAME is a different name" % Lines.node)
     plan = plans["plans"][plans["of"][Lines.node]]
     return json.dumps(dict(plan, node=Lines.node)).encode("ascii")
 
@@ -75,7 +75,7 @@ class TaskAssembler:
     """The answer of one task, assembled from its lines."""
 
     def __init__(self) -> None:
-        """Start before its first line."""
+        """Expect the first line of the task."""
         self.node = ""
         self.protocol = CollectorProtocol()
         self.damage = ""
@@ -118,7 +118,7 @@ class StepAssembler:
     """The tasks of one srun, fed with its standard output and error."""
 
     def __init__(self) -> None:
-        """Start before the first byte."""
+        """Expect the first byte of srun's output."""
         self.tasks: dict[int, TaskAssembler] = {}
         self.of: dict[str, TaskAssembler] = {}
         self._rest = b""

@@ -30,7 +30,7 @@ def _nothing() -> None:
 
 
 class Packets(BoundedPackets):
-    """Packets, with a call before each wait for the next one."""
+    """Packets, with a callback before each wait for the next one."""
 
     #: Called before each wait.
     before: Callable[[], None] = staticmethod(_nothing)

@@ -34,7 +34,7 @@ class CommandList:
                 channel.close()
         except (paramiko.SSHException, EOFError, OSError) as error:
             if not self.outputs:
-                raise NoAnswer("collect", f"the switch runs no command: {error}") from None
+                raise NoAnswer("collect", f"the switch does not run commands: {error}") from None
 
     def _listen(self, channel: paramiko.Channel, command: str) -> Script:
         output = bytearray()

@@ -78,7 +78,7 @@ class SshConfig:
     """The configuration of one run; ``warnings`` names unsupported settings."""
 
     def __init__(self, file: Path | None = None, user: str = "") -> None:
-        """Set a file instead of the user's and the system's.
+        """Use a file instead of the user's and the system's configuration.
 
         Raises TransportError if it cannot be read.
         """

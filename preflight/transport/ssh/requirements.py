@@ -64,7 +64,7 @@ _KLIST_LIMIT_S = 5.0
 
 
 class Demands:
-    """Finder of the requirements of one run's hosts."""
+    """The settings of a run's hosts for which paramiko is not sufficient."""
 
     def of(self, values: Mapping[str, Sequence[str]], defaults: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         """Return each setting of a host that paramiko cannot follow, as ``Keyword value``."""

@@ -145,7 +145,7 @@ WRONG = {
     ),
     "a text without end": (
         '[class.a]\npart = "HGX H100\ngpus = 8\n',
-        ":2: part: a text is not closed - close it with a quote",
+        ":2: part: a string is not closed - close it with a quote",
     ),
     "a Windows path": ('[class.a.checkpoint]\npath = "C:\\data"\n', ":2: path: a backslash in a text - write it twice"),
     "a relative path": (

@@ -67,7 +67,7 @@ def test_a_fresh_verdict_is_believed(store: StateDir) -> None:
     ({"ago_s": -30}, "in the future"),
     ({"boot_id": "0b53c8a2-0000-4000-8000-000000000000"}, "from another boot"),
     ({"boot_id": ""}, "from another boot"),
-    ({"name": "n2"}, "of the node n2"),
+    ({"name": "n2"}, "for node n2"),
 ])  # fmt: skip
 def test_age_boot_and_node(store: StateDir, arguments: dict[str, object], why: str) -> None:
     """L53."""

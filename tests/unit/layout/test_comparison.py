@@ -95,7 +95,7 @@ def test_traces_of_another_layout_are_refused() -> None:
     job = JobPlan(Layout(tensor=4, data=2), steps=3, layers=4, numbered=True)
     with pytest.raises(LayoutError, match="process groups of the traces are not those of the layout: all_reduce of"):
         compared(job, tensor=2, pipeline=4)
-    with pytest.raises(LayoutError, match="rank 4 has a trace, and the plan has 4 ranks"):
+    with pytest.raises(LayoutError, match="rank 4 has a trace, but the plan has only 4 ranks"):
         compared(job, gpus=4)
 
 
