@@ -66,8 +66,13 @@ def grouped(
 
 
 def blamed(group: HostGroup | None) -> tuple[str, ...]:
-    """Return the check that reports the cause, and its nodes; empty if unproven."""
-    if group is None or group.cause is None or group.cause.proof is not facts.nccl_root_cause.Proof.AGREED:
+    """Return the check that reports the cause, and its nodes; empty if unproven.
+
+    A likely cause is proven if the log names the port that shows it.
+    """
+    if group is None or group.cause is None or not group.agreed:
+        return ()
+    if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY and not group.cause.kind.of_port:
         return ()
     check = group.cause.kind.check
     return (check, *group.nodes) if check and group.nodes else ()

@@ -52,9 +52,9 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     lines. A log without a warning only shows that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
     For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an
-    unusable row of the GID table, no route to the peer, a missing plug-in, no path to GPU memory, ACS or a translating
-    IOMMU. A cause with other possible effects is called likely. If log and node contradict each other, the cause is
-    unknown.
+    unusable row of the GID table, a port of the connection that is down, flaps, damages or loses packets, no route to
+    the peer, a missing plug-in, no path to GPU memory, ACS or a translating IOMMU. A cause with other possible effects
+    is called likely. If log and node contradict each other, the cause is unknown.
 
     ## False alarms
     The end of a cancelled job: its ranks report each other, without an earlier failure.
@@ -65,7 +65,7 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
         found = [failure for failure in mine if not failure.echo] or mine[:1]
         parts = [(part, end) for failure in found for part, end in _parts(run, log, failure)]
         for number, (failure, end) in enumerate(parts[:_MAX_FINDINGS]):
-            groups = [_port_down(run, log, failure, end)] if end else _causes(run, log, failure)
+            groups = [_of_port(run, log, failure, end)] if end else _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if not number else 0
             reported = _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
             if failure.id.startswith(_CONNECTIONS) and (inside := _inside_node(log)):
@@ -84,18 +84,18 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
 
 
 def _parts(run: RunFacts, log: NcclLog, failure: Failure) -> list[tuple[Failure, ConnectionEnd | None]]:
-    """Split failed connections by the ports that are down."""
+    """Split a failure of connections by the ports that show its cause."""
     if not run.nodes or failure.id not in facts.nccl_root_cause.CONNECTION:
         return [(failure, None)]
     return facts.nccl_root_cause.split(failure, run.host, filter(None, map(run.host, log.hosts)))
 
 
-def _port_down(run: RunFacts, log: NcclLog, failure: Failure, end: ConnectionEnd) -> HostGroup:
-    """Return the host whose port is down as the cause of a failure."""
-    kind, evidence = facts.nccl_root_cause.PORT_DOWN, end.evidence
-    cause = facts.nccl_root_cause.Cause(
-        kind, facts.nccl_root_cause.Proof.AGREED, failure.line, evidence.summary, evidence.keys
-    )
+def _of_port(run: RunFacts, log: NcclLog, failure: Failure, end: ConnectionEnd) -> HostGroup:
+    """Return the host whose port shows the cause of a failure."""
+    kind = next(kind for kind in facts.nccl_root_cause.KINDS if kind.id == end.cause)
+    evidence, proofs = end.evidence(end.cause), facts.nccl_root_cause.Proof
+    proof = proofs.LIKELY if end.port.active else proofs.AGREED
+    cause = facts.nccl_root_cause.Cause(kind, proof, failure.line, evidence.summary, evidence.keys)
     hosts = tuple(host for host in of_log(log) if run.host(host.host) is end.node)
     return HostGroup(hosts, cause, (end.node.node,))
 

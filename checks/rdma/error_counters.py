@@ -78,13 +78,20 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     return "packets are lost between the peers and retransmitted"
 
 
+#: Losses of a port that a fault of its own link explains, but not full buffers or pauses.
+LOST_WITH_LINK = tuple(
+    ("counters.loss", "part", "*", words)
+    for words in ("*queue pairs died*", "*the link went down*", "*acknowledgements timed out*", "*packets are lost b*")
+)
+
+
 @check(
     "counters.loss",
     title="No packets are lost",
     fault="Packets are lost",
     impact="slows-job",
     owner="network",
-    explains=(("counters.congestion", "names"),),
+    explains=(("counters.congestion", "names"), ("nccl.failures", "log")),
     source=f"{_IBERRORS}; {MLX5}",
     fix="Run `preflight check --window 60` on the peers too: the end with NIC discards or link errors is the "
     "cause. Then check `ethtool -S IF | grep discard`, PFC at both ends of the cable, and `ibqueryerrors` on "
@@ -144,7 +151,13 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
     fault="A link damages packets",
     impact="slows-job",
     owner="network",
-    explains=(("counters.flaps", "part"), ("trend.links", "part")),
+    explains=(
+        ("counters.flaps", "part"),
+        ("counters.loss", "part", "*", "*arrive damaged*"),
+        *LOST_WITH_LINK,
+        ("trend.links", "part"),
+        ("nccl.failures", "log"),
+    ),
     source=f"{_IBERRORS}; {MLX5}; raw bit error ratio: Oracle's oci-hpc healthcheck",
     fix="Clean and reseat the cable, then swap it with a neighbour's and check whether the errors move with it; "
     "then test the module and the port. `mlxlink -d DEVICE -m -c` shows the faulty lane.",
@@ -234,7 +247,7 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
     fault="A link flaps",
     impact="blocks-job",
     owner="network",
-    explains=(("kernel.events", "part"), ("trend.flaps", "part")),
+    explains=(*LOST_WITH_LINK, ("kernel.events", "part"), ("trend.flaps", "part"), ("nccl.failures", "log")),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
     fix="`dmesg -T | grep -i 'link down'` shows the time; reseat or replace the cable, then check the peer's "
     "port. Neighbours that flap together point to a restarted switch.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from preflight.facts.nccl_root_cause import connection_evidence, device_evidence, network_evidence
+from preflight.facts.nccl_root_cause import device_evidence, network_evidence
+from preflight.facts.nccl_root_cause.connection_evidence import at_port
 from preflight.facts.nccl_root_cause.model import CauseKind
 
 _CONTAINER = "run `preflight check` where the job runs, also in its container, with the log: --log FILE"
+_WINDOW = "`preflight check --window 60` on both nodes"
 
 SWITCHED_OFF = CauseKind(
     "switched-off", "RDMA is switched off", device_evidence.switched_off,
@@ -52,9 +54,22 @@ PORTS_DOWN = CauseKind(
     check="rdma.port-state",
 )  # fmt: skip
 PORT_DOWN = CauseKind(
-    "port-down", "the port of the connection is down", connection_evidence.port_down, "`ibstat` on both nodes",
-    PORTS_DOWN.fix,
-    check="rdma.port-state",
+    "port-down", "the port of the connection is down", at_port("port-down"), "`ibstat` on both nodes", PORTS_DOWN.fix,
+    check="rdma.port-state", of_port=True,
+)  # fmt: skip
+PORT_FLAPS = CauseKind(
+    "port-flaps", "the port of the connection flaps", at_port("port-flaps"), _WINDOW,
+    "Reseat or replace the cable, then check the peer's port.", check="counters.flaps", of_port=True,
+)  # fmt: skip
+PORT_DAMAGE = CauseKind(
+    "port-damage", "the port of the connection damages packets", at_port("port-damage"), _WINDOW,
+    "Clean and reseat the cable, then replace it; `mlxlink -d DEVICE -m -c` shows the faulty lane.",
+    check="counters.link-quality", of_port=True,
+)  # fmt: skip
+PORT_LOSS = CauseKind(
+    "port-loss", "the port of the connection loses packets", at_port("port-loss"), _WINDOW,
+    "`ethtool -S IF | grep discard`, PFC at both ends of the cable, and `ibqueryerrors` on InfiniBand.",
+    check="counters.loss", of_port=True,
 )  # fmt: skip
 NO_PLUGIN = CauseKind(
     "plug-in-missing", "the network plug-in is missing", device_evidence.no_plugin,
@@ -110,6 +125,7 @@ IOMMU = CauseKind(
 
 #: The earliest layer first.
 KINDS = (
-    SWITCHED_OFF, NO_NIC, NOT_REGISTERED, DEVICE_NODES, NO_VERBS, HCA_FILTER, PORTS_DOWN, PORT_DOWN, NO_PLUGIN, MEMLOCK,
-    GID, NO_ROUTE, GPUDIRECT_OFF, NO_PEER_MEMORY, NEAR_PORT_DOWN, DISTANCE, ACS, IOMMU,
+    SWITCHED_OFF, NO_NIC, NOT_REGISTERED, DEVICE_NODES, NO_VERBS, HCA_FILTER, PORTS_DOWN, PORT_DOWN, PORT_FLAPS,
+    PORT_DAMAGE, PORT_LOSS, NO_PLUGIN, MEMLOCK, GID, NO_ROUTE, GPUDIRECT_OFF, NO_PEER_MEMORY, NEAR_PORT_DOWN, DISTANCE,
+    ACS, IOMMU,
 )  # fmt: skip

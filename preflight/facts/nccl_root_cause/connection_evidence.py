@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import EvidenceError
+from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ _REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 _LOCAL = re.compile(r"\blocal ?Gid ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 
 
+#: Causes at a port, the earliest layer first: id of the kind -> counters that grew beyond their limits, in words.
+PORT_CAUSES: Mapping[str, tuple[CounterKind, str] | None] = {
+    "port-down": None,
+    "port-flaps": (CounterKind.FLAP, "went down and came back"),
+    "port-damage": (CounterKind.LINK, "damaged packets"),
+    "port-loss": (CounterKind.LOSS, "lost packets"),
+}
+ORDER = tuple(PORT_CAUSES)
+
+
 @dataclass(frozen=True)
 class ConnectionEnd:
     """A port of a connection."""
@@ -36,12 +47,24 @@ class ConnectionEnd:
     node: NodeFacts
     port: Port
 
-    @property
-    def evidence(self) -> NodeEvidence:
-        """The port as the cause of a failure; an active one may have been down."""
-        if self.port.active:
+    def evidence(self, cause: str) -> NodeEvidence:
+        """Return whether the port shows a cause; an active one may have been down."""
+        counted = PORT_CAUSES[cause]
+        if counted is None:
+            shown = f"{self.port.name} is {self.port.state_shown}"
+            return SILENT if self.port.active else NodeEvidence(True, shown, self.port.evidence[:2])
+        kind, words = counted
+        growth = self.node.port_growth.get(self.port.name) if self.port.active else None
+        grown = [one for one in growth.grown(kind) if one.fails] if growth else []
+        if growth is None or not grown:
             return SILENT
-        return NodeEvidence(True, f"{self.port.name} is {self.port.state_shown}", self.port.evidence[:2])
+        shown = f"{self.port.name} {words} within {growth.seconds:.0f} s ({grown[0].counter.name} +{grown[0].grown})"
+        return NodeEvidence(True, shown, (grown[0].key,))
+
+    @property
+    def cause(self) -> str:
+        """The first cause that the port shows; empty without one."""
+        return next((cause for cause in PORT_CAUSES if self.evidence(cause).confirms), "")
 
 
 def remote_gid(message: str) -> ipaddress.IPv6Address | None:
@@ -49,37 +72,41 @@ def remote_gid(message: str) -> ipaddress.IPv6Address | None:
     return _gid(_REMOTE, message)
 
 
-def port_down(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Check the state of the port that a message names."""
-    end = own_end(node, line.message if line else "")
-    return end.evidence if end else SILENT
+def at_port(cause: str) -> Callable[[NodeFacts, HostStatements, LogLine | None], NodeEvidence]:
+    """Return a function that looks for a cause at the port that a message names."""
+
+    def examine(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
+        end = own_end(node, line.message if line else "")
+        return end.evidence(cause) if end else SILENT
+
+    return examine
 
 
 def split(
     failure: Failure, node_of: Callable[[str | None], NodeFacts | None], nodes: Iterable[NodeFacts]
 ) -> list[tuple[Failure, ConnectionEnd | None]]:
-    """Split a failure of connections by the ports that are down at one of their ends.
+    """Split a failure of connections by the ports at one of their ends that show a cause.
 
-    A connection whose own port is up, to a node without such a port, is a failure of its own; what remains is
+    A connection whose own port shows none, to a node without such a port, is a failure of its own; what remains is
     attributed to the first port. ``nodes`` are those of the log.
     """
     peers = dict(_ends(nodes)) if any(remote_gid(process.line.message) for process in failure.processes) else {}
-    down: dict[tuple[str, str], tuple[ConnectionEnd, list[ProcessFailure]]] = {}
+    causes: dict[tuple[str, str], tuple[ConnectionEnd, list[ProcessFailure]]] = {}
     others: list[tuple[ProcessFailure, ConnectionEnd | None, ConnectionEnd | None]] = []
     for process in failure.processes:
         message, node = process.line.message, node_of(process.line.host)
         own, gid = own_end(node, message) if node else None, remote_gid(message)
         peer = peers.get(gid) if gid else None
-        dead = next((end for end in (own, peer) if end and not end.port.active), None)
-        if dead:
-            down.setdefault((dead.node.node, dead.port.name), (dead, []))[1].append(process)
+        ends = sorted((end for end in (own, peer) if end and end.cause), key=lambda end: ORDER.index(end.cause))
+        if ends:
+            causes.setdefault((ends[0].node.node, ends[0].port.name), (ends[0], []))[1].append(process)
         else:
             others.append((process, own, peer))
-    if not down:
+    if not causes:
         return [(failure, None)]
-    nodes_down = {name for name, _ in down}
-    apart = [process for process, own, peer in others if own and not (peer and peer.node.node in nodes_down)]
-    parts = [(_only(failure, failed), end) for end, failed in down.values()]
+    nodes_of_causes = {name for name, _ in causes}
+    apart = [process for process, own, peer in others if own and not (peer and peer.node.node in nodes_of_causes)]
+    parts = [(_only(failure, failed), end) for end, failed in causes.values()]
     rest = failure.count - sum(part.count for part, _ in parts) - sum(process.count for process in apart)
     parts[0] = (replace(parts[0][0], count=parts[0][0].count + rest), parts[0][1])
     return [*parts, *([(_only(failure, apart), None)] if apart else [])]

@@ -111,7 +111,7 @@ _NO_MEMORY = ("errno 12", "Cannot allocate memory")
 _REGISTERS = ("ib_reg_mr_failed", "ib_create_qp_cq_failed")
 _GID = ("ib_modify_qp_enodata", "ib_modify_qp_einval", "ib_modify_qp_nodev", "ib_modify_qp_netunreach")
 _ROUTE = ("ib_modify_qp_timeout", "ib_modify_qp_netunreach", "ib_completion_retry_exceeded")
-#: Failures of a connection between two ports, one of which may be down.
+#: Failures of a connection between two ports, one of which may be down or damage packets.
 CONNECTION = (*_ROUTE, "ib_async_port_error", "ib_modify_qp_other")
 #: Symptoms of peer-to-peer traffic blocked by ACS or the IOMMU: it hangs, is refused, or is corrupted.
 _SWALLOWED = ("ib_completion_local_protection", "nccl_tests_timeout", "nccl_tests_wrong")
@@ -132,6 +132,8 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
     if name in CONNECTION:
         yield Suspect(causes.PORT_DOWN, line)
+        for kind in (causes.PORT_FLAPS, causes.PORT_DAMAGE, causes.PORT_LOSS):
+            yield Suspect(kind, line, states=False)
     if name in _ROUTE:
         yield Suspect(causes.NO_ROUTE, line, states=False)
     if name in _SWALLOWED and any(channel.gpudirect for channel in host.log.channels):

@@ -48,6 +48,7 @@ class CauseKind:
     fix: str
     check: str = ""  # the check that reports it on a node
     proved: bool = False  # whether a log line is sufficient proof: NCCL names the variable it read
+    of_port: bool = False  # whether it concerns the port that the log line names
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ NOTHING = ("NCCL_IB_HCA set to mlx5_11", "NET/IB : No device found.")
 HCAS = ["mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11"]
 DOWN = {"state": "DOWN", "physical": "Polling"}
 NO_UVERBS = nic("mlx5_11", uverbs=False)
+FLAPS = nic("mlx5_5", grows={"link_downed": 1})
+DIED = nic("mlx5_5", grows={"req_transport_retries_exceeded": 2})
 
 
 def lines(number: int, *more: str, network: str = "IB") -> str:
@@ -113,6 +115,40 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     ),
     "a queue pair of another node": (
         {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(3, 3, peer=1), [ALONE, PORT.replace("blocks", "slows")],
+    ),
+    # a port that is up again: its counters show the cause
+    "the port of a failed queue pair flaps": (
+        {2: FLAPS}, GOOD + failed_queue_pair(2, 3, peer=1), ["counters.flaps @gpu002 network blocks-job"],
+    ),
+    "the peer's port flaps": (
+        {2: FLAPS}, GOOD + failed_queue_pair(1, 3, peer=2), ["counters.flaps @gpu002 network blocks-job"],
+    ),
+    "its port damages packets and flaps": (
+        {2: nic("mlx5_5", grows={"symbol_error": 60, "link_downed": 1})}, GOOD + failed_queue_pair(2, 3, peer=1),
+        ["counters.link-quality @gpu002 network blocks-job"],
+    ),
+    "its port counts the failed queue pair": (
+        {2: DIED}, GOOD + failed_queue_pair(2, 3, peer=1), ["counters.loss @gpu002 network blocks-job"],
+    ),
+    "another port of the node flaps": (
+        {2: FLAPS}, GOOD + failed_queue_pair(2, 5, peer=1), ["counters.flaps @gpu002 network blocks-job", ALONE],
+    ),
+    "the same port of another node flaps": (
+        {3: FLAPS}, GOOD + failed_queue_pair(2, 3, peer=1), ["counters.flaps @gpu003 network blocks-job", ALONE],
+    ),
+    "two ports flap, both in the log": (
+        {2: FLAPS, 3: nic("mlx5_9", grows={"link_downed": 1})},
+        GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(3, 5, peer=1),
+        ["counters.flaps @gpu002 network blocks-job", "counters.flaps @gpu003 network blocks-job"],
+    ),
+    "one port is down, another flaps, both in the log": (
+        {2: FLAPS, 3: nic("mlx5_9", **DOWN)},
+        GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(3, 5, peer=1),
+        ["counters.flaps @gpu002 network blocks-job", "rdma.port-state @gpu003 network blocks-job"],
+    ),
+    "a few symbol errors are no cause": (
+        {2: nic("mlx5_5", grows={"symbol_error": 1})}, GOOD + failed_queue_pair(2, 3, peer=1),
+        ["counters.link-quality @gpu002 network slows-job", ALONE],
     ),
     "a queue pair at the port, and one elsewhere": (
         {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(3, 5, 1), [ALONE, PORT],
