@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.history.store import HistoryStore, RecordedRun
 from preflight.incidents.changes import changes, judged_of_all
+from preflight.incidents.parts import signature
 from preflight.model import IMPACTS
 
 #: Days over which occurrences of a finding are counted.
@@ -22,12 +25,24 @@ _ORDINALS = ("", "first", "second", "third", "fourth", "fifth", "sixth", "sevent
 
 Key = tuple[str, str, str]  # node, check, subject
 
+#: Run -> status and message of each finding of one key.
+Failing = Mapping[int, Sequence[tuple[str, str]]]
+
+#: Checks whose words follow what was measured: one fault is worded by the counter that grew most.
+_MEASURED = ("counters.", "trend.", "optics.", "bench.", "torch.", "serving.")
+
+#: End of the words that name a fault: details follow.
+_DETAILS = re.compile(r"[;,]| \(")
+
+#: Words that follow a number: "1 error is", "2 errors are".
+_NUMBER_WORDS = re.compile(r"(?<=[a-z]{2})s\b| (?:is|are|was|were|has|have)\b")
+
 
 @dataclass(frozen=True)
 class FindingHistory:
     """Earlier occurrences of one finding on one node."""
 
-    since: str  # first run of the current streak of this finding; empty: none
+    since: str  # first run of the current streak of this fault; empty: none
     previous: str  # previous run in which it was judged; empty: none
     times: int  # number of occurrences within a week, including this one
 
@@ -59,9 +74,9 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     recorded = store.runs()
     runs = [run for run in recorded if run.at < now]
     answered = store.answered([run.id for run in runs])
-    failing_runs: dict[Key, set[int]] = {}
-    for run, node, check, subject, _ in store.failures(""):
-        failing_runs.setdefault((node, check, subject), set()).add(run)
+    failing_runs: dict[Key, dict[int, list[tuple[str, str]]]] = {}
+    for run_id, node, check, subject, *said in store.failures():
+        failing_runs.setdefault((node, check, subject), {}).setdefault(run_id, []).append((said[0], said[1]))
     report["history"] = {
         "file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None,
         "later": sum(run.at > now for run in recorded),
@@ -74,7 +89,8 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
         for node in finding["nodes"]:
             key = node, finding["check"], finding["subject"]
             current.add(key)
-            groups.setdefault(_past(key, failing_runs.get(key, set()), runs, answered, since), []).append(node)
+            past = _past(key, finding, failing_runs.get(key, {}), runs, answered, since, str(report["run"]["version"]))
+            groups.setdefault(past, []).append(node)
         entries = [
             {"nodes": nodes, "since": past.since or None, "previous": past.previous or None, "times": past.times,
              "new": not past.since, "said": words}
@@ -90,22 +106,47 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
 
 
 def _past(
-    key: Key, failing: set[int], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]], week: str
-) -> FindingHistory:
+    key: Key, finding: Mapping[str, Any], failing: Failing, runs: Sequence[RecordedRun],
+    answered: Mapping[int, frozenset[str]], week: str, version: str,
+) -> FindingHistory:  # fmt: skip
     node, check, _ = key
     if node.startswith("@"):
         judged = [run for run in runs if check in run.judged_of_all.get(node, ())]
     else:
         judged = [run for run in runs if check in run.checks and node in answered[run.id]]
+    same = {
+        run.id for run in judged
+        if run.id in failing and (run.version != version or same_fault(finding, failing[run.id]))
+    }  # fmt: skip
     streak = 0
-    while streak < len(judged) and judged[streak].id in failing:
+    while streak < len(judged) and judged[streak].id in same:
         streak += 1
     since = judged[streak - 1].at if streak else ""
     times = 0 if since >= week else 1  # started before this week, or just now
     for place, run in enumerate(judged):
         older = judged[place + 1] if place + 1 < len(judged) else None
-        times += run.at >= week and run.id in failing and not (older and older.id in failing)
+        times += run.at >= week and run.id in same and not (older and older.id in same)
     return FindingHistory(since, judged[0].at if judged else "", times)
+
+
+def same_fault(finding: Mapping[str, Any], before: Sequence[tuple[str, str]]) -> bool:
+    """Return whether an earlier run reported this fault, and not another of its part.
+
+    The words of unknown results and of measurements are not compared.
+    """
+    message, subject = finding["message"], finding["subject"]
+    if finding["check"].startswith(_MEASURED) or finding["status"] == "unknown":
+        return True
+    return any(
+        status == "unknown" or earlier == message or _fault(earlier, subject) == _fault(message, subject)
+        for status, earlier in before
+    )
+
+
+@lru_cache(maxsize=4096)
+def _fault(message: str, subject: str) -> str:
+    """Return the words of a message that name the fault, without figures and parts."""
+    return _NUMBER_WORDS.sub("", _DETAILS.split(signature(message, subject), maxsplit=1)[0])
 
 
 def _incident_changes(
@@ -175,7 +216,7 @@ def first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
 
 def _gone(
     report: Mapping[str, Any], current: set[Key], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]],
-    failing_runs: Mapping[Key, set[int]],
+    failing_runs: Mapping[Key, Failing],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the last run's findings, on nodes judged again, that are gone now."""
     judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}

@@ -292,12 +292,13 @@ class HistoryStore:
                 found[run].add(name)
         return {run: frozenset(names) for run, names in found.items()}
 
-    def failures(self, since: str) -> Iterator[tuple[int, str, str, str, str]]:
-        """Yield run, node, check, subject and status of failures since then."""
+    def failures(self) -> Iterator[tuple[int, str, str, str, str, str]]:
+        """Yield run, node, check, subject, status and message of all failures."""
         yield from self._select(
-            "finding", "SELECT run, node, check_id, subject, finding.status FROM finding JOIN run ON run.id = run"
-            " WHERE at >= ?", (int, str, str, str, str), (since,),
-        )  # fmt: skip
+            "finding",
+            "SELECT run, node, check_id, subject, status, message FROM finding",
+            (int, str, str, str, str, str),
+        )
 
     def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
         """Return node -> (metric, subject) -> (time, value) since then, oldest first."""

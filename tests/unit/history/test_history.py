@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from preflight.cli.app import main
 from preflight.evidence.document import from_document
-from preflight.history.findings_history import first_seen
+from preflight.history.findings_history import first_seen, same_fault
 from preflight.history.store import VERSION, HistoryError, HistoryStore
 from preflight.incidents import changes, recorded
 from tests.support.history_runs import healthy, node, run, verdict
@@ -203,3 +203,46 @@ def test_an_incident_is_as_old_as_its_cause(cause: dict[str, str | None] | None,
         {"check": "optics.module", "status": "warn", "history": [older]},
     ]
     assert first_seen({"findings": findings}, {"findings": [0, 1]}) == since
+
+
+STATE, PHYSICAL = (f"file:/sys/class/infiniband/mlx5_5/ports/1/{name}" for name in ("state", "phys_state"))
+POLLING, DISABLED = ({STATE: "1: DOWN\n", PHYSICAL: shown} for shown in ("2: Polling\n", "3: Disabled\n"))
+
+
+def _since(folder: Path, *days: Any) -> str | None:
+    """Return since when the incident of the last day has existed."""
+    for day, changed in enumerate(days, start=1):
+        report = run(folder, [node("gpu001", day, changed)])
+    (incident,) = report["incidents"]
+    return str(incident["first_seen"])[:10]
+
+
+def test_another_fault_of_the_same_part_is_new(tmp_path: Path) -> None:
+    assert _since(tmp_path, POLLING, POLLING, DISABLED) == "2026-11-03"
+
+
+def test_a_fault_that_lasts_is_as_old_as_its_first_run(tmp_path: Path) -> None:
+    assert _since(tmp_path, POLLING, POLLING, POLLING) == "2026-11-01"
+
+
+def test_a_fault_that_returns_is_new(tmp_path: Path) -> None:
+    assert _since(tmp_path, POLLING, None, POLLING) == "2026-11-03"
+
+
+@pytest.mark.parametrize(
+    ("subject", "first", "second", "same"),
+    [
+        ("GPU2", "GPU2: 1 uncorrectable memory error (0 SRAM, 1 DRAM)", "GPU2: 3 uncorrectable memory errors", True),
+        ("0000:61:00.0", "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago",
+         "0000:61:00.0: Xid 79: GPU has fallen off the bus, 2 days ago; also 154, 45", True),
+        ("0000:61:00.0", "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago",
+         "0000:61:00.0: Xid 48: double-bit ECC error, 3 h ago", False),
+        ("mlx5_4:1", "mlx5_4:1: the interface has MTU 1500, expected 9000", "mlx5_4:1: the interface has MTU 42", True),
+        ("mlx5_4:1", "mlx5_4:1: the interface has MTU 1500, expected 9000", "mlx5_4:1: PFC is off", False),
+    ],
+)  # fmt: skip
+def test_faults_are_compared_by_their_words(subject: str, first: str, second: str, same: bool) -> None:
+    finding = {"check": "xid.gpu", "status": "fail", "subject": subject, "message": second}
+    assert same_fault(finding, [("fail", first)]) is same
+    assert same_fault(finding, [("unknown", "the record is missing")])
+    assert same_fault({**finding, "check": "counters.loss"}, [("fail", first)])  # what grew most varies
