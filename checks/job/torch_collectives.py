@@ -41,7 +41,12 @@ def listed(ranks: Sequence[int]) -> str:
     title="No rank delays its process group",
     fault="One rank delays all others",
     impact="slows-job",
-    explains=(("torch.overlap", "node"), ("torch.collective-times", "node")),
+    explains=(
+        ("torch.overlap", "node"),
+        ("torch.collective-times", "node"),
+        ("torch.bubble", "node", "*", "*: stages differ, or messages are slow"),
+        ("torch.collective-share", "names"),
+    ),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
     fix="Check that rank's node: clocks, throttling, NIC, CPUs and input data (`preflight check --hosts NODE`).",
     answers=("PA-23", "NT-LENS-6", "NT-LENS-1"),

@@ -55,7 +55,7 @@ def signature(message: str, subject: str, *, named: bool = False) -> str:
     ``named``: the subject consists of names, such as those of switches, hosts and ranks.
     """
     if named:
-        names = set(_NAME.findall(subject))
+        names = {name for name in _NAME.findall(subject) if not name.isdigit()}  # the number of a rank is a figure
         message = _NAME.sub(lambda name: "*" if name[0] in names else name[0], message)
     elif is_device(subject):
         message = message.replace(subject, "*").replace(_PORT.sub(r"\1", subject), "*")

@@ -26,6 +26,7 @@ HIDDEN = {
     ("counters.balance", "counters.traffic-class"): "a port without traffic has none in the wrong class",
     ("counters.visible", "counters.traffic-class"): "what is not counted is in no class",
     ("counters.visible", "counters.balance"): "what is not counted cannot be compared",
+    ("NCCL_IB_DISABLE left over", "nccl.ib-hca"): "without RDMA, NCCL uses no HCA",
     ("numa.affinity", "numa.memory"): "for one rank, only the memory near its own GPU counts",
     ("numa.affinity", "counters.cpu"): "only the CPUs of the process are judged",
     ("rdma.registered", "roce.chain"): "a NIC without its driver has no port",

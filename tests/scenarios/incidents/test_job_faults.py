@@ -11,6 +11,7 @@ from preflight.checks import registry
 from preflight.evidence.document import Evidence
 from preflight.judge import judge
 from tests.support.fixture import cases
+from tests.support.training_job import JobPlan, Layout, traces
 from tests.unit.facts.test_planted_jobs import CHECKS, PLANTED
 
 #: Job of ``test_planted_jobs`` -> checks of the causes, in the order of the report.
@@ -27,6 +28,31 @@ CAUSES: Mapping[str, list[str]] = {
     "a slow data loader without a name": ["torch.idle"],
     "a step that takes a quarter longer": ["torch.steps"],
 }
+
+#: Jobs of several pipelines, and the subjects of their causes.
+PIPELINES: Mapping[str, tuple[JobPlan, list[str]]] = {
+    "few micro-batches": (JobPlan(Layout(data=4, stages=4), jitter=0.03, seed=1), ["torch.bubble"]),  # one setting
+    "a slow rank delays its pipeline, and by the all-reduce the others": (
+        JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, slow={1: 1.6}), ["torch.straggler rank 1"],
+    ),
+    "slow ranks of two pipelines": (
+        JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, slow={1: 1.6, 6: 1.6}),
+        ["torch.straggler rank 1", "torch.straggler rank 6"],
+    ),
+    "a slow rank, and few micro-batches": (
+        JobPlan(Layout(data=4, stages=4), jitter=0.03, numbered=True, slow={1: 1.6}),
+        ["torch.bubble", "torch.straggler rank 1"],
+    ),
+    "slow messages of a pipeline": (
+        JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, megabytes=100, slow_groups={("pp", 2): 4}),
+        ["torch.straggler rank 6"],
+    ),
+    "a slow rank, and slow messages of another pipeline": (
+        JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, megabytes=100, slow={1: 1.6},
+                slow_groups={("pp", 2): 4}),
+        ["torch.straggler rank 1", "torch.straggler rank 6"],
+    ),
+}  # fmt: skip
 
 #: Check -> owner, impact of a failure, impact of a warning (empty: no fixture has it). Written by hand.
 EXPECTED: Mapping[str, tuple[str, str, str]] = {
@@ -91,6 +117,16 @@ def test_planted_fault_of_a_job_is_one_incident(name: str) -> None:
     report = judge([], CHECKS, run=Evidence("@run", "", records))
     causes = [report["findings"][incident["findings"][0]]["check"] for incident in report["incidents"]]
     assert sorted(causes) == CAUSES[name]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_pipelines_that_wait_for_one_cause_are_one_incident(name: str) -> None:
+    plan, expected = PIPELINES[name]
+    records = {f"log:rank{rank}.json": {"status": "ok", "out": text} for rank, text in enumerate(traces(plan))}
+    report = judge([], CHECKS, run=Evidence("@run", "", records))
+    causes = [(report["findings"][incident["findings"][0]]["check"], incident) for incident in report["incidents"]]
+    one = [f"{check} {incident['subjects'][0]}" if check == "torch.straggler" else check for check, incident in causes]
+    assert sorted(one) == expected
 
 
 @pytest.mark.parametrize("check", EXPECTED)
