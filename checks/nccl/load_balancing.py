@@ -11,6 +11,7 @@ from preflight.checks.applicability import RDMA_CLASS, efa_only, no_rdma
 from preflight.checks.logs import RERUN, no_nccl
 from preflight.checks.nccl.fabric_fit import GUIDE
 from preflight.checks.nccl.settings_scope import as_set, environments, unread
+from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_environment import PROCESS, NcclEnvironment, Setting
@@ -61,6 +62,7 @@ def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
     title="NCCL's connections can be spread over the paths of the fabric",
     fault="NCCL's connections cannot be spread over the paths of the fabric",
     impact="slows-job",
+    explains=(("nccl.run-balancing", "log"),),
     source=f"{GUIDE} (NCCL_IB_QPS_PER_CONNECTION: routing entropy; NCCL_IB_ADAPTIVE_ROUTING, NCCL_IB_SL)",
     fix="For switches that hash, set `NCCL_IB_QPS_PER_CONNECTION=4` in /etc/nccl.conf. For adaptive routing, "
     "set `NCCL_IB_ADAPTIVE_ROUTING=1`, and on InfiniBand set NCCL_IB_SL to the subnet manager's adaptive "
@@ -185,7 +187,9 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, log in run.nccl_logs.items():
         name = key.removeprefix("log:")
         found = replace(_of_log(log, key, site), subject=name, evidence=(key,))
-        yield replace(found, message=f"{name}: {found.message}")
+        nodes = _nodes_alike(run, log, key)
+        alike = replace(found, message=f"{name}: {found.message}")
+        yield alike.from_cause(("nccl.load-balancing", *nodes) if nodes else ())
 
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
@@ -197,7 +201,26 @@ def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
         return skipped(f"there is one path between two ports ({site.load_balancing.source})", evidence=[key])
     if not log.ib_devices:
         return unknown("it lists no RDMA devices, so their kind and settings are unknown", evidence=[key], fix=RERUN)
-    reported = of_log(log.environment, key)
-    way = _way(reported.environment if reported else NcclEnvironment((), {}))
+    way = _way_of_log(log, key)
     roce = 2 * sum(device.roce for device in log.ib_devices) > len(log.ib_devices)
     return _on_roce(way, site) if roce else _on_infiniband(way, site)
+
+
+def _way_of_log(log: NcclLog, key: str) -> _Way:
+    reported = of_log(log.environment, key)
+    return _way(reported.environment if reported else NcclEnvironment((), {}))
+
+
+def _nodes_alike(run: RunFacts, log: NcclLog, key: str) -> list[str]:
+    """Return the nodes of a log whose settings of new jobs or of ranks are the same."""
+    way = replace(_way_of_log(log, key), settings=())
+    nodes = {node.node: node for host in log.hosts if (node := run.host(host))}
+    return [name for name, node in nodes.items() if way in _ways(node)]
+
+
+def _ways(node: NodeFacts) -> list[_Way]:
+    """Return the settings of new jobs and of ranks; none if they were not read."""
+    try:
+        return [replace(_way(env), settings=()) for env in environments(node)]
+    except EvidenceError:
+        return []

@@ -68,7 +68,7 @@ class _Joined:
     def __init__(self, report: Mapping[str, Any], checks: Sequence[Check]) -> None:
         self._findings: list[Document] = report["findings"]
         self._checks = {check.id: check for check in checks}
-        self._relations = Relations(checks)
+        self._relations = Relations(checks, self._findings)
         self._nodes = {node["name"]: node for node in report["nodes"]}
         self._parts: dict[str, Parts] = {}
         self._alike: dict[int, str] = {}
@@ -182,9 +182,11 @@ class _Joined:
         return bool(check and check.switches)
 
     def _names_parts(self, number: int) -> bool:
-        """Return whether the subjects of a check are switch ports, or ranks of a job."""
-        check = self._checks.get(self._findings[number]["check"])
-        return bool(check and (check.switches or "trace" in check.needs))
+        """Return whether the subjects of a check are switch ports, ranks of a job, or logs with one setting."""
+        finding = self._findings[number]
+        check = self._checks.get(finding["check"])
+        of_log = self._is_setting(finding) and f"log:{finding['subject']}" in finding["evidence"]
+        return bool(check and (check.switches or "trace" in check.needs or of_log))
 
     def _is_part(self, number: int) -> bool:
         return self._names_parts(number) or is_device(self._findings[number]["subject"])

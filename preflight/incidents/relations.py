@@ -14,10 +14,14 @@ Document = Mapping[str, Any]
 
 
 class Relations:
-    """The relations of all checks."""
+    """The relations of all checks, for a report's findings."""
 
-    def __init__(self, checks: Iterable[Check]) -> None:
+    def __init__(self, checks: Iterable[Check], findings: Iterable[Document] = ()) -> None:
         checks = list(checks)
+        self._logs: dict[str, set[str]] = {}  # check -> the logs that it judged
+        for finding in findings:
+            if logs := _logs(finding):
+                self._logs.setdefault(finding["check"], set()).update(logs)
         self._of = {check.id: check.relations for check in checks if check.explains}
         self._separate = {check.id for check in checks if check.separate}
 
@@ -85,8 +89,21 @@ class Relations:
             if not _is_about(cause, relation.cause):
                 continue
             for other, effect in findings.items():
-                if other != number and _is_of(relation, effect) and _related(relation.on, cause, effect, parts):
+                related = other != number and _is_of(relation, effect) and _related(relation.on, cause, effect, parts)
+                if related and not (relation.on == "node" and self._of_another_log(cause, effect)):
                     yield other
+
+    def _of_another_log(self, cause: Document, effect: Document) -> bool:
+        """Return whether the effect is of a log in which the cause's check found none.
+
+        Output and debug log of one job may be separate logs, of which each check judges one.
+        """
+        mine, theirs = _logs(cause), _logs(effect)
+        return bool(mine) and mine.isdisjoint(theirs) and not theirs.isdisjoint(self._logs[cause["check"]])
+
+
+def _logs(finding: Document) -> set[str]:
+    return {key for key in finding["evidence"] if key.startswith("log:")} if "@run" in finding["nodes"] else set()
 
 
 def _is_of(relation: Relation, effect: Document) -> bool:

@@ -46,11 +46,11 @@ def failed_queue_pair(number: int, rail: int, peer: int, process: int = 7) -> st
     )
 
 
-def judged(faults: Mapping[int, Fault], *logs: str) -> Any:
+def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> Any:
     """Return the report of three nodes and their logs."""
     evidences = [from_document(node, node["node"]) for node in Situation([("roce", 3)], faults).documents()]
     run = Evidence("@run", "", {f"log:{number}.log": {"status": "ok", "out": log} for number, log in enumerate(logs)})
-    return judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"), run=run)
+    return judge(evidences, registry().checks, decode(cluster.encode(), "cluster.toml"), run=run)
 
 
 UVERBS, SWITCH = "rdma.device-nodes @gpu002 site slows-job", "nccl.left-over-disables @gpu003 job slows-job"
@@ -160,3 +160,37 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
 def test_log_and_nodes(case: str) -> None:
     faults, log, incidents = CASES[case]
     assert sorted(named(judged(faults, log))) == sorted(incidents)
+
+
+HASH = CLUSTER.replace('load_balancing = "one-path"', 'load_balancing = "hash"')
+DEFAULT = "nccl.load-balancing @gpu[001-003] job slows-job"
+FOUR_PAIRS = lines(1, "NCCL_IB_QPS_PER_CONNECTION set by environment to 4.") + lines(2) + lines(3)
+BY_TCP_2 = lines(1) + lines(2, *NOTHING, network="Socket") + lines(3)
+BY_TCP_3 = lines(1) + lines(2) + lines(3, OFF, network="Socket")
+CROSSED = GOOD + "".join(
+    f"gpu00{number}:7:7 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [{way}] via NET/IB/{nic}/GDRDMA\n"
+    for number, way, nic in ((1, "send", 0), (2, "receive", 3))
+)
+
+#: Faults of nodes, logs, and the incidents, where the switches hash.
+SEVERAL_LOGS: Mapping[str, tuple[Mapping[int, Fault], Sequence[str], Sequence[str]]] = {
+    "the nodes and two logs have NCCL's default": ({}, [GOOD, GOOD], [DEFAULT]),
+    "the job sets it, the nodes do not": ({}, [FOUR_PAIRS], [DEFAULT]),
+    "the nodes set it, the logs have the default": (
+        dict.fromkeys((1, 2, 3), env(NCCL_IB_QPS_PER_CONNECTION="4")), [GOOD, GOOD],
+        ["nccl.run-balancing @the run's logs job slows-job"],  # one setting of two logs
+    ),
+    "two logs, each over TCP for its own reason": (
+        {2: NO_UVERBS, 3: env(NCCL_IB_DISABLE="1")}, [BY_TCP_2, BY_TCP_3], [DEFAULT, UVERBS, SWITCH],
+    ),
+    "two logs over TCP for the same reason": ({2: NO_UVERBS}, [BY_TCP_2, BY_TCP_2], [DEFAULT, UVERBS]),
+    "a log over TCP, another crosses rails": (
+        {}, [BY_TCP_3, CROSSED], [DEFAULT, IN_LOG, "nccl.rails @the run's logs job slows-job"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SEVERAL_LOGS)
+def test_several_logs(case: str) -> None:
+    faults, logs, incidents = SEVERAL_LOGS[case]
+    assert sorted(named(judged(faults, *logs, cluster=HASH))) == sorted(incidents)
