@@ -39,7 +39,7 @@ _CLEAR_BOUND = 0.1
         "redis:APPL_DB LLDP_ENTRY_TABLE",
         "eos:show priority-flow-control counters detail",
     ),
-    explains=(("switch.marks", "names"),),
+    explains=(("switch.marks", "names"), ("switch.watchdog-fired", "names")),
 )
 def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Find the device where the pauses of a window begin.
@@ -117,6 +117,8 @@ def _without_pauses(net: Ethernet) -> list[Finding]:
     explains=(
         ("switch.marks", "names"),
         ("fabric.pause-root", "names"),
+        ("switch.watchdog-fired", "names"),
+        ("switch.lossless-drops", "names"),
         ("counters.receiver", "cable"),
         ("counters.congestion", "cable"),
     ),

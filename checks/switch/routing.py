@@ -64,7 +64,7 @@ def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
             blank.append(peer)
         elif ports := _ports_to(net, switch, session.neighbour):
             yield failed(
-                f"{switch.name}: the BGP session with {peer} is {session.state}, but {listed(ports)} is up",
+                f"{switch.name}: the BGP session with {peer} is {session.state}, but its cable is up: {listed(ports)}",
                 subject=f"{switch.name} {address}", found=session.state, expected="Established", evidence=keys,
             )  # fmt: skip
         else:

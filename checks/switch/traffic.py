@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from preflight.checks.switch.common import each_switch, judged_ports, listed
 from preflight.expectations.switches_table import EthernetSite
-from preflight.facts.switch.ethernet import Ethernet
+from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 from preflight.model import Finding, check, failed, passed, unknown
 
@@ -64,7 +64,8 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         if drops or arriving:
             what = f"{drops} leaving" if drops else f"{arriving} arriving"
             yield failed(
-                f"{where} dropped {what} packets of the lossless priority {priority}", subject=where,
+                f"{where} dropped {what} packets of the lossless priority {priority}{_to(net, switch, port.name)}",
+                subject=where,
                 found=f"+{(drops or 0) + (arriving or 0)}", expected="+0", evidence=keys,
             )  # fmt: skip
         elif drops is None:
@@ -80,6 +81,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     fault="A PFC watchdog has stopped a storm of pauses",
     impact="slows-job",
     owner="network",
+    explains=(("switch.lossless-drops", "cable"),),
     source="SONiC pfcwd (PFC_WD_STATUS, PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED); SIGCOMM 2016, section 4.3",
     fix="Look for the device that pauses: `show pfc counters`, `pfcwd show stats`; drain the host at the port.",
     action="fix-site",
@@ -129,9 +131,15 @@ def _storms(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[
         if after is None or new is None:
             silent.append(port.name)
         elif new or (after.storm == "stormed" and after.detected != after.restored):
-            what = f"{new} storms in the window" if new else "a storm that lasts"
-            yield failed(f"{where}: the PFC watchdog of queue {queue[1]} detected {what}", subject=where,
-                         found=what, expected="none", evidence=keys)  # fmt: skip
+            what = f"{new} storm{'s' * (new > 1)} in the window" if new else "a storm that lasts"
+            message = f"{where}: the PFC watchdog of queue {queue[1]} detected {what}{_to(net, switch, port.name)}"
+            yield failed(message, subject=where, found=what, expected="none", evidence=keys)
     if silent:
         yield unknown(f"{switch.name} {listed(silent)}: the queue shows no watchdog", subject=switch.name,
                       evidence=[switch.key("queue counters")], fix="start it: `pfcwd start_default`")  # fmt: skip
+
+
+def _to(net: Ethernet, switch: SwitchFacts, port: str) -> str:
+    """Return the other end of a port's cable, as the end of a message."""
+    far = net.far_ends.get(CableEnd(switch.name, port, True))
+    return f", cable to {far}" if far else ""

@@ -75,8 +75,8 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     runs = [run for run in recorded if run.at < now]
     answered = store.answered([run.id for run in runs])
     failing_runs: dict[Key, dict[int, list[tuple[str, str]]]] = {}
-    for run_id, node, check, subject, *said in store.failures():
-        failing_runs.setdefault((node, check, subject), {}).setdefault(run_id, []).append((said[0], said[1]))
+    for run_id, node, check, subject, status, message in store.failures():
+        failing_runs.setdefault((node, check, subject), {}).setdefault(run_id, []).append((status, message))
     report["history"] = {
         "file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None,
         "later": sum(run.at > now for run in recorded),

@@ -182,7 +182,7 @@ class _Joined:
         return bool(check and check.switches)
 
     def _names_parts(self, number: int) -> bool:
-        """Return whether the subjects of a check are switch ports, ranks of a job, or logs with one setting."""
+        """Return whether subjects are switch ports, ranks of a job, or logs."""
         finding = self._findings[number]
         check = self._checks.get(finding["check"])
         of_log = self._is_setting(finding) and f"log:{finding['subject']}" in finding["evidence"]

@@ -131,6 +131,21 @@ def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
         yield f"{device} {port}"
 
 
+def device_of(finding: Mapping[str, Any]) -> str:
+    """Return the switch or host of the subject of a finding about switches."""
+    return str(finding["subject"]).partition(" ")[0]
+
+
+def ports_of(finding: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ports of a finding about switches.
+
+    These are its subject, and what its message names of the same device.
+    """
+    yield from finding["subject"].split(CABLE)
+    for word in _NAME.findall(finding["message"]):
+        yield f"{device_of(finding)} {word}"
+
+
 def _port(name: str) -> re.Match[str] | None:
     return None if _PCI.fullmatch(name) else _PORT.fullmatch(name)
 

@@ -14,6 +14,7 @@ _WORDS = {
     "missing": "of a GPU that is not on the bus",
     "names": "if the message of one names the other",
     "cable": "at the other end of the cable, or of the same switch port",
+    "switch": "of a port of the same switch",
     "unknown": "if it is unknown on the same node",
     "log": "if the log and the node agree",
 }

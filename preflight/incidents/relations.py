@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from preflight.incidents.parts import CABLE, Parts, is_device
+from preflight.incidents.parts import CABLE, Parts, device_of, is_device, ports_of
 from preflight.model import Check, Relation
 
 Document = Mapping[str, Any]
@@ -120,7 +120,9 @@ def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
     if on == "missing":
         return parts.lacks(effect["subject"])
     if on == "cable":  # of two switches; a host is another node
-        return not set(cause["subject"].split(CABLE)).isdisjoint(effect["subject"].split(CABLE))
+        return not set(cause["subject"].split(CABLE)).isdisjoint(ports_of(effect))
+    if on == "switch":
+        return device_of(cause) == device_of(effect)
     if on == "names":
         return _names(cause["message"], effect["subject"]) or _names(effect["message"], cause["subject"])
     return on == "node" or (on == "unknown" and effect["status"] == "unknown")

@@ -111,6 +111,7 @@ APART = {
     "parsers.host.kernel_log.without_writer": "takes a prefix off a line for the parsers of kernel lines",
     "parsers.messages.traceback.names_exception": "looks at one line for the parsers of errors",
     "parsers.job_config.megatron.default": "looks a name up in a table",
+    "nccl_root_cause.connection_evidence.at_port": "returns a function that looks at a port's facts",
     "gids.keys": "makes a record's key",
     "counter_growth.key_of": "makes a record's key",
     "nccl_settings.catalogue.read": "reads the table that ships with preflight",

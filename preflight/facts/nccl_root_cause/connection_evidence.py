@@ -55,7 +55,7 @@ class ConnectionEnd:
             return SILENT if self.port.active else NodeEvidence(True, shown, self.port.evidence[:2])
         kind, words = counted
         growth = self.node.port_growth.get(self.port.name) if self.port.active else None
-        grown = [one for one in growth.grown(kind) if one.fails] if growth else []
+        grown = [counter for counter in growth.grown(kind) if counter.fails] if growth else []
         if growth is None or not grown:
             return SILENT
         shown = f"{self.port.name} {words} within {growth.seconds:.0f} s ({grown[0].counter.name} +{grown[0].grown})"
@@ -85,7 +85,7 @@ def at_port(cause: str) -> Callable[[NodeFacts, HostStatements, LogLine | None],
 def split(
     failure: Failure, node_of: Callable[[str | None], NodeFacts | None], nodes: Iterable[NodeFacts]
 ) -> list[tuple[Failure, ConnectionEnd | None]]:
-    """Split a failure of connections by the ports at one of their ends that show a cause.
+    """Split a failure of connections by the ports that show a cause.
 
     A connection whose own port shows none, to a node without such a port, is a failure of its own; what remains is
     attributed to the first port. ``nodes`` are those of the log.

@@ -31,6 +31,7 @@ HIDDEN = {
     ("numa.affinity", "counters.cpu"): "only the CPUs of the process are judged",
     ("rdma.registered", "roce.chain"): "a NIC without its driver has no port",
     ("rank bound near its GPU", "counters.cpu"): "only the CPUs of the process are judged",
+    ("two rails in one subnet, ARP set", "rails.subnets"): "with those ARP settings, the rails do not collide",
     ("two rails in one subnet", "storage.network"): "the rail is no longer in the network of the storage",
 }
 

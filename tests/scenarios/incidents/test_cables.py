@@ -16,6 +16,7 @@ from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
 from preflight.parsers.network.lldp import LLDP
 from tests.scenarios.incidents.test_situations import named
+from tests.scenarios.test_switches import FAULTS as of_switch
 from tests.scenarios.test_switches import SITE
 from tests.support import machines
 from tests.support.clos import NETDEV, Clos, lldpcli
@@ -76,6 +77,22 @@ def several(*plants: Plant) -> Plant:
 
     return plant
 
+
+def drops(switch: str, port: str) -> Plant:
+    return lambda clos: clos.grow(switch, f"{port}:3", SAI_QUEUE_STAT_DROPPED_PACKETS=900)
+
+
+def fired(switch: str, port: str) -> Plant:
+    return lambda clos: clos.grow(switch, f"{port}:3", PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED=1)
+
+
+def headroom(switch: str, size: int) -> Plant:
+    return lambda clos: clos.set(switch, "CONFIG_DB", "BUFFER_PROFILE|pg_lossless_400000_40m_profile", xoff=str(size))
+
+
+PAUSED = nic(NIC, grows={"rx_prio3_pause": 10**6})
+FULL, STORM = of_switch["headroom that was nearly full"][0], of_switch["storm of a NIC"][0]
+ECN_OFF, BGP_DOWN = of_switch["ECN off"][0], of_switch["a session that is down on a link that is up"][0]
 
 DECLARED = from_data(
     {"class": {"all": {"nodes": "gpu[001-016]", "ports": {"rate_gbps": 400, "netdev_mtu": 9000},
@@ -154,6 +171,74 @@ TABLE: Mapping[str, CableFault] = {
     "a host that receives slowly, and another cable": CableFault(
         several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), dark((1, 1))),
         ["fabric.pause-root @the switches node slows-job", "optics.switch-end @the switches network slows-job"],
+    ),
+    # a wrong setting, and what its switch counts
+    "PFC on another priority, and the host has no buffer left": CableFault(
+        ports([1], [1], "CONFIG_DB", PFC, pfc_enable="4"), ["link.pfc @gpu002, the switches network slows-job"],
+        {"gpu002": nic(NIC, grows={"rx_discards_phy": 1200, "rx_prio3_discards": 1200})},
+    ),
+    "PFC on another priority, and drops at another leaf": CableFault(
+        several(ports([1], [1], "CONFIG_DB", PFC, pfc_enable="4"), drops("leaf2", "Ethernet16")),
+        ["link.pfc @the switches network slows-job", "switch.lossless-drops @the switches network slows-job"],
+    ),
+    "too little headroom, drops": CableFault(
+        several(headroom("spine1", 18432), drops("spine1", "Ethernet0")),
+        ["switch.headroom @the switches network slows-job"],
+    ),
+    "too little headroom, drops at another switch": CableFault(
+        several(headroom("spine1", 18432), drops("leaf2", "Ethernet16")),
+        ["switch.headroom @the switches network slows-job", "switch.lossless-drops @the switches network slows-job"],
+    ),
+    "too little headroom, nearly full": CableFault(
+        several(headroom("leaf2", 80000), FULL), ["switch.headroom @the switches network slows-job"],
+    ),
+    "too little headroom, nearly full at another switch": CableFault(
+        several(headroom("leaf1", 80000), FULL),
+        ["switch.headroom @the switches network slows-job", "switch.queue-depth @the switches network slows-job"],
+    ),
+    "ECN off on a leaf that pauses": CableFault(
+        several(ECN_OFF, lambda clos: clos.grow("leaf3", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6)),
+        ["switch.ecn @the switches network slows-job"], {"gpu009": PAUSED},
+    ),
+    "ECN off on a leaf, and another one pauses": CableFault(
+        several(ECN_OFF, lambda clos: clos.grow("leaf2", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6)),
+        ["fabric.pause-root @the switches network slows-job", "switch.ecn @the switches network slows-job"],
+        {"gpu005": PAUSED},
+    ),
+    # a host that pauses, and the watchdog of a port
+    "a host that receives slowly, and its watchdog": CableFault(
+        several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), fired("leaf3", "Ethernet8")),
+        ["fabric.pause-root @the switches node slows-job"],
+    ),
+    "a host that receives slowly, and the watchdog of another": CableFault(
+        several(lambda clos: clos.pause("leaf3", "Ethernet8", 0.3), fired("leaf1", "Ethernet8")),
+        ["fabric.pause-root @the switches node slows-job", "switch.watchdog-fired @the switches network slows-job"],
+    ),
+    "a storm of a NIC, its watchdog, and the drops of that": CableFault(
+        several(STORM, fired("leaf3", "Ethernet8"), drops("leaf3", "Ethernet8")),
+        ["fabric.host-storm @the switches node slows-job"],
+    ),
+    "a storm of a NIC, and the watchdog of another": CableFault(
+        several(STORM, fired("leaf1", "Ethernet8")),
+        ["fabric.host-storm @the switches node slows-job", "switch.watchdog-fired @the switches network slows-job"],
+    ),
+    "half the PCIe lanes, pauses, and the watchdog": CableFault(
+        several(lambda clos: clos.pause("leaf1", "Ethernet8", 0.3), fired("leaf1", "Ethernet8")),
+        ["pcie.nic-link @gpu002 node slows-job"], {"gpu002": NARROW},
+        cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+    ),
+    # an uplink
+    "an uplink that flaps, and its BGP session": CableFault(
+        several(lambda clos: clos.flap("spine1", "Ethernet0"), BGP_DOWN),
+        ["link.flaps @the switches network blocks-job"],
+    ),
+    "an uplink that flaps, and the BGP session of another": CableFault(
+        several(lambda clos: clos.flap("spine2", "Ethernet0"), BGP_DOWN),
+        ["link.flaps @the switches network blocks-job", "switch.bgp @the switches network loses-redundancy"],
+    ),
+    "a cable that flaps, seen by its switch, its host and its queue pairs": CableFault(
+        lambda clos: clos.flap("leaf1", "Ethernet8"), ["link.flaps @gpu002, the switches network blocks-job"],
+        {"gpu002": nic(NIC, grows={"link_downed": 1, "req_transport_retries_exceeded": 2})},
     ),
     # with declarations in the cluster file
     "PFC off on a host where it is declared": CableFault(

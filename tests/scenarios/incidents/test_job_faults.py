@@ -125,8 +125,10 @@ def test_pipelines_that_wait_for_one_cause_are_one_incident(name: str) -> None:
     records = {f"log:rank{rank}.json": {"status": "ok", "out": text} for rank, text in enumerate(traces(plan))}
     report = judge([], CHECKS, run=Evidence("@run", "", records))
     causes = [(report["findings"][incident["findings"][0]]["check"], incident) for incident in report["incidents"]]
-    one = [f"{check} {incident['subjects'][0]}" if check == "torch.straggler" else check for check, incident in causes]
-    assert sorted(one) == expected
+    named = [
+        f"{check} {incident['subjects'][0]}" if check == "torch.straggler" else check for check, incident in causes
+    ]
+    assert sorted(named) == expected
 
 
 @pytest.mark.parametrize("check", EXPECTED)
