@@ -84,7 +84,7 @@ def _elsewhere(log: NcclLog) -> tuple[str, ...]:
 
 
 def _parts(run: RunFacts, log: NcclLog, failure: Failure) -> list[tuple[Failure, ConnectionEnd | None]]:
-    """Split a failure of connections by the ports that show its cause."""
+    """Split failed connections by the ports that show their cause."""
     if not run.nodes or failure.id not in facts.nccl_root_cause.CONNECTION:
         return [(failure, None)]
     return facts.nccl_root_cause.split(failure, run.host, filter(None, map(run.host, log.hosts)))
