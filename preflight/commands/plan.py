@@ -50,7 +50,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--evidence", type=options.file_path, metavar="DIR", help="Plan for the nodes of saved evidence.")
 @click.option("--nodes", "chosen", metavar="NODESET", help="Use only these nodes, such as gpu[001-064].")
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
-@click.option("--running", is_flag=True, help="Use the rank order of the job that ran when evidence was saved.")
+@click.option("--running", is_flag=True, help="Place ranks as they ran when evidence was saved.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
               help="nccl-tests output, or profiles or a log of the job.")  # fmt: skip
