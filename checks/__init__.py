@@ -126,6 +126,7 @@ MODULES = (
     "job.torch_gpu",
     "job.torch_collectives",
     "job.torch_exchange",
+    "job.torch_exposure",
     "job.torch_host",
     "job.torch_trace",
     "job.training_log",

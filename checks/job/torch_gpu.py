@@ -208,7 +208,7 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     title="Gradients are reduced while the backward pass runs",
     fault="Gradients are reduced late, or in many small pieces",
     impact="slows-job",
-    explains=(("torch.overlap", "part"),),
+    explains=(("torch.overlap", "part"), ("torch.exposed-collectives", "node")),
     source=f"{DDP} (bucketing); half of the pass, 1 MiB and 32 buckets are judgements",
     fix="Late: a smaller `bucket_cap_mb` (DDP), `--overlap-grad-reduce` (Megatron). Small: a larger one; flatten "
     "parameters.",

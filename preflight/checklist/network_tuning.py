@@ -71,8 +71,8 @@ ITEMS = (
     _LIST.item(
         "NT-TRN-1", "Do compute and NCCL overlap?", "trace",
         question("Time in which the GPU only communicates", "torch.overlap"),
-        lack("The share of overlapped communication, without idle time and late ranks",
-             "overlap of each collective, without the wait for late ranks"),
+        question("The share of overlapped communication, without idle time and late ranks",
+                 "torch.exposed-collectives"),
     ),
     _LIST.item(
         "NT-TRN-2", "Is the last bucket's tail too long?", "trace",

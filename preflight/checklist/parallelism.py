@@ -136,7 +136,7 @@ ITEMS = (
     _LIST.item(
         "PA-22", "communication/compute overlap", "trace",
         question("Time in which the GPU only communicates", "torch.overlap"),
-        lack("The overlap of each collective", "shares by collective, now only available as a sum"),
+        question("The overlap of each kind of collective", "torch.exposed-collectives"),
     ),
     _LIST.item(
         "PA-23", "straggler GPU", "bench trace",

@@ -38,6 +38,8 @@ CLOSED = {
     "NT-LENS-1": "torch.straggler finds the ranks that peers wait for; without the traces of all it is unknown",
     "NT-LENS-9": "torch.hang compares both ends of sends and receives as well",
     "NT-ROL-1": "nccl.ib-hca reads the node's settings, nccl.hca-roles what the job's log shows in use",
+    "PA-22": "torch.exposed-collectives judges each kind of collective, without idle time and late ranks",
+    "NT-TRN-1": "torch.exposed-collectives judges each kind of collective, without idle time and late ranks",
     "NT-TRN-2": "torch.overlap adds up what is bare after the last backward kernel",
     "PA-18": "nccl-tests.collectives is unknown for a run over fewer GPUs than the job has",
     "FP-LAT-4": "without a good run in the cluster file it is unknown: see NOTES of the page, and its fixture",

@@ -23,9 +23,9 @@ IN_PART = {
     "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-OBS-7": "switch",
     "GS-3": "bench", "GS-5": "bench",
     "NT-COM-1": "trace", "NT-GDR-2": "pair", "NT-LENS-10": "trace", "NT-LENS-6": "trace", "NT-LENS-8": "trace",
-    "NT-PIT-6": "trace", "NT-TRN-1": "trace",
+    "NT-PIT-6": "trace",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
-    "PA-17": "switch", "PA-19": "switch", "PA-20": "window", "PA-22": "trace",
+    "PA-17": "switch", "PA-19": "switch", "PA-20": "window",
     "PA-N1": "bench",
 }  # fmt: skip
 

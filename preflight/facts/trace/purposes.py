@@ -14,7 +14,7 @@ _PURPOSES = (
     ("cp", "context-parallel", re.compile(r"context|(?<![a-z])cp(?![a-z])", re.I)),
     ("dp", "data-parallel", re.compile(r"data|(?<![a-z])(?:h?dp|fsdp|ddp|dp_shard|dp_replicate)(?![a-z])", re.I)),
 )
-_NAMES = {short: name for short, name, _ in _PURPOSES}
+NAMES = {short: name for short, name, _ in _PURPOSES}
 #: Abbreviations, in the order of the layers of a job.
 PURPOSES = ("tp", "cp", "ep", "pp", "dp")
 
@@ -32,4 +32,4 @@ def purpose(group: GroupOfRanks) -> str | None:
 def group_kind(group: GroupOfRanks) -> str:
     """Return the purpose of a process group in words."""
     short = purpose(group)
-    return f"{_NAMES[short]} group" if short else "process group"
+    return f"{NAMES[short]} group" if short else "process group"

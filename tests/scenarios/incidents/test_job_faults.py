@@ -89,6 +89,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "torch.data-loader": ("job", "", "slows-job"),
     "torch.data-parallel": ("job", "", "slows-job"),
     "torch.experts": ("job", "", "slows-job"),
+    "torch.exposed-collectives": ("job", "", "slows-job"),
     "torch.hang": ("job", "blocks-job", "drifts"),
     "torch.idle": ("job", "", "slows-job"),
     "torch.launch-bound": ("job", "", "slows-job"),
