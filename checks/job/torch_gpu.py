@@ -10,6 +10,7 @@ from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.expectations.roofline.batch import BF16_FLOPS
 from preflight.expectations.roofline.machine import gpu_named
+from preflight.expectations.roofline.memory import bandwidth_of_name
 from preflight.facts.host import size_text
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
@@ -24,6 +25,8 @@ EXPOSED, TAIL, IDLE = 0.10, 0.10, 0.10
 LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
 #: Judgement calls: share of the peak that the largest matrix product reaches, and minimum operations to judge it.
 REACHED, LARGE = 0.40, 1e12
+#: Judgement: share of the memory's bandwidth that a large copy reaches.
+REACHED_MEMORY = 0.60
 
 
 @check(
@@ -307,3 +310,53 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
         else:
             yield warned(f"{message}, {product['flops'] / peak:.0%} of the peak", found=found,
                          expected=f"at least {REACHED * peak / 1e12:.3g} TFLOP/s", **at)  # fmt: skip
+
+
+@check(
+    "torch.memory-bandwidth",
+    title="Large copies within a GPU run at the bandwidth of its memory",
+    fault="The memory of a GPU is far slower than its model's",
+    impact="slows-job",
+    source="NVIDIA's datasheets (memory bandwidth); 60 % of it is a judgement, healthy GPUs reach 75 to 90 %",
+    fix="Measure that GPU alone: `nvbandwidth -t device_local_copy`, `dcgmi diag -r 3`; memory clock: "
+    "`nvidia-smi -q -d CLOCK`.",
+    answers=("GS-5",),
+    scope="run",
+    gating=False,
+    needs=("trace",),
+)
+def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the rate of the fastest large copy within a GPU with its memory bandwidth.
+
+    ## Why it matters
+    Most kernels of a model wait for memory. Memory with a low clock, or of a lesser part than was paid for, slows all
+    of them down without an error.
+
+    ## Verdicts
+    A copy of N bytes reads and writes 2 N. Of at least three copies of 256 MiB or more, which no cache holds, the
+    fastest is compared, because kernels that run meanwhile slow down a copy: below 60 % of the datasheet's bandwidth it
+    warns. A trace without such copies, and a GPU without a figure in the tables, are unknown.
+
+    ## False alarms
+    Kernels that use the memory during all of these copies.
+    """
+    for key, name, facts in each(run):
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        copies = facts["memory_copies"]
+        if not copies:
+            yield unknown(f"{name}: fewer than three copies of 256 MiB within a GPU are in the trace",
+                          fix="profile `x.clone()` of a tensor of 1 GiB, three times", **at)  # fmt: skip
+            continue
+        devices = facts["devices"]
+        peak = bandwidth_of_name(devices[0]) if len(devices) == 1 else None
+        rate = copies["bytes_per_s"]
+        message = f"{name}: copies within the GPU move up to {rate / 1e9:.4g} GB/s (best of {copies['count']})"
+        at["found"] = f"{rate / 1e9:.4g} GB/s"
+        if peak is None:
+            yield unknown(f"{message}; the bandwidth of {', '.join(devices) or 'its memory'} is not known",
+                          fix="compare with its datasheet", **at)  # fmt: skip
+        elif rate < REACHED_MEMORY * peak:
+            yield warned(f"{message}, {rate / peak:.0%} of its bandwidth",
+                         expected=f"at least {REACHED_MEMORY * peak / 1e9:.4g} GB/s", **at)  # fmt: skip
+        else:
+            yield passed(f"{message}, {rate / peak:.0%} of its bandwidth", **at)

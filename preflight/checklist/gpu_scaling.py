@@ -43,6 +43,6 @@ ITEMS = (
         question("All GPUs of the node are the same model", "gpu.same-model"),
         question("Memory size and cores match the model", "gpu.right-part"),
         question("FLOPs of a large matrix product in a profile are close to the model's", "torch.matrix-product"),
-        lack("Memory bandwidth matches the model", "measured memory bandwidth"),
+        question("Memory bandwidth of large copies in a profile is close to the model's", "torch.memory-bandwidth"),
     ),
 )  # fmt: skip

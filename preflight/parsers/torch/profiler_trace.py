@@ -18,6 +18,7 @@ from preflight.parsers.torch.host_activity import CudaMemory, HostActivity
 from preflight.parsers.torch.intervals import Stretch, Stretches
 from preflight.parsers.torch.launches import Launches
 from preflight.parsers.torch.matrix_products import MatrixProducts
+from preflight.parsers.torch.memory_copies import MemoryCopies
 from preflight.parsers.torch.trace_events import NO_ARGUMENTS, Arguments, Event, event_of
 from preflight.parsers.torch.trace_facts import TraceSummary, summarize
 from preflight.parsers.torch.trace_names import NameCache
@@ -50,6 +51,7 @@ class Trace:
         self.host = HostActivity()
         self.memory = CudaMemory()
         self.products = MatrixProducts()
+        self.copies = MemoryCopies()
         self.data_parallel = False  # torch.nn.parallel.DataParallel
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
@@ -172,6 +174,8 @@ class Trace:
         arguments = event.arguments or NO_ARGUMENTS
         if "Pageable" in event.name:
             self.launches.pageable(arguments.correlation)
+        elif "DtoD" in event.name:
+            self.copies.copied(arguments.copied_bytes, event.length)
         kind = COPY_TO_GPU if "HtoD" in event.name else COPY
         self._work(event, arguments).add(begin, end, arguments.correlation, kind)
 

@@ -39,6 +39,7 @@ class Arguments(NamedTuple):
     memory_device: int | None = None
     reserved_bytes: int | None = None
     allocated_bytes: int | None = None
+    copied_bytes: int | None = None
 
 
 class Event(NamedTuple):
@@ -66,6 +67,7 @@ _NAMES = {
     "group_description": "Process Group Description", "sequence": "Seq", "destination": "Dst Rank",
     "source": "Src Rank", "shapes": "Input Dims", "types": "Input type", "memory_device_type": "Device Type",
     "memory_device": "Device Id", "reserved_bytes": "Total Reserved", "allocated_bytes": "Total Allocated",
+    "copied_bytes": "bytes",
 }  # fmt: skip
 
 

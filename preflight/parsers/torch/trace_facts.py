@@ -93,7 +93,8 @@ def _document(
             for (name, size), sample in sorted(trace.collectives.items(), key=lambda item: -sum(item[1]))[:100]
         ],
         "pauses": _pauses(trace, steps, loads), "memory": trace.memory.document(),
-        "matrix_product": trace.products.largest(), "data_parallel": trace.data_parallel,
+        "matrix_product": trace.products.largest(), "memory_copies": trace.copies.document(),
+        "data_parallel": trace.data_parallel,
         "collective_backends": dict(sorted(trace.backends.items())),
         "synchronisations": [
             {"name": name, "count": len(sample), "total_ms": rounded(sum(sample) / 1000),
