@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,19 @@ USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 
 #: Communicators of one size that one rank may set up; data, tensor, pipeline, context and expert groups need a dozen.
 MANY = 100
+#: Steps after which a process sets up communicators, from which they are not reused; fewest steps to judge.
+RECREATED, FEW_STEPS = 3, 3
 
 #: Name of the rdma-sharp plug-in in logs.
 _SHARP = ("sharp", "ibext")
+
+
+def no_step(run: RunFacts, site: Site) -> Finding | None:
+    """Report logs of NCCL without a line of a training step."""
+    if run.nccl_logs.keys() & run.training.keys():
+        return None
+    return unknown("no log has lines of both NCCL and training steps", evidence=list(run.nccl_logs),
+                   fix="pass the output of a complete rank, with NCCL_DEBUG=INFO and its step lines")  # fmt: skip
 
 
 @check(
@@ -61,6 +72,61 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(message, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
         else:
             yield passed(message, subject=name, found=most.most_by_one, evidence=[key])
+
+
+@check(
+    "nccl.late-communicators",
+    title="No communicator is created between the steps",
+    fault="Communicators are created between the steps",
+    impact="slows-job",
+    source=f"{USER_GUIDE}/communicators.html; after three different steps: a judgement",
+    fix="Create process groups before the loop; look for `new_group`, `split_group` and `DeviceMesh` inside it.",
+    action="fix-job",
+    answers=("NT-COM-1",),
+    scope="run",
+    gating=False,
+    unless=(no_nccl, no_step),
+    needs=("steps",),
+)
+def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the places of communicator setups in a log with those of its steps.
+
+    ## Why it matters
+    All ranks wait while a communicator is created. In the loop, this delay is part of the steps, and each new
+    communicator takes memory unless the last one is destroyed.
+
+    ## Verdicts
+    Only the order of the lines counts: clocks and time stamps are not compared. It warns if one process sets up
+    communicators after three different steps. Setups after one or two steps pass, because a first validation or
+    checkpoint may need them. A log without setups or with fewer than three steps is unknown. So is one in which a
+    process sets up at least as many communicators of one size as steps are printed, but before them: the step lines may
+    have been buffered. Of large jobs the first 256 processes of the log are judged.
+
+    ## False alarms
+    A job that creates a group for each of its checkpoints.
+    """
+    for key, log in run.nccl_logs.items():
+        if key not in run.training:
+            continue
+        name = key.removeprefix("log:")
+        at: dict[str, Any] = {"subject": name, "evidence": [key]}
+        steps = max((own for _, own in run.training[key].logs), key=lambda own: len(own.steps)).steps
+        ends = sorted(step.line for step in steps)
+        if not log.setups or len(ends) < FEW_STEPS:
+            what = f"{len(ends)} steps" if log.setups else "no communicator setup"
+            fix = "run with NCCL_DEBUG=INFO, and keep the log from its start"
+            yield unknown(f"{name}: the log shows {what}", fix=fix, **at)
+            continue
+        after = [{bisect_right(ends, line) for line in lines} - {0} for lines in log.setups]
+        worst = max(after, key=len)
+        message = f"{name}: at most {len(worst)} of {len(ends)} steps are followed by a new communicator of one process"
+        if len(worst) >= RECREATED:
+            yield warned(message, found=len(worst), expected=f"fewer than {RECREATED}", **at)
+        elif any(comm.most_by_one >= len(ends) for comm in log.communicators):
+            yield unknown(f"{message}; a process sets up as many as there are steps, so step lines may be late",
+                          fix="run with PYTHONUNBUFFERED=1", found=len(worst), **at)  # fmt: skip
+        else:
+            yield passed(message, found=len(worst), **at)
 
 
 @check(

@@ -52,6 +52,7 @@ CLOSED = {
     "NT-SHP-2": "a job that SHARP was set up for has reached the manager; no probe may start one",
     "FP-OBS-2": "torch.collective-share prints the durations in the job; without a trace of it, it stays unknown",
     "PA-25": "torch.collective-share and torch.experts judge the job's own; without the traces of it, it stays unknown",
+    "NT-COM-1": "nccl.late-communicators compares the setups' places in the log with those of the steps",
     "NT-DDP-1": "torch.data-parallel reads the job's own trace, beside what processes hold at this moment",
     "NT-DDP-2": "torch.bucket-start measures the start, number and size of the buckets, torch.overlap the tail",
     "NT-INF-7": "gpu.memory-headroom reads the GPU, serving.cache the engine; without its metrics, it stays unknown",

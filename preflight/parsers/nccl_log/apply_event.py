@@ -106,6 +106,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
         return
     if phase == "Init COMPLETE":
         tally.add("made", (nranks, *origin.process), nowhere, count)
+        tally.set_up(origin.process, (line().number,))
     if name is None:
         # without an id, communicators of one size are distinguished by the number of communicators that each rank has
         # set up

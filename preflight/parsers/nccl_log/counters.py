@@ -6,8 +6,10 @@ separate file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from preflight.parsers.nccl_log import rails
 from preflight.parsers.nccl_log.model import LogLine
@@ -18,6 +20,8 @@ MAX_KEYS_PER_KIND = 200_000
 MAX_WARNINGS = 1000
 #: Maximum number of communicators stored individually; further complete ones are only counted.
 MAX_COMMUNICATORS = 20_000
+#: Maximum number of processes whose setups of communicators are stored by line, and maximum lines of each.
+MAX_SETUP_PROCESSES, MAX_SETUP_LINES = 256, 1000
 
 ENDS_SAMPLED_NOTE = (
     f"more than {rails.MAX_ENDS} ends of network connections: rails are judged on a sample of them, chosen by name"
@@ -61,6 +65,9 @@ class LogCounters:
     folded: dict[int, tuple[int, int]] = field(
         default_factory=dict
     )  # by size: number of complete ones no longer stored, and of destroyed ones
+    setups: dict[Key, array[int]] = field(
+        default_factory=dict
+    )  # by process: line numbers of communicators that were set up; only of the first processes
     warnings: list[LogLine] = field(default_factory=list)
     warning_count: int = 0
     ends: dict[bytes, bytes] = field(default_factory=dict)  # end of a connection → its network
@@ -100,6 +107,12 @@ class LogCounters:
             known = self.comms[key] = Comm(line)
         return known
 
+    def set_up(self, process: Key, lines: Iterable[int]) -> None:
+        """Record lines at which a process finished the setup of a communicator."""
+        if process in self.setups or len(self.setups) < MAX_SETUP_PROCESSES:
+            places = self.setups.setdefault(process, array("Q"))
+            places.extend(islice(lines, MAX_SETUP_LINES - len(places)))
+
     def _fold(self) -> None:
         """Make room: count complete communicators; if none is complete, the oldest half."""
         done = [key for key, comm in self.comms.items() if comm.completed.bit_count() == key[1]]
@@ -130,6 +143,8 @@ class LogCounters:
         for nranks, (made, destroyed) in other.folded.items():
             mine_made, mine_destroyed = self.folded.get(nranks, (0, 0))
             self.folded[nranks] = (made + mine_made, destroyed + mine_destroyed)
+        for process, lines in other.setups.items():
+            self.set_up(process, lines)
         self.warnings = (self.warnings + other.warnings)[:MAX_WARNINGS]
         self.warning_count += other.warning_count
         self.lines += other.lines

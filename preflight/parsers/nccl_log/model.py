@@ -261,6 +261,7 @@ class NcclLog:
     unread: tuple[str, ...]  # unread text, and the reason: the log may have a failure in it
     notes: tuple[str, ...]  # text that was only counted
     processes: int = 0  # number of ranks that set up a communicator
+    setups: tuple[tuple[int, ...], ...] = ()  # of each process: lines at which it had set up a communicator
     registering: int = 0  # of these, ranks that registered user buffers (logged only with NCCL_DEBUG_SUBSYS=REG)
 
     @property

@@ -128,6 +128,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
         unread=_unread(tally),
         notes=_notes(tally),
         processes=len(made := {key[1:] for key, _ in table.rows("made")}),
+        setups=tuple(tuple(lines) for lines in tally.setups.values()),
         registering=len(made & {key for key, _ in table.rows("registered")}),
     )
 

@@ -95,6 +95,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "torch.launch-bound": ("job", "", "slows-job"),
     "torch.matrix-product": ("node", "", "slows-job"),
     "torch.memory": ("job", "", "drifts"),
+    "torch.memory-bandwidth": ("node", "", "slows-job"),
     "torch.overlap": ("job", "", "slows-job"),
     "torch.pauses": ("job", "", "slows-job"),
     "torch.steps": ("job", "", "slows-job"),
