@@ -109,6 +109,7 @@ MODULES = (
     "job.program_errors",
     "job.serving",
     "job.serving_cache",
+    "job.serving_hardware",
     "job.rails",
     "job.hca_roles",
     "job.hca_count",

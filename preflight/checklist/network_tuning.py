@@ -6,7 +6,6 @@ from preflight.checklist.item import CONTAINER, ENVIRONMENT, Checklist, lack, qu
 
 _LIST = Checklist("network-tuning")
 
-_SERVING = "a trace or the metrics of the serving engine"
 
 ITEMS = (
     # basic fabric validation
@@ -94,7 +93,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-INF-2", "Is TPOT bound by decode memory bandwidth?", "trace",
-        lack("Breakdown of the time for each further token", _SERVING),
+        question("The time per output token, relative to reading weights and KV cache", "serving.next-token",
+                 needs="`weights_gib` and `gpus` in [class.NAME.serving] of the cluster file"),
     ),
     _LIST.item(
         "NT-INF-3", "Does KV-cache transfer cause tail latency?", "trace",
@@ -164,6 +164,6 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-10", "bottleneck lens: KV transfer slow", "trace",
         question("Times of the transfers, relative to the time to the first token", "serving.kv-transfer"),
-        lack("Rate of the transfers, relative to the NICs", "the engine's metrics with its node's NICs"),
+        question("Rate of the transfers, relative to the NICs", "serving.kv-rate"),
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.expectations import roofline_table, schema
 from preflight.expectations.catalogue import PARTS
+from preflight.expectations.serving_table import Serving
 from preflight.expectations.values import DEVICE, VARIABLE, Firmware, GpuSettings, Host, Nvlink, Rail, Versions
 from preflight.expectations.waivers import Chosen
 
@@ -116,4 +117,5 @@ class NodeClass:
     baseline: str | None = schema.key(schema.file_name, "file next to this one: nccl-tests output of a good run")
     tree: roofline_table.FatTreeTable = schema.table(roofline_table.FatTreeTable)
     model: roofline_table.Model = schema.table(roofline_table.Model)
+    serving: Serving = schema.table(Serving)
     checks: Chosen = schema.table(Chosen)

@@ -1,0 +1,191 @@
+"""Metrics of serving engines against the hardware: decode steps, KV transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from preflight.checks.job.bus_bandwidth import nics_of
+from preflight.checks.job.serving_engines import ENOUGH, MORE, SOURCE, each_engine, seconds
+from preflight.expectations import Site
+from preflight.expectations.roofline.batch import BF16_FLOPS
+from preflight.expectations.roofline.memory import memory_bandwidth
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, passed, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.parsers.training.serving_metrics import ServingMetrics
+
+#: Judgements: a decode step below this multiple of its bound is explained by it, one above the second multiple is not;
+#: below the third, the declaration or the count of tokens per step is wrong.
+BOUND, UNEXPLAINED, IMPOSSIBLE = 1.5, 3.0, 0.9
+#: Judgements: minimum share of a NIC's line rate, and bytes of a cache below which latency limits the rate.
+OF_LINE, SMALL_CACHE = 0.10, float(8 << 20)
+_GIB = float(1 << 30)
+
+
+class _DecodeBound(NamedTuple):
+    """Shortest time of a decode step, seconds."""
+
+    memory: float  # to read weights and KV cache
+    arithmetic: float | None
+    without_cache: bool  # whether the size of the KV cache is unknown
+
+    @property
+    def longest(self) -> float:
+        """The time of the tighter bound."""
+        return max(self.memory, self.arithmetic or 0.0)
+
+
+@check(
+    "serving.next-token",
+    title="The time per output token is that of reading the weights",
+    fault="Decode steps take much longer than reading weights and KV cache",
+    impact="slows-job",
+    source=f"{SOURCE}; NVIDIA's datasheets (memory bandwidth, FLOP/s); 1.5 and 3 times are judgements",
+    fix="Profile a decode worker: CPU gaps (CUDA graphs off?), all-reduces of tensor parallelism, prefill in the "
+    "same batch (`--max-num-batched-tokens`, or separate prefill workers).",
+    answers=("NT-INF-2",),
+    action="fix-job",
+    scope="run",
+    gating=False,
+    needs=("serving",),
+)
+def next_token(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the mean time per output token with the memory bandwidth of the GPUs.
+
+    ## Why it matters
+    A decode step reads all weights and the KV cache of its batch once. If memory bandwidth explains its time, only
+    fewer bytes (quantisation), more GPUs per replica or faster memory help; if it does not, the time is lost elsewhere.
+
+    ## Verdicts
+    The bound is the larger of two times: the weights and the used part of the KV cache over the memory bandwidth of the
+    replica's GPUs, and the arithmetic of the running requests over their FLOP/s. A mean of at most 1.5 times the bound
+    passes, more than three times warns, and in between is unknown. So is a mean below 0.9 times the bound: several
+    tokens per step (speculative decoding), or wrong sizes in the cluster file. If the size of the KV cache is not
+    declared, long contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without
+    `weights_gib` and `gpus` in [class.NAME.serving] the result is unknown.
+
+    ## False alarms
+    Engines that mix long prefills into their decode steps.
+    """
+    for key, metrics in run.serving.items():
+        yield from each_engine(metrics, [key], partial(_next_token, site))
+
+
+def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    tokens = metrics.between("next_token")
+    if tokens is None or not tokens.mean or tokens.observations < ENOUGH:
+        yield unknown(f"{metrics.name}: fewer than {ENOUGH} times per output token are reported", evidence=evidence,
+                      fix=MORE)  # fmt: skip
+        return
+    shown = f"{metrics.name}: {seconds(tokens.mean)} per output token (mean of {tokens.observations:.0f})"
+    bound = _bound(site, metrics)
+    if isinstance(bound, str):
+        yield unknown(f"{shown}; no bound to compare with: {bound}", evidence=evidence, found=seconds(tokens.mean),
+                      fix="declare weights_gib, gpus and kv_cache_gib in [class.NAME.serving]")  # fmt: skip
+        return
+    ratio = tokens.mean / bound.longest
+    what = "reading the weights" if bound.without_cache else "reading weights and KV cache"
+    if bound.longest > bound.memory:
+        what = "the arithmetic of its batch"
+    message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} of {what}"
+    if ratio < IMPOSSIBLE:
+        yield unknown(f"{message}: several tokens per step, or other sizes than declared", found=f"{ratio:.2g} times",
+                      expected="at least 1", evidence=evidence)  # fmt: skip
+    elif ratio <= BOUND:
+        yield passed(message, found=f"{ratio:.2g} times", evidence=evidence)
+    elif ratio > UNEXPLAINED and not bound.without_cache:
+        yield warned(message, found=f"{ratio:.2g} times", expected=f"at most {BOUND:g}", evidence=evidence)
+    else:
+        missing = "; the size of the KV cache is not declared" if bound.without_cache else ""
+        yield unknown(f"{message}: something else takes part of it{missing}", found=f"{ratio:.2g} times",
+                      expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip
+
+
+def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
+    """Return the bound of a decode step, or what is missing for it."""
+    serving = site.members.serving
+    if serving.weights_gib is None or serving.gpus is None:
+        return "the cluster file does not have the size of the model"
+    gpu = site.part.gpu if site.part is not None else None
+    rate = serving.gpu_memory_gbytes_s * 1e9 if serving.gpu_memory_gbytes_s else gpu and memory_bandwidth(gpu)
+    if not rate:
+        return "the memory bandwidth of the GPU is not known (gpu_memory_gbytes_s)"
+    used = [scrape.cache_used for scrape in metrics.scrapes if scrape.cache_used is not None]
+    cache = None if serving.kv_cache_gib is None or not used else serving.kv_cache_gib * sum(used) / len(used)
+    weights = serving.weights_gib * _GIB
+    running = [scrape.running for scrape in metrics.scrapes if scrape.running is not None]
+    flops = BF16_FLOPS.get(gpu.name) if gpu is not None else None
+    # 2 operations per weight of 2 bytes; narrower types have as many times more FLOP/s
+    arithmetic = weights * max(running) / (serving.gpus * flops) if running and flops else None
+    return _DecodeBound((weights + (cache or 0.0) * _GIB) / (serving.gpus * rate), arithmetic, cache is None)
+
+
+@check(
+    "serving.kv-rate",
+    title="KV caches move at the rate of the network",
+    fault="KV caches move far below the rate of the network",
+    impact="slows-job",
+    source=f"{SOURCE}; a tenth of one NIC's line rate is a judgement",
+    fix="Check that NIXL or Mooncake uses RDMA with GPUDirect (`UCX_TLS`, `UCX_NET_DEVICES`), then `preflight pair`.",
+    answers=("NT-LENS-10",),
+    action="fix-job",
+    scope="run",
+    gating=False,
+    needs=("serving",),
+)
+def kv_rate(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare the mean rate of KV cache transfers with the line rate of one NIC.
+
+    ## Why it matters
+    Over TCP, or staged through host memory, a transfer reaches a fraction of the NIC's rate, and each request waits for
+    it.
+
+    ## Verdicts
+    The rate is the sum of all transferred bytes over the sum of the transfers' times. Below a tenth of the line rate of
+    one NIC it warns. The line rate is that of the cluster file, else the lowest of the compute ports of the judged
+    nodes. Unknown below 20 transfers, for caches below 8 MiB on average, which latency slows down, and without a line
+    rate or the bytes.
+
+    ## False alarms
+    More than ten transfers at the same time over one NIC.
+    """
+    for key, metrics in run.serving.items():
+        yield from each_engine(metrics, [key], partial(_kv_rate, run, site))
+
+
+def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
+    transfer, amount = metrics.between("transfer"), metrics.between("transfer_bytes")
+    if transfer is None or not transfer.total or transfer.observations < ENOUGH or amount is None or not amount.mean:
+        yield unknown(f"{metrics.name}: bytes and times of {ENOUGH} transfers of KV caches are not reported",
+                      evidence=evidence)  # fmt: skip
+        return
+    rate = amount.total / transfer.total
+    message = f"{metrics.name}: KV caches of {amount.mean / (1 << 20):.3g} MiB (mean) move at {rate / 1e9:.3g} GB/s"
+    line = _line_rate(run, site)
+    if line is None:
+        fix = "declare ports.rate_gbps in the cluster file, or judge the metrics with the engine's nodes"
+        yield unknown(f"{message}; the line rate of the NICs is not known", found=f"{rate / 1e9:.3g} GB/s",
+                      evidence=evidence, fix=fix)  # fmt: skip
+        return
+    message += f", {rate / line:.0%} of a NIC's {line / 1e9:g} GB/s"
+    if rate >= OF_LINE * line:
+        yield passed(message, found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
+    elif amount.mean < SMALL_CACHE:
+        yield unknown(f"{message}: too small to reach it", found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
+    else:
+        yield warned(message, found=f"{rate / 1e9:.3g} GB/s", expected=f"at least {OF_LINE * line / 1e9:.3g} GB/s",
+                     evidence=evidence)  # fmt: skip
+
+
+def _line_rate(run: RunFacts, site: Site) -> float | None:
+    """Return the line rate of one compute NIC, bytes/s; None if unknown."""
+    gpus = site.gpus.value
+    gbps = site.rate_of_each(nics_of(site, gpus) or 0, gpus or 0).value
+    if gbps is None:
+        ports = [port for node in run.nodes for port in site.roles(node).compute if port.active]
+        rates = [port.rate_gbps for port in ports if port.rate_gbps]
+        gbps = min(rates, default=None)
+    return gbps * 1e9 / 8 if gbps else None

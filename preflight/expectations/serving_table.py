@@ -1,0 +1,20 @@
+"""The serving engine of a class of nodes: its model, as one replica holds it."""
+
+from __future__ import annotations
+
+from preflight._startup.lightclass import dataclass
+from preflight.expectations import schema
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One replica of a served model."""
+
+    gpus: int | None = schema.key(schema.integer(1, 1024), "GPUs of one replica")
+    weights_gib: float | None = schema.key(
+        schema.number(0.01, 1e5), "weights that a decode step reads, of a complete replica, GiB"
+    )
+    kv_cache_gib: float | None = schema.key(schema.number(0.01, 1e5), "KV cache of a complete replica, GiB")
+    gpu_memory_gbytes_s: float | None = schema.key(
+        schema.number(1, 1e5), "memory bandwidth of one GPU, GB/s; default: that of the part"
+    )
