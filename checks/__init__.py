@@ -128,6 +128,7 @@ MODULES = (
     "job.torch_collectives",
     "job.torch_exchange",
     "job.torch_exposure",
+    "job.torch_placement",
     "job.torch_host",
     "job.torch_trace",
     "job.training_log",

@@ -145,8 +145,7 @@ ITEMS = (
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
         question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
         question("No rank delays its peers", "torch.straggler"),
-        lack("No rank is slow for its placement", "NCCL time of each rank, with its placement and NCCL's topology "
-                                                  "dump"),
+        question("No rank is late because of its place in the node", "torch.placement"),
     ),
     _LIST.item(
         "NT-LENS-7", "bottleneck lens: NICs underused", "window",

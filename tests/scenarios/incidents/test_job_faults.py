@@ -100,6 +100,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "torch.memory-bandwidth": ("node", "", "slows-job"),
     "torch.overlap": ("job", "", "slows-job"),
     "torch.pauses": ("job", "", "slows-job"),
+    "torch.placement": ("node", "", "slows-job"),
     "torch.steps": ("job", "", "slows-job"),
     "torch.straggler": ("node", "", "slows-job"),
     "torch.synchronisation": ("job", "", "slows-job"),
