@@ -132,6 +132,7 @@ MODULES = (
     "job.torch_host",
     "job.torch_trace",
     "job.training_log",
+    "job.congested_steps",
     "job.torch_hang",
     "job.roofline",
     "job.layout",

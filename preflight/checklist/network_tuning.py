@@ -154,7 +154,7 @@ ITEMS = (
     _LIST.item(
         "NT-LENS-8", "bottleneck lens: congestion", "window",
         question("What delayed the ports: waits, pauses, ECN", "counters.congestion"),
-        lack("Effect on p95 and p99 of the step time", "step times of the same window as the counters"),
+        question("Effect on p95 and p99 of the step time", "counters.step-times"),
     ),
     _LIST.item(
         "NT-LENS-9", "bottleneck lens: NCCL hang (which rank, which collective)", "trace",

@@ -37,6 +37,7 @@ CLOSED = {
     "PA-23": "torch.straggler matches each collective on all ranks, by group; without the traces of all it is unknown",
     "NT-LENS-1": "torch.straggler finds the ranks that peers wait for; without the traces of all it is unknown",
     "NT-LENS-6": "torch.placement compares the place of a late rank with its peers, and is unknown without its node",
+    "NT-LENS-8": "counters.step-times compares the steps in the window of the counters with all others",
     "NT-LENS-9": "torch.hang compares both ends of sends and receives as well",
     "NT-ROL-1": "nccl.ib-hca reads the node's settings, nccl.hca-roles what the job's log shows in use",
     "PA-22": "torch.exposed-collectives judges each kind of collective, without idle time and late ranks",

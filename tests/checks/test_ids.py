@@ -21,7 +21,7 @@ IN_PART = {
     "AN-5": "switch", "AN-7": "switch", "AN-9": "window",
     "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-OBS-7": "switch",
     "GS-3": "bench",
-    "NT-GDR-2": "pair", "NT-LENS-8": "trace",
+    "NT-GDR-2": "pair",
     "NT-PIT-6": "trace",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window",
