@@ -39,6 +39,7 @@ MODULES = (
     "rdma.ports",
     "rdma.bandwidth_per_gpu",
     "rdma.verbs",
+    "rdma.registration",
     "rdma.pcie",
     "roce.chain",
     "rdma.error_counters",

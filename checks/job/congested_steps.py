@@ -87,7 +87,7 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
     written = epoch(run.evidence.collected_at) if len(run.logs) == 1 else None
     if written is None:
         return unknown(f"{name}: when its last step ended is not known", fix="pass the job's log alone", **at)
-    times = times_within(steps, written, min(one.begin for one in windows), max(one.end for one in windows))
+    times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
     if times is None or len(times) < _ENOUGH:
         what = "the log does not cover the window" if times is None else f"{len(times)} steps in the window"
         return unknown(f"{name}: {what}", fix=FIX, **at)
@@ -97,8 +97,8 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
     shown = f"{name}: {len(times)} steps in the window, p95 {p95:.4g} s" + (f", p99 {p99:.4g} s" if p99 else "")
     shown += f"; median of all steps {usual:.4g} s"
     at["found"] = f"{p95 / usual:.0%} of the median"
-    paused = sorted(port for one in windows for port in one.paused)
-    vague = [port for one in windows for port in one.vague]
+    paused = sorted(port for window in windows for port in window.paused)
+    vague = [port for window in windows for port in window.vague]
     if paused and p95 > SLOWER * usual:
         return warned(f"{shown}; meanwhile {_listed(paused)} paused", expected=f"at most {SLOWER:.0%}", **at)
     if paused:

@@ -82,8 +82,9 @@ ITEMS = (
     _LIST.item(
         "NT-PIT-6", "memory registration: memlock limit, registration cache, allocator fragmentation", "node trace",
         question("RDMA can pin unlimited memory", "host.memlock"),
-        lack("Registration cache", "lines of the registration cache of NCCL or UCX"),
+        question("No variable disables a registration cache", "rdma.registration-cache"),
         question("Allocator fragmentation", "torch.memory"),
+        within=ENVIRONMENT,
     ),
     # environment variables
     _LIST.item(

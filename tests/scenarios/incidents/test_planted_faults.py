@@ -140,6 +140,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "rdma.link-layer": ("site", "slows-job", ""),
     "rdma.port-rate": ("network", "slows-job", ""),
     "rdma.port-state": ("network", "slows-job", ""),
+    "rdma.registration-cache": ("job", "", "slows-job"),
     "rdma.registered": ("site", "slows-job", ""),
     "roce.chain": ("site", "slows-job", ""),
     "storage.network": ("site", "slows-job", ""),
