@@ -326,7 +326,7 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("trace",),
 )
 def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the rate of the fastest large copy within a GPU with its memory bandwidth.
+    """Compare the fastest large copy within a GPU with its memory bandwidth.
 
     ## Why it matters
     Most kernels of a model wait for memory. Memory with a low clock, or of a lesser part than was paid for, slows all

@@ -100,7 +100,7 @@ def _places(job: JobTrace) -> Mapping[str, tuple[int, ...]]:
 
 
 def _late_places(job: JobTrace, places: Mapping[str, tuple[int, ...]], late: set[int]) -> Mapping[int, list[str]]:
-    """Return the hosts on which the rank in a place is late, but not all of their ranks."""
+    """Return the hosts with a late rank in a place, unless all ranks are late."""
     hosts: dict[int, list[str]] = defaultdict(list)
     for host, ranks in places.items():
         for at, rank in enumerate(ranks):
@@ -114,7 +114,7 @@ def _everywhere(places: Mapping[str, tuple[int, ...]], at: int, hosts: list[str]
 
 
 def _on_node(run: RunFacts, job: JobTrace, rank: int, ranks: tuple[int, ...]) -> Finding:
-    """Compare the path of a late rank's GPU to its nearest NIC with those of its peers."""
+    """Compare the path from a late rank's GPU to its NIC with those of peers."""
     host = job.ranks[rank].host
     at: dict[str, Any] = {"subject": f"rank {rank}", "evidence": [job.ranks[rank].key]}
     node = run.host(host)

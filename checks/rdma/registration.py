@@ -55,16 +55,16 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A workaround for an error of the cache, set on purpose.
     """
     environments = [("the environment", node.evidence.value(PROCESS))]
-    with suppress(EvidenceError):  # no job runs, or its processes belong to others: the item says so
+    with suppress(EvidenceError):  # no job runs, or its processes belong to other users
         environments += [(f"the environment of {rank.who}", rank.variables)
                          for rank in ranks(node.evidence).environments]  # fmt: skip
     off: dict[str, Finding] = {}
     for where, variables in environments:
-        for name, (values, whose) in DISABLED_BY.items():
+        for name, (values, cache) in DISABLED_BY.items():
             value = str(variables.get(name, ""))
             if value.strip().casefold() in values:
                 off.setdefault(name, warned(
-                    f"{name}={value} in {where} disables the registration cache of {whose}", subject=name,
+                    f"{name}={value} in {where} disables the registration cache of {cache}", subject=name,
                     found=value, expected="unset", evidence=[PROCESS if where == "the environment" else RANKS],
                 ))  # fmt: skip
     yield from off.values()

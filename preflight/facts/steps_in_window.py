@@ -24,9 +24,9 @@ def epoch(at: str) -> float | None:
 
 
 def times_within(steps: Sequence[TrainingStep], written: float, begin: float, end: float) -> list[float] | None:
-    """Return the times of the steps that ran in a window, seconds; ``written``: end of the last one.
+    """Return the times of the steps that ran in a window, seconds.
 
-    None if the log does not cover the window, or a step has no time. A line for several steps counts once, with their
+    ``written`` is the end of the last one. None if the log does not cover the window, or a step has no time. A line for several steps counts once, with their
     mean.
     """
     if written < end - SLACK_S:
