@@ -135,6 +135,8 @@ MODULES = (
     "job.training_log",
     "job.congested_steps",
     "job.torch_hang",
+    "job.ras",
+    "job.stacks",
     "job.roofline",
     "job.layout",
     "job.layout_costs",

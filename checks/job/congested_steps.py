@@ -13,7 +13,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
-from preflight.facts.steps_in_window import epoch, times_within
+from preflight.facts.steps_in_window import seconds_since_1970, times_within
 from preflight.model import Finding, check, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
 
@@ -84,7 +84,7 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
     steps = max((own for _, own in run.training[key].logs), key=lambda own: len(own.steps)).steps
     if run.log(key).line_count - steps[-1].line > _AFTER:
         return unknown(f"{name}: other lines follow its last step, so when that ended is not known", fix=FIX, **at)
-    written = epoch(run.evidence.collected_at) if len(run.logs) == 1 else None
+    written = seconds_since_1970(run.evidence.collected_at) if len(run.logs) == 1 else None
     if written is None:
         return unknown(f"{name}: when its last step ended is not known", fix="pass the job's log alone", **at)
     times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
@@ -117,7 +117,7 @@ def _listed(ports: Sequence[str], verb: str = " was") -> str:
 
 def _window(node: NodeFacts, site: Site) -> _Window | None:
     """Return the ports of a node over its window; None without two readings."""
-    begin = epoch(node.evidence.collected_at)
+    begin = seconds_since_1970(node.evidence.collected_at)
     try:
         ports = [node.port_growth[port.name] for port in judged_ports(node, site)]
     except EvidenceError:

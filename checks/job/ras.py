@@ -1,12 +1,13 @@
-"""Judges of the processes of a running job: NCCL's RAS."""
+"""Check of the processes of a running job, in the text of ``ncclras``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.expectations import Site
+from preflight.facts.job import RunFacts
+from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, RankPlace, RankSet, RasProblem, RasStatus
-from preflight.recognition.judges import Judges, PastedValue
 
 #: Maximum number of processes and ranks named in a finding.
 _NAMED = 8
@@ -14,26 +15,61 @@ _REPEAT = "Run `ncclras` again a minute later, and pass both outputs in order."
 _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | grep -i xid` on its node."
 
 
-def _ras(part: PastedValue) -> Iterator[Finding]:
+@check(
+    "nccl.ras",
+    title="All processes answer NCCL's RAS, and no rank stays behind",
+    fault="Processes do not answer NCCL's RAS, or ranks stay behind",
+    impact="blocks-job",
+    source="NCCL user guide, section RAS (NCCL 2.24 and later)",
+    fix=_LOOK,
+    action="fix-job",
+    scope="run",
+    gating=False,
+    needs=("ras",),
+)
+def ras(run: RunFacts, site: Site) -> Iterator[Finding]:
+    """Compare what `ncclras` shows of all processes, and launched operations.
+
+    ## Why it matters
+    While a job hangs, its logs are silent. NCCL's RAS threads still answer: the process that does not, or the rank that
+    launched fewer operations than its peers, is the one to look at.
+
+    ## Verdicts
+    A process that RAS calls dead fails; one that does not answer warns. Ranks that launched fewer operations of a
+    communicator are unknown after one query, since a running job looks the same for a moment. If the counts are the
+    same in a second query, it fails; if all ranks have launched more, it passes. A text without an error is unknown:
+    RAS counts launched operations, not completed ones.
+
+    ## False alarms
+    A process that a debugger stopped.
+    """
+    for key, queries in run.ras.items():
+        before = None
+        for query in queries:
+            yield from judge_ras(query.value, before, not query.gaps, [key])
+            before = query.value
+
+
+def judge_ras(
+    status: RasStatus, before: RasStatus | None, complete: bool, evidence: Sequence[str]
+) -> Iterator[Finding]:
     """Report processes that do not answer, and ranks that stay behind."""
-    status: RasStatus = part.value
-    before: RasStatus | None = part.earlier[-1] if part.earlier else None
     troubled = False
     for problem in status.problems:
         if problem.word == "TIMEOUT" or (problem.word == INCOMPLETE and problem.communicator and _has_lost(status)):
             continue  # a consequence of the process that does not answer
         troubled = True
-        yield _problem(problem, before, part.evidence)
+        yield _problem(problem, before, evidence)
     if troubled:
         return
-    if not part.complete:
-        yield unknown("the errors and warnings of NCCL's RAS are not in the text", evidence=part.evidence,
+    if not complete:
+        yield unknown("the errors and warnings of NCCL's RAS are not in the text", evidence=evidence,
                       fix="Paste the complete output.")  # fmt: skip
         return
     yield unknown(
         f"NCCL's RAS reaches all {status.processes or 'known'} processes, and no rank is behind in launched "
         "operations; whether these complete is not shown",
-        evidence=part.evidence,
+        evidence=evidence,
         fix="If the job does not progress, its GPUs or the network hang: check XIDs and link errors of its nodes.",
     )
 
@@ -98,6 +134,3 @@ def _processes(processes: Sequence[RankPlace]) -> str:
     named = ", ".join(f"{place.process} on {place.node} (GPU {place.gpu})" for place in processes[:_NAMED])
     more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
     return f"process {named or '(not named)'}{more}"
-
-
-JUDGES: Judges = {"ncclras": (("torch.hang", _ras),)}

@@ -36,7 +36,8 @@ def trace(
 ) -> int:
     """Show how a training job spends its steps.
 
-    Takes traces of PyTorch's profiler, one for each rank, and dumps of its flight recorder.
+    Takes traces of PyTorch's profiler, one for each rank, and dumps of its flight recorder; also the text of `ncclras`,
+    and of `py-spy dump` for each rank.
 
     \b
     Example: preflight trace traces/
@@ -51,7 +52,7 @@ def trace(
     from preflight.reports import trace_text
 
     run = read_logs(tuple(trace_files(paths)))
-    request = new_request("trace", cluster, only=("torch.*",))
+    request = new_request("trace", cluster, only=("torch.*", "nccl.ras"))
     report = judge_run(request, Collected((), run))
     assert run is not None
     facts = RunFacts(run)

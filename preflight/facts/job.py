@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from preflight import bench, parsers
 from preflight.evidence.document import Evidence, EvidenceError
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from preflight.parsers.job_log import JobLog
     from preflight.parsers.messages.scan import LoggedError
     from preflight.parsers.messages.signature import ErrorSignature
+    from preflight.parsers.parsed import Parsed
+    from preflight.parsers.training.nccl_ras import RasStatus
+    from preflight.parsers.training.python_stacks import ProcessStacks
     from preflight.parsers.training.serving_metrics import ServingMetrics
 
 T = TypeVar("T")
@@ -48,6 +51,10 @@ _WORDS_OF_ERRORS = (
 )
 #: Texts, one of which occurs in each line of a training step.
 _STEPS = ("loss", "Loss", "LOSS", "train_step_timing", "global_step=", "'train_runtime'", "it/s", "s/it")
+#: A text in each answer of NCCL's RAS.
+_RAS = ("Communicators... ",)
+#: Texts, one of which occurs in each dump of the stacks of a Python process.
+_STACKS = (': "MainThread"', "(most recent call first):")
 #: Texts, one of which occurs in each scrape of a serving engine.
 _METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_")
 
@@ -242,8 +249,8 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of PyTorch output among the logs, including refused ones.
 
-        They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving`` and ``steps``; ``sizes`` are logs of
-        jobs of several sizes, ``layout`` is a described job.
+        They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving``, ``steps``, ``ras`` and ``stacks``;
+        ``sizes`` are logs of jobs of several sizes, ``layout`` is a described job.
         """
         described = {"layout"} if "job:description" in self.evidence else set[str]()
         try:
@@ -255,6 +262,8 @@ class RunFacts:
                 "serving": self.serving,
                 "steps": self.training,
                 "sizes": self.job_sizes,
+                "ras": self.ras,
+                "stacks": self.stacks,
             }
         except EvidenceError:
             return frozenset(described)
@@ -322,6 +331,25 @@ class RunFacts:
         throughput = importlib.import_module("preflight.facts.training_run").throughput
         rates = {key: rate for key, run in self.training.items() if (rate := throughput(run)) is not None}
         return rates if len({rate.ranks for rate in rates.values()}) >= _TWO else {}
+
+    @cached_property
+    def ras(self) -> dict[str, tuple[Parsed[RasStatus], ...]]:
+        """The queries of NCCL's RAS in each log, by record key."""
+        return self._in_logs("preflight.parsers.training.nccl_ras", _RAS)
+
+    @cached_property
+    def stacks(self) -> dict[str, tuple[ProcessStacks, ...]]:
+        """The stacks of Python processes in each log, by record key."""
+        return self._in_logs("preflight.parsers.training.python_stacks", _STACKS)
+
+    def _in_logs(self, parser: str, hints: Sequence[str]) -> dict[str, Any]:
+        """Return what a parser finds in each log with one of the hints."""
+        outputs = {}
+        for key, log in self._job_logs.items():
+            text = log.text
+            if any(hint in text.text for hint in hints) and (parsed := importlib.import_module(parser).parse(text)):
+                outputs[key] = parsed
+        return outputs
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:

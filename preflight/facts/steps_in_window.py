@@ -15,7 +15,7 @@ from preflight.parsers.training.iteration_log import TrainingStep
 SLACK_S = 5.0
 
 
-def epoch(at: str) -> float | None:
+def seconds_since_1970(at: str) -> float | None:
     """Return an evidence time as seconds since 1970; None if it is none."""
     try:
         return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
@@ -26,8 +26,8 @@ def epoch(at: str) -> float | None:
 def times_within(steps: Sequence[TrainingStep], written: float, begin: float, end: float) -> list[float] | None:
     """Return the times of the steps that ran in a window, seconds.
 
-    ``written`` is the end of the last one. None if the log does not cover the window, or a step has no time. A line for several steps counts once, with their
-    mean.
+    ``written`` is the end of the last one. None if the log does not cover the window, or a step has no time. A line for
+    several steps counts once, with their mean.
     """
     if written < end - SLACK_S:
         return None

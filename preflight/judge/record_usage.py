@@ -82,6 +82,18 @@ class _Run(RunFacts):
         return super().serving
 
     @property
+    def ras(self) -> Any:
+        """Every answer of NCCL's RAS."""
+        self.read_as.add(provenance.RAS)
+        return super().ras
+
+    @property
+    def stacks(self) -> Any:
+        """All stacks of Python processes."""
+        self.read_as.add(provenance.STACKS)
+        return super().stacks
+
+    @property
     def nccl_tests(self) -> Any:
         """Every report of nccl-tests."""
         self.read_as.add(provenance.NCCL_TESTS)

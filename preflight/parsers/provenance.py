@@ -41,6 +41,7 @@ NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
 #: Recorded ones (tests/data/outside/torch) come from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
 SERVING = "log: metrics of a serving engine"
+RAS, STACKS = "log: ncclras", "log: stacks of Python processes"
 
 FORMATS = (
     # GPUs
@@ -151,6 +152,8 @@ FORMATS = (
     Format("PyTorch's trace of a GPU", (TRACE,)),
     Format("PyTorch's flight recorder with NCCL", (RECORDING,)),
     Format("metrics of a serving engine", (SERVING,)),
+    Format("ncclras", (RAS,)),
+    Format("py-spy dump and faulthandler", (STACKS,)),
     Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
     Format("nccl-tests", (NCCL_TESTS,), (
         _GITHUB + "aws/aws-k8s-tester/pull/503", _GITHUB + "NVIDIA/nccl-tests/issues/294",

@@ -146,6 +146,7 @@ CLUSTER: Mapping[str, str] = {
 JOB: Mapping[str, str] = {
     "training log": "training.iteration_log",
     "ncclras": "training.nccl_ras",
+    "python stacks": "training.python_stacks",
     "serving log": "training.serving_log",
     "serving metrics": "training.serving_metrics",
     "nvidia-smi error": "messages.nvidia_smi_errors",

@@ -337,6 +337,7 @@ _text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
 _text("parsers.training.iteration_log.fields_in", "step 12 | loss 2.5100 | dt: 210.40ms | tok/s: 5000")
 _text("parsers.training.repeated_steps.read_repeated", "[rank1]: step 12 | loss 2.5100 | dt: 210.40ms\n",
       call=lambda text: read_repeated(enumerate(text.splitlines(), 1)))  # fmt: skip
+_text("steps_in_window.seconds_since_1970", "2026-11-02T10:00:00Z")
 _text("parsers.training.iteration_log.ranks_in", "using world size: 16, data-parallel size: 16")
 _text("parsers.nccl_tests.markers.of_source", " .. n1 pid 12: Test failure all_reduce.cu:90")
 _text("parsers.nccl_tests.table.without_rules", "| 8 | 2 | float |")

@@ -12,7 +12,8 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.textprep.lines import Lines
+from preflight.textprep.lines import Lines, lines_of
+from preflight.textprep.numbered_text import NumberedText
 
 HINTS = ("Job summary", "Communicators... ")
 
@@ -146,6 +147,18 @@ def parse_lines(lines: Lines, at: int) -> Parsed[RasStatus]:
     elif troubled and not problems:
         gaps.append(ParseGap(lines[last].number, "the errors and warnings are not in the text", beside=True))
     return Parsed(RasStatus(processes, tuple(groups), problems, not gaps), tuple(gaps), last + 1)
+
+
+def parse(text: NumberedText) -> tuple[Parsed[RasStatus], ...]:
+    """Read all queries in a log, in order."""
+    queries, lines, at = [], lines_of(text), 0
+    while at < len(lines):
+        if begins(lines, at):
+            queries.append(parse_lines(lines, at))
+            at = queries[-1].end
+        else:
+            at += 1
+    return tuple(queries)
 
 
 def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str]) -> RasProblem:

@@ -17,7 +17,7 @@ from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import Sinfo
 from preflight.parsers.cluster.slurm_control import SlurmControl
 from preflight.parsers.cluster.slurm_nodes import SlurmNode
-from preflight.parsers.training import nccl_ras, serving_metrics
+from preflight.parsers.training import nccl_ras, python_stacks, serving_metrics
 from preflight.parsers.training.iteration_log import TrainingLog
 from preflight.parsers.training.serving_log import ServingLog
 from preflight.recognition.formats.typed import output_format
@@ -219,5 +219,6 @@ KINDS = (
     output_format("training log", _training),
     output_format("serving log", _serving),
     output_format("ncclras", lambda value: (nccl_ras.facts(value), nccl_ras.summary(value))),
+    output_format("python stacks", lambda value: (python_stacks.facts(value), python_stacks.summary(value))),
     output_format("serving metrics", lambda value: (serving_metrics.facts(value), serving_metrics.summary(value))),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from preflight.checks.job.ras import judge_ras
 from preflight.checks.job.serving import judge_first_token, judge_queue
 from preflight.checks.job.serving_cache import (
     judge_cache,
@@ -13,6 +14,7 @@ from preflight.checks.job.serving_cache import (
     offloads_caches,
     transfers_caches,
 )
+from preflight.checks.job.stacks import judge_stacks
 from preflight.checks.job.training_log import judge_steps
 from preflight.facts.host import size_text
 from preflight.model import Finding, passed, unknown, warned
@@ -137,7 +139,19 @@ def _judged(
     return judge(part.value, part.evidence)
 
 
+def _ras(part: PastedValue) -> Iterator[Finding]:
+    return judge_ras(part.value, part.earlier[-1] if part.earlier else None, part.complete, part.evidence)
+
+
+def _stacks(part: PastedValue) -> Iterator[Finding]:
+    """Judge the processes of all writers once, at the first of them."""
+    if all(part.value[0].line < other[0].line for other in part.others):
+        yield from judge_stacks([process for value in (part.value, *part.others) for process in value], part.evidence)
+
+
 JUDGES: Judges = {
+    "ncclras": (("nccl.ras", _ras),),
+    "python stacks": (("torch.stacks", _stacks),),
     "ulimit": (("host.memlock", _memlock), ("host.open-files", _files)),
     "training log": (("torch.steps", _steps),),
     "serving metrics": _metrics,

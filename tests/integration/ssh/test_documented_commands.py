@@ -20,6 +20,7 @@ from preflight.cli.app import main
 from tests.support import commands, training_job
 from tests.support.clos import Clos
 from tests.support.fabric.ibsim import fat_tree
+from tests.support.fixture import cases
 from tests.support.paths import ROOT
 from tests.support.sshfarm import SSHD, Farm
 from tests.unit.recognition import test_nccl_ras
@@ -69,7 +70,7 @@ OTHERS = {
     r"AXE=": "people, with axe-core from npm",
     r"salloc -N64 preflight bench ": "people, on a Slurm cluster with nccl-tests",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
-    r"ncclras ": "people, where a job of NCCL runs",
+    r"ncclras |py-spy ": "people, where a job of NCCL runs",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
     r"(skopeo|podman) ": "people, with a registry",
@@ -150,6 +151,10 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     (folder / "ibstat.txt").write_text(records["cmd:ibstat"]["out"], "utf-8")
     (folder / "ibnetdiscover.txt").write_text(fat_tree(4, down=2), "utf-8")
     (folder / "ras.txt").write_text(test_nccl_ras.OK, "utf-8")
+    for case in cases("torch.stacks"):
+        if case.path.stem == "all-wait":
+            for rank in (0, 1):
+                (folder / f"rank{rank}.txt").write_text(case.body["records"][f"log:rank{rank}.txt"], "utf-8")
     (folder / "-").write_text(records["cmd:nvidia-smi topo -m"]["out"], "utf-8")
     _switch_files(folder)
     for name, text in JOB_FILES.items():

@@ -125,7 +125,7 @@ def findings(text: str) -> list[Mapping[str, Any]]:
     parts = read_text(text, "p")
     assert {part.kind for part in parts} == {"ncclras"}
     named = [finding for part in parts for finding in part.findings]
-    assert {finding["check"] for finding in named} == {"torch.hang"}
+    assert {finding["check"] for finding in named} == {"nccl.ras"}
     return named
 
 
