@@ -50,7 +50,8 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
     title="The stacks of all ranks are in the same place",
     fault="The stacks of few ranks differ from those of most",
     impact="blocks-job",
-    source="py-spy 0.4 (`dump`); docs.python.org, faulthandler; more than half of the ranks: a judgement",
+    source="https://github.com/benfred/py-spy (dump); https://docs.python.org/3/library/faulthandler.html; more than "
+    "half of the ranks: a judgement",
     fix="Look at the ranks that differ: data loader, file system, a branch that only they take. Dump them again a "
     "minute later: a hang does not move.",
     action="fix-job",
@@ -59,7 +60,7 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
     needs=("stacks",),
 )
 def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Group ranks by the stacks of their main threads, all frames of them.
+    """Compare the stacks of the main threads of all ranks, frame by frame.
 
     ## Why it matters
     In a hang, most ranks wait in the same collective. The few whose stacks differ have not reached it: they, or what

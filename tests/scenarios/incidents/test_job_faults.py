@@ -101,7 +101,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "torch.overlap": ("job", "", "slows-job"),
     "torch.pauses": ("job", "", "slows-job"),
     "torch.placement": ("node", "", "slows-job"),
-    "torch.stacks": ("job", "", "blocks-job"),
+    "torch.stacks": ("job", "", "drifts"),
     "torch.steps": ("job", "", "slows-job"),
     "torch.straggler": ("node", "", "slows-job"),
     "torch.synchronisation": ("job", "", "slows-job"),

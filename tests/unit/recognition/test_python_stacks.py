@@ -54,5 +54,7 @@ def test_read_and_a_log_give_the_same_findings() -> None:
         checks = [check for check in registry().checks if check.id == id]
         report = judge([], checks, run=Evidence("@run", "", {"log:job.log": {"status": "ok", "out": text}}))
         pasted = [finding for part in read_text(text, "p") for finding in part.findings if finding["check"] == id]
-        assert sorted(finding["status"] for finding in pasted) == sorted(one["status"] for one in report["findings"])
+        assert sorted(finding["status"] for finding in pasted) == sorted(
+            finding["status"] for finding in report["findings"]
+        )
         assert len(pasted) == {"torch.stacks": 1, "nccl.ras": 2}[id]
