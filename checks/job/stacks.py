@@ -52,8 +52,8 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
     impact="blocks-job",
     source="https://github.com/benfred/py-spy (dump); https://docs.python.org/3/library/faulthandler.html; more than "
     "half of the ranks: a judgement",
-    fix="Look at the ranks that differ: data loader, file system, a branch that only they take. Dump them again a "
-    "minute later: a hang does not move.",
+    fix="Dump the ranks that differ again, a minute later (`py-spy dump --pid PID`): a hang does not move. Then look "
+    "at their data loader and file system, and for a branch that only they take.",
     action="fix-job",
     scope="run",
     gating=False,
