@@ -51,9 +51,11 @@ _ANNOTATION = re.compile(
 )
 #: The same after the value of a field, where one blank is enough: a prompt has no such comment.
 _FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
-#: Lines in which such a mark belongs to the tool: the heading of ``tail``, a node of ``ibnetdiscover``.
+#: Lines in which such a mark belongs to the tool: the heading of ``tail``, a node of ``ibnetdiscover``, a table of
+#: ``nvbandwidth``.
 _NO_ANNOTATION = re.compile(
     r"==> .{1,300} <==$|\s*(?:\[\d{1,3}\]|(?:Switch|Ca|Rt)\s+\d).{0,200}\"[SHR]-[0-9a-fA-F]{16}\""
+    r"|\s*mem\w{1,12} .{1,40}\(row\) (?:<-|->) .{1,40}\(column\) "
 )
 _ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\s#\s.*")
 _ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")

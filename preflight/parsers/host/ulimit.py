@@ -10,7 +10,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
 from preflight.textprep.lines import Lines
 
-_BASH = re.compile(r"\s*([a-z][a-z /-]{2,30}?)\s+\((?:([\w-]{1,12}), )?-(\w)\)\s+(unlimited|\d{1,20})\s*")
+_BASH = re.compile(r"\s*([A-Za-z][A-Za-z /-]{2,30}?)\s+\((?:([\w -]{1,14}), )?-(\w)\)\s+(unlimited|\d{1,20})\s*")
 _PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
 _PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
 _UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from preflight.parsers.nccl_log.table_rows import Tables
 
@@ -31,6 +31,15 @@ def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | 
         return max(len(hosts), hidden)
     ranks = {key[1] for key, _ in table.rows("rank") if key[0] == nranks}
     return 1 if len(hosts) == 1 and nranks is not None and len(ranks) == nranks else None
+
+
+def job_nodes(table: Tables, nnodes: int | None, nranks: int | None, placed: Collection[int]) -> int | None:
+    """Return the nodes of the job; None if an excerpt may show only some of them.
+
+    ``nnodes`` are those that the lines show, ``placed`` the ranks whose hosts they show.
+    """
+    complete = nranks is not None and (len(placed) >= nranks or nnodes == nranks)
+    return nnodes if table.rows("size") or complete or nnodes == 1 else None
 
 
 def _complete(addresses: set[object]) -> set[object]:

@@ -220,7 +220,8 @@ class NcclLog:
     built_for: tuple[Use, ...]  # CUDA versions of the NCCL builds: "12.4" of "2.21.5+cuda12.4"
     cuda_drivers: tuple[str, ...]  # as reported by the driver's API: "12.8"
     nranks: int | None  # of the largest communicator
-    nnodes: int | None
+    nnodes: int | None  # that the lines show
+    job_nodes: int | None  # of the job; None if an excerpt may show only some
     hosts: tuple[str, ...]
     ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host), if logged
     networks: tuple[Use, ...]  # "Using network X", one entry for each X

@@ -8,7 +8,7 @@ from typing import Any
 
 from preflight.parsers.nccl_log.counters import ENDS_SAMPLED_NOTE, LogCounters
 from preflight.parsers.nccl_log.failures import failures
-from preflight.parsers.nccl_log.job_size import drop_joined_hosts, nnodes_of, ranks_of_rings
+from preflight.parsers.nccl_log.job_size import drop_joined_hosts, job_nodes, nnodes_of, ranks_of_rings
 from preflight.parsers.nccl_log.model import (
     Affinity,
     LogLine,
@@ -80,6 +80,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
         cuda_drivers=tuple(_driver(str(key[0])) for key, _ in table.rows("driver")),
         nranks=nranks,
         nnodes=nnodes,
+        job_nodes=job_nodes(table, nnodes, nranks, members.known),
         hosts=hosts,
         ranks=tuple(sorted((rank, who[0]) for rank, who in members.known.items() if who[0] in named)),
         networks=networks,

@@ -28,7 +28,7 @@ def document(log: NcclLog) -> dict[str, Any]:
         "cuda_build": log.built_for[0].name if log.built_for else None,
         "cuda_driver": log.cuda_driver,
         "nranks": log.nranks,
-        "nnodes": log.nnodes,
+        "nnodes": log.job_nodes,
         "hosts": list(log.hosts),
         "network": network,
         "plugin": loaded[0] if loaded else None,
@@ -41,6 +41,7 @@ def document(log: NcclLog) -> dict[str, Any]:
         ],
         "intra_channels": {use.name: use.count for use in log.intra_node},
         "gpudirect_rdma": _gpudirect(log),
+        "gpudirect_rdma_channels": _gpudirect_channels(log),
         "pxn_channels": log.proxied if log.channels else None,
         "rails": None if log.rails is None else {"seen": log.rails.seen, "crossing": log.rails.crossing},
         "channels": None if counts is None else vars_of(counts),
@@ -118,18 +119,22 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """Return True if a channel uses GPUDirect RDMA, False if none does.
+    """Return True if all network channels use GPUDirect RDMA, else False.
 
-    None for TCP, and for channel lines that are truncated before the word that shows it.
+    None for TCP, and where no channel is shown, or lines are truncated before the word that shows it.
     """
-    if log.channels and all(is_tcp(channel.network) for channel in log.channels):
+    if all(is_tcp(channel.network) for channel in log.channels):
         return None
-    if log.channels:
-        states = {channel.gpudirect for channel in log.channels}
-        return True if True in states else None if None in states else False
-    without = {match[1] for line in log.gpudirect_disabled if (match := _HCA_WITHOUT.search(line.message))}
-    none = bool(without) and {device.name for device in log.ib_devices} <= without
-    return False if none else None
+    states = {channel.gpudirect for channel in log.channels}
+    return False if False in states else None if None in states else True
+
+
+def _gpudirect_channels(log: NcclLog) -> dict[str, int] | None:
+    """Return the number of network channels with and without GPUDirect RDMA."""
+    if not log.channels:
+        return None
+    counts = {state: sum(c.count for c in log.channels if c.gpudirect is state) for state in (True, False)}
+    return {"with": counts[True], "without": counts[False]}
 
 
 def _nvls(log: NcclLog) -> bool | None:

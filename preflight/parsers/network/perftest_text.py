@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.network.perftest import UNITS, PerftestError, cause, table_rows
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
@@ -20,6 +20,7 @@ _HEAD = re.compile(
 _COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
 _NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
 _ENDS = re.compile(r"\s*-{20,}\s*")
+_STATUS = re.compile(r"[Ff]ailed status (\d{1,3})(?:\D{1,40}\d{1,20} syndrome? (0x[0-9a-fA-F]{1,8}))?")
 #: The rate of a port, in sysfs and in lists of ports; lines above a test, and below its device, in which it may be.
 _RATE = re.compile(r"\s*(?:[Rr]ate:?\s+)?(\d{1,4}(?:\.\d)?)(?: G(?:b/sec|bps|b/s)(?: \(.{1,20}\))?)?\s*")
 _ABOVE, _BELOW_NAME = 80, 25
@@ -52,6 +53,9 @@ class PerftestRun:
     error: PerftestError | None
     error_text: str
     port_gbps: float | None = None  # rate of the device's port, if the text above shows it
+    status: int | None = None  # of the work completion that failed
+    syndrome: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)  # above the table, as printed
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -81,9 +85,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
     tool = f"ib_{head[1].lower().split()[0]}_{'bw' if head[2] == 'BW' else 'lat'}" if head else None
     mtu = fields.get("Mtu", "").partition("[")[0]
     words = next((text.strip() for text in texts if "ailed status" in text or "rror" in text or "ouldn't" in text), "")
+    failed = next((match for text in texts if (match := _STATUS.search(text)) is not None), None)
     run = PerftestRun(
         lines[at].number, tool, fields.get("Device"), fields.get("Link type"), int(mtu) if mtu.isdecimal() else None,
         rows, error, words[:200], _port_gbps(lines[max(0, at - _ABOVE) : at], fields.get("Device", "")),
+        int(failed[1]) if failed else None, failed[2] if failed else None, fields,
     )  # fmt: skip
     return Parsed(run, tuple(gaps), end)
 
@@ -125,7 +131,8 @@ def facts(run: PerftestRun) -> dict[str, Any]:
         for row in run.rows
     ]  # fmt: skip
     return {"tool": run.tool, "device": run.device, "link_layer": run.link_layer, "mtu": run.mtu, "rows": rows,
-            "port_gbps": run.port_gbps, "error": run.error.value if run.error else run.error_text or None}  # fmt: skip
+            "port_gbps": run.port_gbps, "error": run.error.value if run.error else run.error_text or None,
+            "status": run.status, "syndrome": run.syndrome, "fields": dict(run.fields)}  # fmt: skip
 
 
 def summary(run: PerftestRun) -> str:

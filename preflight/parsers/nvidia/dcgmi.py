@@ -53,6 +53,10 @@ def diag_begins(lines: Lines, at: int) -> bool:
     return cells is not None and cells[0] == "Diagnostic" and cells[1] == "Result"
 
 
+#: The rest of the label ``Warning: GPU 6``.
+_OF_GPU = re.compile(r"\s*GPUs?\s+\d[\d, ]*")
+
+
 def parse_diag(lines: Lines, at: int) -> Parsed[Diag]:
     """Read the report that begins at a line."""
     versions: dict[str, str] = {}
@@ -76,7 +80,9 @@ def parse_diag(lines: Lines, at: int) -> Parsed[Diag]:
 
 
 def _add_row(cells: list[str], section: str, line: int, versions: dict[str, str], tests: list[DiagTest]) -> None:
-    name, value = cells[0], cells[1]
+    label, value = cells[0], cells[1]
+    head, _, rest = label.partition(":")
+    name = head if head in ("Warning", "Error", "Info") and _OF_GPU.fullmatch(rest) else label
     if name in ("Warning", "Error", "Info", "") or name.startswith("->"):
         if tests and value:
             test = tests[-1]

@@ -275,15 +275,19 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
                 bad.setdefault(code, []).append(f"{gpu}-{peer}")
     for code, pairs in bad.items():
         report = unknown if code in _OF_THE_PART else warned
+        shown = f"{', '.join(pairs[:_PAIRS])}{', …' if len(pairs) > _PAIRS else ''}"
         yield report(
-            f"no peer access between {len(pairs)} pairs of GPUs: {code}, {_PEER_CODES.get(code, 'unknown')}",
-            found=", ".join(pairs[:8]), expected="OK", evidence=part.evidence,
+            f"no peer access between {len(pairs)} pairs of GPUs ({shown}): {code}, "
+            f"{_PEER_CODES.get(code, 'unknown')}",
+            found=shown, expected="OK", evidence=part.evidence,
             fix="NCCL uses host memory for it; check ACS and the IOMMU (`lspci -vv`), and the part's datasheet.",
         )  # fmt: skip
     if not bad and part.value.access:
         yield passed("peer access between all pairs of GPUs", evidence=part.evidence)
 
 
+#: Maximum number of pairs that a message lists.
+_PAIRS = 8
 _PEER_CODES = {
     "CNS": "the chipset does not support it", "GNS": "the GPU does not support it",
     "TNS": "the topology does not support it", "NS": "not supported", "DR": "disabled by a registry key",
