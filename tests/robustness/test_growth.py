@@ -109,7 +109,9 @@ def test_what_a_text_costs_grows_as_its_length(name: str, tmp_path: Path) -> Non
     read(make(2000), tmp_path)  # modules are imported, patterns compiled
     shorter = max(read(make(size), tmp_path)[1], NOISE_S)
     text = make(4 * size)
-    longer = min(read(text, tmp_path)[1] for _ in range(2))
+    longer = read(text, tmp_path)[1]
+    if longer > MOST_GROWTH * shorter:
+        longer = read(text, tmp_path)[1]
     assert longer <= MOST_GROWTH * shorter
     assert longer <= MOST_S_PER_MB * len(text) / 1e6
 

@@ -34,7 +34,7 @@ LONGEST_MESSAGE = 2000
 #: CPU seconds for 200 KB; a linear parser takes milliseconds, a quadratic one minutes.
 ENOUGH_S = 10
 #: Characters of a long text.
-LONG = 80_000
+LONG = 40_000
 
 
 def _parsing(module: Path) -> Iterator[str]:
@@ -90,7 +90,7 @@ def test_it_reads_its_seeds(parser: Parser) -> None:
 
 
 #: Enough to find common errors; ``python -m tests.robustness.fuzz --minutes 10`` looks for rare ones.
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @FEW

@@ -67,12 +67,12 @@ from tests.support.redact_command import KEY, run
     ],
 )
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = (unit * (200_000 // len(unit) + 1))[:200_000]
+    text = (unit * (60_000 // len(unit) + 1))[:60_000]
     redactor = Redactor(KEY, hosts=("gpu001",))
     began = time.process_time()
     redactor.learn(text)
     redactor.text(text)
-    assert time.process_time() - began < 4
+    assert time.process_time() - began < 2
 
 
 def test_a_long_line_and_a_key_in_two_pieces(tmp_path: Path) -> None:

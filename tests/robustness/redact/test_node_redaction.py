@@ -22,7 +22,7 @@ from preflight.collector.redact import redact
     ],
 )  # fmt: skip
 def test_hostile_text_takes_linear_time(unit: str) -> None:
-    text = (unit * (500_000 // len(unit) + 1))[:500_000]
+    text = (unit * (150_000 // len(unit) + 1))[:150_000]
     began = time.process_time()
     redact("token" + text)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 2

@@ -12,12 +12,12 @@ from preflight.bench.planner import circle, next_round
 from tests.support.bench_campaigns import SCENARIOS, measured, reached
 from tests.support.simulated_fabric import SimulatedFabric, SimulatedFault, campaign, cluster, named
 
-SEEDS = {"three-of-512": 8, "thirty-of-512": 3, "three-and-false-slows": 4, "rail-and-node": 20}
+SEEDS = {"three-of-512": 4, "thirty-of-512": 3, "three-and-false-slows": 4, "rail-and-node": 12}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_campaigns(name: str) -> None:
-    seeds = SEEDS.get(name, 12)
+    seeds = SEEDS.get(name, 6)
     outcome = measured(SCENARIOS[name], seeds)
     assert reached(SCENARIOS[name], outcome, seeds), outcome
 
