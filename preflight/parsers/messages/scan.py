@@ -97,6 +97,9 @@ _RANK = re.compile(r"(?i)\brank[ =:]{0,12}(\d{1,6})\b|\[default(\d{1,4})\]|\[ran
 _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
 
 
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+
+
 @dataclass(frozen=True)
 class LoggedError:
     """One line with a signature."""
@@ -143,10 +146,11 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
     None without an error, and for prose and source code.
     """
     text = text[:_LONGEST]
-    if not any(hint in text for hint in _hints()) or _OTHERS.search(text) or _SOURCE.match(text):
+    signatures = _candidates(_shape(text))
+    if not signatures or _OTHERS.search(text) or _SOURCE.match(text):
         return None
     elsewhere = _SERVICE.search(text) is not None and _NAMES_SLURM.search(text) is None
-    for signature in SIGNATURES:
+    for signature in signatures:
         if elsewhere and signature.kind == SLURM:
             continue
         if (kind is None or signature.kind == kind) and any(hint in text for hint in signature.hints):
@@ -154,6 +158,19 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
             if match and not _in_prose(text, match.start()):
                 return signature, match
     return None
+
+
+def _shape(text: str) -> str:
+    """Return a text with zeros for digits."""
+    return text.encode("utf-8", "surrogatepass").translate(_DIGITS_ALIKE).decode("utf-8", "surrogatepass")
+
+
+@functools.lru_cache(maxsize=4096)  # a log repeats few shapes many times
+def _candidates(shape: str) -> tuple[ErrorSignature, ...]:
+    """Return the signatures that lines of a shape may have."""
+    if not any(hint in shape for hint in _shortest_hints()):
+        return ()
+    return tuple(signature for signature, hints in _shapes_of_hints() if any(hint in shape for hint in hints))
 
 
 def _in_prose(text: str, at: int) -> bool:
@@ -164,13 +181,18 @@ def _in_prose(text: str, at: int) -> bool:
 
 
 @functools.cache
-def _hints() -> tuple[str, ...]:
+def _shapes_of_hints() -> tuple[tuple[ErrorSignature, tuple[str, ...]], ...]:
+    return tuple((signature, tuple(map(_shape, signature.hints))) for signature in SIGNATURES)
+
+
+@functools.cache
+def _shortest_hints() -> tuple[str, ...]:
     """Return the hints of all signatures, without those that contain another.
 
     One pattern of them all takes twice the time.
     """
     shortest: list[str] = []
-    for hint in sorted({hint for signature in SIGNATURES for hint in signature.hints}, key=len):
+    for hint in sorted({hint for _, hints in _shapes_of_hints() for hint in hints}, key=len):
         if not any(other in hint for other in shortest):
             shortest.append(hint)
     return tuple(shortest)

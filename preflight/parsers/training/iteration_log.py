@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.messages.scan import error_in
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Line, Lines
 
@@ -184,6 +183,9 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     """Read the steps, starting at the first one."""
+    # import-at-use: 90 ms, which a log of a job without errors need not spend
+    from preflight.parsers.messages.scan import error_in
+
     steps: list[TrainingStep] = []
     framework = ""
     end = last = at
