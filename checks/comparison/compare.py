@@ -111,7 +111,7 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
     listed = ", ".join(trait.what for trait in seen)
     most = any(len(polled[trait.what].result.values) > 1 for trait in seen if not trait.each)
     on = "on most" if most else "on the other"
-    return passed(f"{len(seen)} values are as {on} nodes of this kind{beside}", found=listed,
+    return passed(f"{len(seen)} values are the same as {on} nodes of this kind{beside}", found=listed,
                   evidence=list(dict.fromkeys(trait.key for trait in seen))[:8])  # fmt: skip
 
 

@@ -272,7 +272,7 @@ def _alike(
     for names, nodes in alike.items():
         if names:
             listed = ", ".join(catalogue[name].what for name in names)
-            yield passed(f"like on the other nodes of this kind: {listed}", evidence=keys).on(nodes)
+            yield passed(f"similar to the other nodes of this kind: {listed}", evidence=keys).on(nodes)
         else:
             yield skipped(f"fewer than {ENOUGH} nodes of this kind: no number can be called an outlier",
                           evidence=keys).on(nodes)  # fmt: skip

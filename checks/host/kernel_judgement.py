@@ -269,7 +269,7 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             what = words.format(device or "a NIC") + detail
             yield Problem(status, f"{what}{window.times(events)}", device, kind, events, fix)
     for kind, words in (("slot-power", "a NIC gets too little power from its slot"),
-                        ("nic-pcie-limited", "a NIC's PCIe link is narrower than it"),
+                        ("nic-pcie-limited", "a NIC's PCIe link is slower than the NIC"),
                         ("cpu-throttled", "processors were throttled by heat")):  # fmt: skip
         if matches := kinds.get(kind):
             yield f"{words} ({listed(event.device for event in matches)})"

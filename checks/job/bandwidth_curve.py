@@ -53,9 +53,8 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Without a good run: bandwidth that falls by more than 5 % where the size grows, from 64 MiB on, warns; so do three
     or more small messages that take three times as long as similar ones, and a latency floor above 1 ms. With a good
-    run: below
-    0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends while the
-    bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
+    run: below 0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends
+    while the bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
 
     ## False alarms
     The size at which NCCL changes its algorithm; a good run then has the same dip.

@@ -69,7 +69,7 @@ def _of_log(run: RunFacts, key: str, log: NcclLog) -> Finding:
         return passed(f"{build}, and the driver supports CUDA {drivers}", found=f"CUDA {drivers}", **at)
     at |= {"found": f"drivers of CUDA {drivers}", "expected": f"CUDA {wanted} or newer", "quote": cited(newest.first)}
     if len(old) == len(log.cuda_drivers):
-        return failed(f"{build}, and the driver supports at most CUDA {drivers}", **at)
+        return failed(f"{build}, but the driver supports at most CUDA {drivers}", **at)
     return warned(f"{build}, and only some drivers support it: the log names CUDA {drivers}", **at)
 
 

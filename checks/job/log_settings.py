@@ -48,7 +48,7 @@ _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
 
 def no_log(run: RunFacts, site: Site) -> Finding | None:
     """Report a missing log."""
-    return None if run.logs else unknown("no log was given", fix=f"give the job's log: --log FILE; {GIVE_SETTINGS}")
+    return None if run.logs else unknown("no log was given", fix=f"pass the job's log: --log FILE; {GIVE_SETTINGS}")
 
 
 @check(

@@ -272,7 +272,7 @@ def _outside(
 
 
 def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str]) -> Iterator[Finding]:
-    fix = "Give the leaves ([leaves] in the cluster file, or a sweep); check the rate of each port of these nodes."
+    fix = "Pass the leaves ([leaves] in the cluster file, or a sweep); check the rate of each port of these nodes."
     if len(nodes) >= _MANY and 2 * len(nodes) >= measured:
         share = median(item.share for item in nodes)
         names = _listed([item.node for item in nodes])

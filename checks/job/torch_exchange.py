@@ -30,7 +30,7 @@ _ENOUGH, _ERRORS = 10, 5.0
 #: Maximum number of kinds listed in one message.
 _MOST_KINDS = 6
 _SENT = ("send", "recv")
-_FIX_TRACES = "give the traces of all ranks, of the same steps"
+_FIX_TRACES = "pass the traces of all ranks, of the same steps"
 
 
 @check(
@@ -368,7 +368,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     job = run.job_trace
     if not job.bubbles:
         yield unknown("no pipeline with the messages of all its stages is in the traces", evidence=list(run.traces),
-                      fix="give the traces of all stages, of PyTorch 2.6 or later, with profiler.step()")  # fmt: skip
+                      fix="pass the traces of all stages, of PyTorch 2.6 or later, with profiler.step()")  # fmt: skip
     for pipeline in job.bubbles:
         keys = [job.ranks[rank].key for rank in pipeline.ranks]
         message = (

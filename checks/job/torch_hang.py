@@ -299,7 +299,7 @@ def _finding(
                   expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
         come = "all ranks with dumps have reached it" if one.complete else f"the text shows no other rank{_some(one)}"
-        sick = "the network or a GPU hangs: check XIDs and link errors of these nodes."
+        sick = "the network or a GPU hangs: check these nodes for XIDs and link errors."
         yield warned(
             f"{name}: {waiting}; {come}",
             found=f"{len(one.waiting)} ranks wait",
@@ -364,7 +364,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
         found=f"{len(waits)} messages under way",
         expected="done",
         fix="If the job was still running, this is a snapshot. Otherwise the network or a GPU hangs: "
-        "check XIDs and link errors of these nodes.",
+        "check these nodes for XIDs and link errors.",
         **at,
     )
 

@@ -176,7 +176,7 @@ def _access_fix(why: str) -> str:
     if "HTTP 401" in why:
         return "restart the pod: its service account's token is no longer valid"
     if "HTTP 404" in why:
-        return "set POD_NAME and POD_NAMESPACE by downward API"
+        return "set POD_NAME and POD_NAMESPACE through the downward API"
     if "no service account" in why:
         return "set automountServiceAccountToken: true, with the role of deploy/kubernetes/base"
     if "API server" not in why:

@@ -190,7 +190,7 @@ def _caused(
             for end in (server, client)
         )
         return failed(f"the GID index is not usable: {rows}", subject=str(device), evidence=keys,
-                      expected="on both sides a RoCE v2 row with an IP address of the same version",
+                      expected="on both sides a RoCE v2 entry with an IP address of the same version",
                       fix="omit --gid-index, or use the index from `show_gids` (RoCE v2, IPv4)")  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.MEMORY:
         try:

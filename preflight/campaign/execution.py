@@ -104,7 +104,7 @@ class _Running:
         seconds = time.monotonic() - self.began
         status, why = self.status, ""
         if not status and code is not None and code < 0:
-            status, why = CUT, f"signal {-code} ended its launcher, and preflight did not send it"
+            status, why = CUT, f"its launcher was ended by signal {-code}, which preflight did not send"
         elif not status and code in _LEASE_ENDED and seconds >= self.until - self.began - WATCH_S - 1:
             status = TIMEOUT
         status = status or (OK if code == 0 else BROKE)

@@ -25,7 +25,7 @@ def held() -> Iterator[None]:
             lock.bind(_NAME)
             lock.listen(8)
         except OSError:
-            raise UsageError(f"another campaign is running on this host: {_holder()}; wait for its end") from None
+            raise UsageError(f"another campaign is running on this host: {_holder()}; wait until it ends") from None
         yield
 
 

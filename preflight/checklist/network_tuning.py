@@ -98,7 +98,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-INF-3", "Does KV-cache transfer cause tail latency?", "trace",
-        question("Tail of the transfers' times, and their share of the first token", "serving.kv-transfer"),
+        question("Tail of the transfer times, and their share of the time to the first token", "serving.kv-transfer"),
     ),
     _LIST.item(
         "NT-INF-4", "Is prefill/decode placement topology-aware?", "declared",

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict
 
-# The kernel's fixed inode numbers of the first PID and user name space.
+# The kernel's fixed inode numbers of the first PID and user namespace.
 _HOST_NAMESPACES = {"pid": "pid:[4026531836]", "user": "user:[4026531837]"}
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv", "/.singularity.d")
 _CONTAINER_NAMES = ("KUBERNETES_SERVICE_HOST", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "container")

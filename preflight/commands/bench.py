@@ -241,7 +241,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     targets = Targets(wanted["hosts"], wanted["hostfile"])
     if not targets.named:
         if not job:
-            raise UsageError("between which nodes? Give --hosts, --hostfile or --job, or run it within salloc")
+            raise UsageError("specify the nodes: --hosts, --hostfile or --job; or run it within salloc")
         targets = Targets(job=job)
     nodes = targets.nodes(CollectOptions(job=job))
     if via == "srun" and targets.named and not form:
@@ -334,7 +334,7 @@ def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> di
     leaves = of_hosts(nodes, saved)
     if (saved or topology) and not leaves:
         missing = [node for node in nodes if not of_hosts([node], saved)]
-        print_text(f"warning: {topology or cluster.path}: shows no leaf of {len(missing)} of {len(nodes)} nodes, such "
+        print_text(f"warning: {topology or cluster.path}: shows no leaf for {len(missing)} of {len(nodes)} nodes, such "
                    f"as {missing[0]}; leaves are not used\n", sys.stderr)  # fmt: skip
     return leaves
 
@@ -387,6 +387,6 @@ def _confirm(plan: CampaignPlan) -> None:
 
     print_text(printed.load(plan), sys.stderr)
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError("it loads the nodes and their network: add --yes, or look first with --print")
+        raise UsageError("it loads the nodes and their network: add --yes, or review the commands first with --print")
     if not click.confirm("Begin?", err=True):
         raise UsageError("nothing was started")

@@ -63,7 +63,7 @@ def bundle(
     file = cluster or find_cluster(saved)
     request = new_request("bundle", None if reports else file)
     if len(reports) > 1:
-        raise UsageError(f"{reports[1][0]}: a bundle holds one report; {reports[0][0]} is one already")
+        raise UsageError(f"{reports[1][0]}: a bundle holds one report, and {reports[0][0]} was given first")
     if reports and cluster:
         raise UsageError("--cluster cannot be used with a report, which is already judged")
     collected = load_evidence(saved) if saved else Collected([])

@@ -94,7 +94,7 @@ def plan(
     if chosen is not None and on:
         raise UsageError("--nodes selects nodes of --evidence or of the cluster file; --on has none")
     if running and (evidence is None or hostfile is not None):
-        raise UsageError("--running needs --evidence DIR, and no --hostfile: it reads the ranks' order from evidence")
+        raise UsageError("--running needs --evidence DIR, and --hostfile does not apply: evidence has the rank order")
     request = new_request("plan", cluster, only=("layout.*",))
     names = _names(chosen) if chosen is not None else ()
     ranks = RunningRanks() if running else None

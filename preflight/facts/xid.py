@@ -170,7 +170,7 @@ def _place(text: str, pasted: bool) -> str | None:
 
 
 def _once(found: Iterable[XidEvent]) -> Iterable[XidEvent]:
-    """Drop repetitions: a code of a GPU within a minute of its last line.
+    """Drop repetitions: the same code of a GPU within a minute of the last.
 
     A line without a time is never dropped.
     """

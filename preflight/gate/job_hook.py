@@ -78,7 +78,7 @@ def _of_nodes(
 
 
 def _held(progress: Progress, gate: Gate, watch: Watch) -> Progress:
-    """Hold a job that failed by itself: Slurm would restart it for ever."""
+    """Hold a job that failed by itself: Slurm would restart it forever."""
     request, judgement = progress.request, progress.judgement
     if judgement is None or judgement.verdict.owner != "job" or progress.rules.dry_run or not request.job:
         return progress

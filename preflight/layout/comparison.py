@@ -118,8 +118,8 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
         _, log = max(run.logs, key=lambda written: len(written[1].steps))
         batches = {step.batch for step in log.steps if step.batch}
         if batches and batches != {job.schedule.global_batch}:
-            raise LayoutError(f"{key.removeprefix('log:')} has a global batch of {sorted(batches)[0]}, and the plan "
-                              f"{job.schedule.global_batch}")  # fmt: skip
+            raise LayoutError(f"{key.removeprefix('log:')} has a global batch of {sorted(batches)[0]}, but the plan "
+                              f"has {job.schedule.global_batch}")  # fmt: skip
         of_log = [time for time, step in timed(log.steps) if step.step_time_s][1:]  # the first one compiles
         times = max(times, of_log, key=len)
     if len(times) < _ENOUGH_STEPS:

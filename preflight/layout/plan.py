@@ -195,7 +195,7 @@ def _in_order(made: Hardware, source: str, text: str) -> Hardware:
     if made.names and (foreign := [name for name in names if name not in made.names]):
         raise LayoutError(f"{source}: {fold(foreign)} is not among the nodes of {made.source}")
     if not made.names and made.nodes is not None and len(names) > made.nodes:
-        raise LayoutError(f"{source}: lists {len(names)} nodes, and the cluster has {made.nodes}")
+        raise LayoutError(f"{source}: lists {len(names)} nodes, but the cluster has {made.nodes}")
     most = Counter(order).most_common(1)[0]
     if most[1] > each:
         raise LayoutError(f"{source}: {names[most[0]]} has {most[1]} slots and {each} GPUs")

@@ -59,7 +59,7 @@ function drawing(place) {
   }
   const same = group.querySelector("[data-same]");
   const picture = (same ? byId(same.dataset.same) : group).querySelector("svg.topo");
-  const more = element("a", "", "Its checks and how it was collected");
+  const more = element("a", "", "Its checks, and details of the collection");
   more.href = `#${ident}`;
   if (!picture) return [element("p", "muted", more)];
   const box = element("div", "scroll picture", picture.cloneNode(true));

@@ -83,7 +83,7 @@ MEMLOCK = CauseKind(
 )  # fmt: skip
 GID = CauseKind(
     "gid", "the GID row is not usable", network_evidence.gid, "`show_gids` on both nodes, inside the container",
-    "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise set the RoCE v2 row with an address on every node.",
+    "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise name a RoCE v2 entry with an IP address on all nodes.",
     check="nccl.gid-index",
 )  # fmt: skip
 NO_ROUTE = CauseKind(

@@ -30,7 +30,7 @@ _SHOWN = 4
 
 
 def names(found: list[str] | tuple[str, ...]) -> str:
-    """Return names with commas, at most four."""
+    """Join names with commas, at most four of them."""
     return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
 
 

@@ -130,7 +130,7 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
         yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")
     if read.number("NCCL_IB_SPLIT_DATA_ON_QPS") == 1:
         (setting,) = read.set("NCCL_IB_SPLIT_DATA_ON_QPS")
-        what = f"{setting.text} in {setting.where} cuts every message into one piece for each queue pair"
+        what = f"{setting.text} in {setting.where} splits every message into one piece per queue pair"
         yield Violation("fabric-fit", (setting,), what, "unset: messages take turns")
     if read.number("NCCL_CROSS_NIC") == 1 and here.rails_apart:
         (setting,) = read.set("NCCL_CROSS_NIC")

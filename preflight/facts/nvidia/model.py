@@ -41,7 +41,7 @@ COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclu
 class Process:
     """One compute process on a GPU."""
 
-    pid: int  # in the host's name space
+    pid: int  # in the host's PID namespace
     name: str  # program name without arguments; empty if not visible
     used_mib: int | None
 

@@ -72,14 +72,14 @@ def active_mtu(at: Place, name: str) -> ChainLink:
 
 
 def gid(at: Place, name: str) -> ChainLink:
-    """Look for a RoCE v2 row with an IP address in the GID table."""
+    """Look for a RoCE v2 entry with an IP address in the GID table."""
     rows = _rows(at.evidence, at.port)
     best = best_row(rows)
     key = gids.keys(at.port.device, at.port.number, best.index if best else 0)
     if best is not None:
         return ChainLink(name, State.OK, f"index {best.index}: {best.shown}", evidence=key)
     mine = ", ".join(row.shown for row in rows if not row.empty)
-    what = "has no RoCE v2 row of an IP address" if mine else "holds no address"
+    what = "has no RoCE v2 entry with an IP address" if mine else "holds no address"
     expected = "RoCE v2, of an IPv4 or IPv6 address"
     return ChainLink(
         name,
@@ -123,7 +123,7 @@ def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
 def best_row(rows: Sequence[gids.Gid]) -> gids.Gid | None:
     """Return the row that NCCL 2.21 and newer selects.
 
-    It is a RoCE v2 row with an IPv4 address, else a routable IPv6 address.
+    It is a RoCE v2 entry with an IPv4 address, else a routable IPv6 address.
     """
     usable = [row for row in rows if not row.empty and "v2" in row.type and not row.address.is_link_local]
     return next((row for row in usable if row.address.ipv4_mapped), usable[0] if usable else None)

@@ -54,7 +54,7 @@ class Draft:
         if before is None:
             self.entries[path] = Entry(value, (self.line,), note)
         elif before.value != value:
-            self.lose(f"contradicts line {before.lines[0]}, which applies: {'.'.join(path)} = {before.value}")
+            self.lose(f"contradicts line {before.lines[0]}, whose value is used: {'.'.join(path)} = {before.value}")
 
     def least(self, path: Path, value: float) -> None:
         """Set a minimum: the highest of several lines wins."""

@@ -107,7 +107,7 @@ def _ib(draft: Draft, arguments: list[str]) -> None:
         draft.lose(f"port {match[2]}: ports are declared by device; preflight judges each port of it")
     before = draft.rates.setdefault(match[1], (rate, draft.line, draft.text))
     if before[0] != rate:
-        draft.lose(f"contradicts line {before[1]}, which applies: {before[0]:g} Gb/s")
+        draft.lose(f"contradicts line {before[1]}, whose value is used: {before[0]:g} Gb/s")
 
 
 def _gpu_count(draft: Draft, arguments: list[str]) -> None:

@@ -238,7 +238,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
      r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
      "fail", "the serving engine's watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
-     "`py-spy dump` of its workers, `nvidia-smi`, and the kernel's log for an Xid."),
+     "Run `py-spy dump` on its workers and `nvidia-smi`; look for an Xid in the kernel's log."),
     ("horovod-stall", "submitted to be reduced|HorovodInternalError|Horovod has been shut down",
      r"submitted to be reduced, gathered or broadcasted by subset of ranks|HorovodInternalError"
      r"|Horovod has been shut down",

@@ -100,7 +100,7 @@ class HostChannels:
 
 @dataclass(frozen=True)
 class Rails:
-    """Connections with both ends: between equal NIC indexes (rail), or not."""
+    """Connections with both ends known: between NICs of equal index (a rail) or not."""
 
     seen: int
     crossing: int

@@ -40,7 +40,7 @@ def parse(text: str) -> dict[str, dict[str, str]]:
 
 
 def _fields(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields as text; a list becomes its elements with commas."""
+    """Return the fields as text; elements of a list are joined by commas."""
     return {
         name: value if isinstance(value, str) else ",".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in entry.items()

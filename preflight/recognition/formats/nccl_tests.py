@@ -131,7 +131,7 @@ def summary(report: Report) -> str:
     best = report.best()
     phrases = [f"{report.collective or 'an unnamed collective'}{over}"]
     if report.copies > 1:
-        phrases.append(f"{report.copies} runs side by side of so many ranks each: a binary built without MPI")
+        phrases.append(f"{report.copies} separate runs, because the binary was built without MPI")
     if best is not None:
         phrases.append(f"best busbw {best.busbw_gbytes_s:g} GB/s at {best.row.bytes} B")
     if report.out_of_bounds:

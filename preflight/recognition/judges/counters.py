@@ -57,8 +57,8 @@ def _fabric_queries(part: PastedValue) -> Iterator[Finding]:
     errors: Errors = part.value
     if errors.unanswered:
         yield unknown(f"{errors.unanswered} counter queries were not answered", found=errors.unanswered,
-                      expected="0", evidence=part.evidence, fix="`ibqueryerrors` again, and `saquery` of these"
-                                                                " nodes.")  # fmt: skip
+                      expected="0", evidence=part.evidence,
+                      fix="Run `ibqueryerrors` again, and `saquery` for these nodes.")  # fmt: skip
     elif not errors.counters and errors.nodes and part.complete:
         yield passed(f"{errors.nodes} nodes of the fabric answered, and no port has errors", evidence=part.evidence)
 

@@ -324,7 +324,8 @@ def _unit(part: PastedValue) -> Iterator[Finding]:
             yield passed(f"{on}{status.unit} is active", evidence=part.evidence)
     elif status.active == "activating":
         yield unknown(f"{on}{status.unit} is starting{trouble_text}", found=status.active, expected="active",
-                      evidence=part.evidence, fix=f"`systemctl status {status.unit}` again in a minute.")  # fmt: skip
+                      evidence=part.evidence,
+                      fix=f"Run `systemctl status {status.unit}` again in a minute.")  # fmt: skip
     elif status.active == "failed" or trouble:
         yield failed(f"{on}{status.unit} is {status.active}{trouble_text}", found=status.active, expected="active",
                      evidence=part.evidence)  # fmt: skip

@@ -16,7 +16,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"insufficient (?:nvidia\.com/|amd\.com/)?gpu|insufficient nvidia\.com", "container.state",
          "Free GPUs, or see whether a node lost one: `kubectl describe node`, allocatable nvidia.com/gpu."),
         (r"insufficient (?:rdma|nvidia\.com/\S*(?:rdma|hostdev|mlnx)|vpc\.amazonaws|openshift\.io)|rdma/",
-         "container.device-plugin", "Check that the RDMA device plug-in runs on the nodes, and its free devices."),
+         "container.device-plugin", "Check that the RDMA device plug-in runs on the nodes and has free devices."),
         (r"UnexpectedAdmissionError|device plugin|allocate failed|unhealthy devices?", "container.device-plugin",
          "Run `kubectl logs` for the device plug-in on that node, and `nvidia-smi` on the node: a GPU may be lost."),
         (r"FailedMount|FailedAttachVolume|MountVolume|unable to attach or mount", "host.mounts",

@@ -266,14 +266,14 @@ def _judge_gids(rows: Sequence[GidRow], part: PastedValue) -> Iterator[Finding]:
             indexes[f"{device}:{number}"] = best.index
     for name, table in list(without.items())[:MOST_FINDINGS]:
         shown = ", ".join(f"{row.index} {row.ipv4 or row.gid} ({row.version})" for row in table[:4])
-        yield unsure(f"{name}: the GID table has no RoCE v2 row of an IP address", subject=name, found=shown,
+        yield unsure(f"{name}: the GID table has no RoCE v2 entry with an IP address", subject=name, found=shown,
                       expected="RoCE v2, of an IPv4 or IPv6 address", evidence=part.evidence)  # fmt: skip
     usual = Counter(indexes.values()).most_common(1)
     odd = {name: index for name, index in indexes.items() if index != usual[0][0]} if usual else {}
     if odd:
         listed = ", ".join(f"{name} index {index}" for name, index in list(odd.items())[:MOST_FINDINGS])
         yield unknown(
-            f"the RoCE v2 row of an IP address has index {usual[0][0]} on most ports, but {listed}: no "
+            f"the RoCE v2 entry with an IP address has index {usual[0][0]} on most ports, but {listed}: no "
             "single NCCL_IB_GID_INDEX is right for all",
             found=listed,
             expected=usual[0][0],
@@ -281,7 +281,7 @@ def _judge_gids(rows: Sequence[GidRow], part: PastedValue) -> Iterator[Finding]:
             fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose).",
         )
     elif indexes and not without and part.complete:
-        yield passed(f"{len(indexes)} ports have a RoCE v2 row of an IP address, index {usual[0][0]}",
+        yield passed(f"{len(indexes)} ports have a RoCE v2 entry with an IP address, index {usual[0][0]}",
                      evidence=part.evidence)  # fmt: skip
 
 

@@ -353,7 +353,8 @@ def _maintenance(entry: SlurmPartition) -> Judge:
 def _behind(name: str, number: int, words: str) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{name} {number}: {words}", found=number, evidence=part.evidence,
-                     fix="`sdiag` again after a minute; `sacctmgr show cluster`; slurmctld's log.")  # fmt: skip
+                     fix="Run `sdiag` again after a minute, and `sacctmgr show cluster`; "
+                         "read slurmctld's log.")  # fmt: skip
 
     return judge_part
 

@@ -39,14 +39,14 @@ def test_what_excludes_no_node(more: dict[str, Any]) -> None:
     report = samples.report([samples.node("n1", None), samples.node("n2", None)], [finding], 1)
     assert keep_off.bad_nodes(report) == ""
     assert keep_off.excluded(report) == ()
-    assert "None: no check that gates failed, and every node answered." in render(report)
+    assert "None: no gating check failed, and every node answered." in render(report)
 
 
 def test_unknown_excludes_no_node_and_the_page_states_it() -> None:
     finding = samples.finding("a.one", "unknown", ["n1"], "no record")
     report = samples.report([samples.node("n1", None, gpu__count="unknown")], [finding], 3)
     assert keep_off.bad_nodes(report) == ""
-    assert "What is unknown excludes no node." in render(report)
+    assert "Unknown results exclude no node." in render(report)
 
 
 def test_every_node_has_its_square() -> None:
