@@ -43,6 +43,7 @@ def listed(ranks: Sequence[int]) -> str:
     impact="slows-job",
     explains=(
         ("torch.overlap", "node"),
+        ("torch.exposed-collectives", "node"),
         ("torch.collective-times", "node"),
         ("torch.bubble", "node", "*", "*: stages differ, or messages are slow"),
         ("torch.collective-share", "names"),

@@ -63,7 +63,7 @@ def exposed_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     Data-parallel collectives, and reductions of gradients in groups without a name, warn if they are exposed for more
     than 5 % of that time, and less than half of their own time is overlapped. Other collectives warn above 10 %. The
     rank with the largest share is judged. If ranks of its group have no trace, too large a share is unknown instead,
-    because it may be waiting; a small one passes.
+    because it may be waiting; a small one passes. Messages between the stages of a pipeline are judged by torch.bubble.
 
     ## False alarms
     Inference with tensor parallelism: its layers wait for each other by design.
@@ -71,14 +71,14 @@ def exposed_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     worst: dict[tuple[str | None, str], list[_Exposed]] = {}
     silent = []
     for key, name, facts in each(run):
-        own = list(_exposed(run, key, name))
+        own = [exposed for exposed in _exposed(run, key, name) if exposed.calls.kind != "sendrecv"]
         if not own:
             silent.append((key, name, facts))
         for exposed in own:
             worst.setdefault((exposed.calls.purpose, exposed.calls.kind), []).append(exposed)
     for key, name, facts in silent:
         many = facts["gpu"] is not None and facts["gpu"]["gpus"] > 1
-        what = "several GPUs" if many else "no communication kernel"
+        what = "several GPUs" if many else "no collective in a kernel"
         yield unknown(f"{name}: the trace has {what}", subject=name, evidence=[key],
                       fix="profile ProfilerActivity.CUDA on a rank of the job, one process for each GPU")  # fmt: skip
     for ranks in worst.values():
