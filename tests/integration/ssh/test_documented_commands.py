@@ -67,6 +67,7 @@ OTHERS = {
     r"TORCH=": "people, with a Python that has torch 2.13.0 (CPU build) and tabulate",
     r"sh rounds\.sh |sbatch rounds\.sbatch ": "tests/integration/mpi, over ssh and in Slurm",
     r"mpirun ": "tests/integration/mpi, with a stand-in for nccl-tests",
+    r"HTA=": "people, with a Python that has HolisticTraceAnalysis",
     r"AXE=": "people, with axe-core from npm",
     r"salloc -N64 preflight bench ": "people, on a Slurm cluster with nccl-tests",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
