@@ -35,16 +35,17 @@ def rank(environment: Mapping[str, str]) -> Rank | None:
         if name == "SLURM_LOCALID" and "SLURM_STEP_ID" not in environment:
             continue
         if (local := _number(environment.get(name))) is not None:
-            return Rank(local, _first(environment, _LOCAL_SIZE), name)
+            return Rank(local, first_count(environment, _LOCAL_SIZE), name)
     return None
 
 
 def world_size(environment: Mapping[str, str]) -> int | None:
     """Return the number of ranks of the job, None if unknown."""
-    return _first(environment, _WORLD)
+    return first_count(environment, _WORLD)
 
 
-def _first(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
+def first_count(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
+    """Return the first of these variables that is a count; None without one."""
     numbers = (_number(environment.get(name)) for name in names)
     return next((number for number in numbers if number), None)
 

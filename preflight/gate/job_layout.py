@@ -7,6 +7,7 @@ job. A script that describes no training job, or lacks a setting, is reported as
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,6 +75,15 @@ def failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mappin
     if len(names) != 1 or names[0] is None:
         raise LayoutError("the job's nodes are not all of one class of the cluster file")
     cluster = changed(cluster, classes={names[0]: cluster.classes[names[0]]})
+    failed = _failures(script, cluster, nodes)
+    certain = _failures(_decided(script), cluster, nodes) if failed else []
+    if len(certain) < len(failed):
+        raise LayoutError(f"conditions of {_SCRIPT} select its layout")
+    return failed
+
+
+def _failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the failed findings about the layout that a text states."""
     sources = {_SCRIPT: f"#SBATCH --nodes={len(nodes)}\n{script}"}
     places = {"racks": cluster.racks, "leaves": cluster.leaves}
     run = Evidence(RUN, "", {job_description.RECORD: job_description.record(sources, {}, places=places, chosen=nodes)})
@@ -85,6 +95,37 @@ def failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mappin
     if not failed and (vague := [finding for finding in findings if finding["status"] == "unknown"]):
         raise LayoutError(f"{vague[0]['check']}: {vague[0]['message']}")
     return failed
+
+
+#: A value that the environment of the submission may replace.
+_DEFAULT = re.compile(r"\$\{(\w+):?[-=][^{}]*\}")
+_BLOCK = re.compile(r"\s*(?:(if|case|for|while|until|select)\b|(fi|esac|done)\b|[\w-]+\s*\(\)\s*(\{)|(\}))")
+_END = re.compile(r"\s*(?:exit|return)\b")
+_SOURCED = re.compile(r"\s*(?:source|\.)\s+(\S+)")
+_HARMLESS = re.compile(r"(?:activate|bashrc|bash_profile|profile|modules?|lmod|init|conda)(?:\.sh|/\w+)?[\"']?$|^/etc/")
+
+
+def _decided(script: str) -> str:
+    """Return the commands of a script that run in any case; raises LayoutError.
+
+    Values that the environment may replace are left undefined. Files that set variables are not read.
+    """
+    rows, depth = [], 0
+    for row in _DEFAULT.sub(r"$\1", script).splitlines():
+        sourced = _SOURCED.match(row)
+        if sourced and not _HARMLESS.search(sourced[1]):
+            raise LayoutError(f"{_SCRIPT} reads {sourced[1][:80]}, which may set the layout")
+        if depth == 0 and _END.match(row):
+            break
+        block = _BLOCK.match(row)
+        opens = block is not None and bool(block[1] or block[3])
+        depth += opens
+        rows.append("" if depth else row)
+        if block is not None and not opens:
+            depth = max(0, depth - 1)
+        if opens and re.search(r"[;\s](?:fi|esac|done|\})\s*$", row):  # a block on one line
+            depth -= 1
+    return "\n".join(rows)
 
 
 def _check_size(run: Evidence, cluster: Cluster, nodes: int) -> None:

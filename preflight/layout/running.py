@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.facts.nccl_settings.collect import Ranks
-from preflight.facts.rank_binding import world_size
+from preflight.facts.rank_binding import first_count
 from preflight.layout.job import LayoutError
 from preflight.nodeset import fold
 
-#: Variables with a rank's number, the most specific first: the processes that srun starts may start ranks themselves.
-VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+#: Variables with a rank's number, the most specific first, and those with the number of ranks. The processes that srun
+#: starts may start ranks themselves.
+VARIABLES = {
+    "RANK": ("WORLD_SIZE",),
+    "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
+    "PMIX_RANK": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+}
 
 #: Maximum number of ranks.
 MOST_RANKS = 1 << 18
@@ -22,7 +28,7 @@ class RunningRanks:
     def __init__(self) -> None:
         self._numbers: dict[str, dict[int, list[str]]] = {name: {} for name in VARIABLES}
         self._jobs: set[str] = set()
-        self._sizes: set[int] = set()
+        self._sizes: dict[str, set[int]] = {name: set() for name in VARIABLES}
         self._without: list[str] = []
 
     def add(self, node: str, ranks: Ranks) -> None:
@@ -32,11 +38,11 @@ class RunningRanks:
             self._without.append(node)
         for own in numbered:
             self._jobs |= {own.variables["SLURM_JOB_ID"]} if "SLURM_JOB_ID" in own.variables else set()
-            for variable in VARIABLES:
+            for variable, sizes in VARIABLES.items():
                 for number in own.numbers.get(variable, ()):
                     self._numbers[variable].setdefault(number, []).append(node)
-            if own.numbers.get("RANK") and (size := world_size(own.variables)) is not None:
-                self._sizes.add(size)
+                if own.numbers.get(variable) and (size := first_count(own.variables, sizes)) is not None:
+                    self._sizes[variable].add(size)
 
     def nodes(self) -> Sequence[str]:
         """Return the node of each rank, in the order of ranks; raises LayoutError."""
@@ -50,7 +56,7 @@ class RunningRanks:
                               "choose the nodes of one with --nodes")  # fmt: skip
         if self._without:
             raise LayoutError(f"no rank was running on {fold(self._without)}; choose the job's nodes with --nodes")
-        _check_complete(variable, places, self._sizes)
+        _check_complete(variable, places, self._sizes[variable])
         return [places[number][0] for number in sorted(places)]
 
 
@@ -62,10 +68,17 @@ def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: s
         raise LayoutError(
             f"{variable}={twice[0]} runs on {where}: these are two jobs; choose the nodes of one with --nodes"
         )
-    expected = sizes.pop() if len(sizes) == 1 else max(places) + 1
+    if len(sizes) != 1:
+        found = "are of two sizes" if sizes else "do not state the size of their job"
+        raise LayoutError(f"the ranks {found} ({' or '.join(VARIABLES[variable])}); write the order to a --hostfile")
+    (expected,) = sizes
     if expected > MOST_RANKS:
-        raise LayoutError(f"{variable} goes up to {max(places)}; at most {MOST_RANKS:,} ranks are placed")
+        raise LayoutError(f"the job has {expected:,} ranks; at most {MOST_RANKS:,} are placed")
     missing = sorted(set(range(expected)) - places.keys())
     if missing or max(places) >= expected:
-        absent = f"rank {missing[0]} of {expected} was not running" if missing else f"{variable} exceeds WORLD_SIZE"
+        absent = (
+            f"rank {missing[0]} of {expected} was not running"
+            if missing
+            else f"{variable} goes up to {max(places)} of {expected} ranks"
+        )
         raise LayoutError(f"{absent} on these nodes: {len(places)} ranks were found")

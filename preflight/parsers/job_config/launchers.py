@@ -69,8 +69,8 @@ class Launchers:
         self._unread: dict[str, str] = {}
         self._gaps: list[str] = []
         self._of_script: _State | None = None  # without the options of steps
-        self._of_program: _State | None = None  # with those of an ended step that started a program of _PROGRAMS
-        self._starts_program = False
+        self._rank = 0  # of the step that is read: 2 with options of a model, 1 if it starts a program of _PROGRAMS
+        self._best: tuple[int, _State] | None = None  # rank and options of the best step so far
 
     def command(self, word: str) -> None:
         """Record a command, whose short options follow.
@@ -80,7 +80,8 @@ class Launchers:
         name = PurePosixPath(word).name if "/" in word else word
         if name == "srun":
             self._begin_step()
-        self._starts_program |= name in _PROGRAMS
+        if name in _PROGRAMS or name.startswith("python3."):
+            self._rank = max(self._rank, 1)
         if name in _SLURM or name in _MPI or name in _PROGRAMS:
             self._command = name
         elif self._command in _SLURM and not name.startswith("$"):
@@ -88,12 +89,19 @@ class Launchers:
 
     def _begin_step(self) -> None:
         """Begin a step of srun: the options of another step do not apply to it."""
+        self._end_step()
         if self._of_script is None:
             self._of_script = self._state()
-        elif self._starts_program:
-            self._of_program = self._state()
-        self._starts_program = False
+        self._rank = 0
         self._restore(self._of_script)
+
+    def _end_step(self) -> None:
+        if self._of_script is not None and (self._best is None or self._rank >= self._best[0]):
+            self._best = self._rank, self._state()
+
+    def model_option(self) -> None:
+        """Notice an option of the model: its step is the job's."""
+        self._rank = 2
 
     def _state(self) -> _State:
         return dict(self._stated), dict(self._words), dict(self._unread), list(self._gaps)
@@ -156,10 +164,12 @@ class Launchers:
     def launch(self) -> Launch:
         """Return the settings that follow from the options.
 
-        Of several steps, the last one that starts Python, torchrun or a shell is the job's.
+        Of several steps, the last one with options of the model is the job's, else the last one that starts Python,
+        torchrun or a shell.
         """
-        if self._of_program is not None and not self._starts_program:
-            self._restore(self._of_program)
+        self._end_step()
+        if self._best is not None:
+            self._restore(self._best[1])
         settings = dict(self._settings())
         unread = set()
         if any(name in self._unread for name in ("torch_nodes", "slurm_nodes")) and "nodes" not in settings:

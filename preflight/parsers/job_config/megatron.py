@@ -139,7 +139,9 @@ def parse(text: str, source: str) -> JobSettings:
             launchers.command(value)
         elif launchers.option(option, value, line):
             continue
-        elif option in _FLAGS:
+        if option in _NUMBERS or option in _WORDS:
+            launchers.model_option()
+        if option in _FLAGS:
             name, stated = _FLAGS[option]
             if name == "precision" and name in values and values[name].value == "fp8":
                 continue

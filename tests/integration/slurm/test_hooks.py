@@ -303,8 +303,7 @@ def test_the_controller_starts_no_job_on_a_node_with_a_failed_verdict(slurm: Gpu
 
 
 TRAINING = """srun --mpi=none uname -n
-exit
-srun --ntasks-per-node=8 python pretrain_gpt.py --tensor-model-parallel-size {tensor} --num-layers 24 \\
+: srun --ntasks-per-node=8 python pretrain_gpt.py --tensor-model-parallel-size {tensor} --num-layers 24 \\
     --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --micro-batch-size 1 --global-batch-size 64 \\
     --vocab-size 50304
 """

@@ -74,6 +74,40 @@ def test_what_is_unknown_refuses_no_job(script: str, nodes: list[str], why: str)
         failures(script, cluster(), nodes)
 
 
+HEAD, COMMAND = SCRIPT.format(tensor="$TP").split("srun", 1)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"{HEAD}TP=${{TP:-16}}\nsrun{COMMAND}",
+        HEAD + f"srun{COMMAND}".replace("$TP", "${TP:=16}"),
+        f'{HEAD}TP=16\nif [ -n "$SMALL" ]; then\n  TP=8\nfi\nsrun{COMMAND}',
+        f"{HEAD}TP=16\nsource ./env.sh\nsrun{COMMAND}",
+        f"{HEAD}TP=16\n. env.sh\nsrun{COMMAND}",
+        f"{HEAD}TP=16\nif [ $1 = train ]; then\n  srun{COMMAND}else\n  python eval.py\nfi\n",
+        f"{HEAD}TP=16\ncase $1 in\ntrain)\n  srun{COMMAND};;\nesac\n",
+        f"{HEAD}TP=16\npython prepare.py\nexit 0\nsrun{COMMAND}",
+        f"{HEAD}TP=16\ntrain() {{\n  srun{COMMAND}}}\necho ready\n",
+    ],
+)
+def test_a_layout_that_conditions_or_the_environment_select_is_unknown(script: str) -> None:
+    with pytest.raises(LayoutError):
+        failures(script, cluster(), NODES)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "TP=16", "module load cuda\nsource venv/bin/activate\nTP=16", "if [ -d x ]; then rm -r x; fi\nTP=16",
+        "if [ ! -d out ]; then\n  mkdir out\nfi\nTP=16", "OUT=${OUT:-/scratch}\n. /etc/profile.d/modules.sh\nTP=16",
+        "for f in a b; do echo $f; done\nTP=16", "log() {\n  echo $1\n}\nTP=16", "set -e\nTP=16\nexport TP",
+    ],
+)  # fmt: skip
+def test_other_conditions_do_not_matter(before: str) -> None:
+    assert failures(f"{HEAD}{before}\nsrun{COMMAND}", cluster(), NODES)
+
+
 def test_only_checks_of_a_layout_may_be_named() -> None:
     with pytest.raises(ClusterFileError, match=r"'gpu.count' is not a check of a job's layout"):
         cluster('["gpu.count"]')

@@ -10,7 +10,7 @@ from preflight.layout.running import RunningRanks
 
 
 def ranks(*processes: dict[str, tuple[int, ...]], job: str = "7", size: str = "4") -> Ranks:
-    variables = {"SLURM_JOB_ID": job, "WORLD_SIZE": size}
+    variables = {"SLURM_JOB_ID": job, **dict.fromkeys(("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"), size)}
     return Ranks(tuple(RankEnvironment((1,), 1, "python3", variables, own) for own in processes), 0, True)
 
 
@@ -42,8 +42,13 @@ def test_torchrun_itself_is_not_a_rank() -> None:
         ({"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (0, 1)})}, "RANK=0 runs on a,b: these are two jobs"),
         ({"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (3,)})}, "rank 2 of 4 was not running"),
         ({"a": ranks({"RANK": (0, 1, 2)})}, "rank 3 of 4 was not running on these nodes: 3 ranks were found"),
-        ({"a": ranks({"RANK": (0, 1, 2, 3, 4)})}, "RANK exceeds WORLD_SIZE"),
-        ({"a": ranks({"RANK": (0, 9_000_000)}, size="")}, "RANK goes up to 9000000"),
+        ({"a": ranks({"OMPI_COMM_WORLD_RANK": (0, 1)})}, "rank 2 of 4 was not running"),
+        ({"a": ranks({"SLURM_PROCID": (0, 1)}, size="1(x4)")}, "goes up to 1 of 1 ranks"),
+        ({"a": ranks({"RANK": (0, 1, 2, 3, 4)})}, "RANK goes up to 4 of 4 ranks on these nodes"),
+        ({"a": ranks({"RANK": (0, 1)}, size="")}, "the ranks do not state the size of their job"),
+        ({"a": ranks({"RANK": (0, 1)}, size="9" * 12)}, "do not state the size of their job"),
+        ({"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (2, 3)}, size="8")}, "the ranks are of two sizes"),
+        ({"a": ranks({"RANK": (0, 1)}, size="900000000")}, "the job has 900,000,000 ranks"),
     ],
 )
 def test_an_incomplete_order_is_refused(nodes: dict[str, Ranks], why: str) -> None:
