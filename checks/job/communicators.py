@@ -18,7 +18,7 @@ USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 
 #: Communicators of one size that one rank may set up; data, tensor, pipeline, context and expert groups need a dozen.
 MANY = 100
-#: Steps after which a process sets up communicators, from which they are not reused; fewest steps to judge.
+#: Number of steps followed by a communicator setup, from which they are not reused; minimum steps to judge.
 RECREATED, FEW_STEPS = 3, 3
 
 #: Name of the rdma-sharp plug-in in logs.

@@ -69,7 +69,7 @@ def step_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     A checkpoint or a validation in the window, while ports are paused for another reason.
     """
     if not run.nodes:
-        yield unknown("no evidence of the job's nodes is given", evidence=list(run.training), fix=FIX)
+        yield unknown("no evidence of the job's nodes was passed", evidence=list(run.training), fix=FIX)
         return
     windows = [window for node in run.nodes if (window := _window(node, site)) is not None]
     for key in run.training:
@@ -83,10 +83,10 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
         return unknown(f"{name}: no node has two readings of its ports' counters", fix=FIX, **at)
     steps = max((own for _, own in run.training[key].logs), key=lambda own: len(own.steps)).steps
     if run.log(key).line_count - steps[-1].line > _AFTER:
-        return unknown(f"{name}: other lines follow its last step, so when that ended is not known", fix=FIX, **at)
+        return unknown(f"{name}: other lines follow its last step, so its end is unknown", fix=FIX, **at)
     written = seconds_since_1970(run.evidence.collected_at) if len(run.logs) == 1 else None
     if written is None:
-        return unknown(f"{name}: when its last step ended is not known", fix="pass the job's log alone", **at)
+        return unknown(f"{name}: the end of its last step is unknown", fix="pass the job's log alone", **at)
     times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
     if times is None or len(times) < _ENOUGH:
         what = "the log does not cover the window" if times is None else f"{len(times)} steps in the window"

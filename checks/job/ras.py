@@ -17,8 +17,8 @@ _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | gre
 
 @check(
     "nccl.ras",
-    title="All processes answer NCCL's RAS, and no rank stays behind",
-    fault="Processes do not answer NCCL's RAS, or ranks stay behind",
+    title="All processes answer NCCL's RAS, and no rank lags behind",
+    fault="Processes do not answer NCCL's RAS, or ranks lag behind",
     impact="blocks-job",
     source="NCCL user guide, section RAS (NCCL 2.24 and later)",
     fix=_LOOK,
@@ -53,7 +53,7 @@ def ras(run: RunFacts, site: Site) -> Iterator[Finding]:
 def judge_ras(
     status: RasStatus, before: RasStatus | None, complete: bool, evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Report processes that do not answer, and ranks that stay behind."""
+    """Report processes that do not answer, and ranks that lag behind."""
     troubled = False
     for problem in status.problems:
         if problem.word == "TIMEOUT" or (problem.word == INCOMPLETE and problem.communicator and _has_lost(status)):

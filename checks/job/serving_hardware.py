@@ -92,7 +92,7 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         what = "the arithmetic of its batch"
     message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} of {what}"
     if ratio < IMPOSSIBLE:
-        yield unknown(f"{message}: several tokens per step, or other sizes than declared", found=f"{ratio:.2g} times",
+        yield unknown(f"{message}: several tokens per step, or sizes other than declared", found=f"{ratio:.2g} times",
                       expected="at least 1", evidence=evidence)  # fmt: skip
     elif ratio <= BOUND:
         yield passed(message, found=f"{ratio:.2g} times", evidence=evidence)

@@ -48,7 +48,7 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
 @check(
     "torch.stacks",
     title="The stacks of all ranks are in the same place",
-    fault="The stacks of few ranks differ from those of most",
+    fault="The stacks of a few ranks differ from those of most",
     impact="blocks-job",
     source="https://github.com/benfred/py-spy (dump); https://docs.python.org/3/library/faulthandler.html; more than "
     "half of the ranks: a judgement",
@@ -107,7 +107,7 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
                       for own, names in [*others[:_GROUPS], (usual, most)])  # fmt: skip
     at: dict[str, Any] = {"subject": "stacks", "quote": quote, "evidence": keys}
     if not others:
-        return unknown(f"all {len(most)} processes are in {_place(usual)}; stacks do not show what it waits for",
+        return unknown(f"all {len(most)} processes are in {_place(usual)}; stacks do not show what they wait for",
                        found="one place", fix="pass the dumps of PyTorch's flight recorder, or the text of `ncclras`",
                        **at)  # fmt: skip
     shown = "; ".join(f"{_names(names)} in {_place(own, usual)}" for own, names in others[:_GROUPS])

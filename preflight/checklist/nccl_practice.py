@@ -13,7 +13,7 @@ ITEMS = (
     _LIST.item(
         "NT-COM-1", "Is the communicator created once and reused, not per step?", "trace",
         question("No rank creates more than any layout needs", "nccl.communicators"),
-        question("None is created in the loop of the steps", "nccl.late-communicators"),
+        question("None is created in the training loop", "nccl.late-communicators"),
     ),
     _LIST.item(
         "NT-COM-2", "Are user buffers registered on all ranks or none?", "trace",

@@ -16,7 +16,7 @@ SLACK_S = 5.0
 
 
 def seconds_since_1970(at: str) -> float | None:
-    """Return an evidence time as seconds since 1970; None if it is none."""
+    """Return an evidence time as seconds since 1970; None if it is not a time."""
     try:
         return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:

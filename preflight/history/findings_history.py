@@ -28,7 +28,7 @@ Key = tuple[str, str, str]  # node, check, subject
 #: Run -> status and message of each finding of one key.
 Failing = Mapping[int, Sequence[tuple[str, str]]]
 
-#: Checks whose words follow what was measured: one fault is worded by the counter that grew most.
+#: Checks whose wording of one fault depends on the measurement, such as the counter that grew most.
 _MEASURED = ("counters.", "trend.", "optics.", "bench.", "torch.", "serving.")
 
 #: End of the words that name a fault: details follow.

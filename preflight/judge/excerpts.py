@@ -67,7 +67,7 @@ class Search:
     def shortened(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the lines of a value.
 
-        Only their starts once too many large values were joined.
+        Once too many large values were joined, only the start of each line is returned.
         """
         size = sum(map(len, lines))
         self._joined -= size if size > _LARGE else 0

@@ -105,7 +105,7 @@ class Place:
     """A port of the chain, with values that several links need."""
 
     def __init__(self, node: NodeFacts, port: Port, policy: RocePolicy) -> None:
-        """Set up for an active port with an interface here."""
+        """Describe an active port with an interface in this namespace."""
         self.node, self.port, self.policy = node, port, policy
         self.evidence, self.netdev = node.evidence, port.netdev or ""
         self.inferred = False

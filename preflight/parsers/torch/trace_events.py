@@ -77,7 +77,7 @@ def is_event(value: object) -> bool:
 
 
 def decode(text: str) -> Sequence[Event]:
-    """Decode a list of events; other elements have no phase.
+    """Decode a list of events; any other element becomes one without a phase.
 
     Raises ValueError, RecursionError.
     """

@@ -117,7 +117,7 @@ def step_in(line: Line) -> tuple[str, TrainingStep] | None:
 
 
 def fields_in(text: str) -> StepFields | None:
-    """Find the values in the line of one step; None if it is none."""
+    """Find the values in the line of one step; None if it is not such a line."""
     if any(hint in text for hint in _MARKS):
         for framework, pattern in _FRAMEWORKS:
             if match := pattern.fullmatch(text):

@@ -1,4 +1,4 @@
-"""``ncclras``: processes that do not answer, ranks that stay behind; made by hand in the form of NCCL's user guide."""
+"""``ncclras``: processes that do not answer, ranks that lag behind; made by hand in the form of NCCL's user guide."""
 
 from __future__ import annotations
 
