@@ -183,7 +183,7 @@ class Registry:
 
 
 def registry() -> Registry:
-    """Load the installed plug-ins.
+    """Return the registry of all checks, with the installed plug-ins loaded.
 
     A plug-in that cannot be imported is reported and does not end the run. Raises DuplicateCheck if a plug-in reuses
     the id of another check.

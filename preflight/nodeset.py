@@ -126,7 +126,7 @@ def fold(names: Iterable[str], brackets: int = 1) -> str:
 
 
 def _folded(texts: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield names of equal texts, with brackets for differing numbers."""
+    """Yield folded names: their common text, with the differing numbers in brackets."""
     for place in range(len(texts) - 2, -1, -1):
         differing: dict[tuple[str, ...], list[str]] = {}
         for row in rows:

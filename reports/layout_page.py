@@ -1,4 +1,4 @@
-"""A plan as one HTML page: parts of a step, load of links, groups; no script."""
+"""A plan as one HTML page without scripts: step parts, link load, groups."""
 
 from __future__ import annotations
 

@@ -152,7 +152,9 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                      evidence=keys)  # fmt: skip
         return
     yield passed(
-        f"one master, {swept.device_of(master.guid)} ({master.words}){_beside(others)}", found=1, evidence=keys
+        f"one master subnet manager, {swept.device_of(master.guid)} ({master.words}){_beside(others)}",
+        found=1,
+        evidence=keys,
     )
 
 

@@ -101,8 +101,8 @@ NIC = (
     fault="A node's RDMA devices have different names, addresses or settings",
     impact="slows-job",
     source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
-    fix="For names, use the same udev rules (60-rdma-persistent-naming) and slots; for settings, compare "
-    "`setpci`, modules and kernel.",
+    fix="If names differ, use the same udev rules (60-rdma-persistent-naming) and slots; if settings differ, compare "
+    "`setpci` commands, module options and kernels.",
     action="fix-site",
     scope="fleet",
 )

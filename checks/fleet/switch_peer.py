@@ -152,7 +152,8 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Switches drop oversized frames silently: small messages and handshakes work, and the first large transfer hangs.
 
     ## Verdicts
-    Less than MTU + 18 bytes fails; room for VLAN tags is not required. A switch that announces nothing is not judged.
+    A maximum frame size below MTU + 18 bytes fails, but exactly the MTU warns; room for VLAN tags is not required. A
+    switch that announces nothing is not judged.
 
     ## False alarms
     A switch that announces the payload instead of the frame; it is then exactly 18 bytes short, which warns.
@@ -333,8 +334,9 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
     ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
-    other. A node that differs from most of its peers, at least three of them cabled identically, fails; without a
-    majority all fail, and which one is right is unknown.
+    other. A node that differs from most of its peers, at least three of them cabled identically, fails. Without such a
+    majority, all of them fail, and which side is right is unknown. A leaf declared in the cluster file (`[leaves]`)
+    takes precedence over the peers.
 
     ## False alarms
     A pod that is being recabled, or breakout cables that go to two leaves on purpose.

@@ -166,7 +166,7 @@ def _words(types: dict[str, str]) -> str:
 
 
 def _by_boot_options(node: NodeFacts) -> Finding:
-    """Judge the IOMMU by the boot options of kernels that show no group types."""
+    """Judge the IOMMU by the boot options, for kernels that show no group types."""
     wish = iommu_wish(node.boot_options)
     keys = [CMDLINE, IOMMU_GROUPS]
     if wish in ("passthrough", "off"):

@@ -213,7 +213,8 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
     fault="A GPU has not joined the NVLink fabric, or reports it unhealthy",
     impact="blocks-job",
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlGpuFabricInfoV_t, NVML_GPU_FABRIC_HEALTH_MASK_*)",
-    fix="Read `journalctl -u nvidia-fabricmanager`; restart it (on GB200, check NMX-C), then reset the GPU.",
+    fix="Read `journalctl -u nvidia-fabricmanager`; restart the fabric manager (on GB200, check NMX-C), then reset "
+    "the GPU.",
     action="reset",
     answers=("PA-02",),
     unless=(no_gpu,),
@@ -355,10 +356,13 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
     )
     evidence = [parsers.host.services.FABRIC_MANAGER, *node.gpu_health.evidence]
     if version == driver:
-        yield passed(f"fabric manager and driver are both {version}", evidence=evidence)
+        yield passed(f"fabric manager and driver both have version {version}", evidence=evidence)
     else:
         yield failed(
-            f"fabric manager {version} with driver {driver}", found=version, expected=driver, evidence=evidence
+            f"fabric manager {version} does not match driver {driver}",
+            found=version,
+            expected=driver,
+            evidence=evidence,
         )
 
 

@@ -151,7 +151,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if gpu.gsp is not None and gpu.gsp != health.driver:
             odd = True
             yield warned(
-                f"GPU{gpu.index}: GSP firmware {gpu.gsp} with driver {health.driver}",
+                f"GPU{gpu.index}: GSP firmware {gpu.gsp} does not match driver {health.driver}",
                 subject=gpu.address, found=gpu.gsp, expected=health.driver, evidence=health.evidence,
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]

@@ -209,7 +209,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(
             "the matrix has no NIC rows",
             evidence=[TOPO],
-            fix="run it where /sys/class/infiniband is visible (a container may hide it)",
+            fix="run preflight where /sys/class/infiniband is visible, for example outside the container",
         )
         return
     nics = _of_the_fabric(topology, site)

@@ -37,7 +37,7 @@ _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch"
 
 @dataclass(frozen=True)
 class Judged:
-    """Problems of a log, notes, and outdated events."""
+    """Problems, notes and outdated events found in one kernel log."""
 
     problems: tuple[Problem, ...]
     notes: tuple[str, ...]

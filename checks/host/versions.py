@@ -26,7 +26,7 @@ from preflight.parsers.nvidia.driver_version import driver_version
     unless=(no_gpu,),
 )
 def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the driver's libraries with the loaded kernel module's version.
+    """Compare the version of the driver's libraries with the loaded kernel module's.
 
     Empty files are reported as well.
 

@@ -54,8 +54,8 @@ def lost_work(run: RunFacts, site: Site) -> Iterator[Finding]:
     The lost share is the time of a write over the interval, plus half the interval over the time between failures.
     It warns if the job's interval loses over one percentage point more of the time than the best one. The interval is
     that of the job (`--save-interval` times the time of a step) or `interval_min` of the cluster file. The cost of a
-    lost run is shown as well: watts x GPUs x hours x price. Missing inputs are named, and results that depend on them
-    are *unknown*. The check never gates a job.
+    lost run is shown as well: watts x GPUs x hours / 1000 x price of a kWh. Missing inputs are named, and results that
+    depend on them are *unknown*. The check never gates a job.
 
     ## False alarms
     Checkpoints that are written while the job computes: state the time for which they stop it.

@@ -102,7 +102,11 @@ def finding_of(
     places = dict.fromkeys(filter(None, (" ".join(filter(None, (error.node, error.gpu))) for error in logged)))
     ranks = dict.fromkeys(error.rank for error in logged if error.rank)
     line = f"line {first.line}" + (f" and {len(logged) - 1} more" if len(logged) > 1 else "")
-    of = f" (rank {', '.join(list(ranks)[:8])}{', …' if len(ranks) > 8 else ''})" if ranks else ""
+    of = (
+        f" ({'ranks' if len(ranks) > 1 else 'rank'} {', '.join(list(ranks)[:8])}{', …' if len(ranks) > 8 else ''})"
+        if ranks
+        else ""
+    )
     on = f"{', '.join(list(places)[:8])}: " if places else ""
     raised = next((error.place for error in logged if error.place), "")
     at = f", raised at {raised}" if raised else ""

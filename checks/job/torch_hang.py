@@ -192,12 +192,12 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
         missing = sorted(members - set(keys))
         if cut := sorted(rank for rank, recording in recordings.items() if recording.cut):
             yield unknown(
-                f"{len(keys)} dumps have no unfinished operation; the dump of rank {_ranks(cut)} is truncated",
+                f"{len(keys)} dumps have no unfinished operation; truncated dump of {_named(cut)}",
                 evidence=list(keys.values()),
                 fix="pass the complete dump",
             )
         elif missing or not members:
-            lack = f"the dump of rank {_ranks(missing)} is missing" if missing else "the ranks of the job are not known"
+            lack = f"no dump of {_named(missing)}" if missing else "the ranks of the job are not known"
             yield unknown(f"{len(keys)} dumps have no unfinished operation; {lack}", evidence=list(keys.values()),
                           fix="pass the dumps of all ranks")  # fmt: skip
         elif pair := parsers.torch.hang.apart(recordings):
@@ -233,7 +233,7 @@ def _timed_out(one: Hang) -> str:
     by_call: dict[str, list[int]] = {}
     for rank, call in one.ungrouped:
         by_call.setdefault(call, []).append(rank)
-    listed = [f"rank {_ranks(ranks)} in {call}" for call, ranks in by_call.items()]
+    listed = [f"{_named(ranks)} in {call}" for call, ranks in by_call.items()]
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return f"timed out as well: {', '.join(listed[:_NAMED])}{more}"
 
@@ -261,29 +261,29 @@ def _finding(
         )
         return
     where = _where(one)
-    who = f"ranks {_ranks(one.waiting)} wait" if len(one.waiting) > 1 else f"rank {_ranks(one.waiting)} waits"
+    who = f"{_named(one.waiting)} {'wait' if len(one.waiting) > 1 else 'waits'}"
     waiting = f"{who} in {where}" if one.waiting else f"in {where}"
     parts = []
     if one.behind:
         stuck = [f"rank {rank} waits in {elsewhere[rank]}" for rank in one.behind if elsewhere and rank in elsewhere]
         meanwhile = f" ({'; '.join(stuck[:_NAMED])})" if stuck else ""
-        parts.append(f"rank {_ranks(one.behind)} has not reached it{meanwhile}")
+        parts.append(f"{_have(one.behind)} not reached it{meanwhile}")
     if one.differ:
         rest_called = f"; most ranks called {one.usual}" if one.usual else ""
         parts.append(f"ranks disagree: {_calls(one.differ)}{rest_called}")
     if one.unstarted and not (one.behind or one.differ):
         gpu = "its GPU has" if len(one.unstarted) == 1 else "their GPUs have"
-        parts.append(f"rank {_ranks(one.unstarted)} has called it, but {gpu} not started it")
+        parts.append(f"{_have(one.unstarted)} called it, but {gpu} not started it")
     if one.totals:
         parts.append(f"all ranks together send {one.totals[0]} elements and receive {one.totals[1]}")
     if one.passed:
-        parts.append(f"rank {_ranks(one.passed)} has completed it")
+        parts.append(f"{_have(one.passed)} completed it")
     if one.ungrouped:
         parts.append(f"{_timed_out(one)}, in a process group that the text does not show")
     if one.silent:
-        parts.append(f"no dump or log of rank {_ranks(one.silent)}")
+        parts.append(f"no dump or log of {_named(one.silent)}")
     if one.cut:
-        parts.append(f"the dump of rank {_ranks(one.cut)} ends too early")
+        parts.append(f"truncated dump of {_named(one.cut)}")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     dumps = name == _DUMPS  # a healthy job may write dumps too; a watchdog reports only after a time-out
     if dumps and (one.silent or one.cut) and not (one.behind or one.differ or one.totals):
@@ -328,7 +328,7 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
     ranks: dict[str, list[int]] = {}
     for rank, what in differ:
         ranks.setdefault(what, []).append(rank)
-    calls = [f"rank {_ranks(sorted(members))} called {what}" for what, members in ranks.items()]
+    calls = [f"{_named(sorted(members))} called {what}" for what, members in ranks.items()]
     more = f" and {len(calls) - _NAMED} other calls" if len(calls) > _NAMED else ""
     return "; ".join(calls[:_NAMED]) + more
 
@@ -345,7 +345,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
               for one in stall.of(messages.MISMATCH)[:_NAMED]]  # fmt: skip
     sick = bool(parts)
     if stall.absent:
-        parts.append(f"no dump shows what rank {_ranks(stall.absent)} has called")
+        parts.append(f"no dump shows what {_have(stall.absent)} called")
     if stall.unclear:
         parts.append("without a named peer: " + "; ".join(f"rank {r} in {op}" for r, op in stall.unclear[:_NAMED]))
     waits = sorted({(one.rank, one.op, one.group, one.peer) for one in stall.waits})
@@ -367,6 +367,16 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
         "check these nodes for XIDs and link errors.",
         **at,
     )
+
+
+def _have(ranks: Sequence[int]) -> str:
+    """Return "rank 3 has", or "ranks 1-3 have"."""
+    return f"{_named(ranks)} {'have' if len(ranks) > 1 else 'has'}"
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Return "rank 3", or "ranks 1-3"."""
+    return f"{'ranks' if len(ranks) > 1 else 'rank'} {_ranks(ranks)}"
 
 
 def _ranks(ranks: Sequence[int]) -> str:

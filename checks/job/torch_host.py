@@ -1,4 +1,4 @@
-"""Checks of a rank's CPU and memory allocator in a trace."""
+"""Checks of a rank's CPU and memory allocator, based on its trace."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )
         elif found.width < found.most_width:
             yield warned(
-                f"{device}'s PCIe link trained x{found.width} of x{found.most_width} lanes",
+                f"{device}'s PCIe link trained at x{found.width} instead of x{found.most_width}",
                 subject=device,
                 found=str(found),
                 expected=f"x{found.most_width} (the NIC's own maximum)",

@@ -83,7 +83,8 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     owner="network",
     explains=(("switch.lossless-drops", "cable"),),
     source="SONiC pfcwd (PFC_WD_STATUS, PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED); SIGCOMM 2016, section 4.3",
-    fix="Look for the device that pauses: `show pfc counters`, `pfcwd show stats`; drain the host at the port.",
+    fix="Find the device that sends the pauses: `show pfc counters`, `pfcwd show stats`; drain the host connected to "
+    "the port.",
     action="fix-site",
     separate=True,
     answers=("FP-CON-4",),

@@ -47,7 +47,7 @@ class RunKind:
 
 @dataclass(frozen=True)
 class Observation:
-    """One run of a group of nodes."""
+    """One benchmark run on a group of nodes."""
 
     kind: RunKind
     ends: tuple[RunEnd, ...]

@@ -113,7 +113,7 @@ class Host:
         schema.each(PROCESS), 'programs that must not run (compared by 15 characters): ["xmrig"]'
     )
     forbidden_users: tuple[str, ...] | None = schema.key(
-        schema.each(USER), 'users, by name or number, that must have no process: ["guest"]'
+        schema.each(USER), 'users, by name or UID, who must not run processes: ["guest"]'
     )
     boot_options: tuple[str, ...] | None = schema.key(
         schema.texts, 'boot options, all but those of the disk, the image or the node: ["iommu=pt"]'

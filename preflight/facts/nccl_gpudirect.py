@@ -81,7 +81,7 @@ _OTHER = NetworkFamily(re.compile(".*"), None, "See the documentation of this ne
 class Ability:
     """Whether GPUDirect RDMA is possible, and ``why``.
 
-    None if the text does not name the GPU or the network.
+    ``able`` is None if the GPU or network is not named, or its support is not known.
     """
 
     able: bool | None

@@ -1,7 +1,7 @@
 """Judging this node for a hook.
 
-The cluster file is read, the node is queried and judged, the verdict is cached and applied in Slurm. Each step receives
-the progress of earlier steps, and passes its own to the deadline thread.
+The cluster file is read, the node is queried and judged, and the verdict is cached and applied in Slurm. Each step
+receives the progress of earlier steps, and passes its own to the deadline thread.
 """
 
 from __future__ import annotations

@@ -326,9 +326,9 @@ class HistoryStore:
         )  # fmt: skip
 
     def findings_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
-        """Return a node's failures, newest first.
+        """Return a node's open findings, newest first.
 
-        Each has time, check, subject, status and message.
+        Open: failed, warned or unknown. Each has time, check, subject, status and message.
         """
         return self._select(
             "finding", "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"

@@ -1,4 +1,4 @@
-"""Numbers with a meaningful trend: errors, spare rows, headroom, light."""
+"""Metrics with a trend: errors, spare rows, thermal headroom, received light."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from preflight.model import Check, Finding, Status, unknown, worst
 class Outcome:
     """Result of one check on one subject, a node or the run.
 
-    Results of equal nodes are equal.
+    Compared by value: nodes with the same result have equal outcomes.
     """
 
     check: int  # index in the list of planned checks: a Check cannot be pickled

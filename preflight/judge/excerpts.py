@@ -158,7 +158,7 @@ def _stripped(text: str) -> str:
 def _lines(value: Any, names: Names, words: frozenset[str], search: Search) -> Iterator[str]:
     """Yield a value line by line.
 
-    In a list of parts (GPUs), the subject comes first, starting with its keywords.
+    Of a list of parts (GPUs), only the subject's is shown, its keyword fields first.
     """
     if not isinstance(value, Mapping):
         yield search.once(value, _text)

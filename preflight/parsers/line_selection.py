@@ -81,7 +81,7 @@ class LineSelection:
             self.dropped += self._tail.drop_first_half()
 
     def add_step(self, number: int, line: bytes) -> None:
-        """Add a step line of a shape that is repeated often."""
+        """Add a step line of a frequent shape; beyond a limit, the middle is dropped."""
         self.step_count += 1
         if len(self._steps) < MOST_STEPS:
             self._steps.append((number, line))
@@ -137,7 +137,7 @@ class LineSelection:
     def _few(self, *, each: bool, steps: bool) -> Iterator[tuple[int, bytes, bool]]:
         """Yield (number, line, after gap), with few repetitions.
 
-        ``each``: all lines of measurements and ranks; ``steps``: all of steps.
+        With ``each``, every line of a measurement or rank is included; with ``steps``, every step line.
         """
         counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}

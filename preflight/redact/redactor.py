@@ -102,7 +102,7 @@ class Redactor:
     # --- learning ----------------------------------------------------------------------------------
 
     def learn(self, text: str, formats: set[str] | None = None) -> None:
-        """Learn names from their places; pieces of one text share ``formats``."""
+        """Learn names from their context; parts of one text share the set ``formats``."""
         if len(text) < 3 or text in self._learnt:
             return
         if len(text) < _SHORT and len(self._learnt) < _REMEMBERED:

@@ -144,7 +144,7 @@ def _least(writers: Iterable[str]) -> int:
 
 
 def _uncommented(lines: Lines) -> list[Line]:
-    """Return the lines without a ``#`` before each; empty if a line has none."""
+    """Return the lines without their leading ``#``; empty if a text line lacks it."""
     count = sum(line.text.startswith("#") for line in lines)
     if count < _LEAST_COMMENTED or any(line.text.strip() and not line.text.startswith("#") for line in lines):
         return []

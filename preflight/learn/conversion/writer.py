@@ -23,7 +23,7 @@ _ORDER = ("", "ports", "firmware", "host", "host.mounts", "rails")
 
 @dataclass(frozen=True)
 class ConvertedClass:
-    """Nodes and their expectations."""
+    """One node class: its nodes and their expected values."""
 
     nodes: tuple[str, ...]  # empty: all that no other class lists
     pattern: str  # a target that matches nodes without a name here: the class is a comment

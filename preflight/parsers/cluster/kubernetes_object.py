@@ -38,7 +38,7 @@ _ERROR_NAME = re.compile(r"(?i)\w*error\w*|failureMessage")
 
 @dataclass(frozen=True)
 class StatusError:
-    """A text of a status under a name such as ``lastSyncError``."""
+    """An error text in an object's status, under a key such as ``lastSyncError``."""
 
     field: str
     text: str

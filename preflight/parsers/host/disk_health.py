@@ -63,7 +63,7 @@ class DiskHealth:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``smartctl`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

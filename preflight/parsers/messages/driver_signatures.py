@@ -68,7 +68,7 @@ SIGNATURES = signatures(NVIDIA_SMI, (
      r"Unable to retrieve NVLink information as all links are in[Aa]ctive",
      "unknown", "no NVLink of the GPU is up: a part without NVLinks, or a fabric that is not set up", "nvlink.links",
      ("nvidia-smi topo -m", "systemctl status nvidia-fabricmanager", "nvidia-smi -q | grep -A 8 -i fabric"),
-     "On a board with NVSwitches start the fabric manager in the driver's version, then reset the GPUs."),
+     "On a board with NVSwitches, start the fabric manager of the driver's version, then reset the GPUs."),
     ("nvml-unknown-error", "Failed to initialize NVML: Unknown Error",
      r"Failed to initialize NVML: Unknown Error",
      "fail", "the process cannot open the GPUs' device nodes: typical for a container with a rewritten cgroup",

@@ -46,7 +46,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the fabric manager reports an error: GPUs may not reach each other over NVLink", "nvlink.fabric-manager",
      ("systemctl status nvidia-fabricmanager", "tail -50 /var/log/fabricmanager.log",
       "nvidia-smi -q | grep -A 8 -i fabric"),
-     "Install the fabric manager in the driver's version and restart it; look for SXids in the kernel log."),
+     "Install the fabric manager of the driver's version and restart it; look for SXids in the kernel log."),
     ("address-in-use", "EADDRINUSE|ddress already in use",
      r"EADDRINUSE|[Aa]ddress already in use",
      "fail", "the rendezvous port is in use by an earlier run, or by another program's connection",

@@ -27,7 +27,7 @@ _OTHER = re.compile(
 
 @dataclass(frozen=True)
 class CopyTest:
-    """One test."""
+    """One nvbandwidth test and its matrix of results."""
 
     name: str
     unit: str

@@ -87,7 +87,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[ProcessStacks, ...]]:
-    """Read the stacks of one process, and of others within a few lines of it."""
+    """Read the stacks of a process, and of others that follow within a few lines."""
     stacks: list[ProcessStacks] = []
     end = last = at
     while end < len(lines) and end - last <= _GAP and len(stacks) < _MOST:

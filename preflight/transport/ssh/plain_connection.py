@@ -122,7 +122,7 @@ class PlainConnection(paramiko.Transport):
             time.sleep(_LOOK_S)
 
     def start_command(self, command: str) -> Generator[None, None, paramiko.Channel]:
-        """Start a command on a separate channel, which never blocks."""
+        """Start a command on a new, non-blocking channel."""
         channel = self.open_session(timeout=_NEVER_S)
         channel.exec_command(command)
         channel.settimeout(0.0)

@@ -159,10 +159,13 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
     },
     "fabric.subnet-manager": {
-        "one-master": FabricCase("a healthy fabric", (want("pass", r"one master, gpu000 mlx5_0 \(LID 1"),), MANAGER),
+        "one-master": FabricCase(
+            "a healthy fabric", (want("pass", r"one master subnet manager, gpu000 mlx5_0 \(LID 1"),), MANAGER
+        ),
         "standby": FabricCase(
-            "a second opensm on another host", (want("pass", "one master, gpu000 mlx5_0.*1 beside it: standby"),),
-            MANAGER, fault=second(""),
+            "a second opensm on another host",
+            (want("pass", "one master subnet manager, gpu000 mlx5_0.*1 beside it: standby"),), MANAGER,
+            fault=second(""),
         ),
         "two-masters": FabricCase(
             "a second opensm with another sm_key",

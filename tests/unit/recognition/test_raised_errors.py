@@ -25,7 +25,7 @@ def test_a_traceback_names_the_exception_the_users_frame_and_the_first_rank() ->
     (part,) = read_text(RANKS, "pasted")
     (finding,) = part.findings
     assert finding["status"] == "fail"
-    assert "KeyError: 'ids', raised at /job/batch.py:7 in pick (rank 2, 5)" in finding["message"]
+    assert "KeyError: 'ids', raised at /job/batch.py:7 in pick (ranks 2, 5)" in finding["message"]
     assert [error["rank"] for error in part.taken.facts["errors"]] == [2, 5]
 
 
