@@ -91,6 +91,15 @@ def screen() -> tuple[bool, int]:
     return True, min(get_terminal_size((100, 24)).columns, 120)
 
 
+def height() -> int | None:
+    """Return how many lines a terminal shows; None without one."""
+    if not (sys.stdout and sys.stdout.isatty()):
+        return None
+    from shutil import get_terminal_size
+
+    return get_terminal_size((100, 24)).lines
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Suggest the known word closest to a misspelt one."""
     from difflib import get_close_matches

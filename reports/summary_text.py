@@ -14,6 +14,9 @@ from preflight.reports.verdict_line import bare_nodes, headline
 #: Maximum numbers of incidents in the table, and of unknown results below it; the rest is counted.
 SHOWN, UNKNOWN_SHOWN = 10, 3
 
+#: Minimum number of incidents, even on a low screen.
+FEWEST = 5
+
 #: Display text of each impact in the table.
 IMPACT = {
     "blocks-job": "blocks job",
@@ -29,11 +32,25 @@ _LABELS = 13
 _NUMBER, _IMPACT, _OWNER, _WHERE = 3, 10, 7, 20
 
 
-def render(report: Mapping[str, Any], *, colour: bool = False, width: int = 100, more: str = "") -> str:
-    """Return the first screen; ``more`` is the command that shows an incident."""
+def render(
+    report: Mapping[str, Any], *, colour: bool = False, width: int = 100, more: str = "", height: int | None = None
+) -> str:
+    """Return the first screen; ``more`` is the command that shows an incident.
+
+    Less than ten incidents are listed if they exceed ``height`` lines, but at least five.
+    """
     aside = more and len(more) > width - _LABELS  # a wrapped command cannot be pasted
-    text = typeset(_parts(report, width, "" if aside else more), colour=colour, width=width)
-    return f"{text}{one_line(more)}\n" if aside and report.get("incidents") else text
+
+    def screen(listed: int) -> str:
+        text = typeset(_parts(report, width, "" if aside else more, listed), colour=colour, width=width)
+        return f"{text}{one_line(more)}\n" if aside and report.get("incidents") else text
+
+    text = screen(SHOWN)
+    listed, lines = min(SHOWN, len(report.get("incidents", ()))), text.count("\n")
+    if height is None or lines <= height or listed <= FEWEST:
+        return text
+    counted = listed == len(report["incidents"])  # the line that counts the rest is new
+    return screen(max(FEWEST, listed - (lines + counted - height)))
 
 
 def where(nodes: Sequence[str], most: int = _WHERE) -> str:
@@ -57,14 +74,14 @@ def unexplained(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return sorted(left, key=lambda finding: not finding.get("gating", True))
 
 
-def _parts(report: Mapping[str, Any], width: int, more: str) -> list[Part]:
+def _parts(report: Mapping[str, Any], width: int, more: str, listed: int) -> list[Part]:
     if nothing := _nothing_here(report):
         return nothing
     incidents: Sequence[Mapping[str, Any]] = report.get("incidents", ())
     parts: list[Part] = [*heading(report, width=width), *unanswered(report["nodes"], width)]
     if incidents:
-        parts += table(incidents, width, range(min(SHOWN, len(incidents))))
-        if rest := len(incidents) - SHOWN if len(incidents) > SHOWN else 0:
+        parts += table(incidents, width, range(min(listed, len(incidents))))
+        if (rest := len(incidents) - listed) > 0:
             parts.append(Paragraph(((f"{'':>{_NUMBER}}  and {rest} more", "dim"),)))
     parts += _unknown(unexplained(report), width)
     if changed := summary(report):

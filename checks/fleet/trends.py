@@ -259,16 +259,16 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     symptom.
 
     ## Verdicts
-    A run warns if it took more than 1.25 times the median of at least three earlier runs. Record jobs with `preflight
-    history job`, ideally in the scheduler's epilog.
+    A run warns if it took more than 1.25 times the median of at least three earlier runs. Without recorded jobs it is
+    skipped; record them with `preflight history job`, ideally in the scheduler's epilog.
 
     ## False alarms
     A job of the same name with more data or fewer nodes. Give it another name.
     """
     found = series_of(node.evidence, JOBS)
     if not found:
-        yield unknown("no job's completion time is recorded", evidence=[COURSE],
-                      fix="preflight history job FILE $SLURM_JOB_ID --seconds S --name NAME")  # fmt: skip
+        yield skipped("no job's completion time is recorded: `preflight history job FILE $SLURM_JOB_ID --seconds S "
+                      "--name NAME` records one", evidence=[COURSE])  # fmt: skip
     for course in found:
         earlier, last = course.values[:-1], course.last
         if len(earlier) >= ENOUGH and last > _SLOW * median(earlier):

@@ -65,6 +65,7 @@ def no_cluster(plan: Plan) -> Finding:
     fault="The sizes of the parallel groups do not divide the number of GPUs",
     impact="blocks-job",
     owner="job",
+    explains=(("layout.global-batch", "node"),),
     source=ARGUMENTS,
     fix="Change a group size (`--set`, `--what-if`) or the number of GPUs (`--gpus`).",
     action="fix-job",

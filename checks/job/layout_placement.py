@@ -141,6 +141,7 @@ def placed(run: RunFacts, site: Site) -> Placed:
     fault="A tensor-parallel group crosses an NVLink domain",
     impact="slows-job",
     owner="job",
+    explains=(("layout.ring-order", "node"),),
     source=MEGATRON,
     fix="Use a `--tensor-model-parallel-size` that divides the GPUs of a domain, and start ranks node by node "
     "(`srun --distribution=block`).",
@@ -178,6 +179,7 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="An expert-parallel group crosses an NVLink domain",
     impact="slows-job",
     owner="job",
+    explains=(("layout.ring-order", "node"),),
     source="DeepSeek-V3 technical report, 3.2.2 (node-limited routing); judgement: a group that fits is in a domain",
     fix="Use an expert-parallel size that fits a domain, or node-limited routing (--moe-router-group-topk).",
     action="fix-job",

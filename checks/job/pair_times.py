@@ -47,6 +47,7 @@ def no_pair_times(run: RunFacts, site: Site) -> Finding | None:
     fault="Small messages take longer between some pairs of nodes",
     impact="slows-job",
     owner="network",
+    explains=(("bench.tail", "node"),),
     source="NVIDIA/nccl-tests 2.19 (-I): per_process_max_times_us; the limits are judgements",
     fix="Run `preflight pair` between the two nodes, then each of them with another node.",
     action="fix-site",

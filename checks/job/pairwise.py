@@ -318,7 +318,7 @@ def _named(label: str, cause: FactorEvidence, effect: str, comparison: Compariso
         expected=f"as elsewhere, {slow} of {others}",
         evidence=[f"log:{source}" for source in islice(sources, _MOST_LISTED)],
         fix=f"Next, run {bench.document.next_step(cause)}; then check the counters of its ports and switches.",
-    )
+    ).from_cause(("*", own) if own and run.host(own) else ())
 
 
 def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
@@ -331,7 +331,7 @@ def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
     ports: dict[str, list[PortErrors]] = {}
     for errors in of_runs(run.campaign, run.port_errors, sources):
         if node in ("", errors.node):
-            ports.setdefault(f"{errors.port} of {errors.node}", []).append(errors)
+            ports.setdefault(f"{errors.node} {errors.port}", []).append(errors)
     listed = [f"{port} counted {total(own)}" for port, own in islice(ports.items(), _MOST_PORTS)]
     return f"; meanwhile {', '.join(listed)}" if listed else ""
 

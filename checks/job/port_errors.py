@@ -38,6 +38,11 @@ def no_readings(run: RunFacts, site: Site) -> Finding | None:
     fault="A port counts errors while pairs of nodes run",
     impact="slows-job",
     owner="network",
+    explains=(
+        ("bench.factor", "names", "*slow or did not end", "node *"),
+        ("bench.factor", "names", "*slow or did not end", "GPU *"),
+        ("bench.pairs", "names", "*slow or did not end"),
+    ),
     source="limits of counters.link-quality and counters.loss; https://docs.kernel.org/networking/device_drivers/"
     "ethernet/mellanox/mlx5/counters.html",
     fix="Clean and reseat the cable of this port, then swap it with a neighbour's and run its pairs again.",
@@ -72,7 +77,8 @@ def ports(run: RunFacts, site: Site) -> Iterator[Finding]:
     slow = _slow(run)
     ranked = sorted(errors.items(), key=lambda entry: not any(each.fails for each in entry[1]))
     for (node, port), own in islice(ranked, _MOST_LISTED):
-        yield _port(node, port, own, slow, sum(reading.node == node for reading in done.readings))
+        of_port = _port(node, port, own, slow, sum(reading.node == node for reading in done.readings))
+        yield of_port.from_cause(("counters.*", node) if run.host(node) else ())
     if len(ranked) > _MOST_LISTED:
         yield warned(f"{len(ranked) - _MOST_LISTED} more ports count errors", evidence=[bench.campaign.RECORD])
     unread = list(_unread(run))

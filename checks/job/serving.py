@@ -113,6 +113,7 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
     title="Requests do not wait for a place in the batch",
     fault="Requests wait for a place in the batch",
     impact="slows-job",
+    explains=(("serving.first-token", "node", "*", "*in the queue"),),
     source=SOURCE,
     fix="Add decode workers or replicas, or raise `--max-num-seqs` unless the KV cache is full (serving.cache).",
     answers=("NT-INF-6",),

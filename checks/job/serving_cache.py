@@ -26,6 +26,7 @@ _UNUSED = float(1 << 30)
     title="The KV cache has room for the running requests",
     fault="The KV cache is full: requests are preempted or wait",
     impact="slows-job",
+    explains=(("serving.queue", "node"), ("serving.first-token", "node", "*", "*in the queue")),
     source=SOURCE,
     fix="Add replicas or GPUs, lower `--max-model-len` or `--max-num-seqs`, or quantise the KV cache.",
     answers=("NT-INF-7",),
@@ -99,6 +100,10 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
     title="KV caches reach the decode workers in time",
     fault="The transfer of KV caches fails, or delays first tokens",
     impact="slows-job",
+    explains=(
+        ("serving.first-token", "node", "*", "*; the rest is unexplained"),
+        ("serving.kv-transfer", "node", "*failed of*", "*takes*"),
+    ),
     source=SOURCE,
     fix="Compare the rate with the NICs (`preflight pair`), and check that NIXL or Mooncake uses RDMA.",
     answers=("NT-INF-3", "NT-LENS-10"),
@@ -193,6 +198,7 @@ def _decodes_only(metrics: ServingMetrics) -> bool:
     title="Offloaded KV caches come back faster than a prefill",
     fault="Loading offloaded KV caches delays first tokens",
     impact="slows-job",
+    explains=(("serving.first-token", "node"),),
     source="https://docs.vllm.ai (KV offloading connector, metrics); the limit of 20 % is a judgement call",
     fix="Keep more of the cache on the GPU (`--gpu-memory-utilization`, a quantised cache), and check the PCIe link "
     "and the NUMA node of the host's memory (`preflight check`).",

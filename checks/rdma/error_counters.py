@@ -78,6 +78,9 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     return "packets are lost between the peers and retransmitted"
 
 
+#: What a campaign of nccl-tests shows of a port with errors.
+IN_BENCH = (("bench.factor", "log"), ("bench.ports", "log"))
+
 #: Losses of a port that a fault of its own link explains, but not full buffers or pauses.
 LOST_WITH_LINK = tuple(
     ("counters.loss", "part", "*", words)
@@ -91,7 +94,7 @@ LOST_WITH_LINK = tuple(
     fault="Packets are lost",
     impact="slows-job",
     owner="network",
-    explains=(("counters.congestion", "names"), ("nccl.failures", "log")),
+    explains=(("counters.congestion", "names"), ("nccl.failures", "log"), *IN_BENCH),
     source=f"{_IBERRORS}; {MLX5}",
     fix="Run `preflight check --window 60` on the peers too: the end with NIC discards or link errors is the "
     "cause. Then check `ethtool -S IF | grep discard`, PFC at both ends of the cable, and `ibqueryerrors` on "
@@ -157,6 +160,7 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
         *LOST_WITH_LINK,
         ("trend.links", "part"),
         ("nccl.failures", "log"),
+        *IN_BENCH,
     ),
     source=f"{_IBERRORS}; {MLX5}; raw bit error ratio: Oracle's oci-hpc healthcheck",
     fix="Clean and reseat the cable, then swap it with a neighbour's and check whether the errors move with it; "
@@ -247,7 +251,13 @@ def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
     fault="A link flaps",
     impact="blocks-job",
     owner="network",
-    explains=(*LOST_WITH_LINK, ("kernel.events", "part"), ("trend.flaps", "part"), ("nccl.failures", "log")),
+    explains=(
+        *LOST_WITH_LINK,
+        ("kernel.events", "part"),
+        ("trend.flaps", "part"),
+        ("nccl.failures", "log"),
+        *IN_BENCH,
+    ),
     source=f"NVSentinel nic-health-monitor; rdma-core ibcheckerrs; {MLX5}",
     fix="`dmesg -T | grep -i 'link down'` shows the time; reseat or replace the cable, then check the peer's "
     "port. Neighbours that flap together point to a restarted switch.",

@@ -31,6 +31,7 @@ SMALL_READ_BYTES = 512
     explains=(
         ("fabric.pause-root", "cable"),
         ("rdma.bandwidth-per-gpu", "node"),
+        ("bench.factor", "log"),
         ("counters.receiver", "part"),
         ("pair.write-bw", "part"),
         ("pair.read-bw", "part"),

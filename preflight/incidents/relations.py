@@ -45,7 +45,8 @@ class Relations:
     def of_logs(self, finding: Document, causes: Mapping[int, Document]) -> list[int]:
         """Return the node findings that a log's finding names as its cause.
 
-        If it names the devices or variables of some nodes, the rest are unrelated.
+        If it names the devices or variables of some nodes, the rest are unrelated. A pattern of checks means any fault
+        of the node that declares so; except for ``*``, of a device that the finding names.
         """
         blamed = finding.get("cause")
         if not blamed:
@@ -53,11 +54,12 @@ class Relations:
         named = [
             number
             for number, cause in causes.items()
-            if cause["check"] == blamed["check"]
+            if fnmatchcase(cause["check"], blamed["check"])
             and not set(blamed["nodes"]).isdisjoint(cause["nodes"])
             and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
         ]
-        return [number for number in named if _names(finding["message"], causes[number]["subject"])] or named
+        stated = [number for number in named if _names(finding["message"], causes[number]["subject"])]
+        return stated or (named if blamed["check"] in ("*", *self._of) else [])
 
     def _one_per_setting(
         self, roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from preflight.terminal import page, print_text, screen, write_or_report
+from preflight.terminal import height, page, print_text, screen, write_or_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -117,7 +117,9 @@ def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
     colour = terminal or forced if outputs.colour == "auto" else outputs.colour == "always"
     from preflight.reports.summary_text import render
 
-    summary = render(report, colour=colour, width=width, more=_show(outputs))
+    lines = height()
+    room = None if lines is None else lines - 1 - bool(outputs.html_file)  # the shell's prompt, and the page's name
+    summary = render(report, colour=colour, width=width, more=_show(outputs), height=room)
     if outputs.verbose:
         from preflight.reports.text_report import render as render_all
 

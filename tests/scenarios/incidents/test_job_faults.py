@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from preflight.checks import registry
-from preflight.evidence.document import Evidence
+from preflight.evidence.document import Evidence, from_document
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import decode
 from preflight.judge import judge
+from preflight.reports.sanitize import fold
+from tests.scenarios.incidents.test_situations import Situation
+from tests.scenarios.test_layouts import LLAMA_70B, script
+from tests.support.engine_metrics import EngineLoad, text
 from tests.support.fixture import cases
+from tests.support.planted_fleet import CLUSTER
 from tests.support.training_job import JobPlan, Layout, traces
+from tests.support.whole_nodes import Fault, nic
 from tests.unit.facts.test_planted_jobs import CHECKS, PLANTED
 
 #: Job of ``test_planted_jobs`` -> checks of the causes, in the order of the report.
@@ -51,6 +59,61 @@ PIPELINES: Mapping[str, tuple[JobPlan, list[str]]] = {
         JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, megabytes=100, slow={1: 1.6},
                 slow_groups={("pp", 2): 4}),
         ["torch.straggler rank 1", "torch.straggler rank 6"],
+    ),
+}  # fmt: skip
+
+LATE = {"first_token": 1.9, "queue": 1.5, "prefill": 0.3}
+MOVED = {"first_token": 1.2, "queue": 0.01, "prefill": 0.25, "transfer": 0.9, "transfer_bytes": 2.5e8}
+FULL = EngineLoad(cache_used=0.97, waiting=40, preemptions=50, means=LATE)
+BUSY = EngineLoad(waiting=40, means=LATE)
+
+#: Scrapes of serving engines, one log each, and the causes.
+SERVED: Mapping[str, tuple[list[EngineLoad], list[str]]] = {
+    "a full cache delays requests and first tokens": ([FULL], ["serving.cache"]),
+    "requests wait for a place": ([BUSY], ["serving.queue"]),
+    "one engine has a full cache, another too many requests": ([FULL, BUSY], ["serving.cache", "serving.queue"]),
+    "slow transfers delay first tokens": ([EngineLoad(means=MOVED)], ["serving.kv-transfer"]),
+    "transfers fail and are slow": ([EngineLoad(failed_transfers=20, means=MOVED)], ["serving.kv-transfer"]),
+    "slow transfers, and too many requests": (
+        [EngineLoad(waiting=40, means={**MOVED, "queue": 2.0, "first_token": 3.2})],
+        ["serving.kv-transfer", "serving.queue"],
+    ),
+    "loads of offloaded caches delay first tokens": (
+        [EngineLoad(saved_bytes=1e12, loaded_bytes=1e12, loaded_s=300,
+                    means={"first_token": 1.2, "queue": 0.01, "prefill": 0.2})], ["serving.offload"],
+    ),
+    "healthy": ([EngineLoad(), EngineLoad()], []),
+}  # fmt: skip
+
+INFINIBAND = "64 x HGX H100, rail-optimised, units of 32 nodes, 1:1"
+
+#: Sizes of a job, where it runs, and the causes.
+PLANS: Mapping[str, tuple[dict[str, int], str, list[str]]] = {
+    "groups that do not divide the GPUs leave no data-parallel size": (
+        {"tp": 8, "pp": 5, "gbs": 512}, INFINIBAND, ["layout.world-size"],
+    ),
+    "a batch that does not divide": ({"tp": 8, "pp": 4, "gbs": 500}, INFINIBAND, ["layout.global-batch"]),
+    "ranks dealt out cyclically": (
+        {"tp": 8, "pp": 4, "gbs": 512}, f"{INFINIBAND}, cyclic", ["layout.tensor-domain"],
+    ),
+    "tensor parallelism over two nodes, and a batch that does not divide": (
+        {"tp": 16, "pp": 4, "gbs": 500}, INFINIBAND, ["layout.global-batch", "layout.tensor-domain"],
+    ),
+}  # fmt: skip
+
+#: A campaign whose runs on gpu003 are slow, with errors of its mlx5_3: faults of nodes, and the incidents.
+CAMPAIGNS: Mapping[str, tuple[Mapping[int, Fault], list[str]]] = {
+    "the port counts errors in the slow runs": ({}, ["bench.ports @the run's logs"]),
+    "the port still damages packets": (
+        {3: nic("mlx5_3", grows={"symbol_error": 60})}, ["counters.link-quality @gpu003"],
+    ),
+    "another port of the node damages packets": (
+        {3: nic("mlx5_9", grows={"symbol_error": 60})},
+        ["bench.ports @the run's logs", "counters.link-quality @gpu003"],
+    ),
+    "the same port of another node damages packets": (
+        {2: nic("mlx5_3", grows={"symbol_error": 60})},
+        ["bench.ports @the run's logs", "counters.link-quality @gpu002"],
     ),
 }  # fmt: skip
 
@@ -119,7 +182,7 @@ RUN_CHECKS = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_fault_of_a_job_is_one_incident(name: str) -> None:
     planted = PLANTED[name](random.Random(name))
-    records = {key: {"status": "ok", "out": text} for key, text in planted.texts.items()}
+    records = {key: {"status": "ok", "out": trace} for key, trace in planted.texts.items()}
     report = judge([], CHECKS, run=Evidence("@run", "", records))
     causes = [report["findings"][incident["findings"][0]]["check"] for incident in report["incidents"]]
     assert sorted(causes) == CAUSES[name]
@@ -128,13 +191,45 @@ def test_planted_fault_of_a_job_is_one_incident(name: str) -> None:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_pipelines_that_wait_for_one_cause_are_one_incident(name: str) -> None:
     plan, expected = PIPELINES[name]
-    records = {f"log:rank{rank}.json": {"status": "ok", "out": text} for rank, text in enumerate(traces(plan))}
+    records = {f"log:rank{rank}.json": {"status": "ok", "out": trace} for rank, trace in enumerate(traces(plan))}
     report = judge([], CHECKS, run=Evidence("@run", "", records))
     causes = [(report["findings"][incident["findings"][0]]["check"], incident) for incident in report["incidents"]]
     named = [
         f"{check} {incident['subjects'][0]}" if check == "torch.straggler" else check for check, incident in causes
     ]
     assert sorted(named) == expected
+
+
+def causes(run: Evidence, nodes: Sequence[Evidence] = (), cluster: Cluster | None = None) -> list[str]:
+    """Return the check of each incident's cause, with its nodes if there are any."""
+    report = judge(nodes, registry().checks, cluster, run=run)
+    where = {number: incident["nodes"] for incident in report["incidents"] for number in incident["findings"][:1]}
+    return sorted(
+        report["findings"][number]["check"] + (f" @{fold(names)}" if nodes else "") for number, names in where.items()
+    )
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_delays_of_an_engine_have_one_cause(name: str) -> None:
+    loads, expected = SERVED[name]
+    records = {f"log:{number}.txt": {"status": "ok", "out": text("vllm", load)} for number, load in enumerate(loads)}
+    assert causes(Evidence("@run", "", records)) == expected
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_wrong_sizes_of_a_job_have_one_cause(name: str) -> None:
+    sizes, cluster, expected = PLANS[name]
+    sources = {"train.sh": script(LLAMA_70B, **sizes)}
+    described = {"sources": sources, "set": {"gpus": 512}, "on": cluster, "nodes": None}
+    assert causes(Evidence("@run", "", {"job:description": {"status": "ok", "value": described}})) == expected
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_slow_runs_belong_to_the_fault_of_their_node(name: str) -> None:
+    faults, expected = CAMPAIGNS[name]
+    (case,) = (case for case in cases("bench.factor") if case.name == "bench.factor/one-node-with-errors")
+    nodes = [from_document(node, node["node"]) for node in Situation([("roce", 4)], faults).documents()]
+    assert causes(case.run()[0], nodes, decode(CLUSTER.encode(), "cluster.toml")) == expected
 
 
 @pytest.mark.parametrize("check", EXPECTED)
