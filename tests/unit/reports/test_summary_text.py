@@ -67,6 +67,19 @@ def test_many_incidents_are_counted() -> None:
     assert len(text.splitlines()) < 30
 
 
+@pytest.mark.parametrize("lines", [24, 20, 16, 4])
+def test_low_screen_lists_fewer_incidents_but_five(lines: int) -> None:
+    report = demo()
+    report["incidents"] *= 3
+    text, complete = render(report, width=80, height=lines), render(report, width=80)
+    assert complete.count("\n") > 16
+    listed = [line for line in text.splitlines() if re.match(r" {1,2}\d+  ", line)]
+    assert len(listed) >= 5
+    assert text.count("\n") <= lines or len(listed) == 5
+    assert f"and {len(report['incidents']) - len(listed)} more" in text
+    assert render(report, width=80, height=complete.count("\n")) == complete
+
+
 def test_show(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(_demo()))
