@@ -62,7 +62,7 @@ IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
 OWNERS = ("node", "network", "site", "job")
 
 #: Required relations between the subjects of two findings for one to explain the other.
-RELATIONS = ("part", "node", "missing", "names", "cable", "switch", "unknown", "log")
+RELATIONS = ("part", "node", "missing", "names", "cable", "switch", "ended", "unknown", "log")
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,12 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
     title="No uncorrectable memory errors since the driver was loaded",
     fault="A GPU has had uncorrectable memory errors",
     impact="blocks-job",
-    explains=(("gpu.row-remap", "part"), ("gpu.retired-pages", "part"), ("gpu.recovery-action", "part")),
+    explains=(
+        ("gpu.row-remap", "part"),
+        ("gpu.retired-pages", "part"),
+        ("gpu.recovery-action", "part"),
+        ("job.errors", "log"),
+    ),
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
     action="reset",

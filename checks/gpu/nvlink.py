@@ -35,7 +35,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     title="Every GPU has all its NVLinks, at their rate",
     fault="A GPU lacks NVLinks, or has slow ones",
     impact="slows-job",
-    explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", "")),
+    explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", ""), ("job.errors", "log")),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks require the same rates",
     fix="Check gpu.fabric-state and `nvidia-smi nvlink -s`, then reset all GPUs; a link that stays down is a "
     "hardware fault.",
@@ -307,7 +307,7 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
     title="The fabric manager runs and matches the driver's version",
     fault="The fabric manager does not run, or differs from the driver's version",
     impact="blocks-job",
-    explains=(("gpu.fabric-state", "node"),),
+    explains=(("gpu.fabric-state", "node"), ("job.errors", "log")),
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version. From H100 on, start it as in NVIDIA's "
     "guide: end "

@@ -43,6 +43,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
     fault="A GPU is missing from the PCI bus",
     impact="blocks-job",
     explains=(
+        ("job.errors", "log"),
         ("xid.gpu", "missing"),
         ("gpu.*", "missing"),
         ("nvlink.*", "missing"),
@@ -88,6 +89,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="The driver does not answer for a GPU",
     impact="blocks-job",
     explains=(
+        ("job.errors", "log"),
         ("xid.gpu", "part"),
         ("xid.gpu", "names"),
         ("gpu.*", "unknown"),

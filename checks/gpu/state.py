@@ -316,6 +316,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     title="Every GPU accepts compute processes",
     fault="A GPU does not accept every compute process",
     impact="blocks-job",
+    explains=(("job.errors", "log"),),
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="nvidia-smi -i N -c DEFAULT",
     action="fix-site",

@@ -41,6 +41,7 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
     title="The driver supports the CUDA version of PyTorch and NCCL",
     fault="The driver is too old for the CUDA version of PyTorch or NCCL",
     impact="blocks-job",
+    explains=(("job.errors", "log"),),
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
     fix="Install a driver for PyTorch's CUDA version (`torch.version.cuda`), or a PyTorch for the driver's "
     "major version, with a single nvidia-nccl package.",

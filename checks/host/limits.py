@@ -42,7 +42,7 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
     title="RDMA may pin memory without limit",
     fault="RDMA may not pin enough memory",
     impact="blocks-job",
-    explains=(("nccl.failures", "log"),),
+    explains=(("nccl.failures", "log"), ("job.errors", "log")),
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
     fix="Set LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK "
     "in the pod.",
@@ -100,6 +100,7 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     title="/dev/shm has room for NCCL",
     fault="/dev/shm is too small for NCCL",
     impact="blocks-job",
+    explains=(("job.errors", "log"),),
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
     action="fix-site",

@@ -19,6 +19,7 @@ from preflight.parsers.nvidia.driver_version import driver_version
     title="The driver's libraries are complete and match the kernel module's version",
     fault="The driver's libraries do not match the kernel module",
     impact="blocks-job",
+    explains=(("job.errors", "log"),),
     source="NVIDIA driver README: the user-space libraries and the kernel module must have the same version",
     fix="Install one complete driver version and reboot; from an image, remove `libcuda.so*` and `libnvidia-*.so*`.",
     action="fix-site",

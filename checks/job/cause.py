@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 _SHOWN, _KEY = 4, 80
 
 
+#: What follows in a log from the failure that ended its job: other ranks time out, launchers report their end.
+AFTER_FAILURE = (
+    ("torch.hang", "ended"),
+    ("nccl.failures", "ended", "*", "torch_watchdog_timeout"),
+    *(
+        ("job.errors", "ended", "*", f"*{words}*")
+        for words in (
+            "a rank ended with an error: ", "a process aborted: ", "the launcher ended", "a rank ended the job: ",
+            "the serving engine ended: ", "the job or step was cancelled: ", "tasks of the job ended with an error",
+            "; a consequence of another process's end",
+        )
+    ),
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class HostGroup:
     """Hosts of a log with traffic on the same path for the same cause."""

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight._startup.lightclass import replace
-from preflight.checks.job.cause import HostGroup, blamed, contradictions, grouped, of_log, witness
+from preflight.checks.job.cause import (
+    AFTER_FAILURE,
+    HostGroup,
+    blamed,
+    contradictions,
+    grouped,
+    of_log,
+    witness,
+)
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
@@ -30,6 +38,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     title="The log has no failure of NCCL or the layers below it",
     fault="The log has a failure of NCCL or the layers below it",
     impact="blocks-job",
+    explains=AFTER_FAILURE,
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Fix the earliest first, because later ones are often its consequences. `preflight check --hosts NODES "
     "--log FILE` finds its cause.",

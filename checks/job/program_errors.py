@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.checks.job.cause import AFTER_FAILURE, of_log
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -27,6 +28,7 @@ _MOST_QUOTED = 3
     title="The job's output shows no error that ended its program",
     fault="An error ended a program of the job",
     impact="blocks-job",
+    explains=AFTER_FAILURE,
     source="signatures in preflight/parsers/messages; PyTorch, CUDA, Hugging Face, Ray, JAX, vLLM, Open MPI and Slurm",
     fix="Fix the first error, which ended the other ranks too: `preflight read LOG` shows all of them.",
     action="fix-job",
@@ -55,11 +57,22 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, logged in run.program_errors.items():
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
         for signature, same in ended[:_MAX_FINDINGS]:
-            yield finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
+            found = finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
+            yield found.from_cause(_cause(run, key, signature, same))
         if not ended:
             yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
                          f"{len(logged)} kinds of lines are logged as errors", subject=key.removeprefix("log:"),
                          evidence=[key])  # fmt: skip
+
+
+def _cause(run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[LoggedError]) -> tuple[str, ...]:
+    """Return the check for the same fault on a node, and the nodes of these errors."""
+    log = run.nccl_logs.get(key)
+    of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
+    hosts = [run.host(error.node or of_rank.get(error.rank or error.writer.removeprefix("rank")) or error.writer)
+             for error in logged]  # fmt: skip
+    nodes = dict.fromkeys(node.node for node in hosts if node)
+    return (signature.check, *nodes) if nodes and signature.check != "job.errors" else ()
 
 
 #: Signature of lines that a program logs as errors and that match no other signature.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight import parsers
+from preflight.checks.job.cause import AFTER_FAILURE
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
@@ -97,6 +98,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="No rank hangs in a collective, a send or a receive",
     fault="A rank hangs in a collective, a send or a receive",
     impact="blocks-job",
+    explains=AFTER_FAILURE[1:],
     source=f"{RECORDER}; messages of ProcessGroupNCCL's watchdog, PyTorch 1.7 … 2.13",
     fix=_WHICH,
     action="fix-job",

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from preflight import bench, parsers
+from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
 
 if TYPE_CHECKING:
@@ -291,7 +292,11 @@ class RunFacts:
             iterations = importlib.import_module("preflight.parsers.training.iteration_log")
             prefixes, texts = map(importlib.import_module, _TEXTPREP)
             lines = texts.lines_of(end)
-            errors_of_all = [error for _, own in prefixes.split_by_writer(lines) for error in scan.program_errors(own)]
+            errors_of_all = [
+                replace(error, writer=writer)
+                for writer, own in prefixes.split_by_writer(lines)
+                for error in scan.program_errors(own)
+            ]
             if not errors_of_all:
                 continue
             steps = [line.number for line in lines if iterations.step_in(line) is not None]

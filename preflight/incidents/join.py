@@ -121,11 +121,15 @@ class _Joined:
         return left
 
     def _of_log(self, fault: _Fault) -> set[int]:
-        """Return the findings at the root of a log's fault; none if no cause is named."""
-        root = self._findings[fault.root]
+        """Return the findings at the root of a log's fault; none if no cause is named.
+
+        What the root explains has no cause of its own.
+        """
+        root, parts = self._findings[fault.root], self._parts_of(fault.node)
         same = {
             number for number in fault.members
             if (self._findings[number]["check"], self._findings[number]["subject"]) == (root["check"], root["subject"])
+            and (number == fault.root or not self._relations.explains(root, self._findings[number], parts))
         }  # fmt: skip
         return same if any("cause" in self._findings[number] for number in same) else set()
 

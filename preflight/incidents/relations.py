@@ -85,6 +85,10 @@ class Relations:
             for relation in self._of.get(cause["check"], ())
         )
 
+    def explains(self, cause: Document, effect: Document, parts: Parts) -> bool:
+        """Return whether one finding of a node explains another."""
+        return 1 in set(self._effects(0, {0: cause, 1: effect}, parts))
+
     def _effects(self, number: int, findings: Mapping[int, Document], parts: Parts) -> Iterator[int]:
         cause = findings[number]
         for relation in self._of.get(cause["check"], ()):
@@ -123,6 +127,8 @@ def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
         return parts.lacks(effect["subject"])
     if on == "cable":  # of two switches; a host is another node
         return not set(cause["subject"].split(CABLE)).isdisjoint(ports_of(effect))
+    if on == "ended":
+        return cause["status"] == "fail" and not _logs(cause).isdisjoint(_logs(effect))
     if on == "switch":
         return device_of(cause) == device_of(effect)
     if on == "names":
@@ -149,7 +155,7 @@ def acyclic(checks: Sequence[Check]) -> bool:
     ids = [check.id for check in checks]
     after: dict[str, set[str]] = {}
     for check in checks:
-        patterns = [relation.effect for relation in check.relations if relation.on != "unknown"]
+        patterns = [relation.effect for relation in check.relations if relation.on not in ("unknown", "ended")]
         after[check.id] = {id for id in ids if id != check.id and any(fnmatchcase(id, other) for other in patterns)}
     while after:
         free = [id for id, effects in after.items() if not effects & after.keys()]

@@ -115,6 +115,7 @@ class LoggedError:
     words: str = ""  # the message without time, level and place
     follows: bool = False  # it reports the end of another process
     survived: bool = False  # training steps follow
+    writer: str = ""  # the launcher's prefix of its lines: a rank or a host
 
     @property
     def has_meaning(self) -> bool:

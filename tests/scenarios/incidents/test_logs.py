@@ -11,6 +11,7 @@ from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import decode
 from preflight.judge import judge
+from tests.scenarios.incidents.combinations import PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
 from tests.support.planted_fleet import CLUSTER
 from tests.support.whole_nodes import Fault, both, env, nic
@@ -194,3 +195,54 @@ SEVERAL_LOGS: Mapping[str, tuple[Mapping[int, Fault], Sequence[str], Sequence[st
 def test_several_logs(case: str) -> None:
     faults, logs, incidents = SEVERAL_LOGS[case]
     assert sorted(named(judged(faults, *logs, cluster=HASH))) == sorted(incidents)
+
+
+ECC = (
+    "[rank1]: Traceback (most recent call last):\n"
+    '[rank1]:   File "/opt/train.py", line 88, in <module>\n'
+    "[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+)
+FULL_DISK = (
+    "[rank2]: Traceback (most recent call last):\n"
+    '[rank2]:   File "/opt/train.py", line 90, in <module>\n'
+    "[rank2]: OSError: [Errno 28] No space left on device\n"
+)
+#: What the other ranks and the launcher log afterwards.
+AFTERWARDS = (
+    "[rank0]:[E1129 02:10:00.000000000 ProcessGroupNCCL.cpp:616] [Rank 0] Watchdog caught collective operation "
+    "timeout: WorkNCCL(SeqNum=99, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 "
+    "milliseconds before timing out.\n"
+    "E1129 02:11:00.000000 71 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 "
+    "(pid: 99) of binary: /usr/bin/python3\n"
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\n"
+    "srun: error: gpu002: task 1: Exited with exit code 1\n"
+)
+MEMORY = {2: PLANTED["uncorrectable error"]}
+BROKEN, ERROR = "gpu.ecc-uncorrected @gpu002 node blocks-job", "job.errors @the run's logs job blocks-job"
+
+#: Logs of jobs that ended: faults of nodes, logs, and the incidents.
+ENDED: Mapping[str, tuple[Mapping[int, Fault], Sequence[str], Sequence[str]]] = {
+    "an error, and what follows from it": ({}, [GOOD + ECC + AFTERWARDS], [ERROR]),
+    "a GPU of its rank's node shows it": (MEMORY, [GOOD + ECC + AFTERWARDS], [BROKEN]),
+    "a GPU of another node shows it": (
+        {3: PLANTED["uncorrectable error"]}, [GOOD + ECC + AFTERWARDS], [BROKEN.replace("gpu002", "gpu003"), ERROR],
+    ),
+    "two errors": (MEMORY, [GOOD + ECC + FULL_DISK + AFTERWARDS], [BROKEN, ERROR]),
+    "two jobs, each with an error": ({}, [GOOD + ECC + AFTERWARDS, GOOD + FULL_DISK + AFTERWARDS], [ERROR, ERROR]),
+    "a failed queue pair, and what follows from it": (
+        {2: nic("mlx5_5", **DOWN)}, [GOOD + failed_queue_pair(2, 3, peer=1) + AFTERWARDS], [PORT],
+    ),
+    "a failed queue pair, and an error of a GPU": (
+        {2: nic("mlx5_5", **DOWN)}, [GOOD + failed_queue_pair(2, 3, peer=1) + ECC + AFTERWARDS], [PORT, ERROR],
+    ),
+    "a failed queue pair in one job, a time-out in another": (
+        {}, [GOOD + failed_queue_pair(2, 3, peer=1), GOOD + AFTERWARDS], [ALONE, ALONE],
+    ),
+    "only a time-out": ({}, [GOOD + AFTERWARDS], [ALONE]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDED)
+def test_end_of_a_job_has_one_cause(case: str) -> None:
+    faults, logs, incidents = ENDED[case]
+    assert sorted(named(judged(faults, *logs))) == sorted(incidents)
