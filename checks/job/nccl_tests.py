@@ -78,6 +78,7 @@ def no_measurement(name: str, row: Row) -> str:
     title="nccl-tests found no wrong value",
     fault="nccl-tests found wrong values",
     impact="blocks-job",
+    explains=(("nccl-tests.stopped", "ended"),),
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
     fix="Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.",
     scope="run",

@@ -20,6 +20,7 @@ _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | gre
     title="All processes answer NCCL's RAS, and no rank lags behind",
     fault="Processes do not answer NCCL's RAS, or ranks lag behind",
     impact="blocks-job",
+    explains=(("torch.hang", "node"), ("nccl.failures", "node", "*", "torch_watchdog_timeout")),
     source="NCCL user guide, section RAS (NCCL 2.24 and later)",
     fix=_LOOK,
     action="fix-job",

@@ -128,6 +128,7 @@ def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
     title="KV caches move at the rate of the network",
     fault="KV caches move far below the rate of the network",
     impact="slows-job",
+    explains=(("serving.kv-transfer", "node", "*", "*takes*"),),
     source=f"{SOURCE}; a tenth of one NIC's line rate is a judgement",
     fix="Check that NIXL or Mooncake uses RDMA with GPUDirect (`UCX_TLS`, `UCX_NET_DEVICES`), then `preflight pair`.",
     answers=("NT-LENS-10",),

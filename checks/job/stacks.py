@@ -50,6 +50,11 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
     title="The stacks of all ranks are in the same place",
     fault="The stacks of a few ranks differ from those of most",
     impact="blocks-job",
+    explains=(
+        ("torch.hang", "node"),
+        ("nccl.ras", "node", "*", "communicator *"),
+        ("nccl.failures", "node", "*", "torch_watchdog_timeout"),
+    ),
     source="https://github.com/benfred/py-spy (dump); https://docs.python.org/3/library/faulthandler.html; more than "
     "half of the ranks: a judgement",
     fix="Dump the ranks that differ again, a minute later (`py-spy dump --pid PID`): a hang does not move. Then look "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from preflight._startup.lightclass import replace
 from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
@@ -230,6 +231,29 @@ def test_slow_runs_belong_to_the_fault_of_their_node(name: str) -> None:
     (case,) = (case for case in cases("bench.factor") if case.name == "bench.factor/one-node-with-errors")
     nodes = [from_document(node, node["node"]) for node in Situation([("roce", 4)], faults).documents()]
     assert causes(case.run()[0], nodes, decode(CLUSTER.encode(), "cluster.toml")) == expected
+
+
+#: Fixtures with a fault that other checks of the job show as well, and the causes.
+ALSO_SHOWN: Mapping[str, tuple[list[str], list[str]]] = {
+    "a rank reads a file, the others time out": (
+        ["torch.stacks/one-rank-reads-a-file", "torch.hang/watchdog-rank-2-is-behind"], ["torch.stacks"],
+    ),
+    "a rank stays behind, and NCCL's RAS names it": (
+        ["nccl.ras/rank-stays-behind", "torch.hang/watchdog-rank-2-is-behind"], ["nccl.ras"],
+    ),
+    "KV caches move over TCP": (["serving.kv-rate/over-tcp"], ["serving.kv-rate"]),
+    "wrong values stop nccl-tests": (["nccl-tests.busbw/only-small-messages"], ["nccl-tests.wrong-values"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALSO_SHOWN)
+def test_what_other_checks_show_is_one_incident(name: str) -> None:
+    names, expected = ALSO_SHOWN[name]
+    given = [case for each in names for case in cases(each.partition("/")[0]) if case.name == each]
+    records = {key: record for case in given for key, record in case.run()[0].records.items()}
+    run, nodes = given[0].run()
+    found = causes(replace(run, records=records), nodes, given[0].cluster())
+    assert [cause.partition(" @")[0] for cause in found] == expected
 
 
 @pytest.mark.parametrize("check", EXPECTED)
