@@ -57,8 +57,8 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, logged in run.program_errors.items():
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
         for signature, same in ended[:_MAX_FINDINGS]:
-            found = finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
-            yield found.from_cause(_cause(run, key, signature, same))
+            reported = finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
+            yield reported.from_cause(_cause(run, key, signature, same))
         if not ended:
             yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
                          f"{len(logged)} kinds of lines are logged as errors", subject=key.removeprefix("log:"),

@@ -252,8 +252,8 @@ def test_what_other_checks_show_is_one_incident(name: str) -> None:
     given = [case for each in names for case in cases(each.partition("/")[0]) if case.name == each]
     records = {key: record for case in given for key, record in case.run()[0].records.items()}
     run, nodes = given[0].run()
-    found = causes(replace(run, records=records), nodes, given[0].cluster())
-    assert [cause.partition(" @")[0] for cause in found] == expected
+    shown = causes(replace(run, records=records), nodes, given[0].cluster())
+    assert [cause.partition(" @")[0] for cause in shown] == expected
 
 
 @pytest.mark.parametrize("check", EXPECTED)
