@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
@@ -69,27 +69,26 @@ def at(report: Mapping[str, Any]) -> str:
 
 def annotate(report: dict[str, Any], store: HistoryStore) -> None:
     """Add ``history`` to each finding that did not pass, and list gone findings."""
-    now = at(report)
+    now, version = at(report), str(report["run"]["version"])
     since = (_time(now) - timedelta(days=WEEK_DAYS)).strftime(_FORM)
     recorded = store.runs()
     runs = [run for run in recorded if run.at < now]
     answered = store.answered([run.id for run in runs])
-    failing_runs: dict[Key, dict[int, list[tuple[str, str]]]] = {}
-    for run_id, node, check, subject, status, message in store.failures():
-        failing_runs.setdefault((node, check, subject), {}).setdefault(run_id, []).append((status, message))
+    failing_runs: dict[Key, set[int]] = {}
+    for run_id, node, check, subject in store.failures():
+        failing_runs.setdefault((node, check, subject), set()).add(run_id)
     report["history"] = {
         "file": str(store.path), "runs": len(runs), "previous": runs[0].at if runs else None,
         "later": sum(run.at > now for run in recorded),
     }  # fmt: skip
     current: set[Key] = set()
-    for finding in report["findings"]:
-        if finding["status"] in ("pass", "skip"):
-            continue
+    not_passed = [finding for finding in report["findings"] if finding["status"] not in ("pass", "skip")]
+    for finding, earlier in _with_messages(not_passed, store):
         groups: dict[FindingHistory, list[str]] = {}
         for node in finding["nodes"]:
             key = node, finding["check"], finding["subject"]
             current.add(key)
-            past = _past(key, finding, failing_runs.get(key, {}), runs, answered, since, str(report["run"]["version"]))
+            past = _past(key, finding, earlier.get((node, finding["subject"]), {}), runs, answered, since, version)
             groups.setdefault(past, []).append(node)
         entries = [
             {"nodes": nodes, "since": past.since or None, "previous": past.previous or None, "times": past.times,
@@ -103,6 +102,17 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
         report["history"]["incidents"] = _incident_changes(report, runs, answered)
     for incident in report.get("incidents", ()):
         incident["first_seen"] = first_seen(report, incident) or now
+
+
+def _with_messages(
+    findings: Sequence[dict[str, Any]], store: HistoryStore
+) -> Iterator[tuple[dict[str, Any], Mapping[tuple[str, str], Failing]]]:
+    """Yield findings check by check, with the earlier ones by node and subject."""
+    for check in dict.fromkeys(finding["check"] for finding in findings):
+        earlier: dict[tuple[str, str], dict[int, list[tuple[str, str]]]] = {}
+        for run, node, subject, status, message in store.messages(check):
+            earlier.setdefault((node, subject), {}).setdefault(run, []).append((status, message))
+        yield from ((finding, earlier) for finding in findings if finding["check"] == check)
 
 
 def _past(
@@ -216,7 +226,7 @@ def first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
 
 def _gone(
     report: Mapping[str, Any], current: set[Key], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]],
-    failing_runs: Mapping[Key, Failing],
+    failing_runs: Mapping[Key, set[int]],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the last run's findings, on nodes judged again, that are gone now."""
     judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}

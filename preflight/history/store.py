@@ -292,13 +292,15 @@ class HistoryStore:
                 found[run].add(name)
         return {run: frozenset(names) for run, names in found.items()}
 
-    def failures(self) -> Iterator[tuple[int, str, str, str, str, str]]:
-        """Yield run, node, check, subject, status and message of all failures."""
-        yield from self._select(
-            "finding",
-            "SELECT run, node, check_id, subject, status, message FROM finding",
-            (int, str, str, str, str, str),
-        )
+    def failures(self) -> Iterator[tuple[int, str, str, str]]:
+        """Yield run, node, check and subject of all failures."""
+        query = "SELECT run, node, check_id, subject FROM finding"
+        yield from self._select("finding", query, (int, str, str, str))
+
+    def messages(self, check: str) -> Iterator[tuple[int, str, str, str, str]]:
+        """Yield run, node, subject, status and message of a check's failures."""
+        query = "SELECT run, node, subject, status, message FROM finding WHERE check_id = ?"
+        yield from self._select("finding", query, (int, str, str, str, str), (check,))
 
     def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
         """Return node -> (metric, subject) -> (time, value) since then, oldest first."""
