@@ -141,7 +141,7 @@ class _Joined:
         finding = self._findings[number]
         homes = [
             home for named in self._relations.of_logs(finding, causes) for home in within[named]
-            if home.node in finding["cause"]["nodes"]
+            if not home.far.union((home.node,)).isdisjoint(finding["cause"]["nodes"])
         ]  # fmt: skip
         for home in homes:
             home.members |= fault.members - (same - {number})

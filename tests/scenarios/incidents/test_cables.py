@@ -283,6 +283,20 @@ def documents(row: CableFault) -> list[Evidence]:
     return [*hosts, *clos.switches()]
 
 
+def test_failed_queue_pair_of_a_host_belongs_to_its_cable() -> None:
+    row = TABLE["a cable that flaps, seen by its switch, its host and its queue pairs"]
+    lines = "".join(
+        f"gpu{number:03d}:7:7 [0] {line}\n" for number in (1, 2) for line in (
+            "NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eno1:192.0.2.1<0>", "NCCL INFO Using network IB",
+            f"NCCL INFO comm 0x5 rank {number - 1} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0",
+        )
+    )  # fmt: skip
+    failed = "NET/IB: Got completion from peer 192.0.2.1<41000> with status=12 opcode=0 len=0 vendor err 129 (Send)"
+    log = f"{lines}gpu002:7:7 [0] transport/net_ib.cc:1295 NCCL WARN {failed} hca mlx5_0\n"
+    run = Evidence("@run", "", {"log:job.log": {"status": "ok", "out": log}})
+    assert named(judge(documents(row), registry().checks, SITE, run=run)) == row.incidents
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_causes_at_cables(name: str) -> None:
     row = TABLE[name]
