@@ -87,7 +87,7 @@ def _failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mappi
     sources = {_SCRIPT: f"#SBATCH --nodes={len(nodes)}\n{script}"}
     places = {"racks": cluster.racks, "leaves": cluster.leaves}
     run = Evidence(RUN, "", {job_description.RECORD: job_description.record(sources, {}, places=places, chosen=nodes)})
-    _check_size(run, cluster, len(nodes))
+    _check_described(run, cluster, len(nodes))
     globs = (cluster.gate.layout if cluster.gate is not None else None) or ()
     checks = [check for check in registry().checks if matches(check.id, globs)]
     findings = judge((), checks, cluster, run=run)["findings"]
@@ -120,7 +120,7 @@ def _decided(script: str) -> str:
         block = _BLOCK.match(row)
         opens = block is not None and bool(block[1] or block[3])
         depth += opens
-        rows.append("" if depth else row)
+        rows.append("" if depth else re.split(r"\|\||&&", row, maxsplit=1)[0])
         if block is not None and not opens:
             depth = max(0, depth - 1)
         if opens and re.search(r"[;\s](?:fi|esac|done|\})\s*$", row):  # a block on one line
@@ -128,14 +128,16 @@ def _decided(script: str) -> str:
     return "\n".join(rows)
 
 
-def _check_size(run: Evidence, cluster: Cluster, nodes: int) -> None:
-    """Raise LayoutError unless the script describes a job of this size."""
+def _check_described(run: Evidence, cluster: Cluster, nodes: int) -> None:
+    """Raise LayoutError unless the script describes one job of this size."""
     try:
         description = RunFacts(run).description
     except EvidenceError:
         description = None
     if description is None:
         raise LayoutError(f"{_SCRIPT} describes no training job")
+    if several := next((gap for gap in description.settings.gaps if " replaces " in gap), ""):
+        raise LayoutError(f"{several}: which one the job uses is unknown")
     plan = Plan(description, cluster.run_site(()))
     stated, hardware = plan.described.values.get("gpus"), plan.hardware
     if hardware is not None and stated is not None and stated != nodes * hardware.each:

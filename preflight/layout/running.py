@@ -69,8 +69,8 @@ def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: s
             f"{variable}={twice[0]} runs on {where}: these are two jobs; choose the nodes of one with --nodes"
         )
     if len(sizes) != 1:
-        found = "are of two sizes" if sizes else "do not state the size of their job"
-        raise LayoutError(f"the ranks {found} ({' or '.join(VARIABLES[variable])}); write the order to a --hostfile")
+        why = "are of two sizes" if sizes else "do not state the size of their job"
+        raise LayoutError(f"the ranks {why} ({' or '.join(VARIABLES[variable])}); write the order to a --hostfile")
     (expected,) = sizes
     if expected > MOST_RANKS:
         raise LayoutError(f"the job has {expected:,} ranks; at most {MOST_RANKS:,} are placed")

@@ -64,7 +64,8 @@ def test_cyclic_tasks_are_judged_as_slurm_places_them() -> None:
         ("x" * 2_000_001, NODES, "longer than 2000000 bytes"),
         (SCRIPT.format(tensor="$TP"), NODES, "layout.tensor-domain: "),
         (SCRIPT.format(tensor=16).replace("--seq-length 2048", ""), NODES, "does not state sequence"),
-        (SCRIPT.format(tensor=16).replace("#SBATCH", "#SBATCH --nodes=2\n#SBATCH", 1), NODES, "16 GPUs; its"),
+        (SCRIPT.format(tensor=16).replace("#SBATCH", "#SBATCH --nodes=2\n#SBATCH", 1), NODES, "2 replaces 4"),
+        (SCRIPT.format(tensor=16).replace("#SBATCH", "#SBATCH --ntasks=16\n#SBATCH", 1), NODES, "16 GPUs; its"),
         (SCRIPT.format(tensor=16), ["t1", "o1"], "not all of one class"),
         (SCRIPT.format(tensor=16), [], "not all of one class"),
     ],
@@ -88,6 +89,11 @@ HEAD, COMMAND = SCRIPT.format(tensor="$TP").split("srun", 1)
         f"{HEAD}TP=16\nif [ $1 = train ]; then\n  srun{COMMAND}else\n  python eval.py\nfi\n",
         f"{HEAD}TP=16\ncase $1 in\ntrain)\n  srun{COMMAND};;\nesac\n",
         f"{HEAD}TP=16\npython prepare.py\nexit 0\nsrun{COMMAND}",
+        f'{HEAD}[ -n "$TP" ] || TP=16\nsrun{COMMAND}',
+        f'{HEAD}if [ -z "$TP" ]; then TP=16; fi\nsrun{COMMAND}',
+        f"{SCRIPT.format(tensor=8)}echo next: --tensor-model-parallel-size 16\n",
+        f"{SCRIPT.format(tensor=8)}sbatch next.sh --tensor-model-parallel-size 16\n",
+        f"{SCRIPT.format(tensor=16)}srun{COMMAND.replace('$TP', '8')}",
         f"{HEAD}TP=16\ntrain() {{\n  srun{COMMAND}}}\necho ready\n",
     ],
 )
@@ -99,7 +105,8 @@ def test_a_layout_that_conditions_or_the_environment_select_is_unknown(script: s
 @pytest.mark.parametrize(
     "before",
     [
-        "TP=16", "module load cuda\nsource venv/bin/activate\nTP=16", "if [ -d x ]; then rm -r x; fi\nTP=16",
+        "TP=16", "module load cuda\nsource venv/bin/activate\nTP=16",
+        "if [ -d x ] && [ -w x ]; then rm -r x; fi\nTP=16",
         "if [ ! -d out ]; then\n  mkdir out\nfi\nTP=16", "OUT=${OUT:-/scratch}\n. /etc/profile.d/modules.sh\nTP=16",
         "for f in a b; do echo $f; done\nTP=16", "log() {\n  echo $1\n}\nTP=16", "set -e\nTP=16\nexport TP",
     ],
