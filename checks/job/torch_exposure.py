@@ -78,7 +78,8 @@ def exposed_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             worst.setdefault((exposed.calls.purpose, exposed.calls.kind), []).append(exposed)
     for key, name, facts in silent:
         many = facts["gpu"] is not None and facts["gpu"]["gpus"] > 1
-        what = "several GPUs" if many else "no collective in a kernel"
+        only = "no collective but sends and receives" if facts["gpu"] and facts["gpu"]["communication_ms"] else ""
+        what = "several GPUs" if many else only or "no communication kernel"
         yield unknown(f"{name}: the trace has {what}", subject=name, evidence=[key],
                       fix="profile ProfilerActivity.CUDA on a rank of the job, one process for each GPU")  # fmt: skip
     for ranks in worst.values():
