@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.parsed import Parsed, ParseGap
@@ -75,6 +75,17 @@ _STATE = re.compile(
 )
 
 
+def _sliced(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:
+    """Yield the cells of a row; a word that begins in a column belongs to it."""
+    at = 0
+    for begin, stop in spans:
+        begin = max(begin, at)
+        while 0 < stop < len(text) and not text[stop - 1].isspace() and not text[stop].isspace():
+            stop += 1
+        yield text[begin:stop].strip()
+        at = stop
+
+
 def _cells(names: list[str], text: str, spans: list[tuple[int, int]], piped: bool) -> dict[str, str] | None:
     if piped:
         cells = text.strip().split("|")
@@ -83,7 +94,7 @@ def _cells(names: list[str], text: str, spans: list[tuple[int, int]], piped: boo
     if len(words) == len(names):
         return dict(zip(names, words, strict=True))
     if len(spans) == len(names):
-        sliced = {name: text[begin:stop].strip() for name, (begin, stop) in zip(names, spans, strict=True)}
+        sliced = dict(zip(names, _sliced(text, spans), strict=True))
         if _STATE.fullmatch(sliced.get("State", "")) and _JOB.match(sliced["JobID"]):
             return sliced
     if match := _STATE.search(text):

@@ -26,6 +26,7 @@ def _lscpu(host: HostCpus) -> tuple[dict[str, Any], str]:
     facts = {
         "numa_nodes": _nodes(host), "cpus": host.cpus, "model": host.model, "sockets": host.sockets,
         "threads_per_core": host.threads_per_core, "architecture": host.architecture,
+        "offline_cpus": host.offline,
     }  # fmt: skip
     count = f"{host.cpus} CPUs, " if host.cpus is not None else ""
     return facts, f"{host.model or 'CPU'}, {count}{len(host.nodes)} NUMA nodes"

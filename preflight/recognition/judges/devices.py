@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from preflight.checks.gpu import link_errors, state
-from preflight.checks.gpu.processes import ORPHANED_MIB, PRESSURE_PCT
+from preflight.checks.gpu.processes import ORPHANED_MIB
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
 from preflight.model import Finding, failed, passed, unknown, warned
@@ -22,7 +22,7 @@ from preflight.parsers.nvidia.nvlink_errors import by_kind
 from preflight.parsers.nvidia.smi_table import SmiTable, TableGpu
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
 from preflight.recognition.judges.hosts import driver as driver_on_hosts
-from preflight.recognition.judges.lists import judge_number_of_gpus
+from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus
 from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
@@ -127,18 +127,17 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
         if used is None or not total:
             continue
-        at = {"subject": bus_address(gpu.address), "found": f"{used} of {total} MiB", "evidence": part.evidence}
-        if used > total:
+        judged = list(judge_memory_use(f"GPU{gpu.index}", bus_address(gpu.address), used, total, part.evidence))
+        if judged:
             full = True
-            yield unknown(f"GPU{gpu.index}: {used} of {total} MiB are used: the text contradicts itself", **at)
-        elif used * 100 >= PRESSURE_PCT * total:
-            full = True
-            yield warned(f"GPU{gpu.index}: {used * 100 / total:.0f} % of its memory is used", **at)
+            yield from judged
         elif table.processes_shown and used > ORPHANED_MIB and gpu.index not in owners and not gpu.utilisation_pct:
             full = True
             yield warned(
                 f"GPU{gpu.index}: {used} MiB are used, but the table shows no process that uses them",
-                **at,
+                subject=bus_address(gpu.address),
+                found=f"{used} of {total} MiB",
+                evidence=part.evidence,
                 fix="`fuser -v /dev/nvidia*` as root names the process; in a container it is hidden.",
             )
     if not full and any(gpu.memory_total_mib for gpu in table.gpus):

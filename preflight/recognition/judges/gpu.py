@@ -15,7 +15,7 @@ from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
-from preflight.recognition.judges.lists import judge_number_of_gpus
+from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus
 
 #: Judge of the health of all GPUs, and of the text with it.
 _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
@@ -123,14 +123,12 @@ def _driver_settings(health: Health) -> Iterator[Finding]:
                          evidence=health.evidence)  # fmt: skip
 
 
-def _headroom(health: Health) -> Iterator[Finding]:
-    """Report memory that contradicts itself."""
+def _headroom(health: Health, part: PastedValue) -> Iterator[Finding]:
+    """Judge the memory in use, which an idle GPU need not have."""
     for gpu in health.gpus:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
-        if used is not None and total is not None and used > total:
-            yield unknown(f"{gpu.label}: {used} MiB of its {total} MiB memory are used: the text contradicts itself",
-                          subject=gpu.address, found=used, expected=f"at most {total}", evidence=health.evidence,
-                          fix="Run `nvidia-smi -q -d MEMORY` again.")  # fmt: skip
+        if used is not None and total:
+            yield from judge_memory_use(gpu.label, gpu.address or gpu.label, used, total, health.evidence)
 
 
 def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
@@ -194,7 +192,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.compute-mode", _intended(state.judge_compute_mode)),
     ("gpu.recovery-action", _of_health(state.judge_recovery_action)),
     ("gpu.clocks", _of_health(_driver_settings)),
-    ("gpu.memory-headroom", _of_health(_headroom)),
+    ("gpu.memory-headroom", _headroom),
     ("pcie.replay", _of_health(_replays)),
     ("gpu.fabric-state", _of_health(nvlink.judge_fabric_state)),
 )

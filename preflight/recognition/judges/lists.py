@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from preflight.model import Finding, Status, unknown
+from preflight.checks.gpu.processes import PRESSURE_PCT
+from preflight.model import Finding, Status, unknown, warned
 from preflight.recognition.judges import Judge, PastedValue, shortened
 
 #: Maximum number of findings per check and part; one more summarises the rest.
@@ -23,6 +24,19 @@ def unsure(message: str, **details: object) -> Finding:
 
 #: Smallest odd number of GPUs that suggests a lost one: boards and chassis have 1, 2, 4, 6, 8, 10 or 16.
 _ODD = 5
+
+
+def judge_memory_use(
+    label: str, subject: str, used_mib: int, total_mib: int, evidence: Sequence[str]
+) -> Iterator[Finding]:
+    """Report a GPU's memory that is nearly full, or contradicts itself."""
+    share = f"{used_mib} of {total_mib} MiB"
+    if used_mib > total_mib:
+        yield unknown(f"{label}: {share} are used: the text contradicts itself", subject=subject, found=share,
+                      evidence=evidence)  # fmt: skip
+    elif used_mib * 100 >= PRESSURE_PCT * total_mib:
+        yield warned(f"{label}: {used_mib * 100 / total_mib:.0f} % of its memory is used", subject=subject,
+                     found=share, evidence=evidence)  # fmt: skip
 
 
 def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Finding]:

@@ -155,3 +155,39 @@ def test_hosts_of_an_excerpt_are_not_the_nodes_of_the_job() -> None:
     two = "".join(f"c{n}:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank {n} nranks 2 cudaDev 0 busId 1000 - Init"
                   " COMPLETE\n" for n in (0, 1))  # fmt: skip
     assert facts_of_log(two)["nnodes"] == 2
+
+
+ROWS = "index, name, memory.used [MiB], memory.total [MiB]\n0, NVIDIA H200, {used} MiB, 143771 MiB\n"
+JOBS = """\
+JobID             State ExitCode   NodeList
+------------ ---------- -------- ----------
+88             {state:>8}      0:0     n[4-{last}]
+"""
+CPUS = """\
+Architecture:            x86_64
+CPU(s):                  128
+  On-line CPU(s) list:   {online}
+{offline}Socket(s):               1
+NUMA node0 CPU(s):       {online}
+"""
+
+
+def test_full_memory_in_a_list_of_values() -> None:
+    full, idle = ROWS.format(used=143601), ROWS.format(used=4)
+    assert problems(full) == ["warn GPU0: 100 % of its memory is used"]
+    assert facts_of(full)["gpus"][0]["index"] == "0"
+    assert not problems(idle)
+
+
+def test_a_word_beyond_its_column_is_read_to_its_end() -> None:
+    for last in (5, 12, 120, 1200):  # the last ones reach beyond the column
+        (job,) = facts_of(JOBS.format(state="COMPLETED", last=last))["jobs"]
+        assert (job["nodes"], job["state"]) == (f"n[4-{last}]", "COMPLETED")
+    assert "n[4-1200]" in problems(JOBS.format(state="NODE_FAIL", last=1200))[0]
+
+
+def test_cpus_that_are_off() -> None:
+    off = CPUS.format(online="0-63", offline="  Off-line CPU(s) list:  64-127\n")
+    assert facts_of(off)["offline_cpus"] == "64-127"
+    assert "64-127 are off-line" in problems(off)[0]
+    assert not problems(CPUS.format(online="0-127", offline=""))

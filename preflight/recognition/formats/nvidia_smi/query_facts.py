@@ -103,7 +103,7 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
         return found if isinstance(found, str) else None
 
     return {
-        "bus_id": bus_id, "product": word("product_name"), "uuid": word("gpu_uuid", "uuid"),
+        "index": word("index"), "bus_id": bus_id, "product": word("product_name"), "uuid": word("gpu_uuid", "uuid"),
         "architecture": word("product_architecture"), "serial": word("serial_number", "serial"),
         "vbios": word("vbios_version"), "gsp_firmware": word("gsp_firmware_version"),
         "persistence": word("persistence_mode"),
