@@ -3,7 +3,7 @@
 Catch :class:`PreflightError` for everything that preflight raises on purpose::
 
     PreflightError
-    ├── UsageError              a wrong command line or configuration; nothing was touched (exit status 2)
+    ├── UsageError              a wrong command line or configuration; no node was contacted (exit status 2)
     │
     │   what was given
     ├── ClusterFileError        the cluster file has errors: file, line, key and fix of each

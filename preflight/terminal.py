@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class UsageError(PreflightError):
-    """Error in arguments or configuration; nothing was touched. Exit status 2."""
+    """Error in arguments or configuration; no node was contacted. Exit status 2."""
 
 
 def print_text(text: str, stream: TextIO | None = None) -> None:

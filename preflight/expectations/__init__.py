@@ -2,7 +2,7 @@
 
 Every expectation is an :class:`Expected`: a value and its source, the cluster file before the part catalogue. An
 expectation without a value names the cluster file key that would supply it. ``preflight.expectations.cluster_file``
-reads and validates a cluster file, before any node is touched.
+reads and validates a cluster file, before any node is contacted.
 """
 
 from __future__ import annotations

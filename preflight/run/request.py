@@ -1,4 +1,4 @@
-"""The request of one run, validated once, before any node is touched."""
+"""The request of one run, validated once, before any node is contacted."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _selected(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str])
 
 
 def _opened(path: Path) -> RunHistory:
-    """Open the history, before any node is touched."""
+    """Open the history, before any node is contacted."""
     from preflight.history import HistoryError, RunHistory
 
     try:

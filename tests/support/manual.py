@@ -41,7 +41,7 @@ Every gating check passed, warned or does not apply.
 A gating check failed.
 .TP
 .B 2
-Usage or configuration: nothing was touched.
+Usage or configuration: no node was contacted.
 .TP
 .B 3
 Unknown: a gating check is unknown, a node gave no answer, or nothing was judged.

@@ -50,7 +50,7 @@ class OpenSshTransport(PipedTransport):
     def _check(self, host: str) -> None:
         """Let ``ssh`` read the configuration.
 
-        An error in it is found before any node is touched.
+        An error in it is found before any node is contacted.
         """
         command = [*self._ssh, "-G", "--", host]
         try:
