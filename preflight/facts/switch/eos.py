@@ -1,6 +1,6 @@
 """Facts of an Arista EOS switch, from the JSON answers of its command line.
 
-PFC, ECN, buffers, maps and the watchdog are not read: no recorded answer of these commands was available, so they are
+PFC, ECN, buffers, maps and the watchdog are not read: no recorded answer to these commands was available, so they are
 gaps. Times are the switch's own (``counterRefreshTime``), so the window does not depend on how an answer was obtained.
 """
 
@@ -34,7 +34,7 @@ _UNSEEN = {
     "group counters": "eos:show priority-flow-control counters detail",
     "hash": "eos:show load-balance profile", "bgp": "eos:show bgp summary vrf all",
 }  # fmt: skip
-_WHY_UNSEEN = "this version does not read it: no recorded answer of EOS was available"
+_WHY_UNSEEN = "this version does not read it: no recorded EOS answer was available"
 
 KEYS = {**_READ, **_UNSEEN}
 

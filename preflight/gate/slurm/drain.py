@@ -111,7 +111,7 @@ def _update_reason(
     now = controller.node(own.name)
     if now.reason != text:
         return DrainOutcome(f"changed concurrently: {_as_it_is(now)}; found: {verdict.reason}", now.drained)
-    return DrainOutcome(f"the node stays drained, for another cause than before: {text}", True)
+    return DrainOutcome(f"the node stays drained, now for a different cause: {text}", True)
 
 
 def _undrain(controller: Controller, own: Node) -> DrainOutcome:

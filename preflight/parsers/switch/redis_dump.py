@@ -19,7 +19,7 @@ Hashes = Mapping[str, Mapping[str, str]]
 def parse(text: str) -> dict[str, dict[str, str]]:
     """Parse a dump to the fields of each key; raises ValueError.
 
-    Keys of another type than a hash are left out.
+    Keys of a type other than a hash are left out.
     """
     try:
         value = json_limits.text(text)
