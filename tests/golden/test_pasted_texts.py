@@ -147,5 +147,6 @@ def test_every_kind_has_a_pasted_text() -> None:
         "program log",
         "kubernetes quota",
         "serving metrics",
+        "python stacks",
     }  # these have separate tests
     assert set(known()) - pasted <= elsewhere | set(TOOLS) | in_sets
