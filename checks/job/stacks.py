@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from preflight._startup.lightclass import replace
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.ranks import rank_in
@@ -14,9 +16,21 @@ from preflight.parsers.training.python_stacks import ProcessStacks, StackFrame
 
 #: Functions of processes that are not ranks: loader workers, launchers, compilers, helpers of multiprocessing.
 _HELPERS = frozenset(
-    ("_worker_loop", "_invoke_run", "_main_loop_of_worker", "_process_worker", "_async_compile", "_serve_one_session")
-)
-_HELPER_COMMANDS = ("multiprocessing.resource_tracker", "compile_worker", "torchrun", "torch.distributed.run")
+    ("_worker_loop", "_invoke_run", "_main_loop_of_worker", "_process_worker", "_async_compile", "_serve_one_session",
+     "start_processes")
+)  # fmt: skip
+#: Programs, modules and code (`python -c`) of launchers and helpers.
+_HELPER_PROGRAM = re.compile(
+    r"torchrun|torch\.distributed\.(?:run|launch)|deepspeed(?:\.launcher\.\w+)?|accelerate(?:\.commands\.\w+)?"
+    r"|(?:torch\._inductor\.)?compile_worker|wandb(?:[-.](?:service|core|cli|sdk).*)?"
+    r"|from (?:multiprocessing\.resource_tracker|wandb)\b.*", re.S
+)  # fmt: skip
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*")
+#: Commands of processes started by multiprocessing, and PyTorch's function that starts ranks that way.
+_SPAWNED = ("from multiprocessing.spawn import", "from multiprocessing.forkserver import")
+_RANK_OF_SPAWN = ("_wrap", "torch/multiprocessing/spawn.py")
+#: A native frame without a name, and files of native code.
+_ADDRESS, _NATIVE = re.compile(r"0x[0-9a-fA-F]+"), re.compile(r".+(?:\.so(?:\.[\w.]+)?|\.(?:c|cc|cpp|cxx|cu|h|hpp))")
 #: Maximum number of processes and frames in a message, and of groups and frames in a quote.
 _NAMED, _FRAMES, _GROUPS = 8, 2, 8
 
@@ -28,21 +42,27 @@ class _Rank(NamedTuple):
     stacks: ProcessStacks
     key: str
     earlier: ProcessStacks | None = None  # its first dump, if there are several
+    repeated: bool = False  # another process of the text has the same number
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
-        """The frames of the main thread, newest first."""
-        return _main_frames(self.stacks)
+        """The frames of the main thread that have a name, newest first."""
+        return tuple(frame for frame in _main_frames(self.stacks) if not _ADDRESS.fullmatch(frame.function))
 
     @property
     def moved(self) -> bool:
-        """Whether the main thread was elsewhere in the first dump."""
-        return self.earlier is not None and _main_frames(self.earlier) != self.frames
+        """Whether the main thread was elsewhere in Python in the first dump."""
+        return self.earlier is not None and _python_frames(self.earlier) != _python_frames(self.stacks)
 
 
 def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
     main = stacks.main
     return main.frames if main is not None else ()
+
+
+def _python_frames(stacks: ProcessStacks) -> list[StackFrame]:
+    """Return the frames that are not native: those change while a thread spins."""
+    return [frame for frame in _main_frames(stacks) if not _NATIVE.fullmatch(frame.file)]
 
 
 @check(
@@ -72,17 +92,18 @@ def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
     they wait for, are the cause.
 
     ## Verdicts
-    Main threads are equal if all of their frames are: function, file and line. Workers of data loaders, launchers and
-    compilers are left out. If more than half of the processes are in one place, all other ones warn. Otherwise the
-    result is unknown and lists the largest groups; it is also unknown if all are in one place, because stacks do not
-    show what that place waits for. A process is named by the rank in the name of its file or in the prefix of its
-    lines, else by its number. Of several dumps of one process the last one counts; if the main threads of all processes
-    have moved since their first dump, it passes.
+    Main threads are equal if all of their frames are: function, file and line; native frames without a name do not
+    count. Workers of data loaders, launchers, compilers and other children of multiprocessing are left out. If more
+    than half of the processes are in one place, all other ones warn. Otherwise the result is unknown and lists the
+    largest groups; it is also unknown if all are in one place, because stacks do not show what that place waits for. A
+    process is named by the rank in the name of its file or in the prefix of its lines, else by its number. Of several
+    dumps of a named rank the last one counts; if the main threads of all of them have moved since their first dump, it
+    passes. A number that repeats in a text without ranks is unknown: containers of several nodes have the same PIDs.
 
     ## False alarms
     A snapshot of a running job: ranks are in different places at any moment. Rank 0 that saves a checkpoint or logs.
     """
-    ranks = list(_ranks(run.stacks))
+    ranks = _ranks([(key, rank_in(key), stacks) for key, stacks in run.stacks.items()])
     keys = list(run.stacks)
     if len(ranks) < 2:
         yield unknown(f"{len(ranks)} stacks of ranks: at least two are needed", evidence=keys,
@@ -91,10 +112,13 @@ def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
     yield _judged(ranks)
 
 
-def judge_stacks(stacks: Sequence[ProcessStacks], evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the stacks of several processes in one text."""
-    ranks = [_Rank(f"process {process.pid}" if process.pid is not None else f"the process in line {process.line}",
-                   process, evidence[0]) for process in stacks if not _is_helper(process)]  # fmt: skip
+def judge_stacks(writers: Sequence[Sequence[ProcessStacks]], evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge the stacks of several processes in one text, by writer if there are several."""
+    several = len(writers) > 1
+    ranks = _ranks([
+        (evidence[0], None, [replace(process, writer=str(number)) if several else process for process in stacks])
+        for number, stacks in enumerate(writers)
+    ], named=False)  # fmt: skip
     if len(ranks) > 1:
         yield _judged(ranks)
 
@@ -107,6 +131,8 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
     keys = list(dict.fromkeys(rank.key for rank in ranks))
     if all(rank.moved for rank in ranks):
         return passed(f"all {len(ranks)} processes have moved since their first dump", evidence=keys)
+    if any(rank.repeated for rank in ranks):
+        return _repeated(ranks, groups)
     (usual, most), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
     quote = "\n".join(f"{_names(names)}: {' < '.join(map(str, own)) or 'no Python frame'}"
                       for own, names in [*others[:_GROUPS], (usual, most)])  # fmt: skip
@@ -127,32 +153,79 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
                    )  # fmt: skip
 
 
-def _ranks(dumps: Mapping[str, Sequence[ProcessStacks]]) -> Iterator[_Rank]:
-    """Yield the last dump of each process that is a rank."""
-    last: dict[tuple[str, str, int | None], _Rank] = {}
-    for key, stacks in dumps.items():
-        own = [process for process in stacks if not _is_helper(process)]
-        number = rank_in(key)
-        single = len({(process.writer, process.pid) for process in own}) == 1
+def _repeated(ranks: Sequence[_Rank], groups: Mapping[tuple[StackFrame, ...], Sequence[str]]) -> Finding:
+    """Report stacks whose processes are not known: a PID repeats in one text."""
+    repeated = list(dict.fromkeys(rank.name for rank in ranks if rank.repeated))
+    largest = sorted(groups.items(), key=lambda group: -len(group[1]))[:_GROUPS]
+    shown = "; ".join(f"{len(names)} in {_place(own)}" for own, names in largest)
+    return unknown(
+        f"one text has several stacks of {_names(repeated)}: of one process at several times, or of processes in "
+        f"several containers; the {len(ranks)} stacks are in {len(groups)} places: {shown}",
+        subject="stacks", found="a PID that repeats", evidence=list(dict.fromkeys(rank.key for rank in ranks)),
+        quote="\n".join(f"{len(names)}: {' < '.join(map(str, own)) or 'no Python frame'}" for own, names in largest),
+        fix="pass the dumps of each rank as a file of its own: `py-spy dump --pid PID >> rank0.txt`, …",
+    )  # fmt: skip
+
+
+def _ranks(texts: Sequence[tuple[str, int | None, Sequence[ProcessStacks]]], named: bool = True) -> list[_Rank]:
+    """Return the last dump of each process that is a rank; all dumps if they have no names.
+
+    A text has a key, and the number of a rank if it is a file of one.
+    """
+    processes = [process for _, _, stacks in texts for process in stacks if not _is_helper(process)]
+    children = len(processes) - sum(map(_is_spawned, processes)) > 1
+    ranks: list[_Rank] = []
+    for key, number, stacks in texts:
+        own = [process for process in stacks if not (_is_helper(process) or (children and _is_spawned(process)))]
+        counts = Counter((process.writer, process.pid) for process in own)
+        rank = f"rank {number}" if number is not None and len(counts) == 1 else ""
+        source = key.removeprefix("log:") if named and len(texts) > 1 else ""
+        last: dict[tuple[str, int | None], _Rank] = {}
         for process in own:
-            name = f"process {process.pid}" if process.pid is not None else key.removeprefix("log:")
-            if number is not None and single:
-                name = f"rank {number}"
-            elif process.writer:
-                name = f"{process.writer} {name if process.pid is not None else ''}".strip()
-            elif process.pid is not None and len(dumps) > 1:
-                name = f"{name} of {key.removeprefix('log:')}"
-            before = last.get((key, process.writer, process.pid))
-            earlier = None if before is None else before.earlier or before.stacks
-            last[key, process.writer, process.pid] = _Rank(name, process, key, earlier)
-    yield from last.values()
+            at = (process.writer, process.pid)
+            one = _Rank(rank or _name(process, source, named), process, key)
+            if rank or process.writer:
+                before = last.get(at)
+                last[at] = one._replace(earlier=before and (before.earlier or before.stacks))
+            else:
+                ranks.append(one._replace(repeated=counts[at] > 1))
+        ranks += last.values()
+    return ranks
+
+
+def _name(process: ProcessStacks, source: str, named: bool) -> str:
+    name = f"process {process.pid}" if process.pid is not None else source or f"the process in line {process.line}"
+    if process.writer and named:
+        return f"{process.writer} {name}" if process.pid is not None else process.writer
+    return f"{name} of {source}" if process.pid is not None and source else name
 
 
 def _is_helper(process: ProcessStacks) -> bool:
     """Return whether a process helps a rank: a worker or a launcher."""
-    main = process.main
-    functions = {frame.function for frame in main.frames} if main is not None else set()
-    return bool(functions & _HELPERS) or any(word in process.command for word in _HELPER_COMMANDS)
+    functions = {frame.function for frame in _main_frames(process)}
+    return bool(functions & _HELPERS) or _HELPER_PROGRAM.fullmatch(_program(process.command)) is not None
+
+
+def _is_spawned(process: ProcessStacks) -> bool:
+    """Return whether multiprocessing started a process, and PyTorch did not."""
+    if not any(words in process.command for words in _SPAWNED):
+        return False
+    function, file = _RANK_OF_SPAWN
+    return not any(frame.function == function and frame.file.endswith(file) for frame in _main_frames(process))
+
+
+def _program(command: str) -> str:
+    """Return the program of a command: its name, or Python's script, module or code."""
+    words = command.split()
+    if words and _PYTHON.fullmatch(words[0].rpartition("/")[2]):
+        del words[0]
+        while words and words[0].startswith("-"):
+            option = words.pop(0)
+            if not option.startswith("--") and option[-1] in "mc":
+                return words[0] if option[-1] == "m" and words else " ".join(words)
+            if option in ("-W", "-X"):
+                del words[:1]
+    return words[0].removesuffix("/__main__.py").rpartition("/")[2] if words else ""
 
 
 def _place(own: tuple[StackFrame, ...], usual: tuple[StackFrame, ...] = ()) -> str:

@@ -71,10 +71,10 @@ class ProcessStacks:
 
     @property
     def main(self) -> StackThread | None:
-        """The main thread; faulthandler prints it last, and often without a name."""
+        """The main thread; faulthandler prints it last, without a name or with that of the program."""
         named = next((thread for thread in self.threads if thread.name == MAIN), None)
-        unnamed = [thread for thread in self.threads if not thread.name]
-        return named or (unnamed[-1] if unnamed else None)
+        last = [thread for thread in self.threads if self.pid is None or not thread.name]
+        return named or (last[-1] if last else None)
 
 
 def begins(lines: Lines, at: int) -> bool:

@@ -146,7 +146,7 @@ def _ras(part: PastedValue) -> Iterator[Finding]:
 def _stacks(part: PastedValue) -> Iterator[Finding]:
     """Judge the processes of all writers once, at the first of them."""
     if all(part.value[0].line < other[0].line for other in part.others):
-        yield from judge_stacks([process for value in (part.value, *part.others) for process in value], part.evidence)
+        yield from judge_stacks([part.value, *part.others], part.evidence)
 
 
 JUDGES: Judges = {

@@ -58,3 +58,12 @@ def test_read_and_a_log_give_the_same_findings() -> None:
             finding["status"] for finding in report["findings"]
         )
         assert len(pasted) == {"torch.stacks": 1, "nccl.ras": 2}[id]
+
+
+def test_read_agrees_with_each_fixture_of_one_text() -> None:
+    single = {name: records for name, records in RECORDS.items() if list(records) == ["log:all.txt"]}
+    assert len(single) > 5
+    for case in cases("torch.stacks"):
+        for text in single.get(case.path.stem, {}).values():
+            pasted = [finding for part in read_text(text, "p") for finding in part.findings]
+            assert [finding["status"] for finding in pasted] == [case.body["findings"][0]["status"]], case.name
