@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BOUND, UNEXPLAINED, IMPOSSIBLE = 1.5, 3.0, 0.9
 #: Judgements: minimum share of a NIC's line rate, and bytes of a cache below which latency limits the rate.
 OF_LINE, SMALL_CACHE = 0.10, float(8 << 20)
+#: Judgements: share by which two counts of the same transfers may differ in one scrape; most NICs of a node.
+DIFFERENT, MOST_NICS = 0.01, 16
 _GIB = float(1 << 30)
 
 
@@ -30,7 +32,8 @@ class _DecodeBound(NamedTuple):
 
     memory: float  # to read weights and KV cache
     arithmetic: float | None
-    without_cache: bool  # whether the size of the KV cache is unknown
+    full: float | None  # with the complete KV cache; None without its declared size
+    without_cache: str  # why the used part of the KV cache is unknown; empty if it is known
 
     @property
     def longest(self) -> float:
@@ -62,9 +65,10 @@ def next_token(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The bound is the larger of two times: the weights and the used part of the KV cache over the memory bandwidth of the
     replica's GPUs, and the arithmetic of the running requests over their FLOP/s. A mean of at most 1.5 times the bound
-    passes, more than three times warns, and in between is unknown. So is a mean below 0.9 times the bound: several
-    tokens per step (speculative decoding), or wrong sizes in the cluster file. If the size of the KV cache is not
-    declared, long contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without
+    passes. The gauge of the cache shows one moment and the mean may cover hours, so it warns only above three times the
+    bound with a full cache; in between it is unknown. So is a mean below 0.9 times the bound: several tokens per step
+    (speculative decoding), or wrong sizes in the cluster file. If the size of the KV cache is not declared, long
+    contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without
     `weights_gib` and `gpus` in [class.NAME.serving] the result is unknown.
 
     ## False alarms
@@ -96,11 +100,14 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
                       expected="at least 1", evidence=evidence)  # fmt: skip
     elif ratio <= BOUND:
         yield passed(message, found=f"{ratio:.2g} times", evidence=evidence)
-    elif ratio > UNEXPLAINED and not bound.without_cache:
+    elif bound.full is not None and tokens.mean > UNEXPLAINED * max(bound.full, bound.longest):
         yield warned(message, found=f"{ratio:.2g} times", expected=f"at most {BOUND:g}", evidence=evidence)
     else:
-        missing = "; the size of the KV cache is not declared" if bound.without_cache else ""
-        yield unknown(f"{message}: something else takes part of it{missing}", found=f"{ratio:.2g} times",
+        why = ": something else takes part of it"
+        if bound.full is not None and ratio > UNEXPLAINED:
+            why = f", and {tokens.mean / max(bound.full, bound.longest):.2g} times that with a full KV cache"
+        missing = f"; {bound.without_cache}" if bound.without_cache else ""
+        yield unknown(f"{message}{why}{missing}", found=f"{ratio:.2g} times",
                       expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip
 
 
@@ -108,19 +115,27 @@ def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
     """Return the bound of a decode step, or what is missing for it."""
     serving = site.members.serving
     if serving.weights_gib is None or serving.gpus is None:
-        return "the cluster file does not have the size of the model"
+        return "the size of the model is not declared for its nodes"
     gpu = site.part.gpu if site.part is not None else None
     rate = serving.gpu_memory_gbytes_s * 1e9 if serving.gpu_memory_gbytes_s else gpu and memory_bandwidth(gpu)
     if not rate:
         return "the memory bandwidth of the GPU is not known (gpu_memory_gbytes_s)"
     used = [scrape.cache_used for scrape in metrics.scrapes if scrape.cache_used is not None]
-    cache = None if serving.kv_cache_gib is None or not used else serving.kv_cache_gib * sum(used) / len(used)
-    weights = serving.weights_gib * _GIB
+    size, weights, speed = serving.kv_cache_gib, serving.weights_gib * _GIB, serving.gpus * rate
+    cache = size * sum(used) / len(used) if size is not None and used else 0.0
+    why = (
+        "the size of the KV cache is not declared"
+        if size is None
+        else ""
+        if used
+        else "the use of the KV cache is unknown"
+    )
     running = [scrape.running for scrape in metrics.scrapes if scrape.running is not None]
     flops = BF16_FLOPS.get(gpu.name) if gpu is not None else None
     # 2 operations per weight of 2 bytes; narrower types have as many times more FLOP/s
     arithmetic = weights * max(running) / (serving.gpus * flops) if running and flops else None
-    return _DecodeBound((weights + (cache or 0.0) * _GIB) / (serving.gpus * rate), arithmetic, cache is None)
+    full = None if size is None else (weights + size * _GIB) / speed
+    return _DecodeBound((weights + cache * _GIB) / speed, arithmetic, full, why)
 
 
 @check(
@@ -148,7 +163,8 @@ def kv_rate(run: RunFacts, site: Site) -> Iterator[Finding]:
     The rate is the sum of all transferred bytes over the sum of the transfers' times. Below a tenth of the line rate of
     one NIC it warns. The line rate is that of the cluster file, else the lowest of the compute ports of the judged
     nodes. Unknown below 20 transfers, for caches below 8 MiB on average, which latency slows down, and without a line
-    rate or the bytes.
+    rate or the bytes. It is also unknown if bytes and times are of different numbers of transfers, or if the rate is
+    above that of all NICs of a node.
 
     ## False alarms
     More than ten transfers at the same time over one NIC.
@@ -163,6 +179,10 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
         yield unknown(f"{metrics.name}: bytes and times of {ENOUGH} transfers of KV caches are not reported",
                       evidence=evidence)  # fmt: skip
         return
+    if abs(amount.observations - transfer.observations) > DIFFERENT * transfer.observations:
+        yield unknown(f"{metrics.name}: the times of {transfer.observations:.0f} transfers of KV caches are reported, "
+                      f"and the bytes of {amount.observations:.0f}", evidence=evidence, fix=MORE)  # fmt: skip
+        return
     rate = amount.total / transfer.total
     message = f"{metrics.name}: KV caches of {amount.mean / (1 << 20):.3g} MiB (mean) move at {rate / 1e9:.3g} GB/s"
     line = _line_rate(run, site)
@@ -172,13 +192,22 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
                       evidence=evidence, fix=fix)  # fmt: skip
         return
     message += f", {rate / line:.0%} of a NIC's {line / 1e9:g} GB/s"
-    if rate >= OF_LINE * line:
+    if rate > _nics(run, site) * line:
+        yield unknown(f"{message}: more than all NICs of a node, so not over the network",
+                      found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)  # fmt: skip
+    elif rate >= OF_LINE * line:
         yield passed(message, found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
     elif amount.mean < SMALL_CACHE:
         yield unknown(f"{message}: too small to reach it", found=f"{rate / 1e9:.3g} GB/s", evidence=evidence)
     else:
         yield warned(message, found=f"{rate / 1e9:.3g} GB/s", expected=f"at least {OF_LINE * line / 1e9:.3g} GB/s",
                      evidence=evidence)  # fmt: skip
+
+
+def _nics(run: RunFacts, site: Site) -> int:
+    """Return the number of compute NICs of a node; the largest usual one if unknown."""
+    ports = [len([port for port in site.roles(node).compute if port.active]) for node in run.nodes]
+    return nics_of(site, site.gpus.value) or max(ports, default=0) or MOST_NICS
 
 
 def _line_rate(run: RunFacts, site: Site) -> float | None:
