@@ -11,7 +11,7 @@ from preflight.parsers.training.nccl_ras import DEAD, INCOMPLETE, MISMATCH, Rank
 
 #: Maximum number of processes and ranks named in a finding.
 _NAMED = 8
-_REPEAT = "Run `ncclras` again a minute later, and pass both outputs in order."
+_REPEAT = "Run `ncclras` again a minute later, and append its output to the same file (`>>`)."
 _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | grep -i xid` on its node."
 
 
@@ -38,8 +38,8 @@ def ras(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A process that RAS calls dead fails; one that does not answer warns. Ranks that launched fewer operations of a
     communicator are unknown after one query, since a running job looks the same for a moment. If the counts are the
-    same in a second query, it fails; if all ranks have launched more, it passes. A text without an error is unknown:
-    RAS counts launched operations, not completed ones.
+    same in a second query of the same file, it fails; if all ranks have launched more, both the first and the last, it
+    passes. A text without an error is unknown: RAS counts launched operations, not completed ones.
 
     ## False alarms
     A process that a debugger stopped.
@@ -103,6 +103,9 @@ def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[s
 def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
     """Judge ranks that launched fewer operations, in one query or in two."""
     most = problem.counts[0]
+    if not problem.behind:
+        return unknown(f"{subject}: NCCL's RAS reports different counts, but all are at operation {most}",
+                       subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
     who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
     message = f"{subject}: {who}; the remaining ranks have launched operation {most}"
     behind, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
@@ -114,7 +117,8 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
     if earlier and earlier[0].counts == problem.counts:
         return failed(f"{message}, as in the previous query: they wait for the ranks behind", subject=subject,
                       found=behind, expected=expected, evidence=evidence, fix=_LOOK)  # fmt: skip
-    if earlier and earlier[0].counts and min(earlier[0].counts) < min(problem.counts):
+    before_counts = earlier[0].counts if earlier else ()  # the largest first
+    if before_counts and before_counts[0] < most and before_counts[-1] < problem.counts[-1]:
         return passed(f"{message}; since the previous query, all ranks have launched more", subject=subject,
                       found=behind, evidence=evidence)  # fmt: skip
     return unknown(f"{message}; a running job looks the same for a moment", subject=subject, found=behind,

@@ -108,6 +108,16 @@ CASES = {
         ["unknown", "unknown"],
         "33 operations behind",
     ),
+    "only the ranks behind go on": (
+        BEHIND.format(most=640, least=612) + BEHIND.format(most=640, least=613),
+        ["unknown", "unknown"],
+        "27 operations behind",
+    ),
+    "equal counts": (
+        2 * BEHIND.format(most=0, least=0),
+        ["unknown", "unknown"],
+        "reports different counts, but all are at operation 0",
+    ),
     "stopped": (STOPPED, ["warn"], "process 20418 on gpu-b07 (GPU 3) does not answer"),
     "dead": (DEAD, ["fail"], "could not reach process 20418 on gpu-b07 (GPU 3) for 60 s"),
     "starting": (STARTING, ["unknown"], "12 ranks: status RUNNING; 4 ranks: status INIT"),
