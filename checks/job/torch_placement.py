@@ -47,10 +47,11 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The late ranks are those of torch.straggler. It warns if ranks in one place, such as the third of each host, are
-    late on at least two hosts and on more than half of them. It also warns if the matrix of `nvidia-smi topo -m` shows
-    a longer path to the nearest NIC for a late rank's GPU than for its peers', where every GPU of the node has a rank
-    in the traces. A job without a late rank passes if all ranks could be compared. A late rank without evidence from
-    its node is unknown.
+    late on at least two hosts and on more than half of them; hosts with fewer ranks in the traces than usual, or whose
+    first rank is not known, do not count. It also warns if the matrix of `nvidia-smi topo -m` shows a longer path to
+    the nearest NIC for a late rank's GPU than for its peers', where every GPU of the node has a rank in the traces. A
+    job without a late rank passes if all ranks could be compared. A late rank without evidence from its node is
+    unknown.
 
     ## False alarms
     Layouts that give the ranks in one place more work, such as the last stage of a pipeline.
@@ -62,7 +63,8 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     places = _places(job)
     late = {straggler.rank for straggler in job.stragglers}
-    same = {at: hosts for at, hosts in _late_places(job, places, late).items() if _everywhere(places, at, hosts)}
+    known = _comparable(job, places)
+    same = {at: hosts for at, hosts in _late_places(known, late).items() if _everywhere(known, at, hosts)}
     for at, hosts in same.items():
         named = ", ".join(hosts[:MOST_HOSTS])
         yield warned(
@@ -74,7 +76,7 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
         if host is None or rank not in places.get(host, ()):
             yield unknown(f"the trace of the late rank {rank} names no host", subject=f"rank {rank}",
                           evidence=[job.ranks[rank].key])  # fmt: skip
-        elif places[host].index(rank) not in same:
+        elif host not in same.get(places[host].index(rank), ()):
             yield _on_node(run, job, rank, places[host])
 
 
@@ -99,7 +101,16 @@ def _places(job: JobTrace) -> Mapping[str, tuple[int, ...]]:
     return {host: tuple(ranks) for host, ranks in hosts.items() if ranks[-1] - ranks[0] == len(ranks) - 1}
 
 
-def _late_places(job: JobTrace, places: Mapping[str, tuple[int, ...]], late: set[int]) -> Mapping[int, list[str]]:
+def _comparable(job: JobTrace, places: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+    """Return the hosts whose first rank is in the traces, with the usual number of ranks."""
+    most = max(map(len, places.values()), default=0)
+    return {
+        host: ranks for host, ranks in places.items()
+        if len(ranks) == most and (ranks[0] == 0 or (ranks[0] - 1 in job.ranks and job.ranks[ranks[0] - 1].host))
+    }  # fmt: skip
+
+
+def _late_places(places: Mapping[str, tuple[int, ...]], late: set[int]) -> Mapping[int, list[str]]:
     """Return the hosts with a late rank in a place, unless all ranks are late."""
     hosts: dict[int, list[str]] = defaultdict(list)
     for host, ranks in places.items():

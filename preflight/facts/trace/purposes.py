@@ -6,6 +6,12 @@ import re
 
 from preflight.facts.trace.waiting import GroupOfRanks
 
+#: Groups of gradients that are named after two dimensions: of experts, or over the ranks of context parallelism too.
+_GRADIENTS = re.compile(
+    r"^(?:int(?:ra|er) partial )?(?:expert )?data (?:parallel|modulo expert)"
+    r"|(?<![a-z])dp(?: shard)?(?: cp| mod ep)(?![a-z])|(?<![a-z])efsdp(?![a-z])",
+    re.I,
+)
 #: Abbreviation, name, and words in descriptions of groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
 _PURPOSES = (
     ("ep", "expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
@@ -21,8 +27,11 @@ PURPOSES = ("tp", "cp", "ep", "pp", "dp")
 
 def purpose(group: GroupOfRanks) -> str | None:
     """Return the abbreviation of a group's purpose; None if unknown."""
+    words = group.description.replace("_", " ").strip()
+    if _GRADIENTS.search(words):
+        return "dp"
     for short, _, pattern in _PURPOSES:
-        if pattern.search(group.description.replace("_", " ")):
+        if pattern.search(words):
             return short
     if group.kinds == {"sendrecv"}:
         return "pp"
