@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.logs import no_nccl
@@ -20,6 +21,9 @@ USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 MANY = 100
 #: Number of steps followed by a communicator setup, from which they are not reused; minimum steps to judge.
 RECREATED, FEW_STEPS = 3, 3
+#: Minimum number of communicators before the first step whose repetition is a restart of the job.
+RESTARTED = 2
+_VERSION = "NCCL version "
 
 #: Name of the rdma-sharp plug-in in logs.
 _SHARP = ("sharp", "ibext")
@@ -100,7 +104,9 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     communicators after three different steps. Setups after one or two steps pass, because a first validation or
     checkpoint may need them. A log without setups or with fewer than three steps is unknown. So is one in which a
     process sets up at least as many communicators of one size as steps are printed, but before them: the step lines may
-    have been buffered. Of large jobs the first 256 processes of the log are judged.
+    have been buffered. It is also unknown if the job may have restarted: NCCL prints its version again, or a process
+    repeats all of its setups before the first step, at least two, after at most half of the steps. Of large jobs the
+    first 256 processes of the log are judged.
 
     ## False alarms
     A job that creates a group for each of its checkpoints.
@@ -117,16 +123,36 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
             fix = "run with NCCL_DEBUG=INFO, and keep the log from its start"
             yield unknown(f"{name}: the log shows {what}", fix=fix, **at)
             continue
-        after = [{bisect_right(ends, line) for line in lines} - {0} for lines in log.setups]
-        worst = max(after, key=len)
+        after = [Counter(bisect_right(ends, line) for line in lines) for lines in log.setups]
+        versions = _versions(run, key, ends)
+        worst = max(after, key=lambda setups: len(setups.keys() - {0})).keys() - {0}
+        new = max(len(setups.keys() - {0} - versions - _repeats(setups, len(ends))) for setups in after)
         message = f"{name}: at most {len(worst)} of {len(ends)} steps are followed by a new communicator of one process"
-        if len(worst) >= RECREATED:
+        if new >= RECREATED:
             yield warned(message, found=len(worst), expected=f"fewer than {RECREATED}", **at)
+        elif len(worst) >= RECREATED:
+            yield unknown(f"{message}; the job may have restarted there", fix="pass the log of one start of the job",
+                          found=len(worst), **at)  # fmt: skip
         elif any(comm.most_by_one >= len(ends) for comm in log.communicators):
             yield unknown(f"{message}; a process sets up as many as there are steps, so step lines may be late",
                           fix="run with PYTHONUNBUFFERED=1", found=len(worst), **at)  # fmt: skip
         else:
             yield passed(message, found=len(worst), **at)
+
+
+def _versions(run: RunFacts, key: str, ends: Sequence[int]) -> set[int]:
+    """Return the numbers of steps after which NCCL prints its version."""
+    text = run.log(key).text
+    if _VERSION not in text.text:
+        return set()
+    return {bisect_right(ends, number) for number, line in text.lines() if _VERSION in line} - {0}
+
+
+def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
+    """Return the numbers of steps after which a process repeats the setups of its start."""
+    first = setups.get(0, 0)
+    again = {after for after, count in setups.items() if after and count >= first}
+    return again if first >= RESTARTED and 2 * len(again) <= steps else set()
 
 
 @check(

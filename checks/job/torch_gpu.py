@@ -27,6 +27,8 @@ LATE, SMALL_BYTES, MANY, MATTERS = 0.50, 1 << 20, 32, 0.01
 REACHED, LARGE = 0.40, 1e12
 #: Judgement: share of the memory's bandwidth that a large copy reaches.
 REACHED_MEMORY = 0.60
+#: Judgement: multiple of the datasheet's bandwidth above which a rate cannot be true.
+IMPOSSIBLE_MEMORY = 1.05
 
 
 @check(
@@ -335,7 +337,7 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A copy of N bytes reads and writes 2 N. Of at least three copies of 256 MiB or more, which no cache holds, the
     fastest is compared, because kernels that run meanwhile slow down a copy: below 60 % of the datasheet's bandwidth it
-    warns. A trace without such copies, and a GPU without a figure in the tables, are unknown.
+    warns. A trace without such copies, a GPU without a figure in the tables, and a rate above its figure are unknown.
 
     ## False alarms
     Kernels that use the memory during all of these copies.
@@ -355,6 +357,9 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
         if peak is None:
             yield unknown(f"{message}; the bandwidth of {', '.join(devices) or 'its memory'} is not known",
                           fix="compare with its datasheet", **at)  # fmt: skip
+        elif rate > IMPOSSIBLE_MEMORY * peak:
+            yield unknown(f"{message}, {rate / peak:.0%} of its bandwidth, which is impossible: its GPU is another "
+                          "one, or its times are wrong", fix="compare its name with `nvidia-smi -L`", **at)  # fmt: skip
         elif rate < REACHED_MEMORY * peak:
             yield warned(f"{message}, {rate / peak:.0%} of its bandwidth",
                          expected=f"at least {REACHED_MEMORY * peak / 1e9:.4g} GB/s", **at)  # fmt: skip
