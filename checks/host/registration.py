@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 
 from preflight.checks.host.limits import nothing_to_pin
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
-from preflight.facts.nccl_settings.collect import RANKS, ranks
+from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, warned
 
-_OFF = frozenset(("0", "n", "no", "off", "false", "disable", "disabled"))
-_ON = frozenset(("1", "y", "yes", "on", "true"))
-#: Variable -> the values that disable a cache of registrations, and whose cache it is.
-DISABLED_BY: Mapping[str, tuple[frozenset[str], str]] = {
+_OFF = frozenset(("0", "n", "no", "off", "false", "disable", "disabled")).__contains__
+_ON = frozenset(("1", "y", "yes", "on", "true")).__contains__
+_ZERO, _DISABLED = frozenset(("0",)).__contains__, frozenset(("disabled",)).__contains__
+
+
+def _without_cache(methods: str) -> bool:
+    """Return whether a list of methods has neither UCX's cache nor on-demand paging."""
+    return bool(methods) and not {"rcache", "odp"} & {method.strip() for method in methods.split(",")}
+
+
+#: Variable -> whether a value disables a cache of registrations, and whose cache it is.
+DISABLED_BY: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "UCX_RCACHE_ENABLE": (_OFF, "UCX"),
     "UCX_MEM_EVENTS": (_OFF, "UCX (it needs memory events)"),
-    "FI_MR_CACHE_MAX_COUNT": (frozenset(("0",)), "libfabric"),
-    "FI_MR_CACHE_MAX_SIZE": (frozenset(("0",)), "libfabric"),
-    "FI_MR_CACHE_MONITOR": (frozenset(("disabled",)), "libfabric"),
+    "UCX_IB_REG_METHODS": (_without_cache, "UCX"),
+    "FI_MR_CACHE_MAX_COUNT": (_ZERO, "libfabric"),
+    "FI_MR_CACHE_MAX_SIZE": (_ZERO, "libfabric"),
+    "FI_MR_CACHE_MONITOR": (_DISABLED, "libfabric"),
     "FI_EFA_MR_CACHE_ENABLE": (_OFF, "libfabric's EFA provider"),
     "OFI_NCCL_MR_CACHE_DISABLE": (_ON, "aws-ofi-nccl"),
 }
@@ -48,25 +56,40 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns, in the environment of preflight and of
-    the ranks that run on the node. NCCL's own InfiniBand transport always has a cache, which no variable disables.
-    Without the environment the result is unknown.
+    the ranks that run on the node; so does a list of UCX's registration methods with neither its cache nor on-demand
+    paging. If environments of ranks are not readable, it passes only for those that are. NCCL's own InfiniBand
+    transport always has a cache, which no variable disables. Without the environment the result is unknown.
 
     ## False alarms
     A workaround for an error of the cache, set on purpose.
     """
-    environments = [("the environment", node.evidence.value(PROCESS))]
-    with suppress(EvidenceError):  # no job runs, or its processes belong to other users
-        environments += [(f"the environment of {rank.who}", rank.variables)
-                         for rank in ranks(node.evidence).environments]  # fmt: skip
+    own = node.evidence.value(PROCESS)
+    if not isinstance(own, Mapping):
+        raise EvidenceError(PROCESS, "is not an object")
+    of_ranks, hidden = _of_ranks(node)
     off: dict[str, Finding] = {}
-    for where, variables in environments:
-        for name, (values, cache) in DISABLED_BY.items():
+    for where, variables in [("the environment", own), *of_ranks]:
+        for name, (disables, cache) in DISABLED_BY.items():
             value = str(variables.get(name, ""))
-            if value.strip().casefold() in values:
+            if disables(value.strip().casefold()):
                 off.setdefault(name, warned(
                     f"{name}={value} in {where} disables the registration cache of {cache}", subject=name,
                     found=value, expected="unset", evidence=[PROCESS if where == "the environment" else RANKS],
                 ))  # fmt: skip
     yield from off.values()
     if not off:
-        yield passed("no variable disables a registration cache", evidence=[PROCESS])
+        scope = f" in the environments that were read; {hidden}" if hidden else ""
+        yield passed(f"no variable disables a registration cache{scope}", evidence=[PROCESS])
+
+
+def _of_ranks(node: NodeFacts) -> tuple[list[tuple[str, Mapping[str, str]]], str]:
+    """Return the environments of ranks with their names, and which ones are not known."""
+    try:
+        ranks = node.nccl_ranks
+    except EvidenceError as error:
+        return [], f"those of ranks are not known: {error.why}"
+    hidden = [f"those of {ranks.denied} processes of other users are not readable"] if ranks.denied else []
+    if not ranks.complete:
+        hidden.append("not all processes were examined")
+    named = [(f"the environment of {rank.who}", rank.variables) for rank in ranks.environments]
+    return named, ", and ".join(hidden)
