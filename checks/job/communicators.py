@@ -141,7 +141,7 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _versions(run: RunFacts, key: str, ends: Sequence[int]) -> set[int]:
-    """Return the numbers of steps after which NCCL prints its version."""
+    """Return the steps after which NCCL prints its version."""
     text = run.log(key).text
     if _VERSION not in text.text:
         return set()
@@ -149,7 +149,7 @@ def _versions(run: RunFacts, key: str, ends: Sequence[int]) -> set[int]:
 
 
 def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
-    """Return the numbers of steps after which a process repeats the setups of its start."""
+    """Return the steps after which a process repeats the setups of its start."""
     first = setups.get(0, 0)
     again = {after for after, count in setups.items() if after and count >= first}
     return again if first >= RESTARTED and 2 * len(again) <= steps else set()

@@ -113,7 +113,7 @@ def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_stacks(writers: Sequence[Sequence[ProcessStacks]], evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the stacks of several processes in one text, by writer if there are several."""
+    """Judge the stacks of several processes in one text, by writer."""
     several = len(writers) > 1
     ranks = _ranks([
         (evidence[0], None, [replace(process, writer=str(number)) if several else process for process in stacks])
@@ -168,7 +168,7 @@ def _repeated(ranks: Sequence[_Rank], groups: Mapping[tuple[StackFrame, ...], Se
 
 
 def _ranks(texts: Sequence[tuple[str, int | None, Sequence[ProcessStacks]]], named: bool = True) -> list[_Rank]:
-    """Return the last dump of each process that is a rank; all dumps if they have no names.
+    """Return the last dump of each rank; all dumps if they have no names.
 
     A text has a key, and the number of a rank if it is a file of one.
     """
@@ -183,12 +183,12 @@ def _ranks(texts: Sequence[tuple[str, int | None, Sequence[ProcessStacks]]], nam
         last: dict[tuple[str, int | None], _Rank] = {}
         for process in own:
             at = (process.writer, process.pid)
-            one = _Rank(rank or _name(process, source, named), process, key)
+            dump = _Rank(rank or _name(process, source, named), process, key)
             if rank or process.writer:
                 before = last.get(at)
-                last[at] = one._replace(earlier=before and (before.earlier or before.stacks))
+                last[at] = dump._replace(earlier=before and (before.earlier or before.stacks))
             else:
-                ranks.append(one._replace(repeated=counts[at] > 1))
+                ranks.append(dump._replace(repeated=counts[at] > 1))
         ranks += last.values()
     return ranks
 

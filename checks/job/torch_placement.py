@@ -63,8 +63,8 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     places = _places(job)
     late = {straggler.rank for straggler in job.stragglers}
-    known = _comparable(job, places)
-    same = {at: hosts for at, hosts in _late_places(known, late).items() if _everywhere(known, at, hosts)}
+    comparable = _comparable(job, places)
+    same = {at: hosts for at, hosts in _late_places(comparable, late).items() if _everywhere(comparable, at, hosts)}
     for at, hosts in same.items():
         named = ", ".join(hosts[:MOST_HOSTS])
         yield warned(
@@ -102,7 +102,7 @@ def _places(job: JobTrace) -> Mapping[str, tuple[int, ...]]:
 
 
 def _comparable(job: JobTrace, places: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
-    """Return the hosts whose first rank is in the traces, with the usual number of ranks."""
+    """Return the hosts with the usual number of ranks, and a known first one."""
     most = max(map(len, places.values()), default=0)
     return {
         host: ranks for host, ranks in places.items()

@@ -71,7 +71,7 @@ class ProcessStacks:
 
     @property
     def main(self) -> StackThread | None:
-        """The main thread; faulthandler prints it last, without a name or with that of the program."""
+        """The main thread; the last one of faulthandler, which prints no such name."""
         named = next((thread for thread in self.threads if thread.name == MAIN), None)
         last = [thread for thread in self.threads if self.pid is None or not thread.name]
         return named or (last[-1] if last else None)
