@@ -39,6 +39,7 @@ VALUES = {
     "checks/host/kernel_flood.py": "numbers in a message, to count alike ones",
     "checks/host/mounts.py": "words of errors",
     "checks/host/units.py": "names of services",
+    "checks/job/stacks.py": "names of programs, files and frames that the parser returned",
     "preflight/facts/trace/purposes.py": "names of process groups",
     "checks/rdma/counter_totals.py": "names of counters",
     "checks/rdma/optics.py": "words of errors",
