@@ -662,6 +662,7 @@ def _names(name: str, call: Callable[[Mapping[str, str]], object] | None = None)
 
 _names("rank_binding.rank")
 _names("rank_binding.world_size")
+_names("rank_binding.first_count", lambda names: rank_binding.first_count(names, ("WORLD_SIZE", "SLURM_NTASKS")))
 _names("rank_binding.own_gpus", lambda names: rank_binding.own_gpus(names, _GPUS))
 _names("nccl_settings.rank_agreement.values")
 _names("container.in_pod")
