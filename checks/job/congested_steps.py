@@ -13,7 +13,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
-from preflight.facts.steps_in_window import seconds_since_1970, times_within
+from preflight.facts.steps_in_window import contradicts, seconds_since_1970, times_within
 from preflight.model import Finding, check, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
 
@@ -59,11 +59,12 @@ def step_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The steps in the window are found by their lengths, backwards from the time at which the log was last written, so
-    it has to end with a step, and the clocks of the machines have to agree. If a compute port of a judged node was
-    paused for at least 1 % of the window, and the 95th percentile of the steps in it is more than a tenth above the
-    median of all steps, it warns; p99 is reported from 100 steps on. Paused ports with even steps pass, and so do ports
-    that were not paused. Fewer than 20 steps in the window and a single reading of the counters are unknown. So are
-    long steps while the pauses of a port, or of a node of the job, are not known.
+    it has to end with a step, and the clocks of the machines have to agree. If the last step has a time stamp that is
+    not the time of the file in any time zone, the result is unknown. If a compute port of a judged node was paused for
+    at least 1 % of the window, and the 95th percentile of the steps in it is more than a tenth above the median of all
+    steps, it warns; p99 is reported from 100 steps on. Paused ports with even steps pass, and so do ports that were not
+    paused. Fewer than 20 steps in the window and a single reading of the counters are unknown. So are long steps while
+    the pauses of a port, or of a node of the job, are not known.
 
     ## False alarms
     A checkpoint or a validation in the window, while ports are paused for another reason.
@@ -87,6 +88,10 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
     written = seconds_since_1970(run.evidence.collected_at) if len(run.logs) == 1 else None
     if written is None:
         return unknown(f"{name}: the end of its last step is unknown", fix="pass the job's log alone", **at)
+    last = next((line for number, line in run.log(key).text.lines() if number == steps[-1].line), "")
+    if contradicts(last, written):
+        return unknown(f"{name}: the time of its last step is not that of the file: a copy, or another clock",
+                       fix="copy the log with its time (`cp -p`, `rsync -t`)", **at)  # fmt: skip
     times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
     if times is None or len(times) < _ENOUGH:
         what = "the log does not cover the window" if times is None else f"{len(times)} steps in the window"

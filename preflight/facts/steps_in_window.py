@@ -6,6 +6,7 @@ Step lines need no time stamps: the last one is as old as the file, and each ste
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
@@ -13,6 +14,9 @@ from preflight.parsers.training.iteration_log import TrainingStep
 
 #: Seconds by which the times of two machines, and of the file, may differ.
 SLACK_S = 5.0
+_STAMP = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?!\d)")
+#: Time zones differ by a multiple of this, seconds.
+_ZONE_S = 900
 
 
 def seconds_since_1970(at: str) -> float | None:
@@ -21,6 +25,19 @@ def seconds_since_1970(at: str) -> float | None:
         return datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
+
+
+def contradicts(line: str, written: float) -> bool:
+    """Return whether the time stamp of a line is not the time of its file.
+
+    The time zone of the stamp is not known.
+    """
+    stamp = _STAMP.search(line[:2000])
+    printed = seconds_since_1970(f"{stamp[1]}T{stamp[2]}Z") if stamp else None
+    if printed is None:
+        return False
+    apart = (written - printed) % _ZONE_S
+    return min(apart, _ZONE_S - apart) > SLACK_S
 
 
 def times_within(steps: Sequence[TrainingStep], written: float, begin: float, end: float) -> list[float] | None:

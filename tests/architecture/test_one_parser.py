@@ -40,6 +40,7 @@ VALUES = {
     "checks/host/mounts.py": "words of errors",
     "checks/host/units.py": "names of services",
     "checks/job/stacks.py": "names of programs, files and frames that the parser returned",
+    "preflight/facts/steps_in_window.py": "the time stamp in a line of a step",
     "preflight/facts/trace/purposes.py": "names of process groups",
     "checks/rdma/counter_totals.py": "names of counters",
     "checks/rdma/optics.py": "words of errors",
