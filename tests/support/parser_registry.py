@@ -42,6 +42,7 @@ from preflight.facts import (
     port_qos,
     rank_binding,
     rdma_ports,
+    steps_in_window,
     versions,
     xid,
 )
@@ -285,6 +286,8 @@ _text("parsers.host.checkpoint.newest", "1795228200.0 d \n1795230000.5 f step-12
       external_texts.text("find_newest.txt"))  # fmt: skip
 _text("parsers.cluster.columns.columns", "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST")
 _text("parsers.host.checkpoint.seconds", "2026-11-21T03:00:00Z")
+_text("steps_in_window.contradicts", " [2026-11-21 03:00:00] iteration        1/     100 |",
+      call=lambda text: steps_in_window.contradicts(text, 1795230000.0))  # fmt: skip
 _text("parsers.job_config.megatron.parse", JOB_SCRIPT, call=lambda text: megatron.parse(text, "train.sh"))
 _text("parsers.job_config.megatron.begins", JOB_SCRIPT)
 _text("parsers.job_config.shell_words.words", JOB_SCRIPT)
