@@ -25,6 +25,7 @@ SEED = 20
 HIDDEN = {
     ("counters.balance", "counters.traffic-class"): "a port without traffic has none in the wrong class",
     ("counters.visible", "counters.traffic-class"): "what is not counted is in no class",
+    ("driver without ECN counters", "counters.congestion"): "what is not counted is not seen to be ignored",
     ("counters.visible", "counters.balance"): "what is not counted cannot be compared",
     ("NCCL_IB_DISABLE left over", "nccl.ib-hca"): "without RDMA, NCCL uses no HCA",
     ("numa.affinity", "numa.memory"): "for one rank, only the memory near its own GPU counts",
