@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from preflight.checks.applicability import no_compute_port
 from preflight.checks.host.limits import nothing_to_pin
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
@@ -45,7 +46,7 @@ DISABLED_BY: Mapping[str, tuple[Callable[[str], bool], str]] = {
     action="fix-job",
     answers=("NT-PIT-6",),
     gating=False,
-    unless=(nothing_to_pin,),
+    unless=(nothing_to_pin, no_compute_port),
 )
 def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for variables that disable the caches of memory registrations.
@@ -57,8 +58,9 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns, in the environment of preflight and of
     the ranks that run on the node; so does a list of UCX's registration methods with neither its cache nor on-demand
-    paging. If environments of ranks are not readable, it passes only for those that are. NCCL's own InfiniBand
-    transport always has a cache, which no variable disables. Without the environment the result is unknown.
+    paging. Environments of ranks that are not readable, such as those of other users, are not judged. NCCL's own
+    InfiniBand transport always has a cache, which no variable disables. Without the environment the result is
+    unknown.
 
     ## False alarms
     A workaround for an error of the cache, set on purpose.
@@ -66,7 +68,7 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     own = node.evidence.value(PROCESS)
     if not isinstance(own, Mapping):
         raise EvidenceError(PROCESS, "is not an object")
-    of_ranks, hidden = _of_ranks(node)
+    of_ranks = _of_ranks(node)
     off: dict[str, Finding] = {}
     for where, variables in [("the environment", own), *of_ranks]:
         for name, (disables, cache) in DISABLED_BY.items():
@@ -78,18 +80,14 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 ))  # fmt: skip
     yield from off.values()
     if not off:
-        scope = f" in the environments that were read; {hidden}" if hidden else ""
-        yield passed(f"no variable disables a registration cache{scope}", evidence=[PROCESS])
+        yield passed("no variable disables a registration cache in the environments that could be read",
+                     evidence=[PROCESS])  # fmt: skip
 
 
-def _of_ranks(node: NodeFacts) -> tuple[list[tuple[str, Mapping[str, str]]], str]:
-    """Return the environments of ranks with their names, and which ones are not known."""
+def _of_ranks(node: NodeFacts) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the readable environments of ranks, with their names."""
     try:
         ranks = node.nccl_ranks
-    except EvidenceError as error:
-        return [], f"those of ranks are not known: {error.why}"
-    hidden = [f"those of {ranks.denied} processes of other users are not readable"] if ranks.denied else []
-    if not ranks.complete:
-        hidden.append("not all processes were examined")
-    named = [(f"the environment of {rank.who}", rank.variables) for rank in ranks.environments]
-    return named, ", and ".join(hidden)
+    except EvidenceError:
+        return []
+    return [(f"the environment of {rank.who}", rank.variables) for rank in ranks.environments]

@@ -102,6 +102,8 @@ def _print(text: str) -> None:
         from preflight.reports.sanitize import visible
 
         print(visible(text).encode("ascii", "backslashreplace").decode(), file=sys.stderr)
+    except MemoryError:
+        os.write(2, b"Error: out of memory; nothing was judged\n")
     except (OSError, ValueError):
         return
 

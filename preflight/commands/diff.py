@@ -76,12 +76,17 @@ def load_job(path: Path) -> RunFacts | None:
         if first is None or not torch.begins(_begun(first)):
             return None
         run = read_logs(tuple(trace_files((path,))))
-    elif path.is_file() and (torch.begins(begun := _begun(path)) or begun[:1] not in ("{", "[")):
+    elif path.is_file() and (torch.begins(begun := _begun(path)) or _is_text(begun)):
         run = read_logs((path,))
     else:
         return None
     facts = RunFacts(run) if run is not None else None
     return facts if facts is not None and (facts.traces or facts.training) else None
+
+
+def _is_text(begun: str) -> bool:
+    """Return whether a file may be a log: it has lines, and is not JSON."""
+    return "\n" in begun and begun[:1] not in ("{", "[")
 
 
 def _begun(path: Path) -> str:

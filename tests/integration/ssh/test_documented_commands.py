@@ -97,7 +97,7 @@ OURS = [line for line in LINES if PREFLIGHT.match(line)]
 
 def here(line: str) -> list[str]:
     """Return the words of a preflight command, with replacements for the reader's values."""
-    command = line[PREFLIGHT.match(line).end() :].split(" | ")[0]  # type: ignore[union-attr]
+    command = line[PREFLIGHT.match(line).end() :].split(" | ")[0].split(" > ")[0]  # type: ignore[union-attr]
     for pattern, ours in HERE:
         command = re.sub(pattern, ours, command)
     return shlex.split(command)
