@@ -88,7 +88,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _notifications(ports: Sequence[PortGrowth]) -> str:
-    """Describe ports that ignore no notifications; drivers of other vendors do not count them."""
+    """Describe whether notifications are ignored; not all drivers count it."""
     roce = [port for port in ports if port.port.roce]
     uncounted = [port for port in roce if not port.matching("rp_cnp_ignored")]
     if uncounted:
