@@ -41,7 +41,7 @@ CAUSES: Mapping[str, list[str]] = {
 #: Jobs of several pipelines, and the subjects of their causes.
 PIPELINES: Mapping[str, tuple[JobPlan, list[str]]] = {
     "few micro-batches": (JobPlan(Layout(data=4, stages=4), jitter=0.03, seed=1), ["torch.bubble"]),  # one setting
-    "a slow rank delays its pipeline, and by the all-reduce the others": (
+    "a slow rank delays its pipeline, and through the all-reduce all ranks": (
         JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, slow={1: 1.6}), ["torch.straggler rank 1"],
     ),
     "slow ranks of two pipelines": (
@@ -235,7 +235,7 @@ def test_slow_runs_belong_to_the_fault_of_their_node(name: str) -> None:
 
 #: Fixtures with a fault that other checks of the job show as well, and the causes.
 ALSO_SHOWN: Mapping[str, tuple[list[str], list[str]]] = {
-    "a rank reads a file, the others time out": (
+    "a rank reads a file, its peers time out": (
         ["torch.stacks/one-rank-reads-a-file", "torch.hang/watchdog-rank-2-is-behind"], ["torch.stacks"],
     ),
     "a rank stays behind, and NCCL's RAS names it": (
