@@ -1,4 +1,4 @@
-"""Descriptions of training jobs: command lines, scripts, configuration files.
+"""Parsers of job descriptions: command lines, scripts, configuration files.
 
-Each module reads one format and returns ``settings.JobSettings``; nothing is executed.
+A module for each format returns ``settings.JobSettings``. Nothing is executed.
 """

@@ -1,6 +1,6 @@
-"""The configuration of DeepSpeed (``ds_config.json``).
+"""DeepSpeed's configuration file (``ds_config.json``).
 
-Names and meaning: https://www.deepspeed.ai/docs/config-json/.
+Source: https://www.deepspeed.ai/docs/config-json/.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def begins(data: object) -> bool:
 
 
 def parse(data: Mapping[str, Any], source: str) -> JobSettings:
-    """Return the settings of a configuration; raises ValueError.
+    """Return the settings of a configuration.
 
-    ``source`` names the file in origins and gaps.
+    ``source`` names the file in origins and gaps. Raises ValueError if it is not a DeepSpeed configuration.
     """
     if not begins(data):
         raise ValueError(f"{source}: is not a DeepSpeed configuration")

@@ -1,7 +1,7 @@
 """Hostfiles of Open MPI, MPICH, DeepSpeed and PBS: hosts and their slots.
 
-Forms: ``gpu001 slots=8`` (Open MPI and DeepSpeed), ``gpu001:8`` (MPICH, Intel MPI), a bare name, one line for each rank
-(PBS nodefile). Sources: mpirun(1); the DeepSpeed documentation; the Hydra process manager's guide.
+A line is ``gpu001 slots=8`` (Open MPI and DeepSpeed), ``gpu001:8`` (MPICH, Intel MPI) or a bare name; a PBS nodefile
+has a line for each rank. Sources: mpirun(1); the DeepSpeed documentation; the Hydra process manager's guide.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _LINE = re.compile(
 _RANKFILE = re.compile(r"rank\s+\d+\s*=")
 _SLOTS = re.compile(r"(?<!\S)slots=(\d{1,6})(?!\S)", re.ASCII)
 
-#: Maximum lines of a file, and maximum ranks.
+#: Maximum number of lines in a file, and of ranks.
 MOST_LINES, MOST_RANKS = 1_000_000, 1 << 18
 
 
 def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the hosts, and the number of each rank's host; raises JobConfigError.
+    """Return the hosts, and the index of each rank's host in them.
 
-    A host without slots has ``each`` slots, or one per line if names repeat.
+    A host without a number of slots has ``each`` slots, or one per line if a name is repeated. Raises JobConfigError.
     """
     entries: list[tuple[str, int | None]] = []
     for number, raw in enumerate(text.splitlines(), start=1):

@@ -1,6 +1,6 @@
-"""A model's ``config.json`` of Hugging Face Transformers.
+"""A model's ``config.json``, as written by Hugging Face Transformers.
 
-Names: the configuration classes of Transformers (LlamaConfig, MixtralConfig, Qwen3MoeConfig, DeepseekV3Config,
+Source: the configuration classes of Transformers (LlamaConfig, MixtralConfig, Qwen3MoeConfig, DeepseekV3Config,
 GPT2Config).
 """
 
@@ -31,10 +31,10 @@ _NAMES = {
     "group_topk": ("topk_group",),
 }
 
-#: Gated activation functions, by their names in configurations.
+#: Names of gated activation functions in configurations.
 _GATED = frozenset({"silu", "swish", "swiglu", "gelu_pytorch_tanh_gated", "geglu"})
 
-#: Model types whose feed-forward layers are gated, and those whose layers are not (Transformers' model classes).
+#: Model types with gated feed-forward layers, and those without (from the model classes of Transformers).
 _GATED_MODELS = frozenset({
     "arcee", "baichuan", "chatglm", "cohere", "cohere2", "deepseek", "deepseek_v2", "deepseek_v3", "ernie4_5",
     "ernie4_5_moe", "exaone", "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss",
@@ -49,7 +49,7 @@ _PLAIN_MODELS = frozenset({
 
 
 def _kind_of(architectures: object) -> str | None:
-    """Return the model type of a class, such as qwen3_moe of Qwen3MoeForCausalLM."""
+    """Return a class's model type, such as qwen3_moe for Qwen3MoeForCausalLM."""
     name = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
     stem = name.partition("For")[0].lower()
     return next((kind for kind in _GATED_MODELS | _PLAIN_MODELS if kind.replace("_", "") == stem), None)
@@ -61,9 +61,9 @@ def begins(data: object) -> bool:
 
 
 def parse(data: Mapping[str, Any], source: str) -> JobSettings:
-    """Return the settings of a model; raises ValueError.
+    """Return the settings of a model.
 
-    ``source`` names the file in origins and gaps.
+    ``source`` names the file in origins and gaps. Raises ValueError if it is not a model's configuration.
     """
     if not begins(data):
         raise ValueError(f"{source}: is not a model's configuration")

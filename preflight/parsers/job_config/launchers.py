@@ -1,7 +1,7 @@
-"""Options of launchers: ranks, and their distribution over nodes.
+"""Options of launchers: the number of ranks, and their distribution over nodes.
 
-Sources: ``torchrun --help``; Slurm, ``man srun`` and ``man sbatch``; Open MPI, ``man mpirun``. Short options count only
-after the name of their command, since other programs use the same letters.
+Short options are read only after the name of their command, since other programs use the same letters. Sources:
+``torchrun --help``; Slurm, ``man srun`` and ``man sbatch``; Open MPI, ``man mpirun``.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import PurePosixPath
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.job_config.settings import JobSetting
 
-#: Commands whose short options are read, and other commands that end them.
+#: Commands whose short options are read, and programs after whose name they are no longer read.
 _SLURM, _MPI = frozenset({"srun", "sbatch", "SBATCH", "salloc"}), frozenset({"mpirun", "mpiexec", "orterun", "prterun"})
 _PROGRAMS = frozenset({"torchrun", "python", "python3", "deepspeed", "accelerate", "bash", "sh", "apptainer"})
 
-#: Options of a launcher, by their meaning.
+#: Options of launchers, and their meanings.
 _SLURM_SHORT = {"-N": "slurm_nodes", "-n": "slurm_tasks", "-G": "slurm_gpus", "-m": "distribution"}
 _MPI_SHORT = {"-np": "mpi_ranks", "-n": "mpi_ranks", "-c": "mpi_ranks", "-N": "mpi_per_node", "-ppn": "mpi_per_node",
               "-npernode": "mpi_per_node", "-H": "mpi_hosts", "-host": "mpi_hosts"}  # fmt: skip
@@ -32,7 +32,7 @@ _LONG = {
     "--distribution": "distribution",
 }  # fmt: skip
 
-#: Variables that Slurm sets for a job, and the option with the same number.
+#: Variables that Slurm sets for a job, and the meaning of the option that each has the number of.
 _SET_BY_SLURM = {
     "SLURM_NNODES": "slurm_nodes", "SLURM_JOB_NUM_NODES": "slurm_nodes", "SLURM_NTASKS": "slurm_tasks",
     "SLURM_NPROCS": "slurm_tasks", "SLURM_NTASKS_PER_NODE": "slurm_tasks_per_node",
@@ -44,18 +44,18 @@ _LAST_NUMBER = re.compile(r"(?:[\w.+-]*:)*(\d{1,7})(?:\([^)]*\))?")  # gpu:h100:
 _PER_RESOURCE = re.compile(r"ppr:(\d{1,4}):(?:node|host)\b.*")
 
 
-#: Options so far: values, words, unreadable ones, gaps.
+#: The options read so far: numbers, words, unreadable options, gaps.
 _State = tuple[dict[str, JobSetting], dict[str, tuple[str, str]], dict[str, str], list[str]]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Settings that the launchers of a script state, and those that are unreadable."""
+    """The settings that a script's launchers state, and those that are unreadable."""
 
     settings: Mapping[str, JobSetting]
     gaps: tuple[str, ...]
     unread: frozenset[str]
-    consecutive: bool  # one launcher on each node numbers its ranks
+    consecutive: bool  # the launcher of each node gives its ranks consecutive numbers
 
 
 class Launchers:
@@ -65,17 +65,18 @@ class Launchers:
         self._source = source
         self._command = ""
         self._stated: dict[str, JobSetting] = {}
-        self._words: dict[str, tuple[str, str]] = {}  # meaning: text and place
+        self._words: dict[str, tuple[str, str]] = {}  # meaning -> text and location
         self._unread: dict[str, str] = {}
         self._gaps: list[str] = []
-        self._of_script: _State | None = None  # without the options of steps
-        self._rank = 0  # of the step that is read: 2 with options of a model, 1 if it starts a program of _PROGRAMS
+        self._of_script: _State | None = None  # the options outside the steps
+        self._rank = 0  # of the current step: 2 with options of a model, 1 if it starts a program of _PROGRAMS
         self._best: tuple[int, _State] | None = None  # rank and options of the best step so far
 
     def command(self, word: str) -> None:
-        """Record a command, whose short options follow.
+        """Note a word that is not an option; a known command's short options follow it.
 
-        Any other word is the program that srun starts, but not after mpirun, whose options take several words.
+        After a Slurm command, any other word is the program that it starts, and ends its options. This does not apply
+        to mpirun, whose options take several words.
         """
         name = PurePosixPath(word).name if "/" in word else word
         if name == "srun":
@@ -88,7 +89,7 @@ class Launchers:
             self._command = ""
 
     def _begin_step(self) -> None:
-        """Begin a step of srun: the options of another step do not apply to it."""
+        """Begin a step of srun, to which the options of other steps do not apply."""
         self._end_step()
         if self._of_script is None:
             self._of_script = self._state()
@@ -100,7 +101,7 @@ class Launchers:
             self._best = self._rank, self._state()
 
     def model_option(self) -> None:
-        """Notice an option of the model: its step is the job's."""
+        """Note that the current step has options of a model, so that it is the job's."""
         self._rank = 2
 
     def _state(self) -> _State:
@@ -142,7 +143,7 @@ class Launchers:
                 return
             if source is not None and meaning.startswith("slurm"):
                 return
-        if value in ("gpu", "auto") and meaning == "processes":  # as many as a node has
+        if value in ("gpu", "auto") and meaning == "processes":  # as many as the node has GPUs
             return
         number = (_LAST_NUMBER if meaning.startswith("slurm_gpus") else _NUMBER).fullmatch(value)
         if meaning == "slurm_gpus_per_node" and where.endswith("--gres") and not value.startswith("gpu"):
@@ -158,14 +159,14 @@ class Launchers:
         self._unread.pop(meaning, None)
 
     def slurm_environment(self) -> dict[str, str]:
-        """Return the variables that Slurm sets for the stated options."""
+        """Return the variables that Slurm sets because of the options."""
         return {name: str(self._stated[own].value) for name, own in _SET_BY_SLURM.items() if own in self._stated}
 
     def launch(self) -> Launch:
         """Return the settings that follow from the options.
 
-        Of several steps, the last one with options of the model is the job's, else the last one that starts Python,
-        torchrun or a shell.
+        Of several steps, the last one with options of a model is the job's, or if there is none, the last one that
+        starts Python, torchrun or another program of _PROGRAMS.
         """
         self._end_step()
         if self._best is not None:
@@ -206,7 +207,7 @@ class Launchers:
             yield from self._mpi()
             return
         each = own.get("slurm_tasks_per_node")
-        if each is None or each.value == 1:  # one task for each node starts the ranks itself
+        if each is None or each.value == 1:  # the only task on each node starts the ranks
             each = own.get("slurm_gpus_per_node")
         if each is not None:
             yield "gpus_per_node", each
@@ -222,7 +223,7 @@ class Launchers:
             yield "distribution", JobSetting(text, where)
 
     def _launched_nodes(self) -> JobSetting | None:
-        """Return the nodes of a job that starts one task on each."""
+        """Return the number of nodes: tasks / tasks per node; None if uneven or unknown."""
         tasks, each = self._stated.get("slurm_tasks"), self._stated.get("slurm_tasks_per_node")
         if tasks is None or each is None or tasks.value % each.value:
             return None
@@ -245,7 +246,7 @@ class Launchers:
             yield "distribution", JobSetting("cyclic", where if kind == "node" else ranked)
 
     def _slots(self) -> JobSetting | None:
-        """Return the slots of each host of ``-H``, if all have the same."""
+        """Return the number of slots per host in ``-H``; None if hosts differ."""
         text, where = self._words.get("mpi_hosts", ("", ""))
         slots = {host.partition(":")[2] for host in text.split(",")} if text else set()
         slot = slots.pop() if len(slots) == 1 else ""

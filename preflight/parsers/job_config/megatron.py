@@ -1,6 +1,6 @@
-"""Arguments of Megatron-LM and of its launchers (torchrun, srun, sbatch).
+"""Arguments of Megatron-LM, with those of its launcher (torchrun, srun, mpirun).
 
-Names and defaults: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``torchrun --help``; Slurm, ``man srun``.
+Sources: Megatron-LM, ``megatron/training/arguments.py``; PyTorch, ``torchrun --help``; Slurm, ``man srun``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NUMBERS = {
     "--save-interval": "checkpoint_steps",
 }  # fmt: skip
 
-#: Options without a value, and the settings of each.
+#: Options without a value, and the setting of each with its value.
 _FLAGS: dict[str, tuple[str, Any]] = {
     "--sequence-parallel": ("sequence_parallel", True),
     "--use-distributed-optimizer": ("sharding", "optimizer"),
@@ -65,7 +65,7 @@ _FLAGS: dict[str, tuple[str, Any]] = {
     "--group-query-attention": ("grouped", True),
 }
 
-#: Bytes of a type, by Megatron's names.
+#: Bytes per value, by Megatron's name of the type.
 _BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 #: Options with several values, and their maximum number.
@@ -84,7 +84,7 @@ def _number(word: str) -> float:
 #: srun's environment variables for the distribution of ranks over nodes.
 _EXPORTED = re.compile(r"\s*(?:export\s+)?(S(?:LURM|BATCH)_DISTRIBUTION)=[\"']?([^\s\"';]+)")
 
-#: Options whose value is a word, and how it is parsed.
+#: Options whose value is a word, with the setting and a function that converts the word.
 _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--recompute-granularity": ("recompute", str),
     "--recompute-method": ("recompute_method", str),
@@ -107,19 +107,19 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "--hidden-dropout": ("dropout", lambda share: _number(share) > 0),
 }  # fmt: skip
 
-#: Defaults for a job that does not state these values.
+#: Megatron's defaults of settings that a job does not state.
 DEFAULTS = {
     "tensor": 1, "pipeline": 1, "context": 1, "expert": 1, "sequence_parallel": False, "sharding": "none",
     "recompute": "none", "gated": False, "tied": True, "overlap_gradients": False, "overlap_parameters": False,
     "overlap_tensor": False, "order": "tp-cp-ep-dp-pp", "vocabulary_multiple": 128, "context_exchange": "p2p",
 }  # fmt: skip
 
-#: Options that identify a text as Megatron's arguments; one is enough.
+#: Options that identify a text as Megatron's arguments; one of them is enough.
 MARKS = frozenset({"--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size"})
 
 
 def begins(text: str) -> bool:
-    """Return whether a text has Megatron's arguments."""
+    """Return whether a text contains Megatron's arguments."""
     return any(mark in text for mark in MARKS)
 
 
@@ -185,7 +185,7 @@ def parse(text: str, source: str) -> JobSettings:
 
 
 def _slurm_environment(text: str) -> dict[str, str]:
-    """Return the variables that Slurm sets for the directives of a script."""
+    """Return the variables that Slurm sets because of a script's directives."""
     rows = (row for row in text.splitlines() if row.lstrip().startswith("#SBATCH"))
     launchers = Launchers("")
     for option, value, line in _options(words("\n".join(rows))):
@@ -204,7 +204,7 @@ def _of_deepspeed(values: Mapping[str, JobSetting]) -> dict[str, JobSetting]:
         made["sharding"] = JobSetting(STAGES[stage.value], stage.origin)
     precision = values.get("precision")
     if precision is not None and precision.value == "bf16" and (stage is None or stage.value in (0, 1)):
-        # BF16_Optimizer divides the states in float32 over the data-parallel ranks
+        # BF16_Optimizer shards the float32 states over the data-parallel ranks
         made["sharding"] = JobSetting("optimizer", f"{precision.origin}: DeepSpeed's BF16_Optimizer")
     if (method := values.get("partition_method")) is not None:
         parts = str(method.value)
@@ -216,7 +216,7 @@ def _of_deepspeed(values: Mapping[str, JobSetting]) -> dict[str, JobSetting]:
 
 
 def _options(script: list[Word]) -> Iterator[tuple[str, str, int]]:
-    """Yield options with their values (empty for flags), other words, and lines."""
+    """Yield each option, its value (or "") and its line; ("", word, line) for others."""
     for place, word in enumerate(script):
         following = script[place + 1] if place + 1 < len(script) else Word("", 0)
         if not word.text.startswith("-"):
@@ -235,5 +235,5 @@ def _no_option(word: Word) -> bool:
 
 
 def default(name: str) -> JobSetting | None:
-    """Return Megatron's default of a setting; None without one."""
+    """Return Megatron's default of a setting; None if it has none."""
     return JobSetting(DEFAULTS[name], f"{DEFAULT}Megatron-LM") if name in DEFAULTS else None

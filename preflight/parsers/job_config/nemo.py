@@ -1,7 +1,7 @@
 """Job configurations of NeMo and Megatron-Bridge (YAML).
 
-Names: NeMo, ``examples/nlp/language_modeling/conf/megatron_gpt_config.yaml``; Megatron-Bridge, ``ConfigContainer``.
-Both use Megatron-Core's names for the settings of a model. References (``${trainer.devices}``) are followed; other
+Sources: NeMo, ``examples/nlp/language_modeling/conf/megatron_gpt_config.yaml``; Megatron-Bridge, ``ConfigContainer``.
+Both use Megatron-Core's names for model settings. References (``${trainer.devices}``) are followed; other
 expressions of OmegaConf are not evaluated.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings
 
-#: Sections, and the setting of each key in them.
+#: Sections that are read, and the setting of each of their keys.
 _SECTIONS = (
     ("model",),
     ("model", "optim"),
@@ -66,25 +66,25 @@ _WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "activation": ("gated", lambda word: word in ("swiglu", "fast-swiglu", "geglu", "reglu", "fast-geglu")),
     "name": ("sharding", _sharded),
 }
-#: Switches that set the sharding of data parallelism.
+#: Switches that turn on a kind of data-parallel sharding.
 _SHARDING = {"use_distributed_optimizer": "optimizer", "use_megatron_fsdp": "full", "fsdp": "full"}
 
 _REFERENCE = re.compile(r"\$\{\s*(\.?[A-Za-z_][\w.]{0,200})\s*\}")
 _MERGE = re.compile(r"(?:^|[\s{,\"'])<<[\"']?\s*:", re.MULTILINE)
 _MARKS = ("tensor_model_parallel_size", "num_layers", "micro_batch_size")
 
-#: Maximum characters of a file.
+#: Maximum number of characters in a file.
 MOST_TEXT = 200_000
 
 
 def decoded(text: str, source: str) -> Any:
-    """Decode YAML; raises JobConfigError with the line."""
-    # import-at-use: few jobs are described in YAML, and importing it takes as long as the plan
+    """Decode YAML. Raises JobConfigError, with the line if it is known."""
+    # import-at-use: few jobs are described in YAML, and importing yaml takes as long as making the plan
     import yaml
 
     if len(text) > MOST_TEXT:
         raise JobConfigError(f"{source}: has more than {MOST_TEXT:,} characters; pass only the job's configuration")
-    if _MERGE.search(text):  # a few lines of merge keys can expand to millions of entries
+    if _MERGE.search(text):  # merge keys in a few lines can expand to millions of entries
         raise JobConfigError(f"{source}: merge keys (<<) are not supported; write out the values, or use --set")
     try:
         return yaml.safe_load(text)
@@ -97,21 +97,21 @@ def decoded(text: str, source: str) -> Any:
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text may be such a file, without decoding it."""
+    """Return whether a text may be a NeMo or Megatron-Bridge job, without decoding it."""
     return re.search(r"^model:\s*(?:#.*)?$", text, re.MULTILINE) is not None and any(mark in text for mark in _MARKS)
 
 
 def begins(data: object) -> bool:
-    """Return whether decoded YAML is a job of NeMo or Megatron-Bridge."""
+    """Return whether decoded YAML is a NeMo or Megatron-Bridge job."""
     return isinstance(data, Mapping) and isinstance(model := data.get("model"), Mapping) and any(
         mark in model for mark in _MARKS
     )  # fmt: skip
 
 
 def parse(data: Mapping[str, Any], source: str) -> JobSettings:
-    """Return the settings of a job; raises ValueError.
+    """Return the settings of a job.
 
-    ``source`` names the file in origins and gaps.
+    ``source`` names the file in origins and gaps. Raises ValueError if it is not a NeMo or Megatron-Bridge job.
     """
     if not begins(data):
         raise ValueError(f"{source}: is not a NeMo job")
@@ -135,7 +135,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
 
 
 def _stated(key: str, value: Any) -> tuple[str, Any] | None:
-    """Return the setting that a key states, and its value; None if it states none."""
+    """Convert an entry to a setting's name and value; None if it is not a setting."""
     if key in _NUMBERS:
         return (_NUMBERS[key], value) if type(value) is int and 0 <= value < 10**12 else None
     if key in _SWITCHES:
@@ -163,7 +163,7 @@ def _section(data: Mapping[str, Any], names: Sequence[str]) -> Mapping[Any, Any]
 
 
 def _followed(data: Mapping[str, Any], place: str, value: Any) -> Any:
-    """Resolve a reference; return any other value unchanged."""
+    """Follow a reference (``${a.b}``); return any other value unchanged."""
     for _ in range(8):
         reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
         if reference is None:

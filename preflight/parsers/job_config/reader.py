@@ -1,4 +1,4 @@
-"""Detection of a job description's format, and its settings."""
+"""Reader of job descriptions in any supported format."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _KNOWN = (
     "model's config.json"
 )
 
-#: Maximum number of dots in one line of TOML.
+#: Maximum number of dots in a line of TOML.
 _MOST_DOTS = 500
 
 
 def parse(text: str, source: str) -> JobSettings:
-    """Read a description of a job; raises JobConfigError.
+    """Detect the format of a job description and return its settings.
 
-    ``source`` names the file in origins and messages.
+    ``source`` names the file in origins and messages. Raises JobConfigError if the text is in no supported format.
     """
     text = text.removeprefix("\ufeff")
     start = text.lstrip()[:1]
@@ -44,7 +44,7 @@ def parse(text: str, source: str) -> JobSettings:
     if megatron.begins(text):
         return megatron.parse(text, source)
     for number, row in enumerate(text.splitlines(), start=1):
-        if row.count(".") > _MOST_DOTS:  # tomllib's time grows with the square of a key's parts
+        if row.count(".") > _MOST_DOTS:  # the time of tomllib grows with the square of the parts of a key
             raise JobConfigError(f"{source}:{number}: has more than {_MOST_DOTS} dots in one line")
     try:
         data = tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""Values of a job's description, each with its origin."""
+"""Settings of a training job, each with its origin in the job's description."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from preflight.errors import PreflightError
 
 
 class JobConfigError(PreflightError, ValueError):
-    """The file does not describe a supported job; the message names file and fix."""
+    """The file describes no supported job; the message names the file and the fix."""
 
 
 @dataclass(frozen=True)
 class JobSetting:
-    """A value and its origin, such as ``train.sh:12: --num-layers``."""
+    """A setting's value, and its origin, such as ``train.sh:12: --num-layers``."""
 
     value: Any
     origin: str
@@ -23,20 +23,20 @@ class JobSetting:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """The settings of a job that a description states."""
+    """The settings that a job's description states."""
 
     values: Mapping[str, JobSetting] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()  # values that could not be read, each with its location and the fix
     unread: frozenset[str] = frozenset()  # names of settings that are stated but unreadable
 
     def get(self, name: str) -> Any:
-        """Return a value; None if it is not stated."""
+        """Return a setting's value; None if it is not stated."""
         setting = self.values.get(name)
         return setting.value if setting is not None else None
 
 
 def merged(parts: Iterable[JobSettings]) -> JobSettings:
-    """Merge the settings of several descriptions; the last value takes precedence."""
+    """Merge descriptions; later values take precedence, except framework defaults."""
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()
@@ -52,5 +52,5 @@ def merged(parts: Iterable[JobSettings]) -> JobSettings:
     return JobSettings(values, tuple(gaps), frozenset(unread))
 
 
-#: Prefix of the origin of a framework's default.
+#: Prefix of a setting's origin if the value is a framework's default.
 DEFAULT = "default of "

@@ -1,6 +1,6 @@
-"""Words of a shell script, with its own variables expanded.
+"""Words of a shell script, with the variables expanded that the script assigns.
 
-Nothing is executed: command substitutions, globs and conditions are left as written.
+Nothing is executed: command substitutions and globs are not expanded, and conditions are not evaluated.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: Maximum bytes and words of a script.
+#: Maximum number of characters and words that are read of a script.
 MOST_TEXT, MOST_WORDS = 2_000_000, 100_000
 
-#: Maximum depth of variable expansion, and maximum characters of a result.
+#: Maximum depth of variable expansion, and maximum number of characters of an expanded word.
 _DEPTH, _MOST_VALUE = 8, 4096
 
 _WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
@@ -27,7 +27,7 @@ _EXPRESSION = re.compile(r"[\d\s+*/%()-]{1,100}")
 
 @dataclass(frozen=True)
 class Word:
-    """A word after quotes and variables are resolved, and its line."""
+    """A word, without quotes and with variables expanded, and its line."""
 
     text: str
     line: int
@@ -36,9 +36,9 @@ class Word:
 def words(text: str, environment: Mapping[str, str] | None = None) -> list[Word]:
     """Return the words of a script, in order, without assignments and comments.
 
-    Values in arrays (``ARGS=( --lr 1 )``) are words as well, and assigned strings of options that the script does not
-    use as ``$NAME``. A variable whose value depends on a condition is not expanded. ``environment`` has variables that
-    are set before the script starts.
+    The elements of an array (``ARGS=( --lr 1 )``) are included, and so is a string of options that is assigned to a
+    variable that the script does not use as ``$NAME``. A variable whose value depends on a condition is not expanded.
+    ``environment`` has the variables that are set before the script starts.
     """
     result: list[Word] = []
     variables: dict[str, str] = dict(environment or {})
@@ -62,7 +62,7 @@ def words(text: str, environment: Mapping[str, str] | None = None) -> list[Word]
 
 
 def conditional(text: str) -> dict[str, tuple[int, ...]]:
-    """Return variables whose values conditions select, with their lines."""
+    """Return the variables whose value depends on a condition, with the lines."""
     values: dict[str, dict[str, int]] = {}
     inside: set[str] = set()
     depth = 0
@@ -71,7 +71,7 @@ def conditional(text: str) -> dict[str, tuple[int, ...]]:
         if argument or (assigned := _ASSIGNMENT.fullmatch(raw)) is None:
             continue
         name, adds, value = assigned.groups()
-        if adds or f"${name}" in value or f"${{{name}" in value:  # extended, or a default for itself
+        if adds or f"${name}" in value or f"${{{name}" in value:  # extends it, or A=${A:-1}
             continue
         values.setdefault(name, {}).setdefault(value.strip("\"'"), line)
         if depth:
@@ -82,16 +82,16 @@ def conditional(text: str) -> dict[str, tuple[int, ...]]:
 #: Words that begin and end a condition.
 _DEPTH_CHANGE = {"if": 1, "fi": -1, "case": 1, "esac": -1}
 
-#: Commands whose options come before assignments.
+#: Commands whose options are followed by assignments, not by a value.
 _DECLARING = frozenset({"declare", "typeset", "local", "export", "readonly", "env"})
 
 
 def _raw_words(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield the words of a script as written, with their lines.
+    """Yield (line, word as written, whether it may be an option's value).
 
-    The last value is whether a word is the value of the option before it, as in ``srun -m plane=4``.
+    It may be an option's value if an option precedes it, as in ``srun -m plane=4``.
     """
-    joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " \x00", text)  # a continued line keeps its number
+    joined = re.sub(r"\\[ \t]*\r?\n", lambda match: " \x00", text)  # a marker counts the continued line
     number = 1
     for row in joined.split("\n"):
         shown = _without_comment(row.replace("\x00", ""))
@@ -106,7 +106,7 @@ def _raw_words(text: str) -> Iterator[tuple[int, str, bool]]:
 
 
 def _without_comment(row: str) -> str:
-    """Return a line without its comment; scheduler directives (#SBATCH) remain."""
+    """Return a line without its comment; an #SBATCH directive only loses its ``#``."""
     if row.lstrip().startswith("#SBATCH"):
         row = row.lstrip()[1:]
     quote = ""
@@ -121,14 +121,14 @@ def _without_comment(row: str) -> str:
 
 
 def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:
-    """Expand a raw word into words.
+    """Expand the variables of a raw word, and split it if it is a list of options.
 
-    A quoted word stays one word unless it is a list of options.
+    Any other quoted word remains one word.
     """
     if raw.startswith("'"):
         if " --" not in raw:
             return [raw.strip("'")]
-        raw = raw.strip("'")  # a command line for another shell: bash -c '...'
+        raw = raw.strip("'")  # a command line for another shell, as in bash -c '...'
     bare = raw.replace('"', "") if raw.count('"') % 2 == 0 else raw
     for _ in range(_DEPTH):
         replaced = _VARIABLE.sub(lambda match: _value(match, variables), bare)[:_MOST_VALUE]
@@ -148,7 +148,7 @@ def _value(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _computed(match: re.Match[str], variables: Mapping[str, str]) -> str:
-    """Return the result of integer arithmetic, or the text if it is anything else."""
+    """Return the result of integer arithmetic; return other text unchanged."""
     expression = re.sub(r"[A-Za-z_]\w*", lambda name: variables.get(name[0], name[0]), match[1].strip())
     if not _EXPRESSION.fullmatch(expression) or "**" in expression:
         return match[0]
@@ -159,7 +159,10 @@ def _computed(match: re.Match[str], variables: Mapping[str, str]) -> str:
 
 
 def _integer(expression: str) -> int:
-    """Compute an expression of integers, + - * / % and parentheses; raises ValueError."""
+    """Compute an expression of integers, + - * / % and parentheses.
+
+    Raises ValueError, ZeroDivisionError or IndexError if it is not valid.
+    """
     tokens = re.findall(r"\d+|[-+*/%()]", expression)
     value, rest = _sum(tokens)
     if rest or abs(value) > 10**12:

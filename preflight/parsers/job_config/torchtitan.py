@@ -1,6 +1,6 @@
-"""The job configuration of torchtitan (TOML).
+"""Job configurations of torchtitan (TOML).
 
-Names: torchtitan, ``torchtitan/config/job_config.py``.
+Source: torchtitan, ``torchtitan/config/job_config.py``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
 
 
 def begins(data: object) -> bool:
-    """Return whether decoded TOML is a job of torchtitan."""
+    """Return whether decoded TOML is a torchtitan job."""
     return isinstance(data, Mapping) and "training" in data and ("model" in data or "parallelism" in data)
 
 
 def parse(data: Mapping[str, Any], source: str) -> JobSettings:
-    """Return the settings of a job; raises ValueError.
+    """Return the settings of a job.
 
-    ``source`` names the file in origins and gaps.
+    ``source`` names the file in origins and gaps. Raises ValueError if it is not a torchtitan job.
     """
     if not begins(data):
         raise ValueError(f"{source}: is not a torchtitan job")

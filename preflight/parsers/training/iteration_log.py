@@ -1,6 +1,7 @@
 """Step lines of training programs.
 
-Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, and progress bars of tqdm.
+Supported are Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, tqdm progress bars that show
+a loss, and lines of other programs that show a step and its loss.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf))"
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """One step; None if the line lacks the value."""
+    """One training step; a value that its line lacks is None."""
 
     step: int | None
     step_time_s: float | None
@@ -27,12 +28,12 @@ class TrainingStep:
     line: int
     grad_norm: float | None = None
     mfu_pct: float | None = None  # model FLOPs utilisation, as printed
-    batch: int | None = None  # samples of all ranks together
+    batch: int | None = None  # global batch size in samples
 
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """Steps of one program."""
+    """The training steps that one program logged."""
 
     framework: str
     steps: tuple[TrainingStep, ...]
@@ -61,7 +62,7 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
                                 r" \[[\d:]{2,12}<[\d:?]{1,12}, "
                                 rf"{{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s|s/it)(?P<rest>.*)")),
 )  # fmt: skip
-#: A program's own line: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
+#: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
     rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
     rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?(?: |=|: |:){{1,3}}"
@@ -78,13 +79,13 @@ _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<n
 _MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
-#: Maximum lines between two steps, and maximum examined length of a line.
+#: Maximum number of lines between two steps, and maximum number of examined characters of a line.
 _GAP, _LONGEST = 60, 4000
 
 
 @dataclass(frozen=True)
 class StepFields:
-    """Where a step line has its values: their spans by name."""
+    """The spans of the values in a step line, by name."""
 
     framework: str
     spans: dict[str, tuple[int, int]]
@@ -92,7 +93,7 @@ class StepFields:
     throughput_unit: str = ""
 
     def step(self, values: Mapping[str, str], number: int) -> TrainingStep:
-        """Return the step of a line from its values as text."""
+        """Convert the values of a line, given as text, to a step."""
         seconds = _real(values.get("time"))
         if seconds is not None and self.time_unit == "ms":
             seconds /= 1000
@@ -107,7 +108,7 @@ class StepFields:
 
 
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:
-    """Read the line of one step."""
+    """Return the framework and the step of a line; None if it is not a step line."""
     text = line.text[:_LONGEST]
     fields = fields_in(text)
     if fields is None:
@@ -117,7 +118,7 @@ def step_in(line: Line) -> tuple[str, TrainingStep] | None:
 
 
 def fields_in(text: str) -> StepFields | None:
-    """Find the values in the line of one step; None if it is not such a line."""
+    """Find the values in a step line; return None for any other line."""
     if any(hint in text for hint in _MARKS):
         for framework, pattern in _FRAMEWORKS:
             if match := pattern.fullmatch(text):
@@ -139,7 +140,7 @@ def _own_fields(match: re.Match[str], text: str) -> StepFields:
     return StepFields("a program", spans | _found(text, _GRAD_NORM, _MFU), timed["unit"].lower() if timed else "", unit)
 
 
-#: Groups of the patterns of frameworks that are a throughput, with their units.
+#: Throughput groups of the framework patterns, with their units.
 _THROUGHPUTS = {"tps": "tokens/s", "sps": "samples/s"}
 
 
@@ -160,12 +161,12 @@ def _fields(framework: str, match: re.Match[str], text: str) -> StepFields:
     return StepFields(framework, spans, match["unit"] if time == "rate" else time or "", unit)
 
 
-#: Words without which a pattern matches nothing: a search that ignores case is slow.
+#: The lower-case word without which a pattern cannot match; tested first, since a case-insensitive search is slow.
 _NEEDED = {_GRAD_NORM: "norm", _MFU: "mfu"}
 
 
 def _found(text: str, *patterns: re.Pattern[str]) -> dict[str, tuple[int, int]]:
-    """Return the spans of the first match of each pattern, by the group's name."""
+    """Return the spans of each pattern's first match, by group name."""
     lowered = text.lower()
     patterns = tuple(pattern for pattern in patterns if _NEEDED.get(pattern, "") in lowered)
     matches = (match for pattern in patterns if (match := pattern.search(text)) is not None)
@@ -182,8 +183,8 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
-    """Read the steps, starting at the first one."""
-    # import-at-use: 90 ms, which a log of a job without errors need not spend
+    """Read one framework's steps, up to an error message or a long gap."""
+    # import-at-use: takes 90 ms, and is only needed to find the end of a log in other text
     from preflight.parsers.messages.scan import error_in
 
     steps: list[TrainingStep] = []
@@ -200,7 +201,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     return Parsed(TrainingLog(framework, tuple(steps)), (), last + 1)
 
 
-#: Line in which a program prints its number of ranks.
+#: A line in which a program prints its number of ranks.
 _WORLD = re.compile(
     r"(?i)(?<!\w)(?:using )?world[ _]?size(?: |=|: |:|['\"]: ){1,3}(?P<ranks>\d{1,7})\b"
     r"|building [^\n]{0,60}mesh[^\n]{0,120}?world_size=(?P<mesh>\d{1,7})"

@@ -1,7 +1,7 @@
-"""``ncclras``: processes and communicators of a running job, by NCCL's RAS.
+"""``ncclras``: the processes and communicators of a running job, from NCCL RAS.
 
-Source: NCCL 2.24 and later, user guide, section RAS; its text differs between releases. Counts are of operations that
-ranks have launched, not completed.
+Source: NCCL user guide, section RAS (NCCL 2.24 and later); the output differs between releases. RAS counts the
+operations that ranks have launched, not those that have completed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _PLACE = re.compile(r"GPU ([\d, -]{1,80}) managed by process (\d{1,9}) on node (
 _DETAIL = re.compile(r"\s+\S.{0,300}")
 _OPERATION = re.compile(r"(?:have|has) launched up to operation (\d{1,18})")
 _NONE_LAUNCHED = re.compile(r"(?:have|has) not launched any")
-#: Words of a process, not of a communicator.
+#: Problem words of RAS: unreachable processes, missing answers, and a communicator's ranks that differ.
 DEAD, INCOMPLETE, MISMATCH = "DEAD", "INCOMPLETE", "MISMATCH"
 
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A rank, and its process."""
+    """A rank (-1 for a process without its ranks), with its process, node and GPU."""
 
     rank: int
     node: str
@@ -52,20 +52,20 @@ class RankPlace:
 
 @dataclass(frozen=True)
 class RankSet:
-    """Ranks of a communicator that are equal in the compared property."""
+    """Ranks of a communicator that have the same value of the compared property."""
 
     count: int
     state: str  # "launched up to operation 6649", "status INIT"
-    operations: int | None  # launched; None: another property is compared
+    operations: int | None  # number launched; None if another property is compared
     ranks: tuple[RankPlace, ...]  # empty if RAS does not list them
 
 
 @dataclass(frozen=True)
 class RasProblem:
-    """A block below Errors or Warnings."""
+    """One problem, listed below Errors or Warnings."""
 
     line: int
-    communicator: str  # as "#0-0 (27a079b828ff1a75)"; empty: of the job's processes
+    communicator: str  # such as "#0-0 (27a079b828ff1a75)"; empty for a problem of the job's processes
     word: str
     compared: str  # what differs between ranks, as printed
     sets: tuple[RankSet, ...]
@@ -75,20 +75,20 @@ class RasProblem:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Operations launched by each set of ranks, the largest first."""
+        """The operation counts of all sets, largest first; empty if one is unknown."""
         counts = [each.operations for each in self.sets]
         return tuple(sorted((each for each in counts if each is not None), reverse=True)) if None not in counts else ()
 
     @property
     def behind(self) -> tuple[RankSet, ...]:
-        """The sets of ranks that have launched fewer operations than others."""
+        """The sets of ranks that have launched fewer operations than the largest count."""
         most = max(self.counts, default=0)
         return tuple(each for each in self.sets if each.operations is not None and each.operations < most)
 
 
 @dataclass(frozen=True)
 class CommunicatorGroup:
-    """One line of the table of communicators."""
+    """One row of the table of communicators."""
 
     number: int
     communicators: int
@@ -98,23 +98,23 @@ class CommunicatorGroup:
 
 @dataclass(frozen=True)
 class RasStatus:
-    """The answer to one query."""
+    """The output of one ``ncclras`` query."""
 
-    processes: str  # number; empty if it is not in the text
+    processes: str  # their number, as printed; empty if the text lacks it
     groups: tuple[CommunicatorGroup, ...]
     problems: tuple[RasProblem, ...]
     complete: bool
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a status begins at a line."""
+    """Return whether ``ncclras`` output begins at a line."""
     if _HEAD.fullmatch(lines[at].text) is None or at + 1 >= len(lines):
         return False
     return _RULE.fullmatch(lines[at + 1].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[RasStatus]:
-    """Read the tables, and the blocks below Errors and Warnings."""
+    """Read one query's tables, and the problems below Errors and Warnings."""
     processes, section, end, last = "", "", at, at
     groups: list[CommunicatorGroup] = []
     blocks: list[tuple[int, re.Match[str], bool, list[str]]] = []
@@ -150,7 +150,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[RasStatus]:
 
 
 def parse(text: NumberedText) -> tuple[Parsed[RasStatus], ...]:
-    """Read all queries in a log, in order."""
+    """Read the output of all queries in a log, in order."""
     queries, lines, at = [], lines_of(text), 0
     while at < len(lines):
         if begins(lines, at):
@@ -162,7 +162,7 @@ def parse(text: NumberedText) -> tuple[Parsed[RasStatus], ...]:
 
 
 def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str]) -> RasProblem:
-    """Read the lines of a block."""
+    """Read one problem from its heading and its detail lines."""
     sets: list[tuple[int, str, list[RankPlace]]] = []
     processes: list[RankPlace] = []
     compared = missing = ""

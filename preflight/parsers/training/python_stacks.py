@@ -1,6 +1,6 @@
 """Stacks of Python processes: ``py-spy dump`` and ``faulthandler``.
 
-Sources: py-spy 0.3 and 0.4 (README, ``dump``); docs.python.org, faulthandler. Both print the newest frame first.
+Both tools print the newest frame first. Sources: py-spy 0.3 and 0.4 (README, ``dump``); docs.python.org, faulthandler.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _FAULT = re.compile(
 )
 _FAULT_FRAME = re.compile(r"  File \"(.{1,1000}?)\", line (\d{1,9}|\?\?\?) in (.{1,400})")
 _MORE = re.compile(r"  \.\.\.\s*|  <no Python frame>\s*")
-#: Maximum number of processes, of threads of one, and of stored frames of a thread.
+#: Maximum number of processes, of threads per process, and of stored frames per thread.
 _MOST, _MOST_THREADS, _MOST_FRAMES = 20_000, 2000, 256
 #: Maximum number of other lines between two processes of one output.
 _GAP = 6
-#: Maximum length of the line of a frame.
+#: Maximum length of a frame's line.
 _LONGEST = 2000
 MAIN = "MainThread"
 
 
 @dataclass(frozen=True)
 class StackFrame:
-    """One frame."""
+    """One frame of a Python stack."""
 
     function: str
     file: str
@@ -52,10 +52,10 @@ class StackFrame:
 
 @dataclass(frozen=True)
 class StackThread:
-    """A thread, its newest frame first."""
+    """The Python stack of a thread, newest frame first."""
 
-    name: str  # empty if it is not printed
-    state: str  # "idle", "active+gil"; empty if it is not printed
+    name: str  # empty if not printed
+    state: str  # "idle", "active+gil"; empty if not printed
     frames: tuple[StackFrame, ...]
 
 
@@ -63,15 +63,15 @@ class StackThread:
 class ProcessStacks:
     """The threads of one process."""
 
-    pid: int | None  # faulthandler prints none
+    pid: int | None  # None: faulthandler does not print it
     command: str
     threads: tuple[StackThread, ...]
     line: int  # of its first line
-    writer: str = ""  # the launcher's name of the rank, in a log of several
+    writer: str = ""  # the rank's name in the launcher's line prefix; empty without one
 
     @property
     def main(self) -> StackThread | None:
-        """The main thread; the last one of faulthandler, which prints no such name."""
+        """The main thread; None if unknown. Faulthandler prints it last, often unnamed."""
         named = next((thread for thread in self.threads if thread.name == MAIN), None)
         last = [thread for thread in self.threads if self.pid is None or not thread.name]
         return named or (last[-1] if last else None)
@@ -129,7 +129,7 @@ def _of_py_spy(lines: Lines, at: int) -> tuple[tuple[StackThread, ...], int]:
 
 
 def _frame(text: str) -> StackFrame | None:
-    """Read a frame: its function, and the file with the line in brackets."""
+    """Read a py-spy frame: ``function (file:line)``; return None for any other line."""
     if not text.startswith("  ") or len(text) > _LONGEST:
         return None
     function, bracket, rest = text.rpartition(" (")
@@ -166,7 +166,7 @@ def _stored(threads: Sequence[tuple[str, str, list[StackFrame]]]) -> tuple[Stack
 
 
 def parse(text: NumberedText) -> tuple[ProcessStacks, ...]:
-    """Read the stacks of all processes in a log, by writer where its lines name one."""
+    """Read the stacks of all processes in a log, even if ranks write alternately."""
     return tuple(islice(_all(text), _MOST))
 
 
@@ -194,7 +194,7 @@ def facts(stacks: Sequence[ProcessStacks]) -> dict[str, Any]:
 
 
 def summary(stacks: Sequence[ProcessStacks]) -> str:
-    """Return one line on the stacks."""
+    """Return a one-line summary of the stacks."""
     main = stacks[0].main
     where = str(main.frames[0]) if main is not None and main.frames else "nowhere in Python"
     lead = f"{len(stacks)} processes; the first" if len(stacks) > 1 else "the main thread"

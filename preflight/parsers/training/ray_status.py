@@ -1,4 +1,4 @@
-"""``ray status``: nodes, failures and demands of a Ray cluster.
+"""``ray status``: the nodes, failures and resource demands of a Ray cluster.
 
 Source: Ray 2.x, python/ray/autoscaler/_private/util.py (format_info_string).
 """
@@ -25,23 +25,23 @@ _ENTRY = re.compile(r"\s{1,8}(\S.{0,300})")
 
 @dataclass(frozen=True)
 class RayStatus:
-    """Entries of a status by section, each with its line."""
+    """The entries of each section, as (line number, text)."""
 
     active: tuple[tuple[int, str], ...]
     pending: tuple[tuple[int, str], ...]
     failures: tuple[tuple[int, str], ...]
-    shows_failures: bool  # the section of failures is shown
+    shows_failures: bool  # the output has a section of failures
     usage: tuple[tuple[int, str], ...]
     demands: tuple[tuple[int, str], ...]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a status begins at a line."""
+    """Return whether ``ray status`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[RayStatus]:
-    """Read the sections below the head."""
+    """Read the sections of one status."""
     entries: dict[str, list[tuple[int, str]]] = {}
     section, end, last = "", at, at
     while end < len(lines):

@@ -1,4 +1,4 @@
-"""Step lines that differ only in their digits, read by a pattern of the first."""
+"""Step lines that differ only in their digits, read with the first one's pattern."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import lines_of
 from preflight.textprep.numbered_text import NumberedText
 
-#: Steps by writer (empty if not named) and framework.
+#: Steps by writer (empty if the line does not name it) and framework.
 StepsByWriter = dict[tuple[str, str], list[TrainingStep]]
 
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 _DIGITS = re.compile(r"\d+")
-#: Number of lines of which a prefix is certain, in textprep.line_prefixes.
+#: Number of lines from which textprep.line_prefixes accepts a repeated prefix.
 _REPEATED = 3
-#: Maximum shapes of lines, and maximum examined length of a line.
+#: Maximum number of line shapes, and maximum length of a line that is read by a pattern.
 _MOST_SHAPES, _LONGEST = 4096, 4000
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """One shape of a line; without a pattern, its lines are read one by one."""
+    """Lines that are equal except for digits; not read here without a pattern."""
 
-    fields: StepFields | None  # None: no step
+    fields: StepFields | None  # None: not step lines
     pattern: re.Pattern[str] | None = None
-    writer: str | None = None  # if it is the same in each line
+    writer: str | None = None  # None: it differs between lines
 
 
 _OTHER = _Shape(StepFields("", {}))
 
 
 def read_repeated(lines: Iterable[tuple[int, str]]) -> tuple[StepsByWriter, list[tuple[int, str]]]:
-    """Return the steps of numbered lines, and the lines that have no pattern.
+    """Return the steps of numbered lines, and the lines that it could not read.
 
-    Such a line has marks of a terminal or a page.
+    It cannot read a line with terminal or page markup, or one that is too long.
     """
     steps: StepsByWriter = {}
     rest: list[tuple[int, str]] = []
@@ -68,14 +68,14 @@ def read_repeated(lines: Iterable[tuple[int, str]]) -> tuple[StepsByWriter, list
 
 
 def _shape(text: str) -> _Shape:
-    """Return the shape of a line."""
+    """Make the shape of a line."""
     if len(text) > _LONGEST:
         return _OTHER
     writer, bare = _written(text)
     if not text.endswith(bare):
         return _OTHER
     if (fields := fields_in(bare)) is None:
-        writer, bare = "", text  # the word before a colon was no prefix
+        writer, bare = "", text  # the word before a colon is not a prefix
         fields = fields_in(bare)
     if fields is None:
         return _Shape(None)
@@ -91,7 +91,7 @@ def _shape(text: str) -> _Shape:
 
 
 def _written(text: str) -> tuple[str, str]:
-    """Return the writer of a line and its text, as if the line were repeated."""
+    """Split a line into the writer that its prefix names (or "") and the rest."""
     lines = lines_of(NumberedText("\n".join([text] * _REPEATED)))
     for writer, own in split_by_writer(lines):
         return writer, own[0].text

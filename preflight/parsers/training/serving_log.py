@@ -1,6 +1,7 @@
-"""Lines of serving engines about requests, throughput and KV cache.
+"""Log lines of serving engines: requests, throughput and KV cache.
 
-vLLM (``Avg generation throughput: … Running: … Waiting: …``) and SGLang (``Decode batch. #running-req: …``).
+Supported are vLLM (``Avg generation throughput: … Running: … Waiting: …``) and SGLang
+(``Decode batch. #running-req: …``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _REPORTS = ("Avg generation throughput:", "#running-req:")
 HINTS = (*_REPORTS, "Application startup complete", "GPU KV cache size:")
 
 _NUMBER = r"(\d{1,9}(?:\.\d{1,6})?)"
-#: Names of the values by engine; `Pending` is an older vLLM's word for `Waiting`.
+#: Patterns of the values, by program; older versions of vLLM print `Pending` instead of `Waiting`.
 _VALUES = {
     "vLLM": {
         "prompt": re.compile(rf"Avg prompt throughput: {_NUMBER} tokens/s"),
@@ -34,15 +35,15 @@ _VALUES = {
 }
 _CACHE_SIZE = re.compile(r"GPU KV cache size: (\d[\d,]{0,14}) tokens")
 _ENGINE = re.compile(r"\bEngine (\d{1,5}): ")
-#: Maximum lines between two reports, and maximum examined length of a line.
+#: Maximum number of lines between two reports, and maximum number of examined characters of a line.
 _GAP, _LONGEST = 60, 2000
 
 
 @dataclass(frozen=True)
 class ServingReport:
-    """One report of an engine; None if the line lacks the value."""
+    """One periodic report of an engine; a value that its line lacks is None."""
 
-    engine: str  # its number, if the line names it
+    engine: str  # its number; empty if not printed
     generation_tokens_s: float | None
     prompt_tokens_s: float | None
     running: int | None  # requests
@@ -53,16 +54,16 @@ class ServingReport:
 
 @dataclass(frozen=True)
 class ServingLog:
-    """Reports of one program."""
+    """The reports of one program, and the start of its server."""
 
     program: str
     reports: tuple[ServingReport, ...]
-    started: int | None = None  # line on which the server is ready
-    cache_tokens: int | None = None  # size of the KV cache
+    started: int | None = None  # number of the line that reports that the server is ready
+    cache_tokens: int | None = None  # size of the KV cache in tokens
 
 
 def report_in(line: Line) -> tuple[str, ServingReport] | None:
-    """Read one report; None for any other line."""
+    """Return the program and the report of a line; None for any other line."""
     text = line.text[:_LONGEST]
     program = next((name for name, hint in zip(_VALUES, _REPORTS, strict=True) if hint in text), None)
     if program is None:
@@ -83,19 +84,19 @@ def report_in(line: Line) -> tuple[str, ServingReport] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the reports of an engine, or its start, begin at a line."""
+    """Return whether a line is an engine's report or start message."""
     return report_in(lines[at]) is not None or _start_in(lines[at].text[:_LONGEST]) is not None
 
 
 def _start_in(text: str) -> int | None:
-    """Return the size of the KV cache in a line, 0 if the server is ready."""
+    """Read a start message: KV cache tokens, or 0 for "ready"; None for others."""
     if size := _CACHE_SIZE.search(text):
         return int(size[1].replace(",", ""))
     return 0 if text.strip().removeprefix("INFO:").strip() == "Application startup complete." else None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingLog]:
-    """Read the reports, starting at the first; other lines may be in between."""
+    """Read one program's reports, up to an error message or a long gap."""
     reports: list[ServingReport] = []
     program = ""
     started = tokens = None

@@ -1,8 +1,9 @@
-"""Metrics of serving engines in Prometheus' text format.
+"""Metrics of serving engines in the Prometheus text format.
 
-vLLM, SGLang, TensorRT-LLM and Dynamo's frontend and workers, as ``curl http://HOST:PORT/metrics`` prints them; one
-text may hold several scrapes. Sources: docs.vllm.ai/en/stable/usage/metrics, docs.sglang.io (production metrics),
-docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM); Prometheus' exposition format 0.0.4.
+Supported are vLLM, SGLang, TensorRT-LLM, and Dynamo's frontend and workers. The text is the output of
+``curl http://HOST:PORT/metrics``, also of several scrapes. Sources: docs.vllm.ai/en/stable/usage/metrics,
+docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM); Prometheus exposition
+format 0.0.4.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _SAMPLE = re.compile(
 _BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
 _COMMENT = re.compile(r"# (?:HELP|TYPE|UNIT|EOF)\b")
 _LABEL = re.compile(r"([A-Za-z_]\w{0,99})\s?=\s?\"((?:[^\"\\]|\\.){0,2000})\"")
-#: Maximum number of other lines between two samples, and of samples in one text.
+#: Maximum number of other lines between two samples, and maximum number of samples in one text.
 _GAP, _MOST = 4, 200_000
-#: Maximum use of a cache: a share, which may count a block twice.
+#: Maximum plausible share of a cache in use; above 1, since an engine may count a block twice.
 _FULLEST = 1.05
 #: Maximum length of a line; maximum plausible value.
 _LONGEST, _LARGEST = 20_000, 1e15
@@ -39,12 +40,12 @@ _LONGEST, _LARGEST = 20_000, 1e15
 _ENGINE_LABELS = {"instance": "", "pod": "", "model_name": "model ", "model": "model ", "engine": "engine ",
                   "dp_rank": "DP rank ", "worker_id": "worker "}  # fmt: skip
 _MOST_ENGINES = 1000
-#: Labels of ranks of one engine that report the same requests; the first is used (SGLang, metrics of all schedulers).
+#: Labels of an engine's ranks, which report the same requests (SGLang with metrics of all schedulers): rank 0 is used.
 _RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
 #: Start time of the scraped process; it differs between replicas, and after a restart.
 _STARTED = "process_start_time_seconds"
 
-#: Value -> names of its metric, without the engine's prefix; the first one in a scrape is used.
+#: Value -> names of its metric; the first one that a scrape has is used.
 _GAUGES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
                 "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests"),
@@ -62,11 +63,11 @@ _COUNTERS: Mapping[str, tuple[str, ...]] = {
                          "sglang:num_transfer_failed_reqs_total"),
     "expired_transfers": ("vllm:nixl_num_kv_expired_reqs_total", "vllm:nixl_num_kv_expired_reqs"),
 }  # fmt: skip
-#: Bytes and seconds of KV caches copied to other memory and back, by the direction in a label (vLLM's offloading).
+#: Bytes and seconds of copying KV caches to other memory and back (vLLM's offloading); a label has the direction.
 _OFFLOADED_BYTES = ("vllm:kv_offload_total_bytes_total", "vllm:kv_offload_total_bytes")
 _OFFLOADED_TIME = ("vllm:kv_offload_total_time_total", "vllm:kv_offload_total_time")
 _DIRECTION = re.compile(r"\btransfer_type=\"(\w{1,40})_to_(\w{1,40})\"")
-#: Distribution -> names of its histogram, and the factor to seconds or bytes.
+#: Distribution -> names of its histogram, each with the factor that converts it to seconds or bytes.
 _HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "first_token": (("vllm:time_to_first_token_seconds", 1), ("sglang:time_to_first_token_seconds", 1),
                     ("trtllm_time_to_first_token_seconds", 1), ("dynamo_frontend_time_to_first_token_seconds", 1)),
@@ -84,10 +85,10 @@ _HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
 
 
 class MetricSample(NamedTuple):
-    """One line of a metric."""
+    """One sample of a metric."""
 
     name: str
-    labels: str  # as printed
+    labels: str  # as printed, with braces
     value: float
 
 
@@ -104,9 +105,9 @@ class Distribution(NamedTuple):
         return self.total / self.observations if self.observations else None
 
     def bounds(self, share: float) -> tuple[float, float | None] | None:
-        """Return the bounds of the bucket of a percentile; None if unknown.
+        """Return the bounds of the bucket with a percentile; None if unknown.
 
-        The last bucket has no upper bound.
+        ``share`` is 0.5 for the median. An upper bound of None is infinite.
         """
         lower = 0.0
         for upper, below in self.buckets:
@@ -118,14 +119,14 @@ class Distribution(NamedTuple):
 
 @dataclass(frozen=True)
 class Scrape:
-    """One scrape of an engine; None if it has no such metric."""
+    """The values of one scrape; None if the scrape lacks the metric."""
 
     running: int | None = None  # requests
     waiting: int | None = None
     cache_used: float | None = None  # share of the KV cache, 0 to 1
-    preemptions: float | None = None  # since the start of the engine
+    preemptions: float | None = None  # since the engine started
     finished: float | None = None  # requests
-    failed_transfers: float | None = None  # of the KV cache between engines
+    failed_transfers: float | None = None  # of KV caches between engines
     expired_transfers: float | None = None
     first_token: Distribution | None = None  # seconds
     queue: Distribution | None = None
@@ -133,17 +134,18 @@ class Scrape:
     next_token: Distribution | None = None
     transfer: Distribution | None = None
     transfer_bytes: Distribution | None = None
-    saved_bytes: float | None = None  # of KV caches, from the GPU to other memory
-    loaded_bytes: float | None = None  # back to the GPU
+    saved_bytes: float | None = None  # KV caches copied from the GPU to other memory
+    loaded_bytes: float | None = None  # KV caches copied back to the GPU
     loaded_s: float | None = None
-    unusable: tuple[str, ...] = ()  # metrics of the cache with an impossible value
+    unusable: tuple[str, ...] = ()  # names of KV cache metrics with an impossible value
 
 
 @dataclass(frozen=True)
 class ServingMetrics:
-    """The scrapes of one text, in order, and their engine.
+    """The scrapes of one text, in order.
 
-    ``engines`` has the scrapes of each engine, replica or process, if there are several; ``place`` identifies one.
+    If the text has several engines, replicas or processes, ``engines`` has the scrapes of each, and the ``place`` of
+    each identifies it.
     """
 
     program: str
@@ -151,17 +153,17 @@ class ServingMetrics:
     models: tuple[str, ...] = ()
     engines: tuple[ServingMetrics, ...] = ()
     place: str = ""
-    cut: bool = False  # the text was only read in part
+    cut: bool = False  # only part of the text was read
 
     @property
     def name(self) -> str:
-        """The program, and the engine if there are several."""
+        """The program, followed by the engine if there are several."""
         return f"{self.program}, {self.place}" if self.place else self.program
 
     def grown(self, name: str) -> float | None:
-        """Return the growth of a counter between scrapes; its value for one scrape.
+        """Return a counter's growth from the first to the last scrape.
 
-        A counter that decreased was reset.
+        A decrease counts as a reset to 0. With only one scrape, return its value; without any, None.
         """
         values = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
         if len(values) < 2:
@@ -169,7 +171,10 @@ class ServingMetrics:
         return float(sum(_growth(before, after) for before, after in pairwise(values)))
 
     def between(self, name: str) -> Distribution | None:
-        """Return the observations between first and last scrape; all for one scrape."""
+        """Return the observations made between the first and the last scrape.
+
+        With only one scrape, return all its observations; without any, None.
+        """
         samples: list[Distribution] = [value for scrape in self.scrapes if (value := getattr(scrape, name)) is not None]
         if len(samples) < 2:
             return samples[0] if samples else None
@@ -185,7 +190,7 @@ class ServingMetrics:
         return Distribution(observations, total, tuple(sorted(buckets.items())))
 
     def mean(self, name: str) -> float | None:
-        """Return the mean of the observations between the scrapes."""
+        """Return the mean of the observations of ``between``; None without any."""
         sample = self.between(name)
         return None if sample is None else sample.mean
 
@@ -203,7 +208,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
-    """Read the metrics, starting at the first; some other lines may be in between."""
+    """Read the metrics, with at most a few other lines between two samples."""
     samples: list[MetricSample] = []
     gaps: list[ParseGap] = []
     end = last = at
@@ -222,7 +227,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
 
 
 def parse(text: NumberedText) -> ServingMetrics | None:
-    """Read the metrics of a log; None without those of a serving engine."""
+    """Read the metrics of a text; None if it has none of a serving engine."""
     samples = [
         MetricSample(match[1], match[2] or "", float(match[3]))
         for line in text.text.split("\n")[: 2 * _MOST]
@@ -235,7 +240,7 @@ def parse(text: NumberedText) -> ServingMetrics | None:
 
 
 def of_samples(samples: Sequence[MetricSample]) -> ServingMetrics:
-    """Return the values of samples in the order of the text."""
+    """Return the metrics of samples, which are in the order of the text."""
     names = {sample.name for sample in samples}
     program = next((engine for engine, prefix in _ENGINES if any(name.startswith(prefix) for name in names)), "")
     models: dict[str, None] = {}
@@ -254,7 +259,7 @@ def _scrapes(parts: Iterable[Sequence[MetricSample]]) -> tuple[Scrape, ...]:
 def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[ServingMetrics]:
     """Yield the metrics of each engine and process, if there are several.
 
-    The start time identifies a process, so that scrapes of several replicas are not merged into one engine.
+    The start time identifies a process, so that the scrapes of several replicas are not merged into one engine.
     """
     prefixes = tuple(prefix for _, prefix in _ENGINES)
     processes: dict[float, None] = {}
@@ -291,7 +296,7 @@ def _engine_of(labels: str) -> tuple[tuple[str, str], ...]:
 
 
 def _parts(samples: Sequence[MetricSample]) -> Iterator[list[MetricSample]]:
-    """Yield the samples of each scrape: a repeated series starts the next one."""
+    """Yield the samples of each scrape; a repeated series starts the next scrape."""
     part: list[MetricSample] = []
     series: set[tuple[str, str]] = set()
     for sample in samples:
@@ -363,7 +368,7 @@ def _cannot_be(sample: MetricSample) -> bool:
 def _distribution(
     by_name: Mapping[str, Sequence[MetricSample]], names: Sequence[tuple[str, float]]
 ) -> Distribution | None:
-    """Return a histogram over all of its series; None if it is absent."""
+    """Return the sum of a histogram's series; None if the scrape has none."""
     for name, factor in names:
         counts, sums = by_name.get(f"{name}_count"), by_name.get(f"{name}_sum")
         if not counts or not sums:
