@@ -7,16 +7,16 @@ Data flow:
 - ``switch_output``: sessions and databases of Ethernet switches;
 - ``job_logs``: NCCL's log and nccl-tests;
 - ``textprep.lines``, ``textprep.wrapped_lines`` (``line_unwrap`` chooses): lines as the tool wrote them;
-- ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefixes stripped, lines by writer;
+- ``textprep``'s ``line_prefixes``, ``common_prefix``, ``commented_output``: prefix removal, lines by writer;
 - ``textprep.headed_files``: files below a line with their path;
 - ``framed_tables``: outputs with a frame that looks like such a prefix;
 - ``detector`` (``parsers.output_heads``, ``parsers.text_block``): the parts and their formats;
 - ``rank_errors``: the errors of all ranks of a job as one part;
-- ``formats``, one module per tool family: the first line of an output, and its parser;
+- ``formats``, one module per tool family: how to recognise an output's first line, and its parser;
 - ``stated_facts``: hosts, ranks, processes and named values that the lines of a part state;
-- ``evaluate``: findings (``judges``, the cores of checks by kind).
+- ``evaluate``: findings (``judges``: the cores of the checks, by kind of output).
 
-The result is a document of ``preflight.read/1``.
+The result is a ``preflight.read/1`` document.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ SCHEMA = "preflight.read/1"
 #: Markers found only in job logs, which `log_parts` reads.
 _OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
 
-#: A marker must occur within this many characters, plus this many after a progress bar.
+#: A marker must occur within this many characters of the start of a line.
 _MARKED_BY = 120
 
 #: Maximum number of parts reported per source.
@@ -98,7 +98,7 @@ def _read(source: InputSource) -> list[TextPart]:
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:
-    """Return a text without any other output as a program's log."""
+    """Return a text without other output as a program's log; empty if it is none."""
     writers = list(split_by_writer(lines))
     writer, own = writers[0] if len(writers) == 1 else ("", lines)
     written = [line for line in bare(own) if line.text.strip()]
@@ -113,9 +113,9 @@ def _logs(lines: Lines, source: str) -> list[TextPart]:
 
 
 def read_text(text: str, source: str) -> list[TextPart]:
-    """Return the judged tool output in a text.
+    """Return the judged outputs of tools in a text.
 
-    ``log_parts`` handles a job's own output.
+    A job's own output is left to ``log_parts``.
     """
     return _of_tools(lines_of(text), source)
 
@@ -136,9 +136,9 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
 
 
 def _is_of_job(text: str) -> bool:
-    """Return whether only `log_parts` reads a line.
+    """Return whether a line is read only by `log_parts`.
 
-    The exception of a traceback also belongs to a program's error.
+    A line that names an exception is not: it also belongs to the error of a program.
     """
     return any(mark in text[:_MARKED_BY] for mark in _OF_A_JOB) and not names_exception(text)
 
@@ -153,7 +153,7 @@ def _written(written: Sequence[tuple[str, Lines]]) -> list[TextPart]:
 
 
 def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
-    """Return the numbers of the lines that belong to a part."""
+    """Return the numbers of the lines that belong to any of the parts."""
     numbers = [line.number for line in lines]
     spans = ((bisect_left(numbers, part.first), bisect_right(numbers, part.last)) for part in found)
     return {number for first, end in spans for number in numbers[first:end]}
@@ -161,7 +161,7 @@ def _taken(lines: Lines, found: Sequence[TextPart]) -> set[int]:
 
 def _parts(lines: Lines, writer: str) -> list[TextPart]:
     def read_lines(lines: Lines) -> list[TextPart]:
-        return list(islice(parts(lines, writer, ordinary), MOST_PARTS + 1))  # later ones are never reported
+        return list(islice(parts(lines, writer, ordinary), MOST_PARTS + 1))  # later parts are never reported
 
     ordinary = [kind for kind in kinds() if kind.name != DESCRIBE]
     described, lines = read_described(as_searched(bare(lines)), writer, kinds())
@@ -170,25 +170,25 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
 
 
 def known() -> tuple[str, ...]:
-    """Return the names of all kinds."""
+    """Return the names of all kinds of output that are recognised."""
     return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()), PROGRAM_LOG.name, EOS_SESSION, SONIC_DUMP)
 
 
 class Across(NamedTuple):
-    """Combined results of several sources: runs over many node pairs."""
+    """Results of comparing the nccl-tests runs of all sources."""
 
     findings: list[dict[str, Any]]
     bench: dict[str, Any]  # ``preflight.bench/1``
-    pictures: list[dict[str, Any]]  # heat maps of pairs
+    pictures: list[dict[str, Any]]  # heat maps of node pairs
 
 
 def reports_of(source: InputSource, parts: Sequence[TextPart]) -> tuple[Report, ...]:
-    """Return the runs of nccl-tests in a source, given its parts."""
+    """Return the nccl-tests runs in a source; empty if no part is of this kind."""
     return source.log.nccl_tests if any(part.kind == NCCL_TESTS for part in parts) else ()
 
 
 def leaves_of(parts: Sequence[TextPart]) -> dict[str, str]:
-    """Return node -> leaf from the fabric sweeps in a source."""
+    """Return node -> leaf switch from the complete fabric sweeps in a source."""
     leaves: dict[str, str] = {}
     for part in parts:
         if isinstance(part.taken, TypedPart) and isinstance(part.taken.value, Net) and part.taken.complete:
@@ -197,7 +197,7 @@ def leaves_of(parts: Sequence[TextPart]) -> dict[str, str]:
 
 
 def across(reports: Mapping[str, tuple[Report, ...]], leaves: Mapping[str, str]) -> Across | None:
-    """Compare the nccl-tests runs of all sources; None if there are too few.
+    """Compare the nccl-tests runs of all sources; return None if there are too few.
 
     ``leaves`` maps nodes to leaf switches where a source shows them.
     """
@@ -216,8 +216,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the document that `preflight read --json` prints.
 
-    ``guesses`` are for sources without a recognised part, ``compared`` is for all sources together, ``unread`` lists
-    unread parts of sources.
+    ``guesses`` (by source) is used for sources without a recognised part. ``compared`` covers all sources together.
+    ``unread`` lists the unread parts of each source.
     """
     documents: list[dict[str, Any]] = []
     for name, found in sources:
@@ -240,7 +240,8 @@ def exit_status(
 ) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged means an unrecognised source, a part without a finding, an unknown finding, or truncated or unread text.
+    Not judged means no source, an unrecognised source, a part without a finding, an unknown finding, or truncated or
+    unread text.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()

@@ -1,4 +1,4 @@
-"""Choice between a source and its unpacked content: more facts win."""
+"""Choice between a source's text and its unpacked content, by number of facts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from preflight.textprep.unicode_cleanup import plain_characters
 
 _Read = Callable[[InputSource], list[TextPart]]
 
-#: Maximum lines of a pasted text; longer ones come from log collectors and are read once.
+#: Maximum number of lines of a pasted text. Longer texts come from log collectors and are read only once.
 _MOST_LINES = 20_000
-#: Content of these envelopes is used even if it has fewer facts: the surrounding text has none.
+#: Unpacked content that is surely an envelope's is used even if it has only this share of the facts.
 _LEFT = 0.5
-#: Line references in findings.
+#: Line references in findings and summaries.
 _LINES = re.compile(r"\b(lines?) (\d{1,9})(?:-(\d{1,9}))?\b")
 
 
 def best(source: InputSource, read: _Read) -> list[TextPart]:
-    """Return the parts of a source, or of its unpacked content if that has enough."""
+    """Return the parts of a source, or of its unpacked content if it has enough facts."""
     if source.copied is None:
         return read(source)
     text = plain_characters(source.copied)
@@ -41,7 +41,7 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
 
 
 def _renumber(part: TextPart, numbers: Sequence[int]) -> None:
-    """Map the line numbers of a part to those of the source."""
+    """Translate the line numbers in a part to those of its source, in place."""
 
     def at(number: int) -> int:
         return numbers[min(max(number, 1), len(numbers)) - 1]

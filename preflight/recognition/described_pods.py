@@ -1,6 +1,6 @@
-"""``kubectl describe pod``, with annotations that contain another output.
+"""Output of ``kubectl describe pod``, with an embedded network status.
 
-The embedded output is the status of the pod's networks.
+An annotation of the pod contains the status of its networks, which is a separate output.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NETWORKS = ("network-status", "networks-status")
 def read_described(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> tuple[list[TextPart], list[Line]]:
     """Return the descriptions of pods, and the remaining lines.
 
-    Annotations with networks remain.
+    The lines of annotations with a network status are among the remaining ones.
     """
     if not any(line.text.startswith("Namespace:") or line.text.lstrip().startswith("State:") for line in lines):
         return [], list(lines)

@@ -1,6 +1,6 @@
 """Detection of tool output in a text.
 
-Each format matches the first line of its output and parses to its end.
+A format recognises the first line of its output, and parses up to the end of the output.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from preflight.textprep.numbered_text import left_out
 
 @dataclass
 class ParsedPart:
-    """One parsed output: its documented facts, up to the line before ``end``.
+    """One parsed output, up to the line before ``end``.
 
-    ``summary`` is one line for the reader.
+    ``facts`` have their documented names; ``summary`` is one line for the reader.
     """
 
     end: int
@@ -29,17 +29,17 @@ class ParsedPart:
 
     @property
     def complete(self) -> bool:
-        """Whether the text has no visible gap."""
+        """Whether the parser found no gap in the text."""
         return not self.cut
 
 
 @dataclass(frozen=True)
 class OutputFormat:
-    """One output format.
+    """One output format: how to recognise and parse it.
 
-    ``matches`` looks at a line and those after it, ``parse`` reads from there. ``matches`` must be cheap: it runs on
-    every line that contains one of the ``hints``, or on every line if there are none. ``parse`` never raises for the
-    content of a text.
+    ``matches`` examines a line and those after it; ``parse`` reads from there. ``matches`` must be cheap: it runs on
+    every line that contains one of the ``hints``, or on every line if there are none. ``parse`` never raises because of
+    a text's content.
     """
 
     name: str
@@ -59,16 +59,16 @@ class TextPart:
     taken: ParsedPart
     text: str
     findings: list[Mapping[str, Any]] = field(default_factory=list)
-    stated: Mapping[str, Any] = field(default_factory=dict)  # values in and around it that no typed fact has
+    stated: Mapping[str, Any] = field(default_factory=dict)  # values in and around the part that no typed fact holds
 
     @property
     def judged(self) -> bool:
-        """Whether a rule judged any of it."""
+        """Whether the part has a finding."""
         return bool(self.findings)
 
     @property
     def read_in_full(self) -> bool:
-        """Whether the part is complete.
+        """Whether all gaps are outside the judged part.
 
         A pass of a truncated part proves nothing about the rest.
         """
@@ -95,9 +95,9 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Sequence[OutputFormat]]:
-    """Return a function that lists the possible formats of a line, by hints.
+    """Return a function that lists the formats that may begin at a line, by hints.
 
-    The formats are in order.
+    The formats are in the order of ``kinds``.
     """
     # lines that differ only in digits are examined once: a job prints thousands of them
     text = "\n".join({line.text.translate(_NO_DIGITS) for line in lines})
@@ -113,12 +113,12 @@ def _by_hints(lines: Lines, kinds: Sequence[OutputFormat]) -> Callable[[str], Se
     return may_begin
 
 
-#: Context lines around a line that a format examines; lengths of repeating line groups.
+#: Number of lines around a line that a format may examine, and lengths of repeating groups of lines.
 _FAR, _PERIODS = 1000, (1, 2, 3, 4)
 
 
 class _Repetition(NamedTuple):
-    """Lines that repeat those one period earlier, with their context."""
+    """A range of lines that repeat those one period earlier, as does their context."""
 
     start: int
     end: int
@@ -126,7 +126,7 @@ class _Repetition(NamedTuple):
 
 
 def _repeated(lines: Lines) -> list[_Repetition]:
-    """Return the ranges of long repetitions, in which no format begins."""
+    """Return the ranges of lines in long repetitions, which ``parts`` may skip."""
     repetitions: list[_Repetition] = []
     for period in _PERIODS:
         first = period
@@ -144,10 +144,10 @@ def _repeated(lines: Lines) -> list[_Repetition]:
 
 
 def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[TextPart]:
-    """Yield the parts of consecutive lines by one writer."""
+    """Yield the recognised parts in the lines of one writer, in order."""
     may_begin = _by_hints(lines, kinds)
     repeated = _repeated(lines) if len(lines) > 4 * _FAR else []
-    at = silent = 0  # no format begins at or before this line
+    at = silent = 0  # ``silent``: number of lines before ``at`` since the last output
     while at < len(lines):
         while repeated and at >= repeated[0].end:
             del repeated[0]
@@ -169,7 +169,7 @@ def parts(lines: Lines, writer: str, kinds: Sequence[OutputFormat]) -> Iterator[
         last = end - 1
         while last > at and not lines[last].text.strip():
             last -= 1
-        # The line after it is included, because the rest may have been there
+        # The line after the part counts too: a marker there may replace the rest of the output
         taken.cut += [
             ParseGap(line.number, "lines were left out") for line in lines[at : last + 2] if left_out(line.text)
         ]

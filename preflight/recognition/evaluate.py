@@ -1,7 +1,7 @@
 """Judgement of recognised parts.
 
-The facts of each writer's output become evidence, from which the judges create findings. A judge that reads a part may
-report unknown; a judge that does not read it has no finding.
+The facts of each part become evidence, from which the judges create findings. An unknown finding is included only if
+its judge used the part.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from preflight.recognition.formats.typed import TypedPart
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 
-#: Maximum number of parts of one kind to compare a part with.
+#: Maximum number of earlier parts of the same kind and writer that a part is compared with.
 _MOST_EARLIER = 64
 
-#: Maximum number of writers to compare a part with.
+#: Maximum number of other writers with which a part is compared.
 _MOST_OTHERS = 64
 
 
 def add_findings(parts: Sequence[TextPart], source: str) -> None:
-    """Add findings to each part."""
+    """Judge each part, and add the findings to it."""
     earlier: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    written: dict[str, dict[str, Any]] = defaultdict(dict)  # by kind, the last value of each writer
+    written: dict[str, dict[str, Any]] = defaultdict(dict)  # kind -> writer -> its last value
     for part in parts:
         if isinstance(part.taken, TypedPart) and part.writer:
             written[part.kind][part.writer] = part.taken.value

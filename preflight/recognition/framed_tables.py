@@ -1,8 +1,8 @@
-"""Outputs with their own frame (``nvidia-smi``, ``dcgmi``); unit statuses.
+"""Outputs with a frame (``nvidia-smi``, ``dcgmi``), and statuses of units.
 
-Their vertical bars look like a page frame around a text, and their horizontal rules like lines of a patch. They are
-read before prefixes are stripped; a launcher's prefix in front of them names the writer. Journal lines below a status
-start with a host and a program name, like a launcher's prefix.
+The vertical bars of a frame look like a page frame around a text, and its horizontal rules like lines of a patch. Such
+outputs are therefore read before prefixes are stripped; a launcher's prefix before the frame names the writer. The
+journal lines below the status of a unit start with a host and a program name, which look like a launcher's prefix.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ FRAMED = frozenset(
 #: Kinds of outputs that end with journal lines.
 STATUSES = frozenset({"systemctl status", "fabricmanager status"})
 
-#: Each such output contains one of these words.
+#: Each output with a frame contains one of these texts.
 _WORDS = ("NVIDIA-SMI ", "Volatile Uncorr", "| Diagnostic", "| Overall Health", "| Health Monitor Report", "GPU ID: ",
           "Device Information", "NvLink Link Status", "GPU instance", "Compute instance")  # fmt: skip
-#: Maximum number of writers in one text.
+#: Maximum number of writers whose tables in one text are read.
 _MOST_WRITERS = 256
 
 

@@ -1,4 +1,4 @@
-"""Guess at an unrecognised text, and the commands to run instead."""
+"""A guess at what an unrecognised text is, and the commands to run instead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from preflight.recognition.stated_facts import of_text
 
 
 class Guess(NamedTuple):
-    """A guess at the kind of a text."""
+    """A guess at what a text is, and commands whose output is recognised."""
 
     looks_like: str
     commands: tuple[str, str, str]
-    stated: Mapping[str, Any] = {}  # values that its lines state
+    stated: Mapping[str, Any] = {}  # values stated in the text
 
 
 _GPU = ("nvidia-smi -q", "nvidia-smi topo -m", "dmesg -T | grep -i -e xid -e nvrm")
@@ -28,7 +28,7 @@ _LIMITS = ("nvidia-smi", "dmesg -T | tail -100", "ulimit -a")
 _DISKS = ("df -h /dev/shm", "mount", "dmesg -T | tail -100")
 _HOST = ("lscpu", "numactl -H", "dmesg -T | tail -100")
 
-#: Patterns searched at the start of the text; the first match counts.
+#: Name, pattern and commands; the first pattern found near the start of the text applies.
 _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE), commands)
     for name, pattern, commands in (
@@ -48,7 +48,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("an NCCL topology file", r"<system version=|<cpu numaid=", _PCI),
         ("a list of processes", r"^\s*(?:USER +PID|PID +(?:USER|TTY)|top - )", _LIMITS),
         ("file systems", r"^Filesystem +(?:Size|1K-blocks|Inodes)", _DISKS),
-        ("memory of the host", r"^\s+total +used +free", _HOST),
+        ("the host's memory usage", r"^\s+total +used +free", _HOST),
         ("a web page", r"(?i)<html|<!doctype html", _GPU),
         ("JSON", r"\A\s*(?:\{\s*[\"}]|\[\s*(?:[\[{\"\]]|-?\d+(?:\.\d+)?\s*(?:,|\]\s*(?:\Z|[\]},]))))", _JOB),
         ("the log of a job", r"(?i)\b(?:epoch|rank|step|loss|torch|cuda|nccl|mpi)\b", _JOB),
@@ -60,7 +60,7 @@ _LOOKED_AT = 20_000
 
 
 def guess(text: str) -> Guess:
-    """Guess the kind of a text."""
+    """Guess what a text is; ``looks_like`` is empty if no pattern matches."""
     head = text[:_LOOKED_AT]
     for name, pattern, commands in _LOOKS:
         if pattern.search(head):

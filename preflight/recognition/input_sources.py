@@ -1,6 +1,6 @@
 """Sources of pasted text: files of any size, or standard input.
 
-Files may be compressed.
+Both may be compressed.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from preflight.parsers import job_log
 from preflight.textprep.line_source import CHUNK, ByteReader, Notes, opened, peeked
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
-#: Maximum bytes and lines read at the beginning, and again at the end, of a source without a job log. A short line
-#: takes up to 3 KB as a fact.
+#: Maximum number of bytes and of lines retained at the beginning, and again at the end, of a source without a job log.
+#: The facts of a short line take up to 3 KB.
 HELD, HELD_LINES = 8 << 20, 20_000
 
-#: Maximum number of files in a folder; more are refused.
+#: Maximum number of files in a folder; a folder with more is rejected.
 MOST_FILES = 20_000
 
-#: Maximum bytes of a text copied from a page, a mail or a log store; longer text is a file.
+#: Maximum number of bytes of a text that may be copied from a page, a mail or a log store; a longer text is a file.
 COPIED = 4 << 20
 
 _FREE_SPACE_FIX = "pass a file, or set TMPDIR to a folder with enough space"
 
 
 class SourceError(PreflightError):
-    """A source cannot be opened or unpacked; the text names it and the reason."""
+    """A source cannot be opened or unpacked; the message names it and the reason."""
 
 
 @dataclass(frozen=True)
 class InputSource:
-    """A text on disk, or the content of an envelope."""
+    """A text on disk, or the text unpacked from an envelope (``given``)."""
 
     name: str
     path: Path
     given: str | None = None
-    unread: dict[str, None] = field(default_factory=dict)  # unread parts, found while reading
+    unread: dict[str, None] = field(default_factory=dict)  # remarks on unread parts, recorded while reading
 
     @cached_property
     def log(self) -> job_log.JobLog:
@@ -58,7 +58,7 @@ class InputSource:
 
     @cached_property
     def copied(self) -> str | None:
-        """The complete text, if short enough to be a copy. Raises SourceError."""
+        """The complete text; None if too long for a copy. Raises SourceError."""
         if self.given is not None:
             return self.given
         with self._reading(), self.path.open("rb") as stream:
@@ -67,7 +67,7 @@ class InputSource:
 
     @cached_property
     def text(self) -> NumberedText:
-        """The lines that may be output of tools. Raises SourceError."""
+        """The text that may contain tool output, with line numbers. Raises SourceError."""
         if self.log.text.complete or self.log.is_job:
             if self.log.dropped:
                 self.note(f"{self.log.dropped} lines between the beginning and the end were left out")
@@ -76,7 +76,7 @@ class InputSource:
             return _held(opened(stream, self.note), self.note)
 
     def note(self, remark: str) -> None:
-        """Record an unread part."""
+        """Record that a part of the source was not read."""
         self.unread[remark] = None
 
     @contextmanager
@@ -91,9 +91,9 @@ class InputSource:
 
 
 def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
-    """Yield each source by name: ``-`` is standard input, a folder its files.
+    """Yield the sources of the given names; ``-`` is standard input.
 
-    Raises SourceError.
+    A folder yields each of its files. Raises SourceError.
     """
     with ExitStack() as stack:
         for name in chain.from_iterable(map(_files, names)):
@@ -106,9 +106,9 @@ def open_sources(names: tuple[str, ...]) -> Iterator[InputSource]:
 
 
 def _files(name: str) -> list[str]:
-    """Return a name, or the regular files of a folder; raises SourceError.
+    """Return the files of a folder, or the name itself if it is not a folder.
 
-    Hidden files are left out.
+    Hidden files and folders are left out. Raises SourceError if a folder contains no files, or too many.
     """
     if name == "-" or not Path(name).is_dir():
         return [name]
@@ -120,20 +120,20 @@ def _files(name: str) -> list[str]:
         if len(files) > MOST_FILES:
             raise SourceError(f"{name}: contains more than {MOST_FILES:,} files; specify some of them")
     if not files:
-        raise SourceError(f"{name}: holds no file")
+        raise SourceError(f"{name}: contains no files")
     return files
 
 
 @contextmanager
 def _standard_input() -> Iterator[Path]:
-    """Spool standard input to disk: it is read more than once.
+    """Spool standard input to disk, because it is read more than once.
 
-    Raises SourceError.
+    Yields the path. Raises SourceError.
     """
     if sys.stdin is None:
         raise SourceError("standard input is closed")
     if safe_read.is_endless(os.fstat(sys.stdin.fileno())):
-        raise SourceError("standard input: cannot be read: it is not a regular file")
+        raise SourceError("standard input cannot be read: it is not a regular file")
     try:
         spooled = spool(sys.stdin.buffer)
     except safe_read.UnreadableFile as error:
@@ -145,7 +145,10 @@ def _standard_input() -> Iterator[Path]:
 
 
 def _held(reader: ByteReader, note: Notes) -> NumberedText:
-    """Return the beginning and the end of a reader's text; record the gap."""
+    """Return a reader's text, or the beginning and end of a long one.
+
+    A gap is recorded with ``note``.
+    """
     head, tail = bytearray(), bytearray()
     head_lines = tail_lines = dropped = 0
     full = is_cut = False
@@ -167,7 +170,7 @@ def _held(reader: ByteReader, note: Notes) -> NumberedText:
     begin = head.rfind(b"\n") + 1
     note(f"{dropped} lines between the beginning and the end were left out")
     first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
-    # The end usually begins within a line
+    # The retained end usually starts within a line, which is dropped
     after = head_lines + dropped + 1
     numbers = array("Q", range(1, len(first) + 1))
     numbers.append(len(first) + 1)
@@ -185,9 +188,9 @@ def _drop(tail: bytearray) -> int:
 
 
 def _end(data: bytes, most: int, most_lines: int) -> int:
-    """Return the end of the first ``most`` bytes or ``most_lines`` lines.
+    """Return where the first ``most`` bytes or ``most_lines`` lines end.
 
-    Whichever is reached first.
+    The limit that is reached first applies.
     """
     end = min(most, len(data))
     if data.count(b"\n", 0, end) <= most_lines:
@@ -196,9 +199,9 @@ def _end(data: bytes, most: int, most_lines: int) -> int:
 
 
 def _begin(data: bytes | bytearray) -> int:
-    """Return the start of the last ``HELD`` bytes or ``HELD_LINES`` lines.
+    """Return where the last ``HELD`` bytes or ``HELD_LINES`` lines begin.
 
-    Whichever starts later.
+    The limit that leaves less text applies.
     """
     begin = max(len(data) - HELD, 0)
     if data.count(b"\n", begin) <= HELD_LINES:

@@ -1,4 +1,4 @@
-"""Job output: NCCL's log and nccl-tests' tables, interleaved."""
+"""Parts of a job's output: NCCL's log and nccl-tests' tables, interleaved."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from preflight.recognition.input_sources import InputSource
 NCCL_LOG = "nccl-log"
 NCCL_TESTS = nccl_tests.KIND
 
-#: Prefixes of the checks that compare sources.
+#: Prefix of the ids of the checks that compare sources.
 ACROSS = "bench."
 
-#: Kinds that are complete files.
+#: Kinds of output that fill a file.
 _FILES = (TRACE, RECORDER)
 
 #: Maximum number of ranks whose watchdog messages are listed.
@@ -38,15 +38,15 @@ _MAX_RANKS = 1000
 
 _SHOWN_STATUSES = ("fail", "warn", "pass")
 
-#: Findings that are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
+#: Checks whose findings are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
 _FAILURES = "nccl.failures"
-#: Findings that are shown if they have a figure, even without a known expectation.
+#: Checks whose findings are shown if they state a figure, even without a known expectation.
 _MEASURED = ("nccl-tests.busbw", "nccl.hca-count")
 
 
 def log_parts(source: InputSource) -> list[TextPart]:
-    """Return the log of NCCL and the runs of nccl-tests in a source, judged."""
+    """Return the NCCL log and the nccl-tests runs in a source, with their findings."""
     found = [*_nccl(source.log), *nccl_tests.parts(source.log)]
     if found:
         judge_logs(found, source)
@@ -66,7 +66,7 @@ def _nccl(log: JobLog) -> Iterator[TextPart]:
 
 
 def _watchdog(report: watchdog.Watchdog, nranks: int | None) -> dict[str, Any] | None:
-    """Return the facts of PyTorch's watchdog and the ranks that hang; None if none."""
+    """Return PyTorch's watchdog messages and the hangs they show; None if none."""
     if not report:
         return None
     return {
@@ -77,7 +77,7 @@ def _watchdog(report: watchdog.Watchdog, nranks: int | None) -> dict[str, Any] |
 
 
 def _hang_facts(stall: hang.Hang) -> dict[str, Any]:
-    """Return a hang with the documented keys: ``complete`` is printed as ``whole``."""
+    """Return a hang under its documented keys: ``complete`` becomes ``whole``."""
     facts = {"whole" if name == "complete" else name: value for name, value in vars_of(stall).items()}
     return {**facts, "differ": [list(pair) for pair in stall.differ]}
 
@@ -104,14 +104,14 @@ def _run_checks() -> tuple[Check, ...]:
 
 @functools.cache
 def _checks_of_one() -> tuple[Check, ...]:
-    """Return the checks that one source can answer."""
+    """Return the checks that need only one source."""
     return tuple(check for check in _run_checks() if not check.id.startswith(ACROSS))
 
 
 def judge_across(
     reports: Mapping[str, tuple[Report, ...]], leaves: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], RunFacts]:
-    """Return the findings from the reports of all sources, and their facts.
+    """Compare the reports of all sources; return the findings and the job's facts.
 
     ``leaves`` maps nodes to leaf switches where a source shows them.
     """
@@ -123,7 +123,7 @@ def judge_across(
 
 
 def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | None = None) -> None:
-    """Run the checks of logs, and add each finding to its part."""
+    """Run the checks of job logs, and add each finding to its part."""
     log = None if seen else source.log
     run = Evidence(RUN, "", {f"log:{source.name}": LogFile(source.path, log=log, seen=seen)})
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
@@ -134,14 +134,14 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])
         shown = finding["status"] in _SHOWN_STATUSES or (finding["check"] == _UNFINISHED and by_kind[RECORDER])
-        shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning without a signature
+        shown = shown or (finding["check"] == _FAILURES and kind == NCCL_LOG)  # a warning that no signature matches
         shown = shown or (finding["check"] in _MEASURED and finding["found"] is not None)
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 
 
 def judge_settings(parts: list[TextPart], name: str) -> None:
-    """Judge each list of settings like those of a run."""
+    """Judge each list of NCCL settings with the check of a run's settings."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:

@@ -1,4 +1,4 @@
-"""Wrapped lines, joined where that makes an output more readable."""
+"""Wrapped lines, joined if that makes the parsed output more complete."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from preflight.recognition.detector import TextPart
 from preflight.textprep.lines import Lines
 from preflight.textprep.wrapped_lines import unbroken
 
-#: Maximum number of lines between two pieces of an output split by a broken line.
+#: Maximum distance in lines between two parts of one output that a broken line has split.
 _GAP = 3
-#: Maximum lines of a pasted text; logs are longer, and their writers do not wrap lines.
+#: Maximum number of lines of a pasted text; logs are longer, and their writers do not wrap lines.
 _MOST_LINES = 5000
 
 
 def prefer_unwrapped(lines: Lines, found: list[TextPart], read: Callable[[Lines], list[TextPart]]) -> list[TextPart]:
     """Return the parts of the lines, or of the joined lines if more complete.
 
-    ``found`` are the parts of the lines as they are. Complete parts stay as they are.
+    ``found`` holds the parts of the lines before they are joined; complete parts are returned as they are.
     """
     is_pasted = len(lines) > 0 and lines[-1].number - lines[0].number < _MOST_LINES
     if not is_pasted or (found and _broken(found) == 0):
@@ -32,7 +32,10 @@ def prefer_unwrapped(lines: Lines, found: list[TextPart], read: Callable[[Lines]
 
 
 def count_facts(found: Sequence[TextPart]) -> int:
-    """Count the facts of parts; joining unrelated lines hides some."""
+    """Count the facts of parts.
+
+    Joining unrelated lines hides facts, so a lower count shows that lines were joined wrongly.
+    """
     return sum(_leaves(part.taken.facts) for part in found)
 
 
@@ -47,7 +50,7 @@ def _pieces(found: Sequence[TextPart]) -> tuple[int, int]:
 
 
 def _broken(found: Sequence[TextPart]) -> int:
-    """Return the number of missing pieces: cut parts, and early restarts."""
+    """Count the signs of broken output: incomplete parts, and early restarts."""
     again = sum(one.kind == other.kind and other.first - one.last <= _GAP
                 for one, other in pairwise(found))  # fmt: skip
     return again + sum(not part.taken.complete for part in found)

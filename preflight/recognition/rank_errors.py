@@ -23,7 +23,10 @@ _RANK_NAME = re.compile(r"(?:rank|default|trainer|worker|local_rank)?\d{1,6}(?:\
 
 
 def merge_ranks(parts: Sequence[TextPart]) -> list[TextPart]:
-    """Return the parts; merge errors of one kind by named writers into one."""
+    """Merge the errors of one kind by named writers into one part.
+
+    Returns the merged parts and all other parts.
+    """
     first: dict[str, TextPart] = {}
     merged: list[TextPart] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Values in the lines of a part and around it.
+"""Values that the lines of a part, and those around it, state.
 
 A message names hosts, ranks, processes and quantities in lines that no typed parser reads.
 """
@@ -17,20 +17,20 @@ from preflight.textprep.lines import Lines
 #: Kinds whose own lines are searched; for other kinds, only the lines between parts are searched.
 _KINDS = frozenset((*JOB, *LAST, *TOOLS, "ucx", "nccl-log", "systemctl status", "fabricmanager status", "dcgmi health",
                     "dcgmi diag", "perftest"))  # fmt: skip
-#: Maximum lines of a part: the first and the last.
+#: Maximum number of lines searched at the start and at the end of a part.
 _FIRST, _LAST = 60, 60
-#: Maximum parts of a source: the first ones.
+#: Maximum number of parts searched in a source: the first ones.
 _PARTS = 20
-#: Characters of a text without a part.
+#: Maximum number of characters searched in a text without a recognised part.
 _CHARACTERS = 40_000
-#: Lines that NCCL's own reader covers.
+#: Text of the lines that NCCL's own parser reads.
 _OF_NCCL = " NCCL INFO "
 
 
 def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
-    """Add the facts in the lines of a source to its parts.
+    """Add the values that the lines of a source state to its parts.
 
-    A line belongs to the last part that begins at or above it; those above the first part belong to the first.
+    A line belongs to the last part that begins at or above it; lines above the first part belong to the first part.
     """
     parts = sorted(parts, key=lambda part: part.first)
     if not parts:
@@ -45,13 +45,13 @@ def add_stated(parts: Sequence[TextPart], lines: Lines) -> None:
 
 
 def of_text(text: str) -> dict[str, Any]:
-    """Return the values in a text without a recognised part."""
+    """Return the values stated in a text without a recognised part."""
     lines = [line for line in text[:_CHARACTERS].splitlines() if line.strip() and _OF_NCCL not in line]
     return stated(lines[: _FIRST + _LAST])
 
 
 def _own(part: TextPart, lines: Lines, first: int, end: int) -> list[str]:
-    """Return the texts of the first and the last lines of a part."""
+    """Return the first and last lines that are searched for a part."""
 
     def wanted(at: int) -> bool:
         line = lines[at]

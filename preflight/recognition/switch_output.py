@@ -19,12 +19,12 @@ from preflight.recognition.detector import ParsedPart, TextPart
 
 EOS_SESSION, SONIC_DUMP = "eos session", "sonic database"
 
-#: Checks of switches that compare a switch with others, or with hosts.
+#: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
 _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.uplink-balance")
 
 
 def read_switch(text: str, source: str) -> list[TextPart]:
-    """Return a complete text as one judged part, or none."""
+    """Return a text that is one session or dump as a judged part, else nothing."""
     if sonic_tables.may_be_dump(text):
         return _dump(text, source)
     return _session(text) if "#sh" in text or ">sh" in text or "# sh" in text or "> sh" in text else []
@@ -72,7 +72,7 @@ def _dump(text: str, source: str) -> list[TextPart]:
 
 
 def _part(kind: str, text: str, evidence: Evidence, taken: ParsedPart) -> TextPart:
-    """Return a part with the findings based on its records."""
+    """Return a part with the findings that use its records."""
     checks = [check for check in registry().checks if check.switches and not check.id.startswith(_OF_SEVERAL)]
     shown = {f"{evidence.node} {key}" for key in evidence.records}
     return TextPart(kind, 1, taken.end, "", taken, text, [

@@ -25,5 +25,5 @@ MODULES = (
 
 @functools.cache
 def kinds() -> tuple[OutputFormat, ...]:
-    """Return all kinds."""
+    """Return all kinds of output, in detection order."""
     return tuple(kind for name in MODULES for kind in import_module(f"{__name__}.{name}").KINDS)

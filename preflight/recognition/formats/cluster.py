@@ -1,4 +1,4 @@
-"""Formats of Kubernetes, Slurm and training programs."""
+"""Output formats of Kubernetes, Slurm, training programs and serving engines."""
 
 from __future__ import annotations
 

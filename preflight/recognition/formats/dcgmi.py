@@ -1,4 +1,4 @@
-"""Formats of ``dcgmi``, the fabric manager's status and ``nvbandwidth``."""
+"""Output formats of ``dcgmi``, ``systemctl status`` and ``nvbandwidth``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats of the host: ``numactl``, ``lscpu``, the kernel's log."""
+"""Output formats of the host: ``numactl``, ``lscpu``, ``ulimit``, kernel log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
 
 
 def _address(code: LoggedCode) -> str | None:
-    """Return the address as written; None if it was masked."""
+    """Return the PCI address as printed; None if it was masked."""
     return None if is_masked(code.mark.where) else code.mark.where
 
 

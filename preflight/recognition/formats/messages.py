@@ -1,4 +1,4 @@
-"""Errors of CUDA, frameworks, drivers and Slurm, as programs print them."""
+"""Errors of NVIDIA tools, networks, Slurm and frameworks, and program logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.recognition.formats.typed import output_format
 
 
 def describe(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
-    """Return the facts of errors and a one-line summary."""
+    """Return the facts of the errors, and a one-line summary."""
     listed = [
         {
             "id": error.signature.id, "rank": int(error.rank) if error.rank.isdecimal() else error.rank or None,
@@ -33,5 +33,5 @@ def _log(log: ProgramLog) -> tuple[dict[str, Any], str]:
     return program_log.facts(log), program_log.summary(log)
 
 
-#: The format of a text in which nothing else was recognised.
+#: The format of a text in which no other output was recognised.
 PROGRAM_LOG = output_format("program log", _log)

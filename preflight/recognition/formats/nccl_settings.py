@@ -17,7 +17,7 @@ from preflight.textprep.lines import Line, Lines
 
 NCCL_ENV = "nccl-env"
 
-#: Text in the name of every setting.
+#: Text that the name of every setting contains.
 SETTING = "CCL_"
 
 #: Number of lines within which a second setting must occur: a single one may be part of a sentence or a command.
@@ -25,9 +25,9 @@ _NEAR = 6
 
 
 def _spelled(lines: Lines, at: int) -> ParsedAssignment | None:
-    """Return the setting of a line in a script or a manifest.
+    """Return the setting that a line of a script or manifest assigns, or None.
 
-    ``commands`` handles those of a command.
+    Settings on command lines are left to ``commands``.
     """
     if SETTING not in lines[at].text or lines[at].text.endswith("\\"):
         return None
@@ -43,7 +43,7 @@ def _begins(lines: Lines, at: int) -> bool:
     if SETTING not in text or not (listed := is_setting(text) or _spelled(lines, at)):
         return False
     near = [place for place in range(at + 1, min(at + _NEAR, len(lines))) if lines[place].text.strip()]
-    if not near:  # the complete value, or the end of a sentence
+    if not near:  # a single setting, or the end of a sentence
         return listed is True and not any(line.text.strip() for line in lines[max(0, at - _NEAR) : at])
     texts = ((lines[place].text, _spelled(lines, place)) for place in near)
     return any(is_setting(text) or one or several(text) for text, one in texts)
@@ -56,7 +56,10 @@ def _take(lines: Lines, at: int) -> ParsedPart:
 
 
 def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
-    """Return (name, value, is final) line by line; ``env`` output unchanged."""
+    """Return (name, value, is literal) of each setting, in the order of the lines.
+
+    The values of an ``env`` listing are taken as printed.
+    """
     found = []
     for at, line in enumerate(lines):
         one = _spelled(lines, at)
@@ -71,9 +74,10 @@ def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
 
 
 def judged(text: str, first: int) -> str:
-    """Return the text of a part to judge, one line per source line.
+    """Return a part's settings for the check, line by line.
 
-    A line is ``NAME=value`` or empty.
+    Each line is ``NAME=value``, or empty if the source line does not assign exactly one literal value. Empty lines
+    stand for those before the part, so that line numbers are the source's.
     """
     lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
     assignments = []
@@ -84,7 +88,7 @@ def judged(text: str, first: int) -> str:
 
 
 def commands(lines: Lines) -> list[TextPart]:
-    """Return the settings on command lines, one part per command.
+    """Return the settings on command lines, one part per command with at least two.
 
     Used for a text without any other part. The user chose them for one run, so they are listed but not judged.
     """

@@ -1,4 +1,4 @@
-"""nccl-tests output as text or JSON, with NCCL lines inside its table."""
+"""nccl-tests output as text or JSON, possibly with NCCL lines in its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIND = "nccl-tests"
 
 
 def parts(log: JobLog) -> list[TextPart]:
-    """Return the runs of nccl-tests in a log, each with its first and last line."""
+    """Return the nccl-tests runs in a log, one part per run."""
     found = []
     texts = log.text.between((report.first_line, report.last_line) for report in log.nccl_tests)
     for report, text in zip(log.nccl_tests, texts, strict=True):
@@ -103,7 +103,7 @@ def _half(half: Measurement | None) -> dict[str, Any] | None:
 
 
 def _iterations(times: IterationTimes | None) -> dict[str, Any] | None:
-    """Return the percentiles; None for each that needs more iterations."""
+    """Return statistics of iteration times; None for those that need more iterations."""
     if times is None:
         return None
     return {
@@ -120,7 +120,7 @@ def _iterations(times: IterationTimes | None) -> dict[str, Any] | None:
 
 
 def _finite(value: float | None) -> float | None:
-    """Return a finite bandwidth, else None: JSON has no NaN."""
+    """Return a number if it is finite, else None: JSON has no NaN."""
     return value if value is not None and math.isfinite(value) else None
 
 

@@ -1,4 +1,4 @@
-"""Formats of the network and of tools; their modules define the output."""
+"""Output formats of the network and of tools, described by their parsers."""
 
 from __future__ import annotations
 

@@ -15,15 +15,15 @@ from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
 
-#: Maximum bytes of a line read at once.
+#: Maximum number of bytes of a line that are read at once.
 _PART = 1 << 16
 
-#: Bytes that identify a pickle of a flight recorder.
+#: Names of which one identifies the pickle of a flight recorder.
 _PICKLED = (b"profiling_name", b"pg_config", b"pg_status")
 
 
 def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.TorchOutput]:
-    """Read a source that consists of one trace or dump; else return none."""
+    """Read a source that is one trace or dump; return nothing for other sources."""
     nothing = torch.TorchOutput()
     with source.path.open("rb") as stream:
         head = stream.read(1 << 16)
@@ -48,7 +48,7 @@ def read_trace_or_dump(source: InputSource) -> tuple[list[TextPart], torch.Torch
 
 
 def _another(path: Path, last: int) -> int | None:
-    """Return the line at which another dump begins; None if none does."""
+    """Return the line after ``last`` at which another dump begins, or None."""
     number, begins = 1, True  # a dump may be on one line, which is read in parts
     with path.open("rb") as stream:
         while part := stream.readline(_PART):
@@ -109,12 +109,12 @@ def _take_printed(lines: Lines, at: int, begun: str) -> ParsedPart:
     return _taken(seen, "", min(at + max(1, seen.last), end), lines[at].number)
 
 
-#: Maximum characters read of a printed dump.
+#: Maximum number of characters of a printed dump that are read.
 _MOST_PRINTED = 8 << 20
 
 
 def _take_analysed(lines: Lines, at: int) -> ParsedPart:
-    """Parse the output of PyTorch's analyser of dumps, collective by collective."""
+    """Parse the output of PyTorch's flight-recorder analyser, by collective."""
     found: list[dict[str, Any]] = []
     end = place = at
     while place < len(lines):
@@ -137,7 +137,7 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-#: Stack lines between two collectives that the analyser reports.
+#: Maximum number of stack lines between two collectives in the analyser's output.
 _STACK = 40
 
 
@@ -170,7 +170,8 @@ def _begins(lines: Lines, at: int) -> bool:
     return torch.begins("\n".join(line.text[:2000] for line in lines[at : at + dump_heads.AHEAD]))
 
 
-#: Characters read at once, first and later: an unreadable text is abandoned early, and a dump may be on one line.
+#: Number of characters read at first, and the maximum that this is doubled to: unreadable text is abandoned early, and
+#: a dump may be on one line.
 _AT_FIRST, _AT_ONCE = 1 << 11, 1 << 15
 
 

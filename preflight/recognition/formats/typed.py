@@ -1,4 +1,4 @@
-"""Formats with typed parsers: a part has the value and its documented facts."""
+"""Formats with typed parsers, whose parts hold the value and documented facts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from preflight.textprep.lines import Lines
 
 @dataclass
 class TypedPart(ParsedPart):
-    """A parsed output with the value of its parser, which the judgement reads."""
+    """A parsed output with its parser's value, which the judges use."""
 
     value: Any = None
 
 
 def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str]]) -> OutputFormat:
-    """Return the format of a registered parser.
+    """Return the output format of a registered parser.
 
     ``describe`` turns a value into documented facts and a one-line summary.
     """

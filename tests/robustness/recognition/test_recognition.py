@@ -20,7 +20,7 @@ from tests.support.pasted_texts import TRUTH, outside, run
     ("redirection", "why"),
     [
         ("<&-", "standard input is closed"),
-        ("</dev/zero", "standard input: cannot be read: it is not a regular file"),
+        ("</dev/zero", "standard input cannot be read: it is not a regular file"),
         ("<'{full}'", "standard input cannot be saved: File too large; pass a file, or set TMPDIR"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Formats of ``nvidia-smi``."""
+"""Output formats of ``nvidia-smi``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Documented facts of ``nvidia-smi -q``, from its tree of names.
+"""Documented facts of ``nvidia-smi -q``, from its parsed tree.
 
-``N/A``, ``Not Supported`` and similar values are missing data: None. Names are looked up in every spelling used since
-driver R450.
+``N/A``, ``Not Supported`` and similar values become None. Names are looked up in every spelling used since driver R450.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from preflight.parsers.nvidia.query_log import (
 
 
 def query_facts(log: QueryLog) -> dict[str, Any]:
-    """Return the facts of an output."""
+    """Return the documented facts of a query's output."""
     return {
         "driver": complete_version(_get(log.general, "driver_version")),
         "cuda": complete_version(_get(log.general, "cuda_version")),
@@ -42,7 +41,10 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _get(tree: Tree, *paths: str) -> Any:
-    """Return the value at the first path with data (names joined by ``/``)."""
+    """Return the value at the first path with data; None if no path has any.
+
+    A path is a list of names joined by ``/``.
+    """
     for path in paths:
         names = _names(path)
         if names[0] not in tree:
@@ -72,7 +74,7 @@ def _yes(value: Any) -> bool | None:
 
 
 def _below(places: tuple[str, ...], *names: str) -> tuple[str, ...]:
-    """Return the paths to the names below each place."""
+    """Return the path of each name below each parent path."""
     return tuple(f"{place}/{name}" for place in places for name in names)
 
 
@@ -88,7 +90,7 @@ _DEFAULT_LIMIT = _below(_POWER, "default_power_limit")
 _MAX_LIMIT = _below(_POWER, "max_power_limit")
 
 
-#: Sections of clocks, each number by its own name.
+#: Sections of clock values, whose numbers keep the tool's names.
 _CLOCKS = ("clocks", "applications_clocks", "default_applications_clocks", "deferred_clocks", "max_clocks",
            "max_customer_boost_clocks", "clock_policy", "clocks_event_reasons_counters")  # fmt: skip
 
@@ -98,7 +100,7 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
         return _get(tree, *names)
 
     def word(*names: str) -> str | None:
-        """Return a text; a damaged document may have elements in its place."""
+        """Return a text, or None; a damaged document may have elements in its place."""
         found = first(*names)
         return found if isinstance(found, str) else None
 
@@ -139,15 +141,15 @@ def _gpu(bus_id: str | None, tree: Tree) -> dict[str, Any]:
 
 
 def _recovery(tree: Tree) -> str | None:
-    """Return the action; ``None`` is a value of the tool here, not missing data."""
+    """Return the recovery action; the tool's ``None`` is an action, not missing data."""
     action = _get(tree, "gpu_recovery_action", "recovery_action")
     return action if isinstance(action, str) else None
 
 
 def _ecc(block: Any) -> dict[str, Any] | None:
-    """Return every number of the section.
+    """Return every number of the ECC section; None if there is no section.
 
-    Until Volta, the bits of each memory have a total.
+    Up to Volta, errors of one bit and of two bits are separate groups; the total of each is added as ``NAME_total``.
     """
     counted = numbers(block)
     for span in ("volatile", "aggregate"):
@@ -158,7 +160,7 @@ def _ecc(block: Any) -> dict[str, Any] | None:
     return counted
 
 
-#: Documented name -> the names of the XML and of the text.
+#: Documented name -> its names in the XML and in the text output.
 _REMAPPED = {
     "correctable": ("remapped_row_corr", "correctable_error"),
     "uncorrectable": ("remapped_row_unc", "uncorrectable_error"),
@@ -169,7 +171,7 @@ _REMAPPED = {
 
 
 def _remapped(block: Any) -> dict[str, Any] | None:
-    """Return every number of the section, under documented names where defined."""
+    """Return the numbers of remapped rows, under documented names where defined."""
     counted = numbers(block)
     if counted is None:
         return None
@@ -185,7 +187,10 @@ def _remapped(block: Any) -> dict[str, Any] | None:
 
 
 def _reasons(block: Any) -> list[str] | None:
-    """Return the active reasons, flattened, by their names in the text output."""
+    """Return the active clock event reasons, by their names in the text output.
+
+    Nested groups are flattened. None if there is no such section.
+    """
     if not isinstance(block, dict):
         return None
     active: list[str] = []
