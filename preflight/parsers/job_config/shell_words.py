@@ -16,7 +16,11 @@ MOST_TEXT, MOST_WORDS = 2_000_000, 100_000
 #: Maximum depth of variable expansion, and maximum number of characters of an expanded word.
 _DEPTH, _MOST_VALUE = 8, 4096
 
-_WORD = re.compile(r"""(?:\$\(\([^()]*\)\)|\$\([^()]*\)|[^\s"'\\()]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+|[()]""", re.DOTALL)
+_WORD = re.compile(
+    r"""(?:[^\s"'\\()$]+|\$\(\([^()]*\)\)|\$\([^()]*\)|\$|\\.|"[^"\\]*(?:\\.[^"\\]*)*"|'[^']*')+|[()]""", re.DOTALL
+)
+#: The part of a line before its comment.
+_CODE = re.compile(r"""(?:[^"'#]+|"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|(?<=[^ \t;(])#)*""")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
 _USED = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -109,15 +113,8 @@ def _without_comment(row: str) -> str:
     """Return a line without its comment; an #SBATCH directive only loses its ``#``."""
     if row.lstrip().startswith("#SBATCH"):
         row = row.lstrip()[1:]
-    quote = ""
-    for position, character in enumerate(row):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character == "#" and (position == 0 or row[position - 1] in " \t;("):
-            return row[:position]
-    return row
+    code = _CODE.match(row) if "#" in row else None
+    return code[0] if code else row
 
 
 def _resolved(raw: str, variables: Mapping[str, str]) -> list[str]:

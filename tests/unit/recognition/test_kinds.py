@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from preflight.recognition import known, read_text
+from preflight.recognition import detector, known, read_text
+from preflight.recognition.formats import kinds
 from tests.support.paths import ROOT
 
 #: Names of kinds that programs rely on; more may be added, none renamed.
@@ -31,6 +32,17 @@ def test_the_page_lists_every_kind() -> None:
     section = page.partition("## What is recognised\n")[2].partition("\nFor error messages")[0]
     listed = [name.replace("\n ", "") for name in re.findall(r"`([^`]+)`", section)][1:]  # the first is `kind`
     assert sorted(" ".join(name.split()) for name in listed) == sorted(known())
+
+
+def test_every_hint_is_found_in_a_text_without_digits() -> None:
+    hints = frozenset(hint for kind in kinds() for hint in kind.hints)
+    bare = {hint: hint.translate(detector._NO_DIGITS) for hint in hints}
+    text = "\n".join(bare.values())
+    assert detector._held(hints, text) == hints
+    assert detector._held(hints, text[: len(text) // 2]) == {
+        hint for hint in hints if bare[hint] in text[: len(text) // 2]
+    }
+    assert detector._held(frozenset({"# ", "x1y2z"}), "xyxz") == set()
 
 
 @pytest.mark.parametrize(("second", "status"), [
