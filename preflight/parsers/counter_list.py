@@ -7,7 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 
-#: Counters in words of four bytes (InfiniBand specification, PortCounters), by their names in perfquery and sysfs.
+#: Names, in perfquery and sysfs, of counters whose unit is four bytes (InfiniBand specification, PortCounters).
 WORDS = frozenset(
     ("PortXmitData", "PortRcvData", "XmtData", "RcvData", "XmitData", "port_xmit_data", "port_rcv_data",
      "PortUnicastXmitData")
@@ -16,7 +16,7 @@ WORDS = frozenset(
 
 @dataclass(frozen=True)
 class CounterList:
-    """Counters by name, data in bytes; ``by_port`` by ``mlx5_0/1``."""
+    """Counters by name, data in bytes; the keys of ``by_port`` are like ``mlx5_0/1``."""
 
     counters: Mapping[str, int]
     by_port: Mapping[str, Mapping[str, int]] | None = None
@@ -25,7 +25,7 @@ class CounterList:
     extended: bool | None = None  # perfquery -x: 64-bit counters, which do not saturate
 
     def by_place(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the counters by port; under "" those without a port."""
+        """Return the counters by port; the port is "" if it is not named."""
         return self.by_port or {"": self.counters}
 
 
@@ -36,7 +36,7 @@ def facts(listed: CounterList) -> dict[str, Any]:
 
 
 def summary(listed: CounterList) -> str:
-    """Return one line: the number of counters, and their ports."""
+    """Return a one-line summary: the number of counters, and their ports."""
     where = ", ".join(listed.by_port or ())
     if listed.port is not None:
         where = f"LID {listed.lid} port {listed.port}"

@@ -1,4 +1,4 @@
-"""A job's log, parsed once: NCCL, nccl-tests, PyTorch's watchdog, other lines."""
+"""A job's log, read once for all parsers: NCCL, nccl-tests, PyTorch's watchdog."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ from preflight.textprep.numbered_text import NumberedText
 
 
 class JobLog:
-    """One log; each parser runs on first use of its values."""
+    """One job's log; except for NCCL's, a parser runs when its values are first used."""
 
     def __init__(self, scanned: ScannedLog) -> None:
         self.nccl: NcclLog | None = summarize(scanned.tally)
         self.line_count = scanned.tally.all_lines
-        #: The first and the last line written by NCCL itself.
+        #: Numbers of the first and the last line from NCCL, or from a framework about it; None if there is no such
+        #: line.
         self.nccl_lines = scanned.tally.span
         self._selection = scanned.selection or LineSelection()
 
     @cached_property
     def text(self) -> NumberedText:
-        """All lines of a short text; of a longer log the selected lines."""
+        """All lines of a short text, or the selected lines of a longer log."""
         return self._selection.text()
 
     @property
     def dropped(self) -> int:
-        """The number of lines dropped because there are too many."""
+        """The number of selected lines that were dropped because there are too many."""
         return self._selection.dropped
 
     @cached_property
     def _without_steps(self) -> NumberedText:
-        """The same without most step lines."""
+        """``text`` without most of the repeated step lines."""
         return self._selection.text(steps=False)
 
     @cached_property
     def repeated_steps(self) -> tuple[tuple[int, str], ...]:
-        """The numbered step lines of repeated shapes, which ``text`` lacks."""
+        """Step lines that differ only in digits, with their numbers; not in ``text``."""
         return tuple(self._selection.steps())
 
     @property
@@ -50,32 +51,32 @@ class JobLog:
         return self._selection.dropped_steps
 
     def tool_text(self) -> NumberedText:
-        """Return the lines that may be tool output."""
+        """Return the lines that may be tool output, with marks for gaps."""
         return self._selection.tool_text()
 
     @cached_property
     def nccl_tests(self) -> tuple[nccl_tests.Report, ...]:
-        """The reports of nccl-tests, in order."""
+        """The nccl-tests reports, in order."""
         return nccl_tests.parse(self._without_steps)
 
     @cached_property
     def watchdog(self) -> torch.watchdog.Watchdog:
-        """The output of PyTorch's watchdog."""
+        """The messages of PyTorch's watchdog."""
         return torch.watchdog.parse(self._without_steps)
 
     @property
     def is_job(self) -> bool:
-        """Whether it is a job's output, or part of it."""
+        """Whether the text is a job's output, or part of it."""
         return self.nccl is not None or bool(self.nccl_tests) or bool(self.watchdog)
 
 
 def parse_file(path: Path) -> JobLog:
-    """Parse a log of any size; raises ValueError for damaged data, OSError."""
+    """Parse a log of any size. Raises OSError, and ValueError for damaged data."""
     return JobLog(scan([path], select=True))
 
 
 def of_reports(reports: tuple[nccl_tests.Report, ...]) -> JobLog:
-    """Return a log with only these reports, without its text."""
+    """Return a log that has only these reports, and no text."""
     log = parse("")
     log.nccl_tests = reports
     return log

@@ -1,4 +1,4 @@
-"""Lines of a job's output, without terminal codes and launcher or mail prefixes."""
+"""Lines of a job's output, without terminal codes and web page markup."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from html import unescape
 from preflight.textprep.numbered_text import NumberedText
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
-#: Maximum examined length of a line; lines of NCCL or nccl-tests are much shorter.
+#: Maximum number of characters that are examined of a line; lines of NCCL or nccl-tests are much shorter.
 LONGEST_LINE_CHARS = 8192
-#: Maximum length of a line in which any number of blanks is harmless.
+#: Maximum length of a line in which long runs of blanks do not slow down the patterns.
 SHORT_LINE_CHARS = 1024
 
 _MARKS = re.compile("[\x1b\ufeff\x00\r]")
 _COLOUR_WITHOUT_ESC = re.compile(r"\[\d{1,3}(?:;\d{1,3}){0,4}m")
-#: Remains of line numbers of a page.
+#: Remains of a web page's line numbers.
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 
@@ -24,7 +24,7 @@ _AUTOLINK = re.compile(r"\[([^\[\]]{1,200})\]\(https?://[^()\s]{1,200}\)")
 def lines(source: str | NumberedText, holding: str = "") -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, line) without escape sequences and HTML.
 
-    Only lines with text are yielded.
+    With ``holding``, only lines that contain this text are yielded.
     """
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     marked = _MARKS.search(source.text) is not None

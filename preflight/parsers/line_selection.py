@@ -13,12 +13,12 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
-#: Number of lines, equal except for digits, from which they are repetitive; number of these lines searched for tool
-#: output.
+#: Number of lines of one shape (equal except for digits) from which they count as repetitions; number of repetitions
+#: that remain.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
 
-#: Maximum step lines stored from the start and from the end, beyond ``ALIKE`` of a shape.
+#: Maximum step lines stored from the start and from the end, in addition to the first ``ALIKE`` of each shape.
 MOST_STEPS = 5_000
 
 #: Words of nccl-tests' reports and of PyTorch's watchdog.
@@ -32,7 +32,7 @@ _STEP = re.compile(
     rb"elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
     rb"|(?i:\b(?:step|iter)[^|]{0,160}\bloss\b)"
 )
-#: A row of nccl-tests, or the rest of one; a host name may be glued to it.
+#: A row of nccl-tests, or the end of one; a host name may precede it without a blank.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
 _ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
 _WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))
@@ -40,17 +40,17 @@ _TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
 
 
 def is_wanted(line: bytes) -> bool:
-    """Return whether every such line is needed: a measurement or a rank."""
+    """Return whether a line is needed even if repeated: a measurement or a rank."""
     return _WANTED.search(line) is not None
 
 
 def is_step(line: bytes) -> bool:
-    """Return whether a line may be one of a training step, and of nothing else."""
+    """Return whether a line may be a training step, and not a measurement or rank."""
     return _STEP.search(line) is not None and not is_wanted(line)
 
 
 def is_torn(head: bytes) -> bool:
-    """Return whether a row of nccl-tests starts before NCCL's message."""
+    """Return whether the text before an NCCL message starts a row of nccl-tests."""
     return b"  " in head and _TORN.search(head.decode("latin-1")) is not None
 
 
@@ -60,14 +60,14 @@ class LineSelection:
     def __init__(self) -> None:
         self._head, self._tail = _Lines(), _Lines()
         self._full = False
-        self.dropped = 0  # number of selected lines in between that are not stored
-        self.all: str | None = None  # the complete text, if short enough to be a paste
+        self.dropped = 0  # number of selected lines between the first and the last ones
+        self.all: str | None = None  # the complete text, if it is short enough to be pasted text
         self._steps: list[tuple[int, bytes]] = []
         self._last_steps: deque[tuple[int, bytes]] = deque(maxlen=MOST_STEPS)
         self.step_count = 0
 
     def take_all(self, text: str) -> None:
-        """Wrap a complete text."""
+        """Store a complete text, instead of selected lines."""
         self.all = text
 
     def add(self, number: int, line: bytes, after_gap: bool) -> None:
@@ -89,17 +89,17 @@ class LineSelection:
             self._last_steps.append((number, line))
 
     def steps(self) -> Iterator[tuple[int, str]]:
-        """Yield the step lines of repeated shapes, with their numbers."""
+        """Yield the lines that ``add_step`` stored, with their numbers."""
         for number, line in chain(self._steps, self._last_steps):
             yield number, line.decode("utf-8", "backslashreplace")
 
     @property
     def dropped_steps(self) -> int:
-        """The number of step lines between the first and the last ones."""
+        """The number of step lines that were dropped between the first and the last ones."""
         return self.step_count - len(self._steps) - len(self._last_steps)
 
     def merge(self, other: LineSelection) -> None:
-        """Add the lines of the next part of a source."""
+        """Add the selection of the next part of the log."""
         dropped = other.dropped_steps
         for number, line in chain(other._steps, other._last_steps):
             self.add_step(number, line)
@@ -109,9 +109,9 @@ class LineSelection:
         self.dropped += other.dropped
 
     def text(self, *, steps: bool = True) -> NumberedText:
-        """Return the lines, with few repetitions, which need not be complete.
+        """Return the lines, with only the first ones of a repeated shape.
 
-        ``steps``: all step lines.
+        All measurements and ranks are included, and with ``steps``, all step lines that are not in ``steps()``.
         """
         if self.all is not None:
             return NumberedText(self.all)
@@ -135,7 +135,7 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def _few(self, *, each: bool, steps: bool) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield (number, line, after gap), with few repetitions.
+        """Yield (number, line, whether lines are missing before it), with few repetitions.
 
         With ``each``, every line of a measurement or rank is included; with ``steps``, every step line.
         """
@@ -156,7 +156,7 @@ class LineSelection:
             gap = False
 
     def _items(self) -> Iterator[tuple[int, bytes, bool]]:
-        """Yield (number, line, whether preceding lines are left out)."""
+        """Yield (number, line, whether lines are missing before it)."""
         yield from self._head.items()
         gap = self.dropped > 0
         for number, line, after_gap in self._tail.items():
@@ -169,7 +169,7 @@ def _numbered(numbers: array[int], lines: list[bytes]) -> NumberedText:
 
 
 class _Lines:
-    """Lines with their numbers."""
+    """Stored lines, with their numbers and the gaps between them."""
 
     def __init__(self) -> None:
         self.numbers, self.lines = array("Q"), list[bytes]()

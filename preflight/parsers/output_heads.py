@@ -1,4 +1,4 @@
-"""First lines that are unique to one output; they end the previous output."""
+"""First lines that identify a tool's output, and end the output before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEADS = (
     ("numactl", re.compile(r"\s*available: \d{1,4} nodes \(.*\)\s*")),
     ("kernel log", re.compile(r"(?:\[[^\]]{5,40}\] )?NVRM: Xid \(.*")),
 )
-#: A word of each head, for skipping nearly all lines.
+#: A word of each head; nearly all other lines lack them, and are skipped without trying the patterns.
 _WORDS = re.compile(
     r"CA '|Infiniband dev|hca_id:|statistics:|stats for|Pause par|Settings for|Identifier|NVSMI LOG|<!DOCTYPE|GPU0"
     r"|# Port|mode:|trust state|INDEX|available:|NVRM: Xid"
@@ -31,7 +31,7 @@ _WORDS = re.compile(
 
 
 def next_head(kind: str, lines: Lines, begin: int, end: int) -> int:
-    """Return the position of another format's head in an output; otherwise ``end``."""
+    """Return the position of the first head of another format; ``end`` without one."""
     for at in range(begin, end):
         text = lines[at].text
         if _WORDS.search(text):

@@ -1,4 +1,4 @@
-"""Result of a parser: a typed value and the gaps of its text."""
+"""Result of a parser: a typed value, and the gaps in its text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ParseGap:
-    """A place where the text is truncated, rejected or unreadable.
+    """A line at which the text is truncated, invalid or unreadable.
 
-    ``beside``: the missing text is before or after the judged part, as around an excerpt.
+    With ``beside``, the missing text is outside the judged part, as around an excerpt.
     """
 
     line: int  # line number in the source
@@ -23,14 +23,14 @@ class ParseGap:
 
 @dataclass(frozen=True)
 class Parsed(Generic[Value]):
-    """A value, and its gaps in the text."""
+    """A value, and the gaps in the text from which it was read."""
 
     value: Value
     gaps: tuple[ParseGap, ...]  # empty: the output is complete
     end: int  # index of the first line after the output
 
     def required(self) -> Value:
-        """Return the value of a complete output; raise ValueError naming the first gap."""
+        """Return the value; raise ValueError, naming the first gap, if there is one."""
         if self.gaps:
             gap = self.gaps[0]
             raise ValueError(f"line {gap.line}: {gap.what}")

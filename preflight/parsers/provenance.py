@@ -1,8 +1,8 @@
-"""Provenance of each format: real output, or only a manual.
+"""Provenance of each format: whether its parser is tested with real output.
 
-A format is verified if its tests include a text in the form of a real tool: re-made from published output with
-different names, addresses and values (``tests/data/outside/index.toml`` lists each), or recorded. A parser of an
-unverified format may have unexpected errors; ``preflight explain`` marks it.
+A format is verified if its tests include output of the real tool: recorded, or re-made from published output with
+different names, addresses and values (``tests/data/outside/index.toml`` lists these). Any other format is known only
+from documentation, so that its parser may have unexpected errors; ``preflight explain`` marks it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Format:
-    """One format: its tool, its records, and the sources of real output."""
+    """A format: its name, its records, and the origins of real output."""
 
-    name: str  # of the tool, or of the files
+    name: str  # name of the tool or the files
     records: tuple[str, ...]  # record keys; * matches any text
-    seen: tuple[str, ...] = ()  # origins as in tests/data/outside/index.toml; a recorded node by its file
+    seen: tuple[str, ...] = ()  # origins, as in tests/data/outside/index.toml, or the file of a recorded node
 
 
 _GITHUB = "https://github.com/"
@@ -36,9 +36,9 @@ _NAMESPACES = (
 _RECORDED = "fixtures/nodes/soft-roce.json"
 _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
-#: Pseudo records: a log passed with --log.
+#: Names of logs passed with --log, which are not records.
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
-#: Recorded ones (tests/data/outside/torch) come from a machine without a GPU.
+#: The recorded ones (tests/data/outside/torch) come from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
 SERVING = "log: metrics of a serving engine"
 RAS, STACKS = "log: ncclras", "log: stacks of Python processes"
@@ -104,7 +104,7 @@ FORMATS = (
     # tests of a pair
     Format("perftest", ("cmd:stdbuf -oL ib_*", "pair:*"), (
         _GUEST, _GITHUB + "tensorflow/tensorflow/issues/22077", _GITHUB + "linux-rdma/perftest/issues/132",
-    )),  # pair: notes of preflight on a test, with its output
+    )),  # pair: a pair test's output, with notes of preflight
     Format("ibv_rc_pingpong", ("cmd:stdbuf -oL ibv_rc_pingpong *",), (_GUEST,)),
     Format("ping", ("cmd:ping *",), (_NAMESPACES,)),
     Format("/proc/net/tcp", ("file:/proc/net/tcp*",), (_GUEST,)),
@@ -210,15 +210,15 @@ def _pattern(records: str) -> re.Pattern[str]:
 
 @cache
 def format_of(key: str) -> Format | None:
-    """Return the format of a record: the longest matching pattern, or None."""
+    """Return the format with the longest pattern that matches a record, or None."""
     fitting = [(len(one), form) for form in FORMATS for one in form.records if _pattern(one).fullmatch(key)]
     return max(fitting, key=lambda found: found[0])[1] if fitting else None
 
 
 def unverified(keys: Iterable[str]) -> tuple[str, ...]:
-    """Return the formats of these records without real output, by name.
+    """Return the sorted names of the unverified formats of these records.
 
-    Unknown records are named by their keys.
+    A record without a format is named by its key, without the prefix.
     """
     found = set()
     for key in keys:

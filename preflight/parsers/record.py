@@ -1,4 +1,4 @@
-"""Records of a node, read by the parsers of pasted text: gaps are errors."""
+"""Records of a node, read with the parsers of pasted text; a gap is an error."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
 T = TypeVar("T")
 
-#: Lines around an output that do not belong to it.
+#: Lines before or after a tool's output that do not belong to it.
 _NOISE = re.compile(r"\s*(?:ib(?:warn|panic)\s*:.*|Failed to (?:open|query) device.*)?")
 
 
 def lines_of_record(text: str) -> list[Line]:
-    """Return the lines of a node's record, without terminal marks."""
+    """Return the lines of a node's record, without terminal codes."""
     text = limit_blank_runs(normalize_text(text))
     return [Line(number, line.rstrip()) for number, line in enumerate(text.split("\n"), 1)]
 
 
 def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Callable[[Lines, int], Parsed[T]]) -> T:
-    """Return the value of a node's record.
+    """Return the value of a node's record, which must be exactly one output.
 
-    The record must consist of exactly one output. Raises ValueError for a gap, naming its line.
+    Raises ValueError for a gap or any other text, naming the line.
     """
     lines = lines_of_record(text)
     first = next((at for at, line in enumerate(lines) if line.text.strip()), None)

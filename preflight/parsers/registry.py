@@ -1,8 +1,8 @@
 """Registry of format parsers.
 
-A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``: texts,
-one of which is in the first line of an output (empty: any line may start it). Families are in detection order,
-unambiguous formats first.
+A format's module has ``begins(lines, at)``, ``parse_lines(lines, at)``, which returns ``Parsed``, and ``HINTS``. The
+first line of an output contains one of the hints; without hints, any line may start an output. Families and their
+formats are in detection order, unambiguous formats first.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NETWORK: Mapping[str, str] = {
     "ucx": "network.transport_errors",
 }
 
-#: Tools for settings, resources and fabrics; several have facts, but no judgement without a site's intent.
+#: Tools for settings, resources and fabrics; the values of several are only judged against a site's expectations.
 TOOLS: Mapping[str, str] = {
     "nvidia-smi mig": "nvidia.mig_tables",
     "nvidia-smi --query-compute-apps": "nvidia.process_rows",
@@ -155,7 +155,7 @@ JOB: Mapping[str, str] = {
     "framework error": "messages.framework_errors",
 }
 
-#: Formats of a text in which nothing else was recognised.
+#: Formats that are tried if nothing else in a text was recognised.
 LAST: Mapping[str, str] = {"program log": "messages.program_log"}
 
 FAMILIES: tuple[Mapping[str, str], ...] = (NVIDIA, HOST, NETWORK, TOOLS, CLUSTER, JOB, LAST)

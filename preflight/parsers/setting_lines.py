@@ -1,7 +1,7 @@
 """NCCL settings in scripts, command lines, images and manifests.
 
-A placeholder that a shell, a template or a reader will replace (``$IFACE``, ``{{ .Values.hca }}``, ``<interface>``) is
-listed but not judged.
+A value with a placeholder that a shell, a template or a user replaces (``$IFACE``, ``{{ .Values.hca }}``,
+``<interface>``) is listed but not judged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass
 
-#: Names of NCCL, its plug-ins or its framework.
+#: Variable names of NCCL, RCCL, the aws-ofi-nccl plug-in and PyTorch's NCCL backend.
 NAME = r"(?:NCCL|RCCL|TORCH_NCCL|OFI_NCCL)_[A-Z]\w{1,80}"
 
 _BEFORE = r"(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|-env|-genv|set|setenv|set\s-gx|ENV|%env|readonly|Environment=)"
@@ -22,7 +22,7 @@ _SHELL = re.compile(
     rf"\s{{0,12}}(?:{_BEFORE}[\s=]\s{{0,4}}|Environment=)?[\"']?(?P<name>{NAME})=(?P<value>{_QUOTED}|{_FILLED_IN}|[^\s;&|\\\"']{{0,4000}})[\"']?"
     r"\s{0,4}(?:\\|[;|#].{0,400}|&&.{0,400})?\s{0,4}"
 )
-#: With a blank in between: csh, old Dockerfiles, Lmod, mpiexec -genv.
+#: A name and a value with a blank between them (csh, old Dockerfiles, mpiexec -genv), and Lmod's functions.
 _APART = re.compile(
     rf"\s{{0,12}}(?:setenv|ENV|-genv|-env|set\s-gx)\s{{1,8}}(?P<name>{NAME})\s{{1,8}}(?P<value>{_QUOTED}|[^\s;\\=]{{1,4000}})\s{{0,4}}[;\\]?\s{{0,4}}"
     rf"|\s{{0,12}}(?:setenv|pushenv)\(\s?[\"'](?P<lmod>{NAME})[\"'],\s{{0,2}}(?P<held>{_QUOTED})\s?\);?\s{{0,4}}"
@@ -35,7 +35,7 @@ _MAPPED = re.compile(
     rf"|\s{{0,40}}os\.environ(?:\[|\.setdefault\()[\"'](?P<python>{NAME})[\"'](?:\]\s{{0,4}}=|,)\s{{0,4}}"
     rf"(?P<given>{_QUOTED})\s{{0,2}}\)?\s{{0,4}}(?:#.{{0,400}})?"
 )
-#: ``- name: NAME`` of a pod; the value is on the next line, or before the closing brace.
+#: ``- name: NAME`` in a pod's manifest; the value is on the next line, or before the closing brace.
 _NAMED = re.compile(
     rf"\s{{0,60}}(?:- )?\{{?\s?[\"']?name[\"']?\s?:\s?[\"']?(?P<name>{NAME})[\"']?\s?,?(?P<rest>.{{0,4000}})"
 )
@@ -50,7 +50,7 @@ _LISTED = re.compile(
 )
 _NAME = re.compile(NAME)
 
-#: A line that may occur among settings: other names, in any of the formats.
+#: A line that may occur in a list of settings: any variable, in any of the formats, or a comment.
 _AMONG = re.compile(
     r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
     r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
@@ -58,7 +58,7 @@ _AMONG = re.compile(
     r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
 )
 
-#: Several of them in a row, without any other text on the line.
+#: Several assignments on a line without any other text.
 _ONE = rf"[A-Za-z_]\w{{1,80}}=(?:{_QUOTED}|[^\s;&|\\\"']{{0,4000}})"
 _SEVERAL = re.compile(
     rf"\s{{0,12}}(?:(?:{_BEFORE})\s{{1,4}})?{_ONE}(?:\s{{1,8}}{_ONE}){{1,60}}\s{{0,4}}(?:;\s{{0,4}})?(?:#.{{0,400}})?"
@@ -71,7 +71,7 @@ _OPEN = re.compile(r"\$|`|\{\{|^<.*>$|^\[|\.\.\.|…|(?i:^x{2,}$|^your[-_]|^(?:i
 
 @dataclass(frozen=True)
 class ParsedAssignment:
-    """One setting on a line; ``is_literal``: NCCL will read exactly this value."""
+    """A setting on a line; if ``is_literal``, NCCL reads exactly this value."""
 
     name: str
     value: str
@@ -83,9 +83,10 @@ class ParsedAssignment:
 
 
 def listed(line: str) -> ParsedAssignment | None:
-    """Return the setting of any name that ``env`` or a shell printed.
+    """Return the variable, of any name, that ``env`` or a shell printed on a line.
 
-    ``export`` and ``declare`` quote values for a shell; in ``env``, quotes are part of the value.
+    ``export`` and ``declare`` quote values for a shell; in the output of ``env``, quotes are part of the value. None
+    for any other line.
     """
     if not (match := _LISTED.fullmatch(line)):
         return None
@@ -93,7 +94,7 @@ def listed(line: str) -> ParsedAssignment | None:
 
 
 def is_setting(line: str) -> bool:
-    """Return whether a line is one setting of NCCL, and not a sentence about it."""
+    """Return whether a line is an NCCL setting, as opposed to a sentence about one."""
     assignment = listed(line)
     value = line.partition("=")[2].rstrip()
     is_value = value[:1] in ("'", '"') or " " not in value
@@ -101,14 +102,14 @@ def is_setting(line: str) -> bool:
 
 
 def may_stand_among(line: str) -> bool:
-    """Return whether a line may be one of a list of settings, of NCCL or not."""
+    """Return whether a line may occur in a list of settings, NCCL's or others."""
     return _AMONG.fullmatch(line) is not None
 
 
 def on_lines(line: str, after: str) -> ParsedAssignment | None:
-    """Return the setting of a line; None if it has none.
+    """Return the NCCL setting of a line; None if it has none.
 
-    The value may be on the next line.
+    ``after`` is the next line, which may have the value.
     """
     if "CCL_" not in line:
         return None
@@ -123,16 +124,17 @@ def on_lines(line: str, after: str) -> ParsedAssignment | None:
 
 
 def several(line: str) -> list[ParsedAssignment]:
-    """Return the settings of a line with at least two assignments and no other text.
+    """Return the NCCL settings of a line of two or more assignments.
 
-    Empty for any other line.
+    Empty if the line has any other text.
     """
     if line.count("=") < 2 or "CCL_" not in line or not _SEVERAL.fullmatch(line):
         return []
     return [ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _EACH.finditer(line)]
 
 
-#: Settings within a command: ``mpirun -x A=B -x C=D``, ``docker run -e A=B``, ``A=B C=D python``, ``--export=ALL,A=B``.
+#: A setting within a command: ``mpirun -x A=B -x C=D``, ``docker run -e A=B``, ``A=B C=D python``,
+#: ``--export=ALL,A=B``.
 _WITHIN = re.compile(
     rf"(?:(?:^|(?<=[\s\"'=,]))(?:-x|-e|--env|-genv|-env|--export|export|-E)[\s=]{{1,4}}(?:ALL,)?|(?:^|(?<=[\s\"',])))[\"']?"
     rf"(?P<name>{NAME})=(?P<value>{_QUOTED}|(?:(?!,{NAME}=)[^\s;&|\\\"'`)]){{0,4000}})"
@@ -145,13 +147,13 @@ _SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
 
 
 def in_command(text: str) -> Iterator[ParsedAssignment]:
-    """Yield the settings of a one-line command; none for a sentence."""
+    """Yield the NCCL settings of a one-line command; none for a sentence."""
     if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
         yield from (ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
 
 
 def _unquoted(value: str) -> str:
-    """Remove one layer of a shell's quotes."""
+    """Remove one layer of shell quotes."""
     plain = value.strip()
     if len(plain) >= 2 and plain[0] == plain[-1] and plain[0] in "'\"":
         return re.sub(r"\\([\\\"$`])", r"\1", plain[1:-1]) if plain[0] == '"' else plain[1:-1]

@@ -1,4 +1,4 @@
-"""Blocks of ``name: value`` lines, prompts, and marks of omitted lines."""
+"""Parts of tool output: ``name: value`` blocks, prompts, JSON values, numbers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.evidence import json_limits
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.numbered_text import left_out
 
-#: A shell's prompt with a command, which ends the output before it.
+#: A shell prompt with a command, which ends the output before it.
 _PROMPT = re.compile(
     r"\s{0,8}(?:\([\w.-]{1,40}\)\s{0,4})?"
     r"(?:[\w.-]{1,64}@[\w.-]{1,128}(?::|\s)?[^\s#$>]{0,200}|\[[^\]]{1,200}\]|[~/][\w./~-]{0,200}|[\w.-]{1,64}:[~/][^\s#$]{0,200})?"
@@ -37,26 +37,26 @@ _PROMPT_HOST = re.compile(
 
 
 def prompt_host(text: str) -> str:
-    """Return the host in a shell's prompt; empty without one."""
+    """Return the host in a shell prompt; empty without one."""
     match = _PROMPT_HOST.match(text) if "@" in text[:200] else None
     return match["host"] if match else ""
 
 
 def is_prompt(text: str) -> bool:
-    """Return whether a line is a shell's prompt with a command."""
+    """Return whether a line is a shell prompt with a command of a known tool."""
     if not (match := _PROMPT.match(text)):
         return False
     return match["command"].split()[0].rpartition("/")[2] in _TOOLS
 
 
-#: Placeholders of masked values.
+#: Placeholders for masked values.
 _WITHHELD = re.compile(
     r"(?i)\.{2,}|…|\*{2,}|x{3,}|[<\[(](?:redacted|masked|hidden|removed|omitted|snip\w*|\.{2,}|…)[>\])]"
 )
 
 
 def field(text: str) -> tuple[str, str] | None:
-    """Split a ``name: value`` line; None for another line."""
+    """Split a ``name: value`` line; return None for any other line."""
     return (match[1], match[2].strip()) if (match := _FIELD.fullmatch(text)) else None
 
 
@@ -77,10 +77,10 @@ def block(
     blanks: int = 2,
     again: Callable[[str], bool] = lambda text: False,
 ) -> tuple[int, list[Line]]:
-    """Return the end of a block from ``at``, and its lines without blank ones.
+    """Return the index after a block that starts at ``at``, and its non-blank lines.
 
-    It continues while lines belong to it, across at most this many consecutive blank lines, up to a prompt or a line
-    that starts it ``again``.
+    The block continues while lines belong to it, across at most ``blanks`` consecutive blank lines. A prompt, or a line
+    that starts the same output ``again``, ends it. Comments and marks of omitted lines are skipped.
     """
     taken, end, empty = [lines[at]], at + 1, 0
     for index in range(at + 1, len(lines)):
@@ -100,9 +100,9 @@ def block(
 
 
 def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[int, dict[str, str]]:
-    """Return the end of a block of fields, and the fields.
+    """Return the index after a block of ``name: value`` lines, and the fields.
 
-    The first of repeated names is used.
+    If a name is repeated, its first value is used.
     """
     end, taken = block(lines, at, belongs, blanks=0)
     fields: dict[str, str] = {}
@@ -112,12 +112,12 @@ def fields_from(lines: Lines, at: int, belongs: Callable[[str], bool]) -> tuple[
 
 
 def printed(fields: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the fields by printed name; None for one without a value."""
+    """Return the fields, with None for a missing or masked value."""
     return {name: value_or_none(value) for name, value in fields.items()}
 
 
 def switch(text: str | None) -> bool | None:
-    """Parse ``on`` and ``off``."""
+    """Parse ``on`` and ``off``; return None for any other text."""
     return {"on": True, "off": False}.get(text.lower()) if text else None
 
 
@@ -125,9 +125,9 @@ _NAME_BEGUN = re.compile(r"(\s+)[\w\[][\w ()/.,\[\]-]{0,70}:?\s*")
 
 
 def broken_off(lines: Lines, end: int) -> bool:
-    """Return whether the text stops within the line after a list.
+    """Return whether the text after a list ends with an incomplete entry of it.
 
-    It is indented like the list, and has no value.
+    Such a line is indented like the list, and has no value.
     """
     if not 0 < len(lines) - end <= 2 or any(line.text.strip() for line in lines[end + 1 :]):
         return False
@@ -137,7 +137,7 @@ def broken_off(lines: Lines, end: int) -> bool:
 
 
 def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
-    """Return whether only the start of another entry follows a list."""
+    """Return whether only the first line of another entry follows a list."""
     if len(lines) - end > 4:
         return False
     rest = [line.text for line in lines[end:] if line.text.strip()]
@@ -145,17 +145,17 @@ def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
 
 
 def follows_command(lines: Lines, at: int, command: str) -> bool:
-    """Return whether the previous non-blank line names a command."""
+    """Return whether one of the two lines before contains a command's name."""
     return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
 
 
 def queried_device(lines: Lines, at: int, command: str) -> str | None:
-    """Return the device named by the command on the previous line, or None."""
+    """Return the device argument of the command on a line before, or None."""
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None
 
 
-#: A device name of drivers and udev, which contains a number.
+#: A device name of a driver or udev, which contains a digit.
 _DEVICE = r"[A-Za-z][A-Za-z_]{0,20}\d[\w.-]{0,40}"
 
 
@@ -164,7 +164,7 @@ def _before(lines: Lines, at: int) -> str:
 
 
 def number(text: str | None) -> int | None:
-    """Return a decimal or hexadecimal number; None if there is none."""
+    """Return the number, decimal or hexadecimal, at the start of a text, or None."""
     if text is None:
         return None
     if match := re.fullmatch(r"\s*(0x[0-9a-fA-F]{1,32}|-?\d{1,30})\b.*", text):
@@ -173,7 +173,7 @@ def number(text: str | None) -> int | None:
 
 
 def cpu_ids(text: str) -> list[int] | None:
-    """Read a list of CPUs, as ``0-3,8`` or ``0 1 2 3 8``; None for other text."""
+    """Read a list of CPUs: ``0-3,8`` or ``0 1 2 3 8``; None for any other text."""
     found: list[int] = []
     for item in filter(None, re.split(r"[\s,]+", text)):
         match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", item)
@@ -183,12 +183,12 @@ def cpu_ids(text: str) -> list[int] | None:
     return found
 
 
-#: Number of lines first searched for the end of a JSON value, because every line may start one.
+#: Number of lines that are first searched for the end of a JSON value; few, because every line may start one.
 _FIRST_LINES = 64
 
 
 def json_head(lines: Lines, at: int) -> str:
-    """Return the start of JSON, up to the next value or a blank line."""
+    """Return the first lines of a JSON value, up to an unindented brace or blank line."""
     texts = [lines[at].text[:_HEAD_CHARACTERS]]
     for line in lines[at + 1 : at + _HEAD_LINES]:
         if not line.text or line.text[0] in "{[":
@@ -197,14 +197,14 @@ def json_head(lines: Lines, at: int) -> str:
     return "\n".join(texts)
 
 
-#: Maximum lines of JSON examined to identify it, and characters of its first line.
+#: Maximum number of lines examined to identify a JSON value, and maximum number of characters of its first line.
 _HEAD_LINES, _HEAD_CHARACTERS = 4000, 200_000
 
 
 def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | None:
-    """Return the end of a JSON value that starts on a line, and the value.
+    """Return the index of the line after a JSON value, and the value.
 
-    None if it is incomplete.
+    None if it is incomplete or invalid.
     """
     end, size = min(at + most, len(lines)), _FIRST_LINES
     while True:
@@ -213,7 +213,7 @@ def json_at(lines: Lines, at: int, most: int = 200_000) -> tuple[int, Any] | Non
         try:
             value, stop = json_limits.begun(text, start)
         except (ValueError, RecursionError) as error:
-            # If only the end is missing, more lines may complete it: tokens contain no line end
+            # if only the end is missing, more lines may complete the value, since tokens contain no line end
             if at + size >= end or getattr(error, "pos", 0) + 2 < len(text.rstrip()):
                 return None
             size *= 8

@@ -1,8 +1,8 @@
-"""NCCL's log (NCCL_DEBUG=INFO): networks, transports, warnings.
+"""Parser of NCCL's log (NCCL_DEBUG=INFO): networks, transports, warnings.
 
-Formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), after any launcher's prefix. The
-NET subsystem is off by default: a missing line proves nothing. A line about an available feature (a loaded plug-in,
-DMA-BUF, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
+It reads the formats of NCCL 2.3 … 2.30 (src/debug.cc, src/init.cc, src/plugin/, src/transport/), after any launcher's
+prefix. NCCL does not log the NET subsystem by default, so a missing line proves nothing. A line about an available
+feature (a loaded plug-in, DMA-BUF, "use ring PXN 0 GDR 1") does not prove its use; only channel lines do.
 
 Data flow: ``textprep.line_source`` (lines of a file, restored by ``restore_prefix`` and ``truncation``) →
 ``fast_scanner`` and ``line_parser`` (with ``prefix``, ``textprep`` and ``messages``, which uses ``channels``,

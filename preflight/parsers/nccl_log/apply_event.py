@@ -1,4 +1,4 @@
-"""Counting of parsed events."""
+"""Counting of parsed NCCL messages."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from preflight.parsers.nccl_log.event import LogEvent
 from preflight.parsers.nccl_log.model import LogLine, is_tcp
 from preflight.parsers.nccl_log.prefix import Origin
 
-#: Maximum ranks of a communicator: a larger number is an error in the text, and would cost memory.
+#: Maximum number of ranks in a communicator; a larger number is an error in the text, and would take much memory.
 MOST_RANKS = 1 << 20
 
-#: Kinds of members of a communicator; their messages contain an address, so each occurs only once.
+#: Kinds of messages about a communicator's ranks; they contain an address, so that each occurs only once.
 OF_COMMUNICATORS = frozenset({"comm", "size", "rank"})
-#: Kinds that are counted unchanged; with the host if hosts may differ.
+#: Kinds that are counted by their values, and kinds that are counted by host and values.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",
                     "gdr disabled"})  # fmt: skip
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
-#: These facts occur once per rank, for up to a hundred thousand ranks, and their lines are never quoted.
+#: The line of facts that are never quoted: they occur once per rank, for up to a hundred thousand ranks.
 _NOWHERE = LogLine(0, None, "", "")
 
 
@@ -31,16 +31,16 @@ def nowhere() -> LogLine:
 
 
 def add_version(tally: LogCounters, version: object, cuda: object, line: Callable[[], LogLine], count: int = 1) -> None:
-    """Count an NCCL version, and the CUDA version of its build, if named."""
+    """Count an NCCL version, and the CUDA version of its build if it is known."""
     tally.add("version", (version,), line, count)
     if cuda is not None:
         tally.add("built", (cuda,), line, count)
 
 
 def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-    """Count an event of one process, with its number of occurrences.
+    """Count an event of one process, which occurred ``count`` times.
 
-    The line is built only where it is stored.
+    ``line`` is called only if the line is stored.
     """
     if event.kind in OF_COMMUNICATORS:
         _ranks(tally, event, origin, line, count)
@@ -61,7 +61,7 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
         devices, interface = cast("tuple[tuple[tuple[object, ...], ...], str | None]", event.values)
         for device in devices:
             tally.add("ib", (origin.host, *device), line, count)
-        if interface is not None:  # this line follows the list, so the list is complete
+        if interface is not None:  # it is printed after the list, so the list is complete
             tally.add("oob", (interface,), line, count)
             tally.add("ib list", (origin.host, tuple(f"{device[1]}:{device[2]}" for device in devices)), line, count)
     elif event.kind == "bootstrap":
@@ -84,13 +84,13 @@ def apply(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[]
 
 
 def sized(tally: LogCounters, nranks: int) -> None:
-    """Record a communicator of this size whose line names no rank."""
+    """Record the size of a communicator, from a line that does not name a rank."""
     if 0 < nranks <= MOST_RANKS:
         tally.add("collective size", (nranks,), nowhere, 0)
 
 
 def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[], LogLine], count: int) -> None:
-    """Record the ranks of a communicator."""
+    """Record a communicator's rank, and the phase that it has reached."""
     if event.kind == "comm":
         phase, rank, nranks, name = cast("tuple[str, int, int, str | None]", event.values)
     else:
@@ -126,7 +126,7 @@ def _ranks(tally: LogCounters, event: LogEvent, origin: Origin, line: Callable[[
 
 
 def _obstacle(tally: LogCounters, event: LogEvent, line: Callable[[], LogLine], count: int) -> None:
-    """Record an obstacle to RDMA: a variable or a plug-in."""
+    """Record a reason for not using RDMA: a variable, or a plug-in that failed."""
     if event.kind == "env":
         name, value = cast("tuple[str, str]", event.values)
         off = name == "NCCL_IB_DISABLE" and value not in ("", "0")

@@ -1,4 +1,4 @@
-"""Channel lines: ends, transports, rings, trees and counts."""
+"""Parsers of channel messages: connections, transports, rings, trees, counts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NET = re.compile(
 _GPUDIRECT = "/GDRDMA"
 _WAY_SIZE = re.compile(r" comm 0x[0-9a-f]{1,16} nRanks (\d{1,7})\b")
 _CUT = re.compile(r"/?(?:\.{2,}|…)?")
-#: Transports between GPUs of one node: P2P/IPC, P2P/CUMEM/read, P2P/direct pointer, P2P/indirect/3[1b000].
+#: Transports between the GPUs of a node: P2P/IPC, P2P/CUMEM/read, P2P/direct pointer, P2P/indirect/3[1b000].
 _P2P = re.compile(r"P2P/(?:direct pointer|\w{1,28})")
 _CONNECTION = re.compile(
     r"(?:Ring|Channel|Coll|CollNet) \d+(?:/\d+)?"
     r"(?:\s*:\s*\d+(?:\[[0-9a-fA-F]+\]?)?(?:\s*->\s*\d+(?:\[[0-9a-fA-F]+\]?)?)?)?(?: \[(?:send|receive|recv)\]?)?"
 )
-#: Format up to 2.3, and if a page removed the brackets.
+#: A connection as printed up to 2.3, or on a web page that removed the brackets.
 _PLAIN_CONNECTION = re.compile(
     r"(?:Ring|Channel|CollNet|Coll) \d+(?:/\d+)?(?: ?:)? (?:\d+(?: -> \d+)? )?"
     r"(?:\(?(?:send|receive|recv)\)? )?via (\S.*)"
@@ -31,7 +31,7 @@ _TREE_SIZE = re.compile(r" comm 0x[0-9a-f]+ nRanks (\d{1,7}) busId")  # RCCL
 _COUNTS = re.compile(
     r"(\d{1,3}) coll channels, (?:(\d{1,3}) collnet channels, )?(?:(\d{1,3}) nvls channels, )?(\d{1,3}) p2p channels"
 )
-#: The same for RCCL since 2.27, with the size of the communicator.
+#: The counts that RCCL prints since 2.27, with the size of the communicator.
 _SHAPE = re.compile(
     r"comm:\S{1,20}, nRanks:(\d{1,7}), nNodes:(\d{1,7})(?:, coll channels:(\d{1,3}) collnet channels:(\d{1,3}),"
     r" nvls channels:(\d{1,3}), p2p channels:(\d{1,3}))?"
@@ -43,10 +43,10 @@ class Via(NamedTuple):
     """The transport of a channel."""
 
     transport: str  # "NET", "COLLNET", "P2P/CUMEM", "SHM", …
-    network: str  # with NET: IB, Socket, AWS Libfabric, …
-    device: int | None  # index of the NIC among those of its network
+    network: str  # of NET and COLLNET: IB, Socket, AWS Libfabric, …; otherwise empty
+    device: int | None  # index of the NIC in its network's list
     proxied: bool  # through the NIC of another rank's process
-    gpudirect: bool | None  # None: that part of the line is missing
+    gpudirect: bool | None  # None: the line is truncated before it
 
 
 def via(text: str) -> Via | None:
@@ -67,7 +67,7 @@ def via(text: str) -> Via | None:
 def _direct(rest: str) -> bool | None:
     """Return whether the text after the NIC shows GPUDirect RDMA.
 
-    No other word starts the same way.
+    The word may be truncated, since no other word starts the same way. None if all text is truncated.
     """
     if rest.startswith(_GPUDIRECT) or (len(rest) > 1 and _GPUDIRECT.startswith(rest)):
         return True
@@ -75,7 +75,7 @@ def _direct(rest: str) -> bool | None:
 
 
 def ranks_of(way: str) -> int | None:
-    """Return the communicator size that RCCL prints after a channel's transport."""
+    """Return the communicator size that RCCL prints after a transport, or None."""
     match = _WAY_SIZE.search(way)
     return int(match[1]) if match else None
 
@@ -86,13 +86,13 @@ def connects(text: str) -> bool:
 
 
 def plain_connection(message: str) -> LogEvent | None:
-    """Parse a connection without a bracket that gives the direction."""
+    """Parse a connection without a bracketed direction before "via"."""
     way = via(match[1]) if (match := _PLAIN_CONNECTION.fullmatch(message)) else None
     return LogEvent("via", tuple(way)) if way else None
 
 
 def ring(message: str) -> LogEvent | None:
-    """Parse a ring: the ranks that one channel visits."""
+    """Parse a ring: the ranks in the order of one channel."""
     match = _RING.fullmatch(message)
     return LogEvent("ring", (int(match[1]), int(match[2] or 0), " ".join(match[3].split()))) if match else None
 
@@ -112,12 +112,12 @@ def counts(message: str) -> LogEvent | None:
 
 
 def shape(message: str) -> LogEvent | None:
-    """Parse RCCL's line with the number of channels of each kind."""
+    """Parse RCCL's message with the communicator size and the number of channels."""
     match = _SHAPE.match(message)
     return LogEvent("shape", tuple(None if part is None else int(part) for part in match.groups())) if match else None
 
 
 def connected(message: str) -> LogEvent | None:
-    """Parse the message that all rings are connected, and their transport."""
+    """Parse "Connected all rings", with PXN and GPUDirect RDMA if printed."""
     match = _RING_USE.match(message)
     return LogEvent("connected", (match[1] == "1", match[2] == "1") if match[1] else ()) if match else None

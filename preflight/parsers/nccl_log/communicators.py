@@ -1,4 +1,4 @@
-"""Lines of communicators: their ranks, nodes and phases."""
+"""Parsers of messages about communicators: ranks, nodes, phases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COMM = re.compile(
 _COMM_ID = re.compile(r" commId (0x[0-9a-f]+)")
 _SPLIT = re.compile(r"\bparent (0x[0-9a-f]+)(?: (?:splitCount|childCount) (\d+))?(?: color (-?\d+))?")
 _PHASE = re.compile(r"- (Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)")
-#: From the tuner of aws-ofi-nccl.
+#: A message of aws-ofi-nccl's tuner.
 _TUNED = re.compile(r"Tuner init\b.{0,40}: comm with (\d{1,7}) ranks and (\d{1,7}) nodes")
 _SIZE = re.compile(
     r" nNodes (\d{1,7})(?!\d)(?: localRanks (\d{1,5})(?!\d))?(?: localRank \d{1,5}(?!\d))?(?: MNNVL (\d))?"
@@ -24,7 +24,7 @@ _COLLECTIVE_SIZE = re.compile(rb" \[nranks=(\d{1,7})\]")
 
 
 def comm(message: str) -> LogEvent | None:
-    """Parse a rank of a communicator, and its state."""
+    """Parse a communicator's rank, with its nodes or its phase if printed."""
     if not (match := _COMM.match(message)):
         plain = _RANK.search(message)
         return LogEvent("rank", (int(plain[1]), int(plain[2]))) if plain else None
@@ -38,13 +38,14 @@ def comm(message: str) -> LogEvent | None:
     if known := _COMM_ID.search(rest):
         name = known[1]
     elif split := _SPLIT.search(rest):
-        # a parent's address is local to its process: ranks share the order of the split and the colour
+        # the parent's address differs between processes; the number of the split and its colour are the same on all
+        # ranks
         name = f"split {split[2]} color {split[3]}"
     return LogEvent("comm", (phase[1], rank, nranks, name))
 
 
 def nranks(message: str) -> LogEvent | None:
-    """Parse the number of GPUs of a process that sets up all ranks (2.4 … 2.6)."""
+    """Parse the number of ranks that one process sets up (2.4 … 2.6), or one rank."""
     if match := _RANK.match(message):
         return LogEvent("rank", (int(match[1]), int(match[2])))
     match = re.fullmatch(r"nranks (\d{1,7})", message)
@@ -52,18 +53,18 @@ def nranks(message: str) -> LogEvent | None:
 
 
 def tuned(message: str) -> LogEvent | None:
-    """Parse the ranks and nodes of a tuner."""
+    """Parse the number of ranks and nodes that aws-ofi-nccl's tuner prints."""
     match = _TUNED.search(message)
     return LogEvent("shape", (int(match[1]), int(match[2]), None)) if match else None
 
 
 def collective_size(message: bytes) -> int | None:
-    """Return the number of ranks of a communicator in a COLL line."""
+    """Return the communicator size in a COLL message, or None."""
     match = _COLLECTIVE_SIZE.search(message)
     return int(match[1]) if match else None
 
 
 def size_in_warning(message: str) -> int | None:
-    """Return the number of ranks of a communicator in a bootstrap warning."""
+    """Return the communicator size in a bootstrap warning, or None."""
     match = _CHECKED_IN.search(message)
     return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""Parsed messages, and a factory of parsers for one pattern."""
+"""Parsed messages, and a factory of parsers for simple patterns."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class LogEvent(NamedTuple):
-    """One parsed message: its kind, and the values that identify it within the kind."""
+    """A parsed message: its kind, and the values by which it is counted."""
 
     kind: str
     values: tuple[object, ...] = ()
 
 
 def matched(kind: str, pattern: re.Pattern[str]) -> Callable[[str], LogEvent | None]:
-    """Return a parser of messages with this pattern, whose groups are the values."""
+    """Return a parser of messages that match; the groups are the values."""
 
     def read(message: str) -> LogEvent | None:
         match = pattern.match(message)

@@ -1,4 +1,4 @@
-"""Failures of a log, causes before consequences."""
+"""Failures in a log, causes before consequences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.parsers.nccl_log.signatures import Signature
 from preflight.textprep.prose import is_explanation, is_heading, is_prose, is_quoting
 
 _SHOWN = 20
-#: Rank names of PyTorch and mpirun: `rank3`, `1,3`. A bare number may be a rank, as in srun.
+#: Rank names in prefixes of PyTorch and mpirun: `rank3`, `1,3`. A bare number may be a rank, as with srun.
 _TAG_RANK = re.compile(r"(?:\d+,(?:mpirank:)?|rank)(\d{1,7})(?:,.*)?")
 _TEXT_RANK = re.compile(r"\[[Rr]ank ?(\d{1,7})\]|\bRank (\d{1,7})\]")
 _FAILING_HOST = re.compile(
@@ -25,12 +25,12 @@ _FAILING_HOST = re.compile(
 def failures(
     tally: LogCounters, conditions: Collection[str], members: Members
 ) -> tuple[tuple[Failure, ...], tuple[Failure, ...]]:
-    """Return failures, root cause first, and hints."""
+    """Return the failures, root cause first, and the hints (severity "info")."""
     by_name: dict[str, list[Occurrence]] = {}
     for key, seen in tally.seen.get("failure", {}).items():
         named = str(key[0]) in _named_by_people()
         if is_explanation(seen.first.text) or (tally.lines and (is_prose if named else is_quoting)(seen.first.text)):
-            continue  # a manual's sentence, or the log itself is available, so prose about it is ignored
+            continue  # a manual's sentence; or prose about the log, which is ignored if the log itself is in the text
         by_name.setdefault(str(key[0]), []).append(seen)
     holds = set(conditions)
     known = list(signatures.by_id(by_name))
@@ -55,7 +55,7 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
     hosts = dict.fromkeys(host for seen in found if (host := _host(seen.first)) is not None)
     rank, host = _rank(line, members, signature), _host(line)
     if host is None and len(hosts) == 1:
-        # the first one was quoted without its host, in a title or by a framework
+        # the first occurrence lacks its host, such as one in a title or in a framework's message
         host = next(iter(hosts))
         known = {rank for seen in found if (rank := _rank(seen.first, members, signature)) is not None}
         rank = known.pop() if rank is None and len(known) == 1 else rank
@@ -80,9 +80,10 @@ def _failure(signature: Signature, found: list[Occurrence], members: Members, ti
 
 
 def _ordered(found: Iterable[Failure], explains: dict[str, tuple[str, ...]], timed: bool) -> tuple[Failure, ...]:
-    """Sort failures: fatal before slow, consequences last, then causes, then time.
+    """Sort failures: fatal ones first, consequences last, otherwise by time.
 
-    Among consequences, those that only name the kind of error are last: a framework prints the kind before the message.
+    A cause precedes a failure that it explains, unless it was logged later. Summaries, which name only the kind of
+    error, follow other consequences, although a framework prints the kind before the message.
     """
     rest = sorted(found, key=lambda f: (f.echo, f.severity != "fatal", f.layer == "summary", _when(f.line, timed)))
     order: list[Failure] = []
@@ -103,12 +104,12 @@ def _when(line: LogLine, timed: bool) -> tuple[str, int]:
 
 @cache
 def _named_by_people() -> frozenset[str]:
-    """Return the failures described by people in sentences, as opposed to NCCL output."""
+    """Return the ids of failures that people also name in sentences."""
     return frozenset(one.id for one in signatures.all_signatures() if one.layer in ("summary", "framework"))
 
 
 def _prose_rank(text: str) -> int:
-    """Return 0 for a program's own line, 1 for a title, 2 for a sentence."""
+    """Return 0 for a program's output, 1 for a title, 2 for a sentence."""
     return 2 if is_prose(text) else int(is_heading(text))
 
 
@@ -120,9 +121,10 @@ def _host(line: LogLine) -> str | None:
 
 
 def _rank(line: LogLine, members: Members, signature: Signature) -> int | None:
-    """Return the failed rank: from the process, the launcher's prefix or the text.
+    """Return the failed rank, from its process, the launcher's prefix or the text.
 
-    The rank in PyTorch's text is that of its process group; the prefix has the rank of the job.
+    The prefix takes precedence over the text, since a rank in PyTorch's text is its number in a process group. None if
+    unknown.
     """
     known = members.rank_of((line.host or line.tag, line.pid, line.device))
     if known is not None:

@@ -1,8 +1,8 @@
-"""Scanner of a log's lines, in bytes.
+"""Fast scanner of a log's lines, as bytes.
 
-Nearly all lines of a large log are channel lines that differ only in their process. They are split by two constant
-searches and counted by process and transport; only the first line of each such pair is decoded and matched. Other
-repeated messages of a process are counted in the same way.
+Nearly all lines of a large log are channel lines that differ only in their process and channel. Each is split by
+searching for two constants, and counted by process and transport; only the first line of each such pair is decoded and
+parsed. Other repeated messages of a process are counted in the same way.
 """
 
 from __future__ import annotations
@@ -34,64 +34,64 @@ _VIA = b"] via "
 _CONNECTIONS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 #: "Channel 00/0 : 1000000[1b000] -> 1000000[1b000] [receive"
 _LONGEST_NAME = 64
-#: Number of lines at the start of a chunk that are tested for JSON of a log collector.
+#: Number of lines at the start of a chunk that are searched for a log collector's JSON.
 HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
-#: Words of lines written by other programs that are also parsed here.
+#: Words in lines that may have an NCCL version, or an NCCL warning.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
-#: Code of a kind of lines: a count in steps of _STEP, whether it is parsed here, whether every line is selected,
-#: whether it is from NCCL or a framework's message about NCCL, whether it is a training step.
+#: Flags of a shape of lines: it is parsed here, every line is selected, it is from NCCL or a framework's message about
+#: NCCL, it is a training step. The higher bits, in steps of _STEP, count its lines.
 _READ, _EACH, _NAMED, _OF_TRAINING, _STEP = 1, 2, 4, 8, 16
 
-#: A line from NCCL, or its remains after a launcher and a copy, or a framework's message about it. A colour may end
-#: before it.
+#: A line from NCCL, even if a launcher or copying has damaged its prefix, or a framework's message about NCCL. The end
+#: of a colour code may precede it directly.
 _LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
-#: Words, one of which occurs in every such line.
+#: Words of which every such line contains at least one.
 _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
-#: Maximum entries of the caches, which are emptied when full.
+#: Maximum number of entries in the caches, which are emptied when full.
 _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
-#: The note on a line above the maximum length, and the longest text searched after it.
+#: The note on a line above the maximum length, and the number of bytes that its parts share when they are searched.
 LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; the rest of it was not read"
 _LONGEST_MARK = 256
-#: Maximum bytes of a cached message.
+#: Maximum number of bytes in a cached message.
 _REMEMBERED = 1024
-#: Number of process names found after a different line start from which lines have a time.
+#: Number of process names that occurred after different line starts, beyond which the line start is a time stamp.
 _STAMPED = 64
 _MAX_STAMPS = 1024
-#: Cached values of a message: the message, its fact and its failure.
+#: Cached result for a message: the message, its event and the id of its failure.
 _Read = tuple[bytes, LogEvent | None, str | None]
 
 
 class Scanner(LineParser):
-    """Reads lines in order, equal ones in bulk."""
+    """Scanner of lines in order; repetitions are only counted."""
 
     def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
-        """Start after a number of lines; ``selection`` receives lines of other parsers."""
+        """Start after ``first_line`` lines; ``selection`` gets lines for other parsers."""
         super().__init__(first_line, file)
         self.selection = selection
-        self.before_rest = b""  # the end of the text left out last
-        self.last_selected, self.gap = 0, False  # gap: lines have been left out since
-        self.shapes: dict[bytes, int] = {}  # lines of other programs, without digits → see _STEP
-        self.origins: dict[bytes, Origin | None] = {}  # text before a message → its writer
-        self.restamped = 0  # process names found after a different line start
-        self.stamps: set[bytes] = set()  # times and marks before such names, without digits
-        # repetitions of a channel transport by a process, and of other messages; each text is stored once
+        self.before_rest = b""  # the end of the part that was left out last
+        self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
+        self.shapes: dict[bytes, int] = {}  # line without digits → its flags and count, see _STEP
+        self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
+        self.restamped = 0  # process names that occurred after different line starts
+        self.stamps: set[bytes] = set()  # line starts before such names, without digits
+        # process → channel transport, or other message → number of repetitions; each text is stored once
         self.ways: dict[bytes, dict[bytes, int]] = {}
         self.repeats: dict[bytes, dict[bytes, int]] = {}
-        self.pairs = 0  # entries of both
-        self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # transport → text, is transport, value
+        self.pairs = 0  # number of entries in both
+        self.known_ways: dict[bytes, tuple[bytes, bool, Via | None]] = {}  # → text, is transport, value
         self.messages: dict[bytes, _Read] = {}
-        self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → failure
-        self.silent_warning: bytes | None = None  # the last line that was only counted
-        self.sizes: set[bytes] = set()  # of communicators, as collectives' lines name them
-        self.idle: set[bytes] = set()  # messages without a fact, without their digits
+        self.warnings: dict[tuple[str, bytes], str | None] = {}  # source and message → id of the failure
+        self.silent_warning: bytes | None = None  # the last warning that was only counted
+        self.sizes: set[bytes] = set()  # communicator sizes, as printed for collectives
+        self.idle: set[bytes] = set()  # messages that are not parsed, without digits
 
     def feed(self, lines: list[bytes]) -> None:
         """Read lines, without their line ends."""
         start = self.number
         self.tally.all_lines += len(lines)
-        if not any(lines):  # many consecutive line ends
+        if not any(lines):  # only line ends
             self.number += len(lines)
             return
         written = lines
@@ -156,7 +156,7 @@ class Scanner(LineParser):
             self.flush_counts()
 
     def _shape(self, line: bytes, shape: bytes) -> int:
-        """Return the code of a new kind of line."""
+        """Return the flags of a line with a new shape."""
         is_long = len(line) > LONGEST_LINE_CHARS
         is_read = is_long or any(mark in line for mark in _OURS) or any(mark in line for mark in _marks())
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
@@ -171,19 +171,19 @@ class Scanner(LineParser):
         return code
 
     def _select(self, number: int, line: bytes) -> None:
-        """Pass a line to other parsers, once."""
+        """Select a line for other parsers, unless it was selected already."""
         if self.selection is not None and number != self.last_selected:
             self.selection.add(number, line, self.gap)
             self.last_selected, self.gap = number, False
 
     def left_out(self, rest: bytes) -> None:
-        """Record text beyond the maximum line length, in pieces."""
+        """Note a relevant text beyond the maximum line length; called part by part."""
         if LONG_LINE_NOTE not in self.tally.unread and is_relevant(self.before_rest + rest):
             self.tally.unread[LONG_LINE_NOTE] = None
         self.before_rest = rest[-_LONGEST_MARK:]
 
     def flush_counts(self) -> None:
-        """Add repeated messages to the tally."""
+        """Add the repetitions to the tally, and empty the caches."""
         table = self.tally.seen.get("via", {})
         for head, ways in self.ways.items():
             host = self.origins[head].host  # type: ignore[union-attr]
@@ -210,7 +210,7 @@ class Scanner(LineParser):
     # --- channels ----------------------------------------------------------------------------------
 
     def _new_way(self, line: bytes, head: bytes, before: bytes, way: bytes) -> None:
-        """Count a channel line with a new transport of its process."""
+        """Count a channel line whose process has not used this transport before."""
         origin = self._origin(head, line)
         if (entry := self.known_ways.get(way)) is None:
             if len(self.known_ways) >= _MAX_MESSAGES:
@@ -237,9 +237,9 @@ class Scanner(LineParser):
     # --- other messages of level INFO --------------------------------------------------------------
 
     def _info(self, line: bytes, head: bytes, message: bytes) -> None:
-        """Count a message that is new for its process, or not cached."""
+        """Count an INFO message that is new for its process, or not cached."""
         origin = self._origin(head, line)
-        if origin is None and has_level(head):  # a warning and another message in one line
+        if origin is None and has_level(head):  # several messages on one line
             self.parse_line(self.number, line)
             return
         if (read := self.messages.get(message)) is None:
@@ -261,7 +261,7 @@ class Scanner(LineParser):
         if is_version:
             self._select(self.number, line)
         if origin is None:
-            if is_version:  # of any process
+            if is_version:  # the version is recorded even if the process is unknown
                 self.outside(self.number, clean(line))
             return
         self._count(read, origin, lambda: self.line(self.number, line, origin, message))
@@ -270,7 +270,7 @@ class Scanner(LineParser):
             self._paired()
 
     def _count(self, read: _Read, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-        """Count a message by its number of occurrences in a process."""
+        """Count a parsed message that a process wrote ``count`` times."""
         _, event, failure = read
         self.tally.lines += count * (event is not None or failure is not None or not origin.quoted)
         if event is not None:
@@ -279,7 +279,7 @@ class Scanner(LineParser):
             self.failed(failure, origin, line, count)
 
     def _sized(self, message: bytes) -> None:
-        """Record the communicator size in a collective's line, once per size."""
+        """Record the communicator size in a collective's message, once per size."""
         size = message[message.find(b" [nranks=") :][:20]
         if size[:1] == b" " and size not in self.sizes and (ranks := collective_size(size)) is not None:
             if len(self.sizes) < _MAX_MESSAGES:
@@ -287,7 +287,7 @@ class Scanner(LineParser):
             sized(self.tally, ranks)
 
     def _read(self, message: bytes, shape: bytes) -> _Read:
-        """Parse a message seen for the first time, and cache the result."""
+        """Parse a new message, and cache the result."""
         text = trimmed(clean(message))
         event = parse_message(text)
         if event is not None and event.kind in OF_COMMUNICATORS:
@@ -309,7 +309,7 @@ class Scanner(LineParser):
     # --- other lines -------------------------------------------------------------------------------
 
     def _warning(self, number: int, raw: bytes) -> None:
-        """Parse a line that may be a warning; count repetitions by many ranks once."""
+        """Parse a line that may be a warning, with a cache for those of many ranks."""
         if raw == self.silent_warning:
             self.tally.lines += 1
             self.tally.warning_count += 1
@@ -339,7 +339,7 @@ class Scanner(LineParser):
             self.silent_warning = raw
 
     def _other(self, raw: bytes) -> None:
-        """Parse a line of another level or program: a warning, a version."""
+        """Parse a line without an INFO message: a warning, a version, a failure."""
         if any(mark in raw for mark in _OURS):
             self._warning(self.number, raw)
             return
@@ -355,7 +355,7 @@ class Scanner(LineParser):
         return super().line(number, raw, origin, message)
 
     def _origin(self, head: bytes, line: bytes) -> Origin | None:
-        """Return the process that wrote a line; None for prose."""
+        """Return the process that wrote a line; None if unknown, as for prose."""
         if head in self.origins:
             return self.origins[head]
         if line and is_torn(head):
@@ -368,7 +368,7 @@ class Scanner(LineParser):
         return origin
 
     def _learn_stamp(self, head: bytes, origin: Origin) -> None:
-        """Detect a prefix that differs only in the time before a process name."""
+        """Detect prefixes that differ only in a time before the process name."""
         cut = _name_begin(head)
         stamp, name = head[:cut], head[cut:]
         is_stamp = 0 < cut <= _LONGEST_NAME and stamp[:1] != b"{" and b"  " not in stamp
@@ -381,10 +381,10 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return the texts, one of which occurs in every relevant line of other programs."""
+    """Return the texts of which every relevant line of other programs contains one."""
     return signatures.outside_marks()
 
 
 def _name_begin(head: bytes) -> int:
-    """Return the start of HOST:PID:TID and of the device in a prefix."""
+    """Return the position in a prefix at which ``HOST:PID:TID [DEVICE]`` starts."""
     return head.rfind(b" ", 0, head.rfind(b" ", 0, -1)) + 1

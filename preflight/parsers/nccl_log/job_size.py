@@ -1,4 +1,4 @@
-"""Number of ranks and nodes of a job, from NCCL lines."""
+"""The number of a job's ranks and nodes, from NCCL lines."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Collection, Sequence
 
 from preflight.parsers.nccl_log.table_rows import Tables
 
-#: Maximum number of host names compared with all others.
+#: Maximum number of host names with which each name is compared.
 _MAX_COMPARED_HOSTS = 1000
-#: Number of ranks of a ring from which old versions broke its line.
+#: Number of ranks from which old versions of NCCL printed a ring on several lines.
 _RING_SHOWN = 20
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:%\S{1,15})?")
 
 
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
-    """Count nodes: NCCL's own number (since 2.20), otherwise hosts.
+    """Return the number of nodes: NCCL's own (since 2.20), otherwise of hosts.
 
-    A single host is only conclusive if all ranks are on it.
+    A single host only counts if all ranks are on it. None if the number is unknown.
     """
     sizes: list[int] = [key[1] for key, _ in table.rows("size")]
     if sizes:
         return max(*sizes, len(hosts))  # NCCL counts nodes connected by NVLink as one
-    # hosts of one name are several if their first interface has several addresses
+    # a name stands for several hosts if one interface has several addresses
     addresses: dict[object, set[object]] = {}
     for host, interface, address in (key for key, _ in table.rows("bootstrap")):
         addresses.setdefault((host, interface), set()).add(address)
@@ -34,24 +34,24 @@ def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | 
 
 
 def job_nodes(table: Tables, nnodes: int | None, nranks: int | None, placed: Collection[int]) -> int | None:
-    """Return the nodes of the job; None if an excerpt may show only some of them.
+    """Return the number of the job's nodes; None if the lines may show only some.
 
-    ``nnodes`` are those that the lines show, ``placed`` the ranks whose hosts they show.
+    ``nnodes`` is the number that the lines show, ``placed`` has the ranks whose hosts they show.
     """
     complete = nranks is not None and (len(placed) >= nranks or nnodes == nranks)
     return nnodes if table.rows("size") or complete or nnodes == 1 else None
 
 
 def _complete(addresses: set[object]) -> set[object]:
-    """Return the addresses that are not truncated; all if none is complete."""
+    """Return the complete addresses, or if all are truncated, all of them."""
     return {address for address in addresses if _ADDRESS.fullmatch(str(address))} or addresses
 
 
 def ranks_of_rings(table: Tables) -> int | None:
-    """Return the number of ranks in trees, or in a ring through all ranks.
+    """Return the number of ranks in trees, or in a ring through all ranks, or None.
 
-    The last line of a text may be truncated, so a ring in it is ignored. Up to 2.4, long rings were broken over several
-    lines.
+    A ring on the last line of a text is ignored, since it may be truncated. Up to 2.4, NCCL printed a long ring on
+    several lines.
     """
     if tree_ranks := max((key[1] for key, _ in table.rows("trees") if key[1]), default=None):
         return int(tree_ranks)
@@ -63,7 +63,7 @@ def ranks_of_rings(table: Tables) -> int | None:
 
 
 def drop_joined_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Drop names that join two hosts, from two processes that wrote into one line."""
+    """Drop names that join two host names, from processes that wrote into one line."""
     return tuple(
         name for name in hosts
         if not any(len(name) > len(other) and name.endswith(other) and other.startswith(name[: -len(other)])

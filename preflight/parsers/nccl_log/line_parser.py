@@ -1,4 +1,4 @@
-"""Parser of one line, with several messages or of another program."""
+"""Parser of one line, which may have several messages or be from another program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.line_suffix import trimmed
 from preflight.textprep.prose import is_heading, is_manual_excerpt, is_prose
 
-_LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR: RCCL's
+_LEVEL = re.compile(r"NCCL (INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")  # ERROR is only used by RCCL
 #: Text directly before a second message on the same line.
 _SECOND = re.compile(
     rb"(?:\[\d{4}-[^\]\n]{6,32}\] )?([A-Za-z0-9_][\w.-]{0,254}):\d{1,10}:\d{1,10} "
@@ -30,14 +30,14 @@ _SECOND = re.compile(
 _MOST_PARTS = 32
 #: Maximum number of cached lines without a fact, and their maximum size in bytes.
 _MAX_SILENT_LINES, _MAX_SILENT_BYTES = 16_384, 1024
-#: Parsed messages of level TRACE.
+#: Kinds of TRACE messages that are parsed.
 _OF_TRACE = OF_COMMUNICATORS | {"nranks"}
-#: Lines of a PyTorch message: its kind, "Last error:", NCCL's text.
+#: Maximum number of lines in a PyTorch error message: its kind, "Last error:", NCCL's text.
 _SAME_MESSAGE = 4
 
 
 def is_relevant(text: bytes) -> bool:
-    """Return whether a text may contain an NCCL message, a failure, a measurement."""
+    """Return whether a text may have an NCCL message, a failure or a measurement."""
     return any(mark in text for mark in _names()) or line_selection.is_wanted(text)
 
 
@@ -47,7 +47,7 @@ def _names() -> tuple[bytes, ...]:
 
 
 def has_level(raw: bytes) -> bool:
-    """Return whether a text has NCCL's name and a level."""
+    """Return whether a text contains NCCL's name followed by a level."""
     return LEVEL.search(raw) is not None
 
 
@@ -55,16 +55,16 @@ class LineParser:
     """Parser of one line at a time; :attr:`tally` has the counts."""
 
     def __init__(self, first_line: int = 0, file: str = "") -> None:
-        """Start after a number of lines."""
+        """Start after ``first_line`` lines."""
         self.tally = LogCounters()
         self.number = first_line
         self.file = file
-        self.silent: set[bytes] = set()  # lines that name NCCL but have no fact
-        self.cut_number = 0  # the last line that was not read in full
-        self.spoke = (0, "")  # the first line of PyTorch's error message, and its prefix
+        self.silent: set[bytes] = set()  # lines without a fact, so that repetitions are not parsed
+        self.cut_number = 0  # number of the last line that was not read in full
+        self.spoke = (0, "")  # line number and prefix of the start of PyTorch's error message
 
     def parse_line(self, number: int, raw: bytes) -> None:
-        """Parse a line that may contain several messages, or is inside a JSON object."""
+        """Parse a line that may contain several messages, or a JSON object."""
         if raw in self.silent:
             return
         self.number = number
@@ -81,15 +81,15 @@ class LineParser:
         self.tally.long_lines += len(parts) > _MOST_PARTS
 
     def cut_off(self, rest: bytes) -> None:
-        """Count a line whose rest is not read, unless the rest is empty."""
+        """Count a line of which the rest is not read, unless the rest is irrelevant."""
         if is_relevant(rest):
             self.tally.long_lines += self.number != self.cut_number
             self.cut_number = self.number
 
     def _part(self, part: bytes, before: str) -> str:
-        """Parse one message, and return it.
+        """Parse one message of a line, and return its text ("" if not from NCCL).
 
-        A message that a collector wrote twice on a line is counted once.
+        It is not counted if it is equal to ``before``: collectors may write a message twice on a line.
         """
         text = clean(part)
         level = _LEVEL.search(text)
@@ -100,7 +100,7 @@ class LineParser:
             return ""
         message = trimmed(text[level.end() :])
         if message == before:
-            if not message:  # only a level
+            if not message:  # the line ends after the level
                 self._keep_silent(part)
             return message
         self.tally.lines += 1
@@ -139,17 +139,17 @@ class LineParser:
             self.failed(found.id, origin, lambda: line)
 
     def way_of(self, way: str) -> None:
-        """Store the number of ranks in a channel's transport."""
+        """Record the communicator size that RCCL prints after a transport."""
         if (nranks := ranks_of(way)) is not None:
             sized(self.tally, nranks)
 
     def sized_by(self, warning: str) -> None:
-        """Store the number of ranks in a warning."""
+        """Record the communicator size in a bootstrap warning."""
         if (nranks := size_in_warning(warning)) is not None:
             sized(self.tally, nranks)
 
     def outside(self, number: int, text: str) -> bool:
-        """Parse a line of another program; return False if it has no fact."""
+        """Parse a line of another program; return whether it has a fact."""
         nccl_version = version(text)
         found = signatures.matching(text, "outside")
         if found is not None and is_manual_excerpt(text):
@@ -162,35 +162,35 @@ class LineParser:
             add_version(self.tally, nccl_version, built_for(text), lambda: line)
             self.tally.lines += 1
         if found is not None:
-            # headings and prose are counted separately from the program's own output
+            # headings and prose are counted separately from program output
             tag = line.tag or ("#" if is_heading(line.text) else "”" if is_prose(line.text) else "")
             self.failed(found.id, Origin(None, None, None, tag, None, ""), lambda: line)
         return True
 
     def _who(self, number: int, text: str) -> str:
-        """Return a launcher's prefix; continuation lines of PyTorch's message have none."""
+        """Return the launcher's prefix, which later lines of a PyTorch message lack."""
         tag = strip_launcher_prefix(text)[0]
         if tag and "NCCL error" in text:
             self.spoke = (number, tag)
         elif 0 < number - self.spoke[0] <= _SAME_MESSAGE and not text.startswith("["):
-            # the start of `socketProgress: Connection closed` looks like a host name
+            # the start of `socketProgress: Connection closed` looks like a prefix with a host name
             word = not any(character.isdigit() for character in tag)
             tag = self.spoke[1] if word or self.spoke[1].startswith(tag) else tag
         return tag
 
     def failed(self, name: str, origin: Origin, line: Callable[[], LogLine], count: int = 1) -> None:
-        """Count a failure signature."""
+        """Count an occurrence of a failure in a process."""
         self.tally.add("failure", (name, *origin.process), line, count)
 
     def known(self, origin: Origin | None) -> Origin | None:
-        """Store the host of the process that wrote a line."""
+        """Record the host of the process that wrote a line, and return the process."""
         if origin is not None and origin.host is not None:
             host = origin.host
             self.tally.add("host", (host,), lambda: LogLine(self.number, host, "", "", file=self.file), 0)
         return origin
 
     def line(self, number: int, raw: bytes, origin: Origin, message: bytes) -> LogLine:
-        """Build the line of a fact."""
+        """Build the line of a fact, for quoting."""
         message_text = trimmed(clean(message))[:1000]
         text = clean(raw).strip()[:300]
         return LogLine(
@@ -199,7 +199,7 @@ class LineParser:
 
 
 def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
-    """Split a line at other messages written into it."""
+    """Split a line before each further message that was written into it."""
     found = [match.start() for match in islice(LEVEL.finditer(raw), _MOST_PARTS + 1)]
     cuts = [0]
     for start in found[1:]:
@@ -210,5 +210,5 @@ def _parts(raw: bytes, hosts: Container[Key]) -> list[bytes]:
 
 
 def _glued(name: str, hosts: Container[Key]) -> int:
-    """Return the start of a known host name in text that lost its line end."""
+    """Return where a known host name starts in text that lost a line end; else 0."""
     return next((at for at in range(len(name)) if (name[at:],) in hosts), 0)

@@ -1,7 +1,7 @@
 """Parsers of one INFO message, without its prefix.
 
-Formats of NCCL 2.3 … 2.30 (src/init.cc, src/net.cc, src/plugin/, src/transport/) and of the plug-ins rdma-sharp,
-aws-ofi-nccl and gIB. Messages are parsed by pattern, not by version, because vendors backport patches.
+They read the formats of NCCL 2.3 … 2.30 (src/init.cc, src/net.cc, src/plugin/, src/transport/) and of the plug-ins
+rdma-sharp, aws-ofi-nccl and gIB. They do not depend on the version of NCCL, because vendors backport patches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.parsers.nccl_log.networks import bootstrap, gdr, network, old_dev
 _NCCL_VERSION = re.compile(
     r"\b(?:NCCL version|RCCL version ?:?|vLLM is using nccl==) ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?![\d.]*[xX*])"
 )
-#: CUDA version of an NCCL build; its minor version has one digit, and a launcher's next word may follow directly.
+#: The CUDA version of an NCCL build. Its minor version has one digit; a launcher's next word may follow directly.
 _BUILT_FOR = re.compile(r"\bNCCL version \d[\d.]{2,10}[\w.-]{0,20}\+cuda(\d{1,2}\.\d)")
 _ENVIRONMENT = re.compile(r"\b(NCCL_\w{1,64}) set (?:by environment )?to (.*)", re.DOTALL)
 _AFFINITY = re.compile(
@@ -32,20 +32,20 @@ _DRIVER = re.compile(r"cudaDriverVersion (\d{4,6})\b")
 _REGISTER = re.compile(r"register comm 0x[0-9a-f]+ buffer 0x[0-9a-f]+ size \d")
 
 
-#: First words of messages that repeat by the million and contain no fact.
+#: First words of messages that occur by the million and contain no fact.
 _IGNORED = frozenset(
     b"AllReduce: AllGather: ReduceScatter: Broadcast: Reduce: Send: Recv: AllToAll: Gather: Scatter:".split()
 )
 
 
 def version(text: str) -> str | None:
-    """Return the version named in a line."""
+    """Return the NCCL version that a line names, or None."""
     match = _NCCL_VERSION.search(text)
     return match[1] if match else None
 
 
 def built_for(text: str) -> str | None:
-    """Return the CUDA version of an NCCL build: ``12.4`` for ``2.21.5+cuda12.4``."""
+    """Return the CUDA version of an NCCL build (12.4 of ``2.21.5+cuda12.4``), or None."""
     match = _BUILT_FOR.search(text)
     return match[1] if match else None
 
@@ -72,7 +72,7 @@ def _environment(message: str) -> LogEvent | None:
     if not (match := _ENVIRONMENT.search(message)):
         return None
     value = match[2].strip()
-    # NCCL ends messages about numeric variables with a full stop, before which a page may put a blank
+    # NCCL ends a message about a numeric variable with a full stop, before which a web page may insert a blank
     number = re.fullmatch(r"(-?\d{1,20})\s?\.", value)
     return LogEvent("env", (match[1], number[1] if number else value[:512]))
 
@@ -101,7 +101,7 @@ def _registered(message: str) -> LogEvent | None:
     return LogEvent("registered") if _REGISTER.match(message) else None
 
 
-#: Marks, one of which occurs in the message, and its parser.
+#: Parsers of messages, each with the texts of which a message must contain one.
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], LogEvent | None]], ...] = (
     ((" rank ",), comm),
     (("nranks ",), nranks),

@@ -1,4 +1,4 @@
-"""Values of a parsed NCCL log. An empty tuple or None: not in the log."""
+"""Values of a parsed NCCL log; None or an empty tuple if the log lacks them."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class LogLine:
     pid: int | None = None
     device: int | None = None  # CUDA device of the calling thread, within CUDA_VISIBLE_DEVICES: not a local rank
     tag: str = ""  # its writer, in the launcher's format: `1,0`, `rank3`, `pod/…`
-    file: str = ""  # if several files were read
+    file: str = ""  # name of its file if several were read
 
     def __str__(self) -> str:
-        """Return the line with its number."""
+        """Return the line with its number, and its file if several were read."""
         return f"{self.file}:{self.number}: {self.text}" if self.file else f"{self.number}: {self.text}"
 
 
 @dataclass(frozen=True)
 class Use:
-    """An item that occurs in the log once or more."""
+    """A name in the log, with its number of occurrences and its first line."""
 
     name: str
     count: int
@@ -50,8 +50,8 @@ class NetChannels:
     """Connections over one network, with or without GPUDirect RDMA."""
 
     network: str  # IB, Socket, AWS Libfabric, …
-    gpudirect: bool | None  # None: their lines are truncated before that word
-    count: int  # lines, one for each channel and direction
+    gpudirect: bool | None  # None: the lines are truncated before that word
+    count: int  # number of lines; one for each channel and direction
     first: LogLine
 
 
@@ -72,14 +72,14 @@ class Hca:
 
     name: str
     port: int
-    hosts: int  # number of hosts that found it
-    channels: int | None  # connection lines that name it; None if the log shows no network channel of its host
+    hosts: int  # number of hosts on which NCCL found it
+    channels: int | None  # number of its connection lines; None if the log shows no network channels of its hosts
     unused_on: tuple[str, ...]  # hosts that have network channels, but none over this HCA; at most 20
 
 
 @dataclass(frozen=True)
 class HostHcas:
-    """The HCAs of one host, if all its processes listed the same ones."""
+    """The HCAs of a host on which all processes listed the same ones."""
 
     host: str
     names: tuple[str, ...]  # "mlx5_0:1", in the order of the list
@@ -95,22 +95,22 @@ class HostChannels:
     network: str
     gpudirect: bool | None
     count: int
-    proxied: int  # of these, through the NIC of another rank's process (PXN)
+    proxied: int  # number of these through the NIC of another rank's process (PXN)
 
 
 @dataclass(frozen=True)
 class Rails:
-    """Connections with both ends known: between NICs of equal index (a rail) or not."""
+    """Connections with known NICs at both ends; they cross if indexes differ."""
 
     seen: int
     crossing: int
-    example: str | None  # one that crosses
-    sampled: bool = False  # True: a sample of very many connections, by name
+    example: str | None  # a connection that crosses rails
+    sampled: bool = False  # True: counted in a sample of very many connections
 
 
 @dataclass(frozen=True)
 class ReportedVariable:
-    """A variable that NCCL reported reading."""
+    """A variable that NCCL reports as set."""
 
     name: str
     value: str
@@ -121,7 +121,7 @@ class ReportedVariable:
 
 @dataclass(frozen=True)
 class PluginStatus:
-    """State of a plug-in."""
+    """A plug-in's state, with the number of lines that report it."""
 
     state: str  # "loaded", "not found", "internal", "failed", "unsupported"
     name: str | None
@@ -131,7 +131,7 @@ class PluginStatus:
 
 @dataclass(frozen=True)
 class Affinity:
-    """CPUs to which NCCL bound a GPU's threads, as printed."""
+    """The CPUs to which NCCL bound the threads of a GPU, as printed."""
 
     host: str | None
     gpu: int
@@ -140,7 +140,7 @@ class Affinity:
 
 @dataclass(frozen=True)
 class ChannelCounts:
-    """``N coll channels, …`` of the communicator with most; None if not printed."""
+    """Channels of the communicator with the most; None if NCCL does not print a kind."""
 
     coll: int
     collnet: int | None
@@ -150,38 +150,38 @@ class ChannelCounts:
 
 @dataclass(frozen=True)
 class Communicators:
-    """Communicators of one size."""
+    """Counts of the communicators of one size."""
 
     nranks: int
-    made: int  # number of different ones
-    complete: int  # all ranks in the log reported that it is set up
-    destroyed: int  # number destroyed by a rank
-    most_by_one: int  # number set up by one rank
+    made: int  # number of communicators
+    complete: int  # number of communicators that all ranks in the log had set up
+    destroyed: int  # number of communicators that a rank destroyed
+    most_by_one: int  # maximum number of communicators that one rank set up
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A communicator that some rank started but did not finish."""
+    """A communicator whose setup a rank started but did not finish."""
 
     id: str | None
     nranks: int
-    started: int  # number of ranks
-    completed: int
+    started: int  # number of ranks that started or finished it
+    completed: int  # number of ranks that finished it
     first: LogLine
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A rank that never arrived at a communicator while its peers waited."""
+    """A rank that did not set up a communicator while its peers waited for it."""
 
     rank: int
     host: str | None
-    why: str  # evidence for it
+    why: str  # the evidence
 
 
 @dataclass(frozen=True)
 class ProcessFailure:
-    """A failure in the lines of one process."""
+    """The occurrences of a failure in one process."""
 
     line: LogLine  # the first
     rank: int | None
@@ -190,7 +190,7 @@ class ProcessFailure:
 
 @dataclass(frozen=True)
 class Failure:
-    """A detected failure signature."""
+    """A failure in the log, recognised by a signature."""
 
     id: str
     layer: str
@@ -199,33 +199,33 @@ class Failure:
     line: LogLine  # the first
     rank: int | None
     count: int  # number of lines
-    hosts: tuple[str, ...]  # in line order; at most 20
+    hosts: tuple[str, ...]  # in order of their lines; at most 20
     cause: tuple[str, ...]
     remedy: tuple[str, ...]
     collect: tuple[str, ...]
-    processes: tuple[ProcessFailure, ...] = ()  # in line order; at most 20
+    processes: tuple[ProcessFailure, ...] = ()  # in order of their lines; at most 20
 
     @property
     def host(self) -> str | None:
-        """Host of the first line."""
+        """The host of the first line; None if unknown."""
         return self.line.host
 
 
 @dataclass(frozen=True)
 class NcclLog:
-    """Content of a log."""
+    """The facts of one log."""
 
     nccl_version: str | None
     versions: tuple[Use, ...]
-    built_for: tuple[Use, ...]  # CUDA versions of the NCCL builds: "12.4" of "2.21.5+cuda12.4"
-    cuda_drivers: tuple[str, ...]  # as reported by the driver's API: "12.8"
-    nranks: int | None  # of the largest communicator
-    nnodes: int | None  # that the lines show
-    job_nodes: int | None  # of the job; None if an excerpt may show only some
+    built_for: tuple[Use, ...]  # CUDA versions of the NCCL builds, such as "12.4" of "2.21.5+cuda12.4"
+    cuda_drivers: tuple[str, ...]  # CUDA versions that the drivers support, such as "12.8"
+    nranks: int | None  # size of the largest communicator
+    nnodes: int | None  # number of nodes that the lines show
+    job_nodes: int | None  # number of the job's nodes; None if the log may show only some
     hosts: tuple[str, ...]
-    ranks: tuple[tuple[int, str], ...]  # (rank of the largest communicator, host), if logged
+    ranks: tuple[tuple[int, str], ...]  # (rank in the largest communicator, host), if known
     networks: tuple[Use, ...]  # "Using network X", one entry for each X
-    chosen: tuple[tuple[str, str], ...]  # (host, network) of the same lines
+    chosen: tuple[tuple[str, str], ...]  # (host, network), from the same lines
     plugins: tuple[PluginStatus, ...]
     channels: tuple[NetChannels, ...]
     by_host: tuple[HostChannels, ...]
@@ -237,15 +237,15 @@ class NcclLog:
     ring_channels: int | None
     tree_channels: int | None
     channel_counts: ChannelCounts | None
-    nvls: LogLine | None  # NVLS resources were set up
-    nvls_support: bool | None  # capabilities of the devices; None also if hosts differ
-    mnnvl: Use | None  # a clique over several nodes
+    nvls: LogLine | None  # the line that reports the setup of NVLS resources
+    nvls_support: bool | None  # whether the GPUs support it; None also if they differ
+    mnnvl: Use | None  # the size of a clique of GPUs over several nodes
     ib_devices: tuple[IbDevice, ...]
     hcas: tuple[Hca, ...]
-    hcas_by_host: tuple[HostHcas, ...]  # of complete lists
+    hcas_by_host: tuple[HostHcas, ...]  # only of hosts with complete lists
     no_device_found: LogLine | None
-    socket_interfaces: tuple[str, ...]  # NET/Socket was initialised, not necessarily used
-    bootstrap_interfaces: tuple[str, ...]  # ranks use them to find each other
+    socket_interfaces: tuple[str, ...]  # of NET/Socket, which is not necessarily used
+    bootstrap_interfaces: tuple[str, ...]  # over which ranks find each other
     environment: tuple[ReportedVariable, ...]
     affinity: tuple[Affinity, ...]
     communicators: tuple[Communicators, ...]  # largest first
@@ -258,24 +258,24 @@ class NcclLog:
     obstacles: tuple[LogLine, ...]  # reasons in the log for not using RDMA, earliest first
     gpudirect_disabled: tuple[LogLine, ...]
     ofi_provider: Use | None  # libfabric provider chosen by the AWS plug-in
-    lines: int  # lines of NCCL
-    unread: tuple[str, ...]  # unread text, and the reason: the log may have a failure in it
-    notes: tuple[str, ...]  # text that was only counted
+    lines: int  # number of lines from NCCL
+    unread: tuple[str, ...]  # descriptions of unread text, which may contain a failure
+    notes: tuple[str, ...]  # descriptions of text that was only counted
     processes: int = 0  # number of ranks that set up a communicator
-    setups: tuple[tuple[int, ...], ...] = ()  # of each process: lines at which it had set up a communicator
+    setups: tuple[tuple[int, ...], ...] = ()  # for each process, the lines at which it had set up a communicator
     registering: int = 0  # of these, ranks that registered user buffers (logged only with NCCL_DEBUG_SUBSYS=REG)
 
     @property
     def cuda_driver(self) -> str | None:
-        """The first CUDA version of the driver in the log."""
+        """The first CUDA driver version in the log, or None."""
         return self.cuda_drivers[0] if self.cuda_drivers else None
 
     def variable(self, name: str) -> ReportedVariable | None:
-        """Return the first report of a variable."""
+        """Return the first reported value of a variable, or None."""
         return next((variable for variable in self.environment if variable.name == name), None)
 
     @property
     def network_names(self) -> tuple[str, ...]:
-        """Networks in use: those of the channels, otherwise those chosen."""
+        """The networks of the channels; if the log has no channels, the chosen ones."""
         named: Sequence[NetChannels | Use] = self.channels or self.networks
         return tuple(dict.fromkeys(entry.network if isinstance(entry, NetChannels) else entry.name for entry in named))

@@ -1,4 +1,4 @@
-"""Lines of networks: interfaces, HCAs, plug-ins, choice, GPUDirect RDMA."""
+"""Parsers of network messages: interfaces, HCAs, plug-ins, chosen network."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _NETWORK = re.compile(
     r"(?: t(?:o(?: c?o?m?m?)?)?)?\s*"
 )
 _BOOTSTRAP = re.compile(r"Bootstrap ?: Using (.*)")
-#: A page may treat the <0> as a tag.
+#: An interface and its address. A web page may remove the <0> as if it were a tag.
 _ADDRESS = re.compile(r"(?:\[\d{1,3}\])?([^\s:\[\]]{1,63}):(\S{3,64}?)(?:<\d+>|(?=\s|$))")
 _OLD_INTERFACE = re.compile(r"NET : Using interface (\S{1,63}?):(\S{3,64})<\d+>")  # up to 2.3
 _USING = re.compile(r"NET/(\S{1,32})\s*: Using (.*)", re.DOTALL)
 _IB_DEVICE = re.compile(r"\[(\d{1,3})\]\s?([^\s:={}\[\]]{1,63}):(\d{1,3})(?!\d)[^/\s]{0,16}/(IB|RoCE)(/SHARP)?")
-#: With the subsystem NET since 2.28: each device that NCCL_IB_HCA selects; its number counts the devices of the host.
+#: A device that NCCL_IB_HCA selects, logged by the subsystem NET since 2.28; its number counts all devices of the host.
 _VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1,3})/(IB|RoCE) provider=")
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")
 _OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
-#: The address may be removed.
+#: An interface, of which the address may be missing.
 _INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63})(?::([^\s<]{0,64})|(?= ?(?:\.{3}|…)))")
 _GDR_DISABLED = re.compile(r"(?!NET/(?:Fast)?Socket).*GPU Direct RDMA (?:\(\S+\) )?Disabled for ")
 _OFI = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S{1,32})")
@@ -39,13 +39,13 @@ _INTERNAL = re.compile(r"(?:NET/Plugin ?: )?.*[Uu]sing internal (?:network plugi
 
 
 def network(message: str) -> LogEvent | None:
-    """Parse the chosen network."""
+    """Parse the network that NCCL chose."""
     match = _NETWORK.fullmatch(message)
     return LogEvent("network", (match["name"],)) if match else None
 
 
 def bootstrap(message: str) -> LogEvent | None:
-    """Parse the bootstrap interfaces: up to 2.7 all candidates, later the used ones."""
+    """Parse the bootstrap interfaces: all candidates up to 2.7, later those in use."""
     match = _BOOTSTRAP.match(message)
     found = tuple(_ADDRESS.findall(match[1])) if match else ()
     return LogEvent("bootstrap", found) if found else None
@@ -70,7 +70,7 @@ def using(message: str) -> LogEvent | None:
 
 
 def old_devices(message: str) -> LogEvent | None:
-    """Parse HCAs as listed up to 2.3, and one by one since 2.28."""
+    """Parse HCAs as printed up to 2.3, or since 2.28 on a line for each."""
     if match := _VERBS_DEVICE.match(message):
         return LogEvent("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
     if not (match := _OLD_DEVICE.match(message)):
@@ -95,5 +95,5 @@ def plugin(message: str) -> LogEvent | None:
 
 
 def gdr(message: str) -> LogEvent | None:
-    """Parse the HCA for which GPUDirect RDMA is off."""
+    """Parse the message that GPUDirect RDMA is disabled for an HCA."""
     return LogEvent("gdr disabled", (message[:256],)) if _GDR_DISABLED.match(message) else None

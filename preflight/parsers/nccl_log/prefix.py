@@ -1,4 +1,4 @@
-"""Prefix of ``NCCL INFO``: launcher, time, HOST:PID:TID, device, source."""
+"""The text before ``NCCL INFO``: launcher, time, HOST:PID:TID, device, source."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from preflight.parsers.job_output import LONGEST_LINE_CHARS, SHORT_LINE_CHARS, u
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text
 
-#: NCCL's name and a level; ERROR is RCCL's.
+#: NCCL's name and a level; only RCCL uses ERROR.
 LEVEL = re.compile(rb"NCCL (?:INFO|WARN|ERROR|TRACE|CALL|ABORT)(?: |\r?$)")
-#: A time stamp of a log collector, which may be glued to the following text.
+#: A log collector's time stamp, which may be followed directly by text.
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?")
 _HOST = re.compile(r"(?:(?<![\w.-])|(?<=^-))([A-Za-z0-9_][\w.-]{0,254}):(\d{1,10}):(\d{1,10})\s")
-#: Text that NCCL before 2.12 printed without a line end, so that the next message is glued to it.
+#: Text that NCCL before 2.12 printed without a line end, so that the next message follows it directly.
 _VERSION_BEFORE = re.compile(r"(?<=NCCL version )[\d.]{3,10}[\w.-]{0,20}\+(?:cuda|hip)\d{1,2}\.\d")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d\s")
-#: A number of a table that NCCL interrupted may be glued to the host name.
+#: The start of a table row that an NCCL message interrupted; a number may precede the host name directly.
 _TABLE_ROW = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[A-Za-z]\w{2,15}\s")
-#: CUDA device, time of a trace, FILE:LINE and function.
+#: The CUDA device; then the time of a TRACE message, FILE:LINE and function.
 _DEVICE = r"\[\s?(?P<device>\d{1,4})\s?\]"
 _REST = (
     r"\s*(?:\d{1,12}\.\d{1,9}\s+)?"
     r"(?:(?P<source>[\w./\\+-]{1,256}:\d{1,6})\s+(?:\(\w{1,64}\)\s+)?|\S{1,128}:\d{1,6}\s+"
     r"|(?:[\w:*&]{1,64} ){0,3}[\w:~]{1,128}\([^()]{0,256}\):\d{1,6}\s+)?\s*"  # a plug-in that prints its functions
 )
-#: Some builds print an uninitialised device number. [HOST][PID:TID][DEVICE][FILE:LINE] is the format of T-Head's
-#: library.
+#: [HOST][PID:TID][DEVICE][FILE:LINE], the format of T-Head's library.
 _BRACKETED = re.compile(
     r"\[([A-Za-z0-9_][\w.-]{0,254})\]\[(\d{1,10}):(\d{1,10})\]\[(\d{1,4})\](?:\[([\w./-]{1,256}:\d{1,6})\])?"
 )
+#: Some builds print an uninitialised device number.
 _AFTER_HOST = re.compile(rf"\s*(?:\[\s?(?P<device>\d{{1,10}})\s?\])?{_REST}")
-#: Without the host: only the device distinguishes NCCL's line from prose about NCCL, or no text precedes it.
+#: A prefix without the host: only the device distinguishes NCCL's line from prose about NCCL.
 _MARKED = re.compile(f"(?:.{{0,400}}[\\s:>│|]|[#+-]|//)?{_DEVICE}{_REST}")
-#: A host without the process or thread; without a digit or hyphen it may be a word.
+#: A host without the process or thread; it must have a digit or hyphen, since it may otherwise be a word.
 _HOST_ALONE = re.compile(
     rf"\s*(?!(?i:rank|gpu|cuda|dev|device|proc|task|line|step|node_rank|local_rank)[-_:]?\d*\s)"
     rf"(?P<host>(?=\S*[\d-]|\S*:[Xx*])[A-Za-z][\w.-]{{1,254}})(?::(?:(?P<pid>\d{{1,10}})|[Xx*]{{1,10}})(?::[\dXx*]{{1,10}})?)?"
     rf"\s{_DEVICE}{_REST}"
 )
-#: A host with placeholders instead of the numbers, as in a manual.
+#: A host with placeholders instead of numbers, as in a manual.
 _HOST_NAMED = re.compile(
     rf"\s*(?P<host>[A-Za-z][\w.-]{{1,254}}):(?P<pid><?(?i:pid)>?):<?(?i:tid)>?\s(?:{_DEVICE})?{_REST}"
 )
@@ -56,7 +56,7 @@ _BEFORE_BARE = re.compile(
 _BARE = re.compile(f"(?:\\S{{1,255}}:[\\dXx*]{{1,10}}:[\\dXx*]{{1,10}}\\s)?{_REST}")
 
 
-#: A record of a log collector: JSON, before which Fluentd writes a time and a tag.
+#: A log collector's record: JSON, which Fluentd prefixes with a time and a tag.
 _BEFORE_RECORD = 256
 _RECORD = re.compile(
     rb"\s*(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,20}(?: [+-]\d{4})?[ \t][\w./*-]{1,160}(?:\t|: ))?(\{.*\})\s*$",
@@ -66,7 +66,7 @@ _RECORD = re.compile(
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of a line: process, time and place in NCCL's source."""
+    """The origin of a line: process, time, and position in NCCL's source code."""
 
     host: str | None
     pid: int | None
@@ -74,16 +74,16 @@ class Origin:
     tag: str
     time: str | None
     source: str
-    quoted: bool = False  # from a program's source or a sentence, so it may only mention the start of a line
+    quoted: bool = False  # after a quotation mark, so that it may be a sentence or source code about such a line
 
     @property
     def process(self) -> tuple[str, int | None, int | None]:
-        """Return the identity of a rank: host or tag, process, device."""
+        """The identity of a rank: host or tag, process id, device."""
         return (self.host or self.tag, self.pid, self.device)
 
 
 def clean(raw: bytes) -> str:
-    """Return a line as text, without terminal or HTML codes, up to 8,192 characters."""
+    """Return the first 8,192 characters of a line, without terminal or HTML codes."""
     text = raw[: LONGEST_LINE_CHARS * 2].decode("utf-8", "backslashreplace")[:LONGEST_LINE_CHARS]
     if "\x1b" in text or "\x00" in text or "\ufeff" in text:
         text = normalize_text(text)
@@ -95,8 +95,8 @@ def clean(raw: bytes) -> str:
 
 
 def unwrapped_json(raw: bytes) -> bytes | None:
-    """Return the text in a log collector's JSON object; None for other lines."""
-    if b"CCL" not in raw and b"\\u" not in raw:  # decoded only for these lines
+    """Return NCCL's text in a log collector's JSON object; None for other lines."""
+    if b"CCL" not in raw and b"\\u" not in raw:  # only such lines are decoded
         return None
     if b"{" not in raw[:_BEFORE_RECORD] or len(raw) > LONGEST_LINE_CHARS * 2 or not (record := _RECORD.match(raw)):
         return None
@@ -111,7 +111,7 @@ def unwrapped_json(raw: bytes) -> bytes | None:
 
 
 def origin_of(head: str) -> Origin | None:
-    """Parse the text before the level; None for prose, which is not from NCCL."""
+    """Parse the text before the level; return None if it is not a prefix, but prose."""
     head = head.rpartition("\r")[2]
     time = None
     for stamp in _STAMP.finditer(head):

@@ -1,6 +1,6 @@
-"""NIC pairs of connections: both ends, joined by the connection's name.
+"""The NICs at both ends of a connection, joined by the connection's name.
 
-A connection is named by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator. If two
+NCCL names a connection by channel, ranks and GPUs ("Channel 00/0 : 8[0] -> 0[0]"), not by communicator. If two
 communicators use one name for connections over different NICs, that name is not judged.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-#: Maximum number of stored ends; beyond it, a sample by the checksum of the name, which is the same in every part of a
-#: log.
+#: Maximum number of stored ends. Beyond it, a sample is stored, chosen by the checksum of the name, so that every part
+#: of a log has the same sample.
 MAX_ENDS = 32_768
-#: Marks an end whose name occurs with different NICs.
+#: The value of an end whose name occurs with different NICs.
 MIXED = b""
 
 
 def left_out(before: bytes, mask: int) -> bool:
-    """Return whether a sample leaves an end out, by channel and sender.
+    """Return whether an end is not in the sample, by its channel and sender.
 
-    Both ends contain these first.
+    Both ends of a connection start with these, so that the sample has both or neither.
     """
     return mask != 0 and crc32(before[:16]) & mask != 0
 
@@ -30,7 +30,7 @@ def name_of(before: bytes) -> bytes:
 
 
 def add(ends: dict[bytes, bytes], mask: int, before: bytes, rest: bytes) -> int:
-    """Store one end; return the mask of the sample, which grows with the table."""
+    """Store one end; return the sample's mask, which grows when the table is full."""
     if left_out(before, mask):
         return mask
     known = ends.get(before)
@@ -43,7 +43,7 @@ def add(ends: dict[bytes, bytes], mask: int, before: bytes, rest: bytes) -> int:
 
 
 def thin(ends: dict[bytes, bytes], mask: int) -> int:
-    """Halve the sample until it fits."""
+    """Halve the sample until it fits; return its mask."""
     while len(ends) > MAX_ENDS:
         mask = mask << 1 | 1
         for before in [before for before in ends if left_out(before, mask)]:
@@ -52,7 +52,7 @@ def thin(ends: dict[bytes, bytes], mask: int) -> int:
 
 
 def merge(ends: dict[bytes, bytes], mask: int, other: dict[bytes, bytes], other_mask: int) -> int:
-    """Add the ends of another part of the log."""
+    """Add the ends of another part of the log; return the sample's mask."""
     both = mask | other_mask
     if both != mask:
         for before in [before for before in ends if left_out(before, both)]:

@@ -1,4 +1,4 @@
-"""Ranks and communicators: identities, set-ups, missing ranks."""
+"""Ranks and communicators: processes, setups, missing ranks."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Members:
     nranks: int = 0
     known: dict[int, Process] = field(default_factory=dict)
     per_node: int | None = None  # ranks per node, if NCCL reports equal numbers
-    ranks: dict[Process, int | None] = field(default_factory=dict)  # None: one process with several ranks
+    ranks: dict[Process, int | None] = field(default_factory=dict)  # None: the process has several ranks
 
     def rank_of(self, process: Process) -> int | None:
-        """Return the rank of a process, if the log shows it."""
+        """Return the rank of a process; None if unknown, or if it has several."""
         return self.ranks.get(process)
 
     def host_of(self, rank: int) -> str | None:
         """Return the host of a rank, from its lines or from its node's other ranks.
 
-        The latter only if ranks are numbered node by node.
+        The node is only known if ranks are numbered node by node. None if the host is unknown.
         """
         if rank in self.known:
             return self.known[rank][0] or None
@@ -42,7 +42,7 @@ class Members:
 
     @cached_property
     def _hosts_by_node(self) -> dict[int, tuple[str, ...]]:
-        """Hosts of each node's range of ranks; empty unless numbered node by node."""
+        """The hosts of each node; empty unless ranks are numbered node by node."""
         if not self.per_node or self.nranks % self.per_node:
             return {}
         node_of: dict[str, int] = {}
@@ -72,7 +72,7 @@ def ranks_of(tally: LogCounters) -> Members:
 
 
 def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
-    """Return the number of communicators of each size, the largest first."""
+    """Return the counts of communicators of each size, largest size first."""
     made: dict[int, list[int]] = {}  # size → created, complete, destroyed
     for (_, nranks), comm in tally.comms.items():
         counts = made.setdefault(nranks, [0, 0, 0])
@@ -98,7 +98,7 @@ def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
 
 
 def _most(tally: LogCounters, kind: str) -> dict[int, int]:
-    """Return the maximum over ranks for each size."""
+    """Return the largest count of a rank, for each communicator size."""
     most: dict[int, int] = {}
     for key, seen in tally.seen.get(kind, {}).items():
         nranks = cast(int, key[0])
@@ -121,10 +121,10 @@ def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
 
 
 def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
-    """Return the ranks that others waited for.
+    """Return the ranks for which their peers waited.
 
-    Only if at least half of the ranks, and two, are in the log: otherwise it is a log of some ranks, and the rest is
-    unknown. The log of one of several hosts does not cover the ranks before its first and after its last.
+    Empty unless at least two ranks, and half of all ranks, are in the log; otherwise, it is the log of some ranks. The
+    log of one of several hosts does not cover the ranks before its first and after its last one.
     """
     for (_, nranks), comm in _waiting(tally):
         began = comm.started | comm.completed
@@ -143,7 +143,7 @@ def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Miss
 
 
 def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
-    """Return the unseen ranks that the log covers."""
+    """Return the ranks that the log covers and that are not in the set ``seen``."""
     one_node = any(key[0] == nranks and key[1] == 1 for key in tally.seen.get("size", {}))
     if one_node or len(tally.seen.get("host", {})) > 1:
         first, last = 0, nranks - 1
@@ -153,9 +153,9 @@ def _absent(tally: LogCounters, seen: int, nranks: int) -> list[int]:
 
 
 def _nameless(tally: LogCounters, members: Members) -> tuple[Missing, ...]:
-    """Return missing ranks for versions without "Init START".
+    """Return the missing ranks in a log of an NCCL without "Init START".
 
-    They are the ranks that did not set up the communicator.
+    They are the ranks that set up no communicator, while each of their peers set up the same number.
     """
     rows = tally.seen.get("nameless", {})
     nranks = max((cast(int, key[0]) for key in rows), default=0)

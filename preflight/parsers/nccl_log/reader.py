@@ -1,6 +1,6 @@
 """Reader of a log: a text, a stream, a file, or the files of all ranks.
 
-It uses all processors.
+It divides large logs among several processes.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from preflight.textprep.line_source import (
 )
 from preflight.textprep.wrapped_lines import continued, unwrapped
 
-#: Another process costs about 30 ms and 25 MB; it pays off from about twice that much work.
+#: Minimum number of bytes for each process: starting one takes about 30 ms and 25 MB of memory.
 _WORTH_A_PROCESS = 32 << 20
 _MOST_PROCESSES = 8
 
 
-#: Maximum empty lines at the start of a text before the rest is only counted: a part of a source may keep its line
-#: numbers this way.
+#: Maximum number of empty lines that are scanned at the start of a text; more are only counted. They may stand for
+#: other lines of a source, so that line numbers are correct.
 _MOST_EMPTY = 1000
 
 
 class NoNcclOutput(PreflightError, ValueError):
-    """The input has no NCCL line; the message describes it."""
+    """The input has no NCCL line; the message names the input and the fix."""
 
 
 @dataclass
 class ScannedLog:
-    """Counters of a log, and the lines for other parsers."""
+    """The counters of a log, and the lines selected for other parsers."""
 
     tally: LogCounters
     selection: LineSelection | None = None
@@ -65,7 +65,7 @@ class ScannedLog:
 
 
 def parse(text: str) -> NcclLog | None:
-    """Parse a log within other text; None if no line is from NCCL. Never raises."""
+    """Parse a text; return None if no line is from NCCL. Never raises."""
     return summarize(scan_text(text, select=False).tally)
 
 
@@ -81,29 +81,33 @@ def scan_text(text: str, *, select: bool) -> ScannedLog:
 
 
 def _restore_lines(lines: list[bytes]) -> list[bytes]:
-    """Restore the lines of a copied text, if unambiguous."""
+    """Restore the damaged lines of a copied text where that is unambiguous."""
     return completed(undecided(restore_prefixes(continued(unwrapped(lines)))))
 
 
 def read_stream(stream: ByteReader, name: str = "") -> NcclLog:
     """Read a log from a stream, compressed or not.
 
-    Raises NoNcclOutput, other ValueError for damage, OSError.
+    Raises NoNcclOutput, another ValueError for data that cannot be decompressed, or OSError.
     """
     return _finished(_scan_stream(stream, 0, None, "", select=False).tally, name or "the input")
 
 
 def read(paths: Sequence[Path], processes: int | None = None) -> NcclLog:
-    """Read a log in one file, or in one per rank, compressed or not.
+    """Read a log in one file, or in one file per rank, compressed or not.
 
-    Files of ranks come from NCCL_DEBUG_FILE with %h and %p. Uses one process per processor, unless ``processes`` is
-    given. Raises NoNcclOutput, other ValueError for data that cannot be decompressed, OSError.
+    NCCL_DEBUG_FILE with %h and %p writes one file per rank. ``processes`` limits the number of reading processes; by
+    default, it is the number of processors (at most 8). Raises NoNcclOutput, another ValueError for data that cannot be
+    decompressed, or OSError.
     """
     return _finished(scan(paths, processes).tally, str(paths[0]) if len(paths) == 1 else f"{len(paths)} files")
 
 
 def scan(paths: Sequence[Path], processes: int | None = None, *, select: bool = False) -> ScannedLog:
-    """Scan files in several processes; raises ValueError for damaged data, OSError."""
+    """Scan files, large ones in several processes.
+
+    Raises OSError, and ValueError for data that cannot be decompressed.
+    """
     pieces = _pieces(paths, several=len(paths) > 1)
     return _added(_shares(pieces, _processes() if processes is None else processes), select)
 
@@ -118,12 +122,12 @@ def _finished(tally: LogCounters, name: str) -> NcclLog:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Part of a file: complete lines."""
+    """A part of a file that consists of complete lines."""
 
     path: Path
     begin: int
-    end: int | None  # None: to the end of a compressed file
-    size: int  # bytes on disk, for distributing the work
+    end: int | None  # None: the complete file, which is compressed or UTF-16
+    size: int  # bytes on disk, by which the work is divided
     file: str  # name for quoting lines; empty if there is only one file
 
 
@@ -138,7 +142,7 @@ def _pieces(paths: Sequence[Path], *, several: bool) -> list[_Piece]:
 
 
 def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
-    """Divide the pieces in order, splitting plain files between lines."""
+    """Divide the pieces among processes, in order; plain files are split at line ends."""
     total = sum(piece.size for piece in pieces)
     number = max(1, min(processes, total // _WORTH_A_PROCESS, _MOST_PROCESSES))
     share = total / number
@@ -163,7 +167,7 @@ def _shares(pieces: Sequence[_Piece], processes: int) -> list[list[_Piece]]:
 
 
 def _line_begin(path: Path, position: int, end: int) -> int:
-    """Return the start of the next line, at a position or after it."""
+    """Return the position of the first line start at or after a position."""
     if position <= 0:
         return 0
     with path.open("rb") as stream:
@@ -178,9 +182,9 @@ def _line_begin(path: Path, position: int, end: int) -> int:
 
 
 def _processes() -> int:
-    """Return the number of reading processes.
+    """Return the maximum number of reading processes.
 
-    One if other threads run, since they would not survive a fork.
+    It is 1 if other threads run, since they would not survive a fork.
     """
     if threading.active_count() > 1 or "fork" not in multiprocessing.get_all_start_methods():
         return 1
@@ -191,7 +195,7 @@ def _processes() -> int:
 
 
 def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
-    """Scan all shares, each but the first in a child process, and add up in order."""
+    """Scan the first share here and the rest in child processes; merge in order."""
     context = multiprocessing.get_context("fork") if len(shares) > 1 else None
     helpers = []
     for share in shares[1:]:
@@ -199,7 +203,7 @@ def _added(shares: Sequence[Sequence[_Piece]], select: bool) -> ScannedLog:
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_help, args=(share, select, theirs), daemon=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of forks if a library has a thread
+            warnings.simplefilter("ignore", DeprecationWarning)  # about a fork while a library has a thread
             process.start()
         theirs.close()
         helpers.append((share, process, ours))
@@ -227,7 +231,7 @@ def _help(share: Sequence[_Piece], select: bool, answer: Connection) -> None:
     try:
         answer.send(_scan_pieces(share, select))
     except Exception:
-        answer.close()  # the parent reads this share itself, and gets the same error
+        answer.close()  # the parent then scans this share, and gets the same error
 
 
 def _scan_pieces(pieces: Iterable[_Piece], select: bool) -> ScannedLog:
@@ -245,7 +249,7 @@ def _scan_pieces(pieces: Iterable[_Piece], select: bool) -> ScannedLog:
 
 
 def _count_lines(stream: BinaryIO, end: int) -> int:
-    """Count line ends up to a position, and stay at it."""
+    """Count the line ends up to a position, and leave the stream there."""
     number = 0
     while end > 0 and (data := stream.read(min(CHUNK, end))):
         number += data.count(b"\n")

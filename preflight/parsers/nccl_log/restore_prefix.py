@@ -1,7 +1,7 @@
-"""Restoration of NCCL lines without their level.
+"""Restoration of the level in NCCL lines that lost it.
 
-A person, a log shipper or a page may have removed it. NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to
-2.2 without its name. The remaining start or message identifies a line of NCCL; prose has neither.
+NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to 2.2, without its name. A user, a log shipper or a web
+page may have removed the level. The remaining prefix or message identifies an NCCL line; prose has neither.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from preflight.parsers.nccl_log.prefix import LEVEL
 
-#: First words of messages that only NCCL writes.
+#: Starts of messages that only NCCL writes.
 _OWN = (
     rb"(?:NET/[\w ]{1,24} ?: (?:Using \[\d|No device found|GPU Direct RDMA |Made virtual device|\d interfaces found)"
     rb"|NET/OFI (?:Initializing aws-|Using aws-|Selected [Pp]rovider is |Using transport protocol|Running on \w)"
@@ -27,7 +27,7 @@ _OWN = (
     rb"|Setting affinity for GPU \d|ncclTopoGetCpuAffinity: |Init timings - nccl|DMA-BUF is available on GPU )"
 )
 _MESSAGE = re.compile(_OWN)
-#: Text before such a message if NCCL's prefix is missing: list marks, counts of `uniq -c`, remains of the level.
+#: Text before such a message if NCCL's prefix is missing: list markers, counts of `uniq -c`, remains of the level.
 _LEFT = re.compile(
     rb"\s*(?:\d{1,7}\s+)?(?:(?:[>|*+#-]|//|\.{2,}|\xe2\x80\xa6|\[\s?\d{1,4}\s?\]"
     rb"|\[?(?:NCCL[ _:]?(?:INFO|WARN)?|INFO|WARN)\]?:?)\s*){0,4}(?P<message>%s.*)" % _OWN,
@@ -41,17 +41,17 @@ _BEGUN = re.compile(
     rb"(?P<level>\[?(?:(?:NCCL|nccl)\b[ _:|-]{0,3})?(?:INFO|WARN|info|warn)?\]?[:|]?\s+)?(?P<message>.*)",
     re.DOTALL,
 )
-#: A level spelled differently from NCCL: more blanks, a colon, brackets.
+#: A level that is not written as by NCCL: with more blanks, a colon or brackets.
 _SPELLED = re.compile(
     rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
 )
 _WAY = re.compile(rb"\A(?:\[\w{4,7}\] )?(?=via )")
 #: Characters that Markdown escapes with a backslash.
 _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
-#: Words, one of which occurs in every line that may be restored.
+#: Words of which every line that may be restored contains at least one.
 _WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
           b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
-#: Minimum number of such messages for a text to be an NCCL log rather than a text that quotes one.
+#: Minimum number of messages for a text to be an NCCL log, rather than a text that quotes one.
 _ENOUGH = 2
 _LONGEST = 8192
 
@@ -64,25 +64,25 @@ def restore_prefixes(lines: list[bytes]) -> list[bytes]:
     if has_own_level or any(new is not old for new, old in zip(with_levels, lines, strict=True)):
         return with_levels
     bare = [_bare(line) for line in lines]
-    # people also write "set to"
+    # "set to" may also be prose
     restored_count = sum(new is not old and b" set to " not in new for new, old in zip(bare, lines, strict=True))
     return bare if restored_count >= _ENOUGH else lines
 
 
 def _is_own_level(line: bytes, end: int) -> bool:
-    """Return whether a level follows NCCL's process or precedes its message."""
+    """Return whether a level follows NCCL's prefix or precedes an NCCL message."""
     return _PROCESS.search(line, 0, end) is not None or _MESSAGE.match(line, end) is not None
 
 
 def _plain(line: bytes) -> bytes:
-    """Remove the backslashes of a page's source."""
+    """Remove the backslashes that Markdown adds to an NCCL line."""
     return _ESCAPED.sub(rb"\1", line) if b"\\" in line and b"NCCL" in line else line
 
 
 def _line(line: bytes) -> bytes:
-    """Return a line with NCCL's prefix or a misspelled level restored.
+    """Restore the level after NCCL's prefix, or one that is not written as by NCCL.
 
-    Other lines are returned unchanged.
+    Any other line is returned unchanged.
     """
     if len(line) > _LONGEST or (b"NCCL" not in line and b" [" not in line):
         return line
@@ -99,7 +99,7 @@ def _line(line: bytes) -> bytes:
 
 
 def _bare(line: bytes) -> bytes:
-    """Return a line with only the message, restored; other lines unchanged."""
+    """Restore the level of a line that has only the message; return others unchanged."""
     if not line or len(line) > _LONGEST or not any(word in line for word in _WORDS):
         return line
     if not (left := _LEFT.fullmatch(line)):

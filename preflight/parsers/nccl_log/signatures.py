@@ -1,4 +1,4 @@
-"""Failure signatures: data in ``signatures.toml``, which describes its fields."""
+"""Failure signatures, from ``signatures.toml``, which documents their fields."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ else:
 Where = Literal["warn", "info", "outside"]
 WHERE: tuple[Where, ...] = ("warn", "info", "outside")
 SEVERITIES = ("fatal", "warn", "info")
-#: Condition on the complete log; see ``summarize.py``.
+#: Conditions on the complete log; see ``signatures.toml``.
 CONDITIONS = ("", "tcp", "spread", "staged", "fatal", "unexplained", "silent")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """Signature of a failure in a log, and its fix."""
+    """The signature of a failure in a log, with its causes and fixes."""
 
     name: str
     id: str
@@ -45,7 +45,7 @@ class Signature:
     counter: tuple[str, ...]
 
     def fits(self, message: str, source: str = "") -> bool:
-        """Return whether a message with one of the marks has this signature."""
+        """Return whether a message that contains one of the marks has this signature."""
         if not self.pattern.search(message):
             return False
         return self.source is None or self.source.search(source) is not None
@@ -87,7 +87,7 @@ def _at(where: Where) -> tuple[Signature, ...]:
 
 @cache
 def _marks(where: Where) -> dict[str, tuple[int, ...]]:
-    """Return the marks, each with the positions of its signatures."""
+    """Return the indexes in ``_at(where)`` of the signatures with each mark."""
     found: dict[str, tuple[int, ...]] = {}
     for place, signature in enumerate(_at(where)):
         for mark in signature.marks:
@@ -97,24 +97,24 @@ def _marks(where: Where) -> dict[str, tuple[int, ...]]:
 
 @cache
 def outside_marks() -> tuple[bytes, ...]:
-    """Return the texts of which a non-NCCL line must contain one to be parsed."""
+    """Return the texts of which a line of another program must contain one."""
     return tuple(mark.encode() for mark in _marks("outside"))
 
 
 def info_marks() -> tuple[str, ...]:
-    """Return the texts of which an INFO message must contain one to be parsed."""
+    """Return the texts of which an INFO message with a failure contains one."""
     return tuple(_marks("info"))
 
 
 def matching(message: str, where: Where, source: str = "") -> Signature | None:
-    """Return the first signature that matches a message of a level."""
+    """Return the first signature for ``where`` that matches a message, or None."""
     places = {place for mark, places in _marks(where).items() if mark in message for place in places}
     signatures = _at(where)
     return next((signatures[place] for place in sorted(places) if signatures[place].fits(message, source)), None)
 
 
 def by_id(wanted: Iterable[str]) -> Iterator[Signature]:
-    """Yield the signatures with these ids, the first of each."""
+    """Yield the first signature with each of these ids; skip unknown ids."""
     known: dict[str, Signature] = {}
     for signature in all_signatures():
         known.setdefault(signature.id, signature)

@@ -1,4 +1,4 @@
-"""Summary of the counts of a log."""
+"""Conversion of a log's counters to the facts of the log."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from preflight.parsers.nccl_log.transports import (
     rails_of,
 )
 
-#: Maximum entries of an illustrative list.
+#: Maximum number of hosts that are named for a variable.
 _SHOWN = 20
 _RINGS_SHOWN = 64
 _MAX_GPUDIRECT_LINES = 1000
 
-#: Failure messages of frameworks, for a log without NCCL lines: PyTorch, vLLM, XLA, CuPy.
+#: Messages of frameworks (PyTorch, vLLM, XLA, CuPy) about NCCL failures, which may occur without NCCL lines.
 FRAMEWORK = re.compile(
     r"ProcessGroupNCCL\.cpp\b|\bDist(?:Backend|Store|Network)Error\b|\[c10d\] The client socket has timed out"
     r"|\bDetected mismatch between collectives on ranks\b"
@@ -50,14 +50,14 @@ FRAMEWORK = re.compile(
 
 
 def summarize(tally: LogCounters) -> NcclLog | None:
-    """Summarize the counts; None without a line of NCCL or a framework's failure."""
+    """Return the facts of a log; None without an NCCL line or NCCL failure."""
     if not tally.lines and not _of_framework(tally):
         return None
     table = Tables(tally)
     versions, networks, channels = table.uses("version"), table.uses("network"), net_channels(table)
     sockets = table.rows("socket")
     if versions and _numbers(versions[0].name) < (2, 6, 4) and not networks:
-        # up to 2.6.3 no line has "Using network"; TCP remains if InfiniBand found no device
+        # up to 2.6.3, "Using network" is not printed; NCCL uses TCP if it found no InfiniBand device
         chosen, rows = ("IB", table.rows("ib")) if table.rows("ib") else ("Socket", sockets)
         networks = tuple(Use(chosen, seen.count, seen.first) for _, seen in rows[:1])
     members = ranks_of(tally)
@@ -135,7 +135,7 @@ def summarize(tally: LogCounters) -> NcclLog | None:
 
 
 def _outside_interfaces(table: Tables) -> tuple[str, ...]:
-    """Return the interfaces of the bootstrap and of verbs."""
+    """Return the interfaces over which ranks and verbs exchange addresses."""
     interfaces = [str(key[1]) for key, _ in table.rows("bootstrap")] + [str(key[0]) for key, _ in table.rows("oob")]
     return tuple(dict.fromkeys(interfaces))
 
@@ -167,7 +167,7 @@ def _obstacles(table: Tables, tally: LogCounters) -> tuple[LogLine, ...]:
 
 
 def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes: int | None) -> set[str]:
-    """Return the conditions of the complete log; see ``signatures.toml``."""
+    """Return the conditions that the log meets; see ``signatures.toml``."""
     holds = set()
     names = [channel.network for channel in channels] or [use.name for use in networks]
     several = nnodes is not None and nnodes > 1
@@ -184,9 +184,9 @@ def _conditions(networks: Sequence[Use], channels: Sequence[NetChannels], nnodes
 
 
 def _in_order(lines: Iterable[LogLine]) -> tuple[LogLine, ...]:
-    """Sort by time if every line has one, otherwise by line.
+    """Sort by time if every line has one, otherwise by line number.
 
-    Lines of several files without times stay in order.
+    Lines of several files are not sorted if one lacks its time.
     """
     found = list(lines)
     if found and all(line.time for line in found):

@@ -1,4 +1,4 @@
-"""The tables of a tally, by first line."""
+"""Sorted views of a log's counters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.parsers.nccl_log.model import Use
 
 
 class Tables:
-    """The tables of a tally, by first line."""
+    """The counted facts of a log by kind, sorted by their first lines."""
 
     def __init__(self, tally: LogCounters) -> None:
         self.tally = tally
@@ -21,7 +21,7 @@ class Tables:
         self.cache: dict[str, list[tuple[Any, Occurrence]]] = {}
 
     def rows(self, kind: str) -> list[tuple[Any, Occurrence]]:
-        """Return (key, occurrence) of a kind, earliest first."""
+        """Return (key, occurrence) of all facts of a kind, earliest first."""
         if kind not in self.cache:
             items: Iterable[tuple[Key, Occurrence]] = self.tally.seen.get(kind, {}).items()
             self.cache[kind] = sorted(items, key=lambda row: (self.files[row[1].first.file], row[1].first.number))
@@ -29,16 +29,16 @@ class Tables:
 
     @property
     def last_line(self) -> int:
-        """The number of the last line, which may be truncated."""
+        """The number of the last line of the log, which may be truncated."""
         return self.tally.all_lines
 
     def uses(self, kind: str) -> tuple[Use, ...]:
-        """Return the rows of a kind with a name as key."""
+        """Return the facts of a kind that has a name as its key."""
         return tuple(Use(str(key[0]), seen.count, seen.first) for key, seen in self.rows(kind))
 
     def via(self, transport: str) -> list[tuple[Any, Occurrence]]:
-        """Return the rows of a transport, with their occurrences.
+        """Return (key, occurrence) of all channels over a transport.
 
-        A row has host, transport, network, device, proxied and gpudirect.
+        A key has host, transport, network, device, proxied and gpudirect.
         """
         return [(key, seen) for key, seen in self.rows("via") if key[1] == transport]

@@ -1,4 +1,4 @@
-"""Log facts as a document: part "nccl-log" of ``preflight read --json``.
+"""The facts of a log as JSON: part "nccl-log" of ``preflight read --json``.
 
 A fact that is not in the text is null; an empty list means that the log shows no such item.
 """
@@ -10,10 +10,10 @@ from typing import Any
 
 from preflight.parsers.nccl_log.model import Failure, NcclLog, is_tcp
 
-#: Networks that use verbs: the list of devices shows their link layer.
 _HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
-#: Maximum GPUs of a machine.
+#: Maximum number of GPUs in a machine.
 _MOST_GPUS = 16
+#: Networks that use verbs; the list of devices shows their link layer.
 _VERBS = ("IB", "IBext", "UCX", "gIB")
 
 
@@ -71,9 +71,9 @@ def document(log: NcclLog) -> dict[str, Any]:
 
 
 def inter_node(log: NcclLog) -> list[str]:
-    """Return the transports between nodes: of the channels, else the chosen network.
+    """Return the transports between nodes, from the channels or the chosen network.
 
-    Empty within one node.
+    Empty if the job has only one node.
     """
     names = list(log.network_names) if log.channels or log.nnodes != 1 else []
     ways = dict.fromkeys(way for name in names for way in _layers(log, name))
@@ -85,7 +85,7 @@ def inter_node(log: NcclLog) -> list[str]:
 
 
 def intra_node(log: NcclLog) -> list[str]:
-    """Return the transports inside a node."""
+    """Return the transports within a node."""
     between = _between_nodes(log)
     ways = dict.fromkeys(
         use.name.partition("/")[0] for use in log.intra_node if not (between and use.name == "P2P/MNNVL")
@@ -98,7 +98,7 @@ def intra_node(log: NcclLog) -> list[str]:
 def _between_nodes(log: NcclLog) -> bool:
     """Return whether NVLink connects nodes.
 
-    NCCL then counts connected nodes as one, and uses the same transport within each.
+    If so, NCCL counts connected nodes as one, and uses the same transport within each of them.
     """
     several = len(log.hosts) > 1 or (log.nnodes or 0) > 1 or (log.nranks or 0) > _MOST_GPUS
     return several and any(use.name == "P2P/MNNVL" for use in log.intra_node)
@@ -119,9 +119,9 @@ def _layers(log: NcclLog, network: str) -> list[str]:
 
 
 def _gpudirect(log: NcclLog) -> bool | None:
-    """Return True if all network channels use GPUDirect RDMA, else False.
+    """Return whether all RDMA channels use GPUDirect RDMA.
 
-    None for TCP, and where no channel is shown, or lines are truncated before the word that shows it.
+    None if the log has no network channels, or only TCP, or if lines are truncated before the word that shows it.
     """
     if all(is_tcp(channel.network) for channel in log.channels):
         return None
@@ -130,7 +130,10 @@ def _gpudirect(log: NcclLog) -> bool | None:
 
 
 def _gpudirect_channels(log: NcclLog) -> dict[str, int] | None:
-    """Return the number of network channels with and without GPUDirect RDMA."""
+    """Return the number of network channels with and without GPUDirect RDMA.
+
+    None if the log has no network channels.
+    """
     if not log.channels:
         return None
     counts = {state: sum(c.count for c in log.channels if c.gpudirect is state) for state in (True, False)}

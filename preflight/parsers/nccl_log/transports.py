@@ -1,4 +1,4 @@
-"""Transports of channels: networks, hosts, HCAs, rails, links within a node."""
+"""Transports of channels, by network, host, HCA and rail, and within a node."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from preflight.parsers.nccl_log.model import (
 )
 from preflight.parsers.nccl_log.table_rows import Tables
 
-#: Maximum hosts of an illustrative list.
+#: Maximum number of hosts that are named for an HCA.
 _SHOWN = 20
 
 
 def net_channels(table: Tables) -> tuple[NetChannels, ...]:
-    """Count connections by network, those with GPUDirect RDMA separately."""
+    """Count the connections by network, and with or without GPUDirect RDMA."""
     found: dict[tuple[str, bool | None], NetChannels] = {}
     for (_, _, network, _, _, gpudirect), seen in table.via("NET"):
         known = found.get((network, gpudirect))
@@ -36,7 +36,7 @@ def net_channels(table: Tables) -> tuple[NetChannels, ...]:
 
 
 def by_host(table: Tables) -> tuple[HostChannels, ...]:
-    """Count connections by host, and those through another rank's process."""
+    """Count the connections by host and network, and those over another rank's NIC."""
     found: dict[tuple[str, str, bool | None], list[int]] = {}
     for (host, _, network, _, proxied, gpudirect), seen in table.via("NET"):
         if host is not None:
@@ -47,18 +47,18 @@ def by_host(table: Tables) -> tuple[HostChannels, ...]:
 
 
 def merged(rows: Sequence[tuple[Any, Occurrence]], name: str) -> tuple[Use, ...]:
-    """Merge several rows into one use; none if there are none."""
+    """Merge rows into one use; return an empty tuple without rows."""
     return (Use(name, sum(seen.count for _, seen in rows), rows[0][1].first),) if rows else ()
 
 
 def intra_node(table: Tables) -> tuple[Use, ...]:
-    """Count the transports between GPUs of one node."""
+    """Count the channels within a node, by transport."""
     names = dict.fromkeys(key[1] for key, _ in table.rows("via") if key[1] not in ("NET", "COLLNET"))
     return tuple(use for name in names for use in merged(table.via(name), name))
 
 
 def ib_devices(table: Tables) -> tuple[IbDevice, ...]:
-    """Return the ports that each host found."""
+    """Return the HCA ports that NCCL found on each host."""
     found: dict[tuple[Any, ...], IbDevice] = {}
     for (host, _, name, port, roce, sharp), seen in table.rows("ib"):
         found.setdefault((host, name, port), IbDevice(name, port, roce, sharp, seen.first))
@@ -66,7 +66,7 @@ def ib_devices(table: Tables) -> tuple[IbDevice, ...]:
 
 
 def hcas(table: Tables) -> tuple[Hca, ...]:
-    """Combine the devices of each host with the indexes in its channel lines."""
+    """Return the HCAs of all hosts, each with its number of channel lines."""
     used: dict[tuple[Any, Any], int] = {}
     speaking = set()
     for (host, _, network, device, _, _), seen in table.via("NET"):
@@ -99,7 +99,7 @@ def hcas_by_host(table: Tables) -> tuple[HostHcas, ...]:
 
 
 def rails_of(tally: LogCounters) -> Rails | None:
-    """Count the connections that cross rails; None if no connection has both ends."""
+    """Count the connections that cross rails; None without an RDMA connection's ends."""
     seen = crossing = 0
     example = None
     ways = {way: via(way.decode("latin-1")) for way in set(tally.ends.values())}
@@ -117,6 +117,6 @@ def rails_of(tally: LogCounters) -> Rails | None:
 
 
 def channel_counts(table: Tables) -> ChannelCounts | None:
-    """Return the counts of the communicator with most channels."""
+    """Return the channels of the communicator with the most, or None."""
     rows = [key for key, _ in table.rows("counts")]
     return ChannelCounts(*max(rows, key=lambda row: tuple(part or 0 for part in row))) if rows else None

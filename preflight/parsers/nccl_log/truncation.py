@@ -1,33 +1,34 @@
-"""Restoration of truncated text: first host name, lines cut at screen width."""
+"""Restoration of truncated text: the first host name, lines cut at screen width."""
 
 from __future__ import annotations
 
 import re
 
 _HOST = re.compile(rb"[\w.-]*:\d{1,10}:\d{1,10} (?:\[\d{1,4}\] )?(?:\S{1,256}:\d{1,6} )?NCCL ")
-#: A channel line that may have lost its suffix for GPUDirect RDMA.
+#: A channel line that may have lost the suffix that shows GPUDirect RDMA.
 _WAY = re.compile(rb"\] via (?:NET|COLLNET)/(?!(?:Fast)?Socket/)[^/]{1,63}/\d{1,6}(?:\(\d+\))?\r?$")
-#: The same for the ranks of a ring.
+#: A ring that may have lost ranks.
 _RING = re.compile(rb"Channel \d{1,3}/\d{1,3} ?:(?:\s+\d{1,7}){2,}\s*$")
-#: Ends of a line cut at screen width: the transport or the ring always continues after them.
+#: Marks that are appended to a transport or a ring, to show that it continues.
 _WAY_GOES_ON, _RING_GOES_ON = b"/", b" ..."
-#: Range of usual widths of screens and pagers; the listed widths are so common that one other line suffices.
+#: Widths of screens and pagers, and the most common ones, for which less evidence is enough.
 _WIDTHS, _USUAL = range(60, 401), frozenset((80, 100, 120, 132, 160))
 _ENOUGH = 2
-#: Kinds of lines that end there, one of them a value, at a usual width and at another; and how many lines do.
+#: Minimum number of kinds of lines that end at the screen's edge (at a common width and at any other) and of lines.
 _KINDS_AT_USUAL_WIDTH, _KINDS, _LINES = 2, 3, 3
-#: A message that ends with a value, and the placeholder for a truncated value.
+#: A message that ends with a value.
 _VALUE = re.compile(rb"(.{0,400}NCCL INFO )(?:NCCL_\w{1,64} set |Using (?:internal N|n)etwork |Assigned NET plugin )")
-#: A line padded to a width, or with the bar of a frame there: it was not truncated.
+#: The end of a line that is padded to a width, or has a frame: it was not truncated.
 _PADDED = re.compile(rb"(?:\s|\||\xe2\x94[\x82\x83]|\xe2\x95\x91)$")
+#: Placeholder for a truncated value.
 CUT_VALUE = b"(cut at the screen's edge)"
 _COMPLETE_HOST = rb"(?<![\w.-])([A-Za-z0-9][\w.-]{0,254}?)%s(?=:\d{1,10}:\d{1,10} \[)"
 
 
 def completed(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, the first with its complete host name.
+    """Complete a host name that is truncated at the start of the first line.
 
-    Unchanged if the name is not certain.
+    The lines are returned unchanged unless later lines contain exactly one host name with this end.
     """
     first = next((at for at, line in enumerate(lines) if line.strip()), None)
     if first is None or not _HOST.match(lines[first]):
@@ -35,7 +36,7 @@ def completed(lines: list[bytes]) -> list[bytes]:
     end = lines[first].partition(b":")[0]
     rest = b"\n".join(lines[first + 1 :])
     if re.search(rb"(?<![\w.-])%s:\d" % re.escape(end), rest):
-        return lines  # a different host
+        return lines  # a different host has this name
     begins = set(re.findall(_COMPLETE_HOST % re.escape(end), rest))
     if len(begins) != 1:
         return lines
@@ -43,10 +44,10 @@ def completed(lines: list[bytes]) -> list[bytes]:
 
 
 def undecided(lines: list[bytes]) -> list[bytes]:
-    """Return the lines, with a mark after transports and rings that may be truncated.
+    """Mark the transports, rings and values that may be truncated at screen width.
 
-    They are cut at a screen's width if no line is longer and lines of other kinds have the same length. A setting or a
-    network that ends there is dropped: a truncated value is not a value.
+    They may be if no line is longer and lines of other kinds have the same length. A placeholder replaces the value of
+    a variable or network, since a truncated value is wrong.
     """
     marks = {index: mark for index, line in enumerate(lines) if (mark := _goes_on(line))}
     values = {index: match[1] for index, line in enumerate(lines) if (match := _VALUE.match(line))}
@@ -72,7 +73,7 @@ def undecided(lines: list[bytes]) -> list[bytes]:
 
 
 def _goes_on(line: bytes) -> bytes:
-    """Return the sign that a line continues; empty for a complete or other line."""
+    """Return the mark that a line needs if it is truncated; empty for other lines."""
     if b"] via " in line:
         return _WAY_GOES_ON if _WAY.search(line) else b""
     return _RING_GOES_ON if b"Channel " in line and _RING.search(line) else b""
