@@ -1,8 +1,8 @@
 """Incidents: groups of findings that one fault explains.
 
 The modules compute incidents from the findings of a report, the parts of its nodes and the relations declared by
-checks. They do not read evidence, judge or render. Statuses, verdict and exit status remain those of the findings.
-``judge`` adds the incidents to the report, ``reports`` and ``commands`` show them.
+checks. They do not read evidence, judge or render. Incidents change neither the statuses nor the verdict and the exit
+status. ``judge`` adds the incidents to the report; ``reports`` and ``commands`` show them.
 """
 
 from __future__ import annotations

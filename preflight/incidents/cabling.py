@@ -1,4 +1,4 @@
-"""Leaf of a port that is down, from the cables of its peers."""
+"""Inference of the leaf of a port that is down, from the cables of its peers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.incidents.parts import Parts
 
-#: Minimum ports of a node on one leaf for its remaining ports to be assumed there as well. A judgement call.
+#: Minimum number of a node's ports that are all on one leaf, for another port to be assumed there. A judgement call.
 _ALL_AT_ONE = 3
 
-#: Maximum number of cabling plans; with more, nodes are cabled differently.
+#: Maximum number of distinct cabling plans; beyond it, nodes are not taken as peers.
 _MOST_PLANS = 256
 
 #: RDMA device -> the leaf at the other end of its cable.
@@ -19,13 +19,13 @@ Plan = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Cabling:
-    """Distinct cabling plans of the nodes of a report."""
+    """The distinct cabling plans of a report's nodes."""
 
     plans: tuple[Plan, ...]
 
     @classmethod
     def of(cls, nodes: Iterable[Parts]) -> Cabling:
-        """Return the plans of nodes; none if nearly every node has a different one."""
+        """Return the distinct plans of nodes; none if there are too many."""
         plans: dict[frozenset[tuple[str, str]], Plan] = {}
         for node in nodes:
             if node.leaves:
@@ -35,10 +35,10 @@ class Cabling:
         return cls(tuple(plans.values()))
 
     def leaf(self, node: Parts, subject: str) -> str:
-        """Return the leaf that peers show for a port without a neighbour here.
+        """Infer the leaf of a port that has no LLDP neighbour; empty if unknown.
 
-        Peers have all other ports on the same leaves. Without peers, a node with all other ports on one leaf has this
-        port there as well. Empty if unknown.
+        Peers are nodes with all other ports on the same leaves. If none of them shows the leaf, and at least three
+        other ports are all on one leaf, this port is assumed to be there as well.
         """
         mine, names = node.leaves, node.of_subject(subject)
         if not mine:

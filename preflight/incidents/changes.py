@@ -1,4 +1,4 @@
-"""Changes of incidents between two runs: new, worse, changed, gone."""
+"""Changes in incidents between two runs: new, worse, changed, gone."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Incident = Mapping[str, Any]
 #: Node (or another subject, such as the run's logs) -> checks that were judged on it.
 Judged = Mapping[str, Collection[str]]
 
-#: In display order. ``first judged``: its check did not run before, so the fault may be old. ``unclear``: not judged
-#: again, or hidden by another fault.
+#: Kinds of change, in display order. ``first judged``: the incident's check did not run before, so the fault may be
+#: old. ``unclear``: not judged again, or still reported, but as part of another incident.
 CHANGES = ("new", "worse", "changed", "first judged", "unclear", "gone")
 
 
 def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the data of incidents that a later run needs for comparison."""
+    """Return the fields of each incident that a later run compares."""
     fields = ("fingerprint", "title", "status", "impact", "owner", "nodes", "subjects")
     return [
         {**{key: incident[key] for key in fields}, "check": checks[0], "checks": checks}
@@ -28,7 +28,7 @@ def recorded(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def judged_of_all(report: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the checks judged on logs, sweeps and switches, by ``@run`` etc."""
+    """Return the checks judged on logs, sweeps and switches, keyed by ``@run`` etc."""
     judged: dict[str, set[str]] = {}
     for finding in report["findings"]:
         for name in finding["nodes"]:
@@ -38,11 +38,11 @@ def judged_of_all(report: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def changes(before: Sequence[Incident], report: Mapping[str, Any], then: Judged, now: Judged) -> list[dict[str, Any]]:
-    """Return the incidents that changed or are gone.
+    """Return the incidents that are new, changed or gone, sorted by change and impact.
 
-    ``before`` are ``recorded`` incidents. A node that was judged in only one run does not make an incident better or
-    worse, and a check that ran only in the second run does not make it new. Logs and sweeps are judged like nodes: an
-    incident of a log is not gone because the second run had no log.
+    ``before`` holds the ``recorded`` incidents of the first run. A node that was judged in only one run does not make
+    an incident better or worse, and a check that ran only in the second run does not make it new. Logs and sweeps are
+    treated like nodes: an incident of a log is not gone just because the second run had no log.
     """
     after = recorded(report)
     old: dict[str, Incident] = {incident["fingerprint"]: incident for incident in before}
@@ -80,9 +80,9 @@ def _within(small: Incident, large: Incident) -> bool:
 def _renamed(
     incident: Incident, before: Iterable[Incident], new: Mapping[str, Incident], then: Judged, now: Judged
 ) -> list[Incident]:
-    """Return earlier incidents explained by a check that ran in only one run.
+    """Return earlier incidents of the same fault, if the check of its cause is new.
 
-    The check that finds the cause may be new; without it, the effect itself is an incident.
+    Without that check, the effect itself is an incident. The same applies if the check no longer runs.
     """
     renamed = []
     for earlier in before:
@@ -95,7 +95,7 @@ def _renamed(
 
 
 def _start(renamed: Sequence[Incident], incident: Incident, then: Judged) -> tuple[str, str]:
-    """Return the change of an incident without an earlier one, and what was known."""
+    """Return the change of an incident without a predecessor, and a remark on it."""
     nodes = [node for node in incident["nodes"] if node in then]
     judged = any(_any_judged(check, nodes, then) for check in incident["checks"])
     if renamed:
@@ -105,7 +105,7 @@ def _start(renamed: Sequence[Incident], incident: Incident, then: Judged) -> tup
 
 
 def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Judged) -> tuple[str, str]:
-    """Return how an incident changed, and its earlier state; empty if unchanged."""
+    """Return how an incident changed, and its earlier state; both empty if unchanged."""
     had = {node for part in earlier for node in part["nodes"] if _judged(node, part, now)}
     has = {node for node in incident["nodes"] if _judged(node, incident, then)}
     gravest = min((part["impact"] for part in earlier), key=IMPACTS.index)
@@ -121,7 +121,7 @@ def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Ju
 
 
 def _judged(node: str, incident: Incident, side: Judged) -> bool:
-    """Return whether a check of an incident was judged on a node."""
+    """Return whether any check of an incident was judged on a node."""
     return any(check in side.get(node, ()) for check in incident.get("checks", (incident["check"],)))
 
 
@@ -130,7 +130,7 @@ def _any_judged(check: str, nodes: Iterable[str], side: Judged) -> bool:
 
 
 def _end(incident: Incident, report: Mapping[str, Any], now: Judged) -> str:
-    """Return ``gone`` if the check now passes on all its nodes."""
+    """Return ``gone`` if all its nodes were judged again without it, else ``unclear``."""
     checks = {node["name"]: node["checks"] for node in report["nodes"]}
     left = set(_left(report, incident))
     for node in incident["nodes"]:
@@ -150,7 +150,7 @@ def _left(report: Mapping[str, Any], incident: Incident) -> Iterator[str]:
 
 
 def _checks(report: Mapping[str, Any], incident: Incident) -> list[str]:
-    """Return the checks of an incident that did not pass, the cause first."""
+    """Return the checks that failed or warned in an incident, the cause first."""
     findings = [report["findings"][number] for number in incident["findings"]]
     return list(dict.fromkeys(str(finding["check"]) for finding in findings if finding["status"] in ("fail", "warn")))
 

@@ -1,4 +1,4 @@
-"""Cost of an incident for a job, estimated from the roofline of its nodes."""
+"""Cost of an incident for a job, estimated with the roofline of its nodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from preflight.expectations.roofline.collectives import roofline
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.incidents.parts import devices
 
-#: A rate in a finding, and other figures that can be compared as a ratio.
+#: Figures in findings that can be compared as a ratio: rates, clocks, and numbers of links or lanes.
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/s")
 _MHZ = re.compile(r"(\d+) MHz")
 _NUMBER = re.compile(r"x?(\d+)\b")
 
-#: Checks that state a rate of the network and the expected one.
+#: Checks whose findings state a network rate and the expected rate.
 _OF_RATES = ("rdma.port-rate", "rdma.bandwidth-per-gpu", "pcie.nic-link", "fleet.rails")
 
-#: Checks for missing HCAs: the GPU next to one uses another GPU's HCA.
+#: Checks for missing HCAs: a GPU without its own HCA shares that of another GPU.
 _OF_DEVICES = ("rdma.device-count", "rdma.registered")
 
 #: Check -> pattern of its figures, and the operation slowed by their ratio.
@@ -39,10 +39,10 @@ Document = Mapping[str, Any]
 
 
 def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
-    """Return the fraction of each rate that a job reaches; None if unknown.
+    """Describe the rates that a job still reaches; None if no loss is known.
 
-    A job waits for its slowest GPU and a ring for its slowest port, so the lowest fraction of an expected rate decides.
-    If NVLink is the bottleneck, as in one NVLink domain, the loss is smaller than that of the port.
+    A job waits for its slowest GPU, and a ring for its slowest port, so the lowest fraction of an expected rate
+    decides. If NVLink is the bottleneck, as in one NVLink domain, the job loses less than the port does.
     """
     hit = [nodes[name] for name in names if name in nodes]
     if not hit:
@@ -89,7 +89,7 @@ def _share(reading: object, expected: object, figure: re.Pattern[str]) -> Iterat
 
 
 def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]:
-    """Yield the fraction of its port bandwidth that a GPU keeps if ports are down."""
+    """Yield the fraction of its port bandwidth that a GPU still has if ports are down."""
     down = Counter(
         name
         for finding in findings
@@ -103,7 +103,10 @@ def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]
 
 
 def _of_roofline(share: float, node: Document, count: int) -> float | None:
-    """Return the fraction of the usual bus bandwidth; None without a roofline."""
+    """Return the fraction of the usual bus bandwidth that is left; None if unknown.
+
+    ``share`` is the fraction of the NIC rate that is left. The result is that of an all-reduce over ``count`` nodes.
+    """
     machine = _machine(node)
     if machine is None or machine.nic_gbps is None:
         return None

@@ -16,15 +16,15 @@ from preflight.incidents.parts import Parts, ends_of, is_device, names_device, s
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
-#: Minimum number of similar faults for a common cause: on one port of this many nodes, on this many parts of a node, on
-#: ports of this many nodes at one leaf, or on this many nodes that are half of a rack. Two cables may fail
-#: independently. A judgement call.
+#: Minimum number of similar faults for a common cause: on the same port of this many nodes, on this many parts of a
+#: node, on ports of this many nodes at one leaf, or on this many nodes that are at least half of a rack. Two cables may
+#: fail independently. A judgement call.
 MANY = 3
 
-#: Maximum number of places of similar faults that are separate causes; beyond it, the cause is the fleet.
+#: Maximum number of places that are separate causes of a systemic fault; with more, the cause is the fleet.
 _PLACES = 2
 
-#: Title suffix for the common place of similar faults.
+#: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: "}
 
 #: The same, if the leaf of a port is inferred from the cables of peers.
@@ -57,11 +57,11 @@ class _Fault:
 
 @dataclass
 class _Incident:
-    """Faults of one cause; ``identity`` stays the same while it lasts."""
+    """Faults with one cause; ``identity`` stays the same as long as the cause lasts."""
 
     identity: tuple[str, ...]
     faults: list[_Fault] = field(default_factory=list)
-    place: str = ""  # common place of its parts: a leaf or a rack
+    place: str = ""  # title prefix that names the common leaf or rack of the faults
 
 
 class _Joined:
@@ -86,7 +86,7 @@ class _Joined:
         return self._parts[node]
 
     def _faults(self) -> list[_Fault]:
-        """Return the roots of every node, in the order of the findings."""
+        """Return the unexplained faults of all nodes, in the order of the findings."""
         on: dict[str, list[int]] = {}
         for number, finding in enumerate(self._findings):
             if finding["status"] in ("fail", "warn", "unknown"):
@@ -104,7 +104,7 @@ class _Joined:
         return self._with_logs(self._with_cables(sorted(faults, key=lambda fault: fault.root)))
 
     def _with_logs(self, faults: list[_Fault]) -> list[_Fault]:
-        """Add a log's findings to the faults that they name as their cause."""
+        """Move log findings to the faults that caused them; return the remaining faults."""
         within: dict[int, list[_Fault]] = {}
         for fault in faults:
             for number in fault.members if not self._of_log(fault) else ():
@@ -121,9 +121,9 @@ class _Joined:
         return left
 
     def _of_log(self, fault: _Fault) -> set[int]:
-        """Return the findings at the root of a log's fault; none if no cause is named.
+        """Return the root findings of a log's fault; none if they name no cause.
 
-        What the root explains has no cause of its own.
+        These have the check and subject of the root. Findings that the root explains are left out.
         """
         root, parts = self._findings[fault.root], self._parts_of(fault.node)
         same = {
@@ -137,7 +137,7 @@ class _Joined:
         self, fault: _Fault, number: int, same: set[int], within: Mapping[int, list[_Fault]],
         causes: Mapping[int, Document],
     ) -> bool:  # fmt: skip
-        """Return whether a log's finding was added to the faults that are its cause."""
+        """Add a log's finding to the faults that caused it; return whether there are any."""
         finding = self._findings[number]
         homes = [
             home for named in self._relations.of_logs(finding, causes) for home in within[named]
@@ -148,7 +148,7 @@ class _Joined:
         return bool(homes)
 
     def _with_cables(self, faults: list[_Fault]) -> list[_Fault]:
-        """Join faults of switches with those of the hosts at their cables."""
+        """Join faults of switches with those of the hosts cabled to them."""
         of_switches = [fault for fault in faults if self._is_of_switches(fault.root)]
         if not of_switches:
             return faults
@@ -186,7 +186,7 @@ class _Joined:
         return bool(check and check.switches)
 
     def _names_parts(self, number: int) -> bool:
-        """Return whether subjects are switch ports, ranks of a job, or logs."""
+        """Return whether the subject is a switch port, a rank of a job, or a log."""
         finding = self._findings[number]
         check = self._checks.get(finding["check"])
         of_log = self._is_setting(finding) and f"log:{finding['subject']}" in finding["evidence"]
@@ -196,7 +196,7 @@ class _Joined:
         return self._names_parts(number) or is_device(self._findings[number]["subject"])
 
     def _accepted(self, root: int, members: Iterable[int]) -> bool:
-        """Return whether a cause is waived; explained failures need their own waivers."""
+        """Return whether a cause and all failures that it explains are waived."""
         return _waived(self._findings[root]) and all(
             self._findings[number]["status"] != "fail" or _waived(self._findings[number]) for number in members
         )
@@ -204,7 +204,7 @@ class _Joined:
     # --- the same on many nodes ------------------------------------------------------------------
 
     def _grouped(self, faults: Iterable[_Fault]) -> Iterator[_Incident]:
-        """Yield faults by setting, leaf, port of many nodes, or many parts of a node."""
+        """Group faults into incidents: by setting, common place, node or part."""
         settings: dict[tuple[str, ...], _Incident] = {}
         parts: dict[tuple[str, str], list[_Fault]] = {}
         for fault in faults:
@@ -259,7 +259,7 @@ class _Joined:
     def _at_places(
         self, check: str, alike: str, faults: list[_Fault], kinds: Collection[str]
     ) -> tuple[list[_Incident], list[_Fault]]:
-        """Return an incident for each place that similar faults share, and the rest."""
+        """Return an incident for each place that similar faults share, and other faults."""
         incidents, left = [], faults
         for kind, key in self._places(check, faults[0]) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():
@@ -270,7 +270,7 @@ class _Joined:
         return incidents, left
 
     def _places(self, check: str, fault: _Fault) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
-        """Yield possible common places of similar faults, each with a naming function."""
+        """Yield kinds of place that faults may share, with functions that return its name."""
         declared = self._checks.get(check)
         if declared and declared.scope is Scope.FLEET:
             yield "value", self._value
@@ -282,7 +282,7 @@ class _Joined:
             yield "port", self._subject
 
     def _is_shared(self, kind: str, name: str, faults: list[_Fault], alike: int) -> bool:
-        """Return whether faults at one place are too many for chance; see ``MANY``."""
+        """Return whether faults at one place are too many for coincidence (``MANY``)."""
         nodes = len({self._subject(fault) if self._is_of_switches(fault.root) else fault.node for fault in faults})
         if kind == "port" and 2 * len(faults) <= alike:
             return False
@@ -323,7 +323,7 @@ class _Joined:
         return self._cabling.leaf(node, subject)
 
     def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
-        """Return the prefix of a title that names the location of the faults."""
+        """Return the title prefix that names the place of the faults; may be empty."""
         sure = kind != "leaf" or all(
             self._is_of_switches(fault.root) or self._parts_of(fault.node).leaf(self._subject(fault))
             for fault in faults
@@ -376,7 +376,7 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
 
 
 def _title(finding: Document, subjects: Sequence[str], place: str, *, is_part: bool) -> str:
-    """Return the message of the first finding, extended to all subjects."""
+    """Return the first finding's message, with its place and the other subjects' count."""
     message = str(finding["message"])
     if is_device(finding["subject"]) and not names_device(message):
         message = f"{finding['subject']}: {message}"

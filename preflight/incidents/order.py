@@ -1,4 +1,4 @@
-"""The order of incidents: by impact, blocking ones first, then by reach."""
+"""Impact, owner and action of a finding, and the order of incidents."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Any
 
 from preflight.model import IMPACTS, Check
 
-#: Owner by action, if the check names none.
+#: Action -> owner, for checks that declare none.
 _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 
 
 def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     """Return the impact of a finding: its own, else that of its check.
 
-    A warning drifts if a failure would block.
+    Without either, a gating check blocks the job, and any other drifts. A warning drifts if a failure would block the
+    job.
     """
     declared = stated or (check.impact if check else "")
     impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
@@ -22,18 +23,18 @@ def impact_of(check: Check | None, status: str, stated: str = "") -> str:
 
 
 def owner_of(check: Check | None, action: str, stated: str = "") -> str:
-    """Return the owner of a finding: stated, declared by its check, or by action."""
+    """Return the owner of a finding: its own, else its check's, else by action."""
     declared = stated or (check.owner if check else "")
     return declared or _OF_ACTION.get(action, "node")
 
 
 def action_of(check: Check | None, finding: Mapping[str, Any]) -> str:
-    """Return the action of a finding, even if it is in shadow or waived."""
+    """Return the action of a finding, even if the finding is in shadow or waived."""
     return check.action if check and finding.get("excused") else str(finding["action"])
 
 
 def sort_key(incident: Mapping[str, Any]) -> tuple[int, bool, int, int]:
-    """Return the rank of an incident: impact, failures first, reach, first finding."""
+    """Return the sort key of an incident: impact, failures first, most nodes first."""
     return (
         IMPACTS.index(incident["impact"]), incident["status"] != "fail", -len(incident["nodes"]),
         incident["findings"][0],

@@ -1,6 +1,6 @@
-"""The parts of a node under all their names.
+"""Parts of a node and their aliases.
 
-GPU6 is 0000:d1:00.0 as well; mlx5_5:1 is a port of mlx5_5, and its network interface is enp79s0.
+For example, GPU6 is also 0000:d1:00.0; mlx5_5:1 is a port of mlx5_5, whose network interface is enp79s0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DEVICE = re.compile(
 #: Separator of the two ends of a cable in a subject.
 CABLE = " - "
 
-#: Words of a finding about switches: names of devices and ports.
+#: Possible names of devices and ports in a finding about switches.
 _NAME = re.compile(r"[^\s,;:()]+")
 _PORT = re.compile(r"(.+):\d{1,3}")
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -32,15 +32,15 @@ _PAIR = re.compile(r"(GPU\d+)-(\S+)")
 #: Possible device names in a message.
 _WORD = re.compile(r"(?<![\w.:-])[a-zA-Z0-9][\w-]*(?:[.:]\w+)*")
 
-#: Figures of a message, with varying text after them: they differ between runs and nodes.
+#: A figure in a message, with its unit: it differs between runs and nodes.
 _FIGURE = re.compile(r"0x[0-9a-f]+|\d+(?:[.,:/_-]\d+)*(?:\s?(?:[KMGTP]i?B?|[kMGT]?b/s|[kMG]?Hz|°?C|ms|s|min|h|W|%)\b)?")
 
-#: Several figures or devices; some messages name the first and the last of many ports.
+#: A list of figures or devices; some messages name only the first and last of many ports.
 _LIST = re.compile(r"(?P<one>[#*])(?:, (?P=one))+(?: and # more)?|# ports \((?P<two>\*) to \*\)")
 
 
 def is_device(subject: str) -> bool:
-    """Return whether a subject is a device instead of a setting."""
+    """Return whether a subject is a device rather than a setting."""
     return bool(_DEVICE.fullmatch(subject) or _PAIR.fullmatch(subject))
 
 
@@ -50,9 +50,9 @@ def names_device(message: str) -> bool:
 
 
 def signature(message: str, subject: str, *, named: bool = False) -> str:
-    """Return a message without its figures and device names.
+    """Return a message with its figures and device names replaced by ``#`` and ``*``.
 
-    ``named``: the subject consists of names, such as those of switches, hosts and ranks.
+    With ``named``, the subject consists of names, such as those of switches, hosts and ranks; they are replaced too.
     """
     if named:
         names = {name for name in _NAME.findall(subject) if not name.isdigit()}  # the number of a rank is a figure
@@ -67,7 +67,7 @@ def signature(message: str, subject: str, *, named: bool = False) -> str:
 class Parts:
     """The parts of a node, as shown in its report."""
 
-    names: Mapping[str, str]  # another name of a part -> its name
+    names: Mapping[str, str]  # alias of a part -> its name
     gpus: frozenset[str]  # addresses of GPUs on the bus
     leaves: Mapping[str, str]  # an RDMA device -> the switch at the other end of its cable
 
@@ -106,9 +106,10 @@ class Parts:
         return bool(_PCI.fullmatch(subject)) and bool(self.gpus) and subject not in self.gpus
 
     def ends(self, node: str, subject: str) -> Iterator[str]:
-        """Yield the names of a part as the end of a cable.
+        """Yield the names under which a switch may report this end of a cable.
 
-        These are the node, the leaf and the port; for a setting, all ports.
+        These are the node, the leaf, and the node with each alias of the part; for a setting, with the aliases of all
+        parts.
         """
         parts = self.of_subject(subject)
         yield node
@@ -124,7 +125,10 @@ class Parts:
 
 
 def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the devices and ports that a finding about switches names."""
+    """Yield possible names of cable ends in a finding about switches.
+
+    These are the ends in the subject, and each two successive words of the message.
+    """
     yield from finding["subject"].split(CABLE)
     words = _NAME.findall(finding["message"])
     for device, port in pairwise(words):
@@ -132,14 +136,14 @@ def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
 
 
 def device_of(finding: Mapping[str, Any]) -> str:
-    """Return the switch or host of the subject of a finding about switches."""
+    """Return the switch or host in the subject of a finding about switches."""
     return str(finding["subject"]).partition(" ")[0]
 
 
 def ports_of(finding: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ports of a finding about switches.
+    """Yield possible port names in a finding about switches.
 
-    These are its subject, and what its message names of the same device.
+    These are the ends in the subject, and each word of the message as a port of the same device.
     """
     yield from finding["subject"].split(CABLE)
     for word in _NAME.findall(finding["message"]):
@@ -151,7 +155,7 @@ def _port(name: str) -> re.Match[str] | None:
 
 
 def devices(node: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the ``gpus`` or ``nics`` of a node's picture in the report."""
+    """Yield the ``gpus`` or ``nics`` of a node's topology in the report."""
     for numa in (node.get("topology") or {}).get("numa", ()):
         for switch in numa["switches"]:
             yield from switch[kind]

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from preflight.model import Check, Relation
 
-#: Wording of each relation after the id of a check.
+#: Wording of each relation, printed after the id of a check.
 _WORDS = {
     "part": "of the same part",
     "node": "on the same node",
@@ -22,13 +22,13 @@ _WORDS = {
 
 
 def explained_by_check(check: Check) -> Iterator[str]:
-    """Yield the checks that a finding of this check explains."""
+    """Yield the checks that a finding of this check explains, each with its relation."""
     for relation in check.relations:
         yield f"{relation.effect} ({_how(relation)})"
 
 
 def causes_of(check: Check, checks: Iterable[Check]) -> Iterator[str]:
-    """Yield the checks that explain a finding of this check."""
+    """Yield the checks that explain a finding of this check, each with its relation."""
     for cause in checks:
         for relation in cause.relations:
             if fnmatchcase(check.id, relation.effect):

@@ -1,4 +1,4 @@
-"""Explanations between findings of a node, exactly as the checks declare them."""
+"""Explanations between findings of a node, as declared by the checks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Document = Mapping[str, Any]
 
 
 class Relations:
-    """The relations of all checks, for a report's findings."""
+    """The relations declared by all checks, applied to a report's findings."""
 
     def __init__(self, checks: Iterable[Check], findings: Iterable[Document] = ()) -> None:
         checks = list(checks)
@@ -26,7 +26,7 @@ class Relations:
         self._separate = {check.id for check in checks if check.separate}
 
     def roots(self, findings: Mapping[int, Document], parts: Parts) -> dict[int, frozenset[int]]:
-        """Return the unexplained findings of a node, each with what it explains.
+        """Return the unexplained findings of a node, each with all findings it explains.
 
         A finding that is unknown explains nothing and is never a root.
         """
@@ -45,8 +45,9 @@ class Relations:
     def of_logs(self, finding: Document, causes: Mapping[int, Document]) -> list[int]:
         """Return the node findings that a log's finding names as its cause.
 
-        If it names the devices or variables of some nodes, the rest are unrelated. A pattern of checks means any fault
-        of the node that declares so; except for ``*``, of a device that the finding names.
+        The log's finding states the possible causes as the id of a check or a pattern of ids. If its message names the
+        subject of some of these causes, only those are returned. If it names none, all are returned for an id or for
+        ``*``, and none for another pattern.
         """
         blamed = finding.get("cause")
         if not blamed:
@@ -66,7 +67,7 @@ class Relations:
     ) -> dict[int, frozenset[int]]:
         """Join the findings of a check about one setting, but not those about devices.
 
-        Checks that report each cause by itself are left out.
+        Checks declared ``separate`` are left out.
         """
         first: dict[tuple[str, str], int] = {}
         joined: dict[int, frozenset[int]] = {}
@@ -100,9 +101,9 @@ class Relations:
                     yield other
 
     def _of_another_log(self, cause: Document, effect: Document) -> bool:
-        """Return whether the effect is of a log in which the cause's check found none.
+        """Return whether the cause's check judged the effect's log and found no cause.
 
-        Output and debug log of one job may be separate logs, of which each check judges one.
+        The output and the debug log of a job may be separate logs, and a check may judge only one of them.
         """
         mine, theirs = _logs(cause), _logs(effect)
         return bool(mine) and mine.isdisjoint(theirs) and not theirs.isdisjoint(self._logs[cause["check"]])
@@ -125,7 +126,7 @@ def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
         return parts.same(cause["subject"], effect["subject"])
     if on == "missing":
         return parts.lacks(effect["subject"])
-    if on == "cable":  # of two switches; a host is another node
+    if on == "cable":  # between two switches; ``at_cable`` is for hosts
         return not set(cause["subject"].split(CABLE)).isdisjoint(ports_of(effect))
     if on == "ended":
         return cause["status"] == "fail" and not _logs(cause).isdisjoint(_logs(effect))
