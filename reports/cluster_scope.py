@@ -28,7 +28,7 @@ class Remark:
 
 
 def judged_by(run: Mapping[str, Any]) -> str:
-    """Return the line that names the cluster file of saved evidence."""
+    """Return a line on the cluster file if saved evidence was judged, else ""."""
     if (origin := run.get("cluster_origin")) and run.get("cluster_file"):
         return f"judged by: {one_line(str(run['cluster_file']))} ({one_line(str(origin))})"
     if run.get("command") not in OF_SAVED:
@@ -42,7 +42,7 @@ def judged_by(run: Mapping[str, Any]) -> str:
 
 
 def remarks(report: Mapping[str, Any]) -> Iterator[Remark]:
-    """Yield a remark on nodes without a class, and one on missing nodes."""
+    """Yield a remark on nodes without a class, and one on nodes without evidence."""
     coverage, run = report["coverage"], report.get("run") or {}
     file = one_line(str(run.get("cluster_file") or "the cluster file").rpartition("/")[2])
     if outside := coverage.get("without_class"):

@@ -10,7 +10,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class Waiting:
-    """Checks that were not planned, their missing input, and its command."""
+    """Checks that were not planned, their missing input, and how to provide it."""
 
     needs: str
     command: str

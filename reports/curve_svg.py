@@ -1,4 +1,4 @@
-"""A curve as an inline SVG: line, axes with a few round ticks, and labels."""
+"""A curve as an inline SVG with axes and labels."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def draw(curve: Mapping[str, Any]) -> Markup:
 def _axes(
     points: Points, highest: float, place: Callable[[float, float], tuple[float, float]], by_size: bool, unit: str
 ) -> Markup:
-    """Draw four grid lines, and up to five ticks on the other axis."""
+    """Draw five labelled grid lines, and the labels and title of the x axis."""
     parts = []
     for quarter in range(5):
         value = highest * quarter / 4

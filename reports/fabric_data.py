@@ -50,14 +50,14 @@ def picture(name: str, swept: FabricFacts, reference: Reference | None = None) -
 
 
 def _lost(before: Net, now: Net) -> tuple[FabricLink, ...]:
-    """Return the links of the reference that the sweep lacks."""
+    """Return the links of the reference that are missing in the sweep and not moved."""
     ends = {link.ends for link in now.links}
     rewired = {old.ends for old, _ in difference(before, now).moved}
     return tuple(link for link in before.links if link.ends not in ends and link.ends not in rewired)
 
 
 def _hosts(net: Net, links: list[FabricLink]) -> list[str]:
-    """Return the HCAs at the ends of links."""
+    """Return the sorted labels of the HCAs at the ends of links."""
     found = {net.devices[guid].label for link in links for guid, _ in link.ends if net.devices[guid].kind == "hca"}
     return sorted(found)
 
@@ -65,7 +65,7 @@ def _hosts(net: Net, links: list[FabricLink]) -> list[str]:
 def _between(
     net: Net, slow: set[Any], lost: tuple[FabricLink, ...], reference: Reference | None
 ) -> list[dict[str, Any]]:
-    """Group the links between each two switches."""
+    """Count the links between each pair of switches: all, slow and missing ones."""
     bundles: dict[tuple[str, str], dict[str, Any]] = defaultdict(
         lambda: {"count": 0, "gbps": 0.0, "slow": 0, "missing": 0}
     )

@@ -19,7 +19,7 @@ Fabric = Mapping[str, Any]
 
 
 def summary(fabric: Fabric) -> str:
-    """Summarise the picture: numbers of switches, tiers and HCAs."""
+    """Summarise the picture: numbers of switches, tiers, HCAs and faulty links."""
     switches = sum(len(tier) for tier in fabric["tiers"])
     slow = sum(link["slow"] for link in fabric["links"]) + sum(len(s.get("slow_hosts", ())) for s in _all(fabric))
     gone = sum(link["missing"] for link in fabric["links"])
@@ -119,7 +119,7 @@ def _hosts_height(tier: Sequence[Mapping[str, Any]], width: int) -> float:
 
 
 def _lines(links: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[float, float]]) -> tuple[Markup, int]:
-    """Draw links between switches, faulty ones on top; return how many are omitted."""
+    """Draw links between switches, faulty ones on top; return also the number omitted."""
     known = [link for link in links if link["a"] in places and link["b"] in places]
     faulty = [link for link in known if link["slow"] or link["missing"]]
     sound = [link for link in known if not (link["slow"] or link["missing"])]

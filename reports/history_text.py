@@ -1,4 +1,4 @@
-"""History of a finding in words."""
+"""History of findings and incidents in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def before(finding: Mapping[str, Any]) -> str:
 
 
 def summary(report: Mapping[str, Any]) -> str:
-    """Return new and gone findings in one line; empty without a history."""
+    """Return the changes since the previous run in one line; empty without a history."""
     history = report.get("history")
     if not history:
         return ""
@@ -51,9 +51,9 @@ _WORDS = {
 
 
 def _of_incidents(history: Mapping[str, Any], incidents: Sequence[Mapping[str, Any]]) -> str:
-    """Return the changes of incidents in one line.
+    """Return the changes in incidents in one line.
 
-    Incidents in the table are named by their numbers.
+    Incidents of this run are named by their numbers, earlier ones by title.
     """
     numbers = {incident["fingerprint"]: number for number, incident in enumerate(incidents, start=1)}
     pieces = []

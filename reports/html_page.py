@@ -1,7 +1,7 @@
 """The report as one HTML file: no external assets, no network requests.
 
-Its only script is admitted by its hash. Without the script everything is readable, but search, filters and the node
-panel are missing.
+The content security policy admits its only script by hash. Without the script, everything is readable, but search,
+filters and the node panel are missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STYLES = ("report.css", "controls.css")
 SCRIPTS = ("data.js", "filter.js", "node.js", "copy.js")
 
 
-#: Maximum numbers of items shown before the rest is folded (shown), or only counted (most).
+#: Maximum numbers of items shown before the rest is folded (``shown_``), or only counted (``most_``, ``named``).
 LIMITS = {
     "shown_instances": 6,
     "most_instances": 30,
@@ -41,7 +41,7 @@ _EXIT = {0: "no gating check failed or is unknown", 1: "a gating check failed", 
 
 
 def render(report: Mapping[str, Any]) -> str:
-    """Return the page of a ``preflight.report/1`` document; pure."""
+    """Return the page of a ``preflight.report/1`` document."""
     failures, warnings = (page_cards.cards(report["findings"], status) for status in ("fail", "warn"))
     unknown = page_cards.gaps(report["findings"])
     incidents = page_incidents.incident_cards(report)
@@ -95,7 +95,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def _anchors(report: Mapping[str, Any], groups: Iterable[page_nodes.NodeGroup]) -> dict[str, tuple[str, int]]:
-    """Return a node's anchor on the page, and its index in the report."""
+    """Return each node's anchor on the page and its index in the report."""
     ident = {name: group.ident for group in groups for name in group.members}
     return {
         node["name"]: ("no-answer" if node.get("no_answer") else ident.get(node["name"], "nodes"), place)

@@ -15,7 +15,7 @@ from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
 
-#: Groupings of incidents, and the groups of one incident.
+#: Properties by which incidents can be grouped.
 GROUPS = ("node", "check", "owner", "rack", "leaf")
 
 
@@ -30,9 +30,9 @@ def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, w
 
 
 def places(report: Mapping[str, Any], node: str) -> list[int]:
-    """Return the incidents of a node, and those of the network that name it.
+    """Return the indices of a node's incidents, and of network incidents that name it.
 
-    A log names healthy hosts as well.
+    Names in findings of logs do not count, because a log also names healthy hosts.
     """
     name = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)")
     return [
@@ -69,7 +69,7 @@ def lines(report: Mapping[str, Any], numbers: Iterable[int]) -> str:
 
 
 def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
-    """Return incidents as a Markdown list: fault, place, impact and next step."""
+    """Return incidents as a Markdown list: fault, nodes, impact, owner and next step."""
     pieces = []
     for number in numbers:
         incident = report["incidents"][number]
@@ -83,9 +83,9 @@ def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
 
 
 def document(report: Mapping[str, Any], layout: str) -> str:
-    """Return verdict and incidents in the format ``line`` or ``md``.
+    """Return the verdict and the incidents in the format ``line`` or ``md``.
 
-    The verdict is the first line; in ``line`` it has the fields of an incident.
+    The verdict is the first line; in ``line``, it has the fields of an incident.
     """
     verdict, numbers = one_line(headline(report)), range(len(report["incidents"]))
     if layout == "md":
@@ -153,6 +153,6 @@ def _racks(nodes: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def _leaves(nodes: Iterable[Mapping[str, Any]], subjects: Sequence[str]) -> set[str]:
-    """Return the leaves of the ports of an incident, by LLDP."""
+    """Return the leaves of an incident's ports, from LLDP."""
     parts = [Parts.of(node) for node in nodes]
     return {leaf for part in parts for subject in subjects if (leaf := part.leaf(subject))}

@@ -1,7 +1,7 @@
 """The report as JUnit XML, for CI: a suite for each check, a case for each node.
 
-A gating unknown result is an error, so that CI does not treat it as a pass; an unknown result that does not gate is
-skipped, with the reason. A warning passes and is printed in the output.
+An unknown result that gates is an error, so that CI does not treat it as a pass; one that does not gate is skipped,
+with the reason. A warning passes, and its text is in ``system-out``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def render(report: Mapping[str, Any]) -> str:
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the document piece by piece."""
+    """Yield the fragments of the XML document in order."""
     suites: dict[str, dict[str, str]] = {}
     for node in report["nodes"]:
         for check, status in node["checks"].items():
@@ -88,9 +88,9 @@ def _silence(silent: Mapping[str, Mapping[str, str]], at: str) -> Iterator[str]:
 
 
 def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
-    """Return a case's element: ``failure``, ``error``, ``skipped``, or none.
+    """Return a case's element: ``failure``, ``error``, ``skipped``, or "" for none.
 
-    An unknown result that gates is an error.
+    An unknown result is an error if it gates, else it is skipped.
     """
     if status == "unknown":
         gating = [finding.get("gating", True) for finding in findings if finding["status"] == "unknown"]

@@ -23,9 +23,9 @@ def bad_nodes(report: Document) -> str:
     """Return the nodes to exclude from jobs, folded for ``sbatch --exclude``.
 
     These are the nodes on which a gating check failed and those that did not answer. A node with an unknown result is
-    not excluded: that is a decision for people. Neither are nodes that differ if the right value is unknown, because
-    all of them would be excluded. Invalid host names are left out: the result is used in a command line, and a document
-    may contain any text.
+    not excluded: that decision is left to the user. Nodes that differ are not excluded either if the right value is
+    unknown, because all of them would be. Invalid host names are left out: the result is used in a command line, and a
+    document may contain any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
@@ -49,7 +49,7 @@ class Excluded:
     node_count: int
     incidents: tuple[int, ...]  # indices in the report's list
     checks: tuple[str, ...]  # failed checks outside any incident
-    silent: str  # phase in which the connection failed; empty: it answered
+    silent: str  # phase in which the connection failed; empty if the nodes answered
 
 
 def excluded(report: Document) -> tuple[Excluded, ...]:

@@ -15,7 +15,7 @@ from preflight.version import VERSION
 
 _STYLES = ("report.css", "plan.css")
 
-#: Exit status: the word of the verdict, and its tone.
+#: Exit status -> word of the verdict, and the status that sets its colour.
 _VERDICTS = {0: ("PASS", "pass"), 1: ("FAIL", "fail")}
 
 #: px: size of a GPU, margin, width of the node names.
@@ -23,7 +23,7 @@ _CELL, _PAD, _LABEL = 18, 8, 170
 
 
 def render(plan: Mapping[str, Any]) -> str:
-    """Return the page of a ``preflight.layout/1`` document; pure."""
+    """Return the page of a ``preflight.layout/1`` document."""
     css = joined(_STYLES)
     word, tone = _VERDICTS.get(plan["exit_status"], ("UNKNOWN", "unknown"))
     return environment().get_template("plan.html.j2").render(
@@ -43,7 +43,7 @@ def render(plan: Mapping[str, Any]) -> str:
 
 
 def _parts(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
-    """Return the parts of a step that take time, each with its share."""
+    """Return the parts of at least 0.05 % of a step, each with its share of the step."""
     step = plan["step"]
     if step is None:
         return []
@@ -55,7 +55,7 @@ def _parts(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
 
 
 def _groups(axes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return one exchange of each axis, with the bytes of all of them."""
+    """Return the first exchange of each axis, with the bytes of all its exchanges."""
     groups: dict[str, dict[str, Any]] = {}
     for own in axes:
         axis = groups.setdefault(own["axis"], {**own, "bytes_of_step": 0.0})
@@ -106,7 +106,7 @@ def draw_group(own: Mapping[str, Any]) -> Markup:
 
 
 def _words(own: Mapping[str, Any]) -> str:
-    """Describe the drawing of a group."""
+    """Describe the drawn group of an axis."""
     listed = "; ".join(
         f"{one_line(str(row['node']))}: GPU {', '.join(map(str, row['gpus']))}" for row in own["group"][:8]
     )

@@ -34,7 +34,7 @@ def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
 
 
 def headline(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the first lines: job, step and memory."""
+    """Yield the first lines: job, step and memory, or why there is no plan."""
     job, step, memory, cluster = plan["job"], plan["step"], plan["memory"], plan["cluster"]
     where = f"{cluster['nodes'] or '?'} x {cluster['part']}" if cluster else "an unknown cluster"
     if job is None:
@@ -127,7 +127,7 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _links(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the load of the links of the busiest GPU."""
+    """Yield the load on the links of the busiest GPU."""
     if not plan["links"]:
         return
     yield ""
@@ -140,7 +140,7 @@ def _links(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the tokens per GPU at which each level's gradients are hidden."""
+    """Yield the tokens per GPU that are needed to hide each level's all-reduce."""
     if not plan["batches"]:
         return
     yield ""
@@ -153,7 +153,7 @@ def _batches(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _costs(plan: Mapping[str, Any], *, explain: bool) -> Iterator[str]:
-    """Yield the costs, and with --explain the inputs that are missing."""
+    """Yield the costs and, with ``explain``, the missing inputs."""
     computed = [own for own in plan["costs"] if own["value"] is not None]
     if computed or explain:
         yield ""
@@ -166,7 +166,7 @@ def _costs(plan: Mapping[str, Any], *, explain: bool) -> Iterator[str]:
 
 
 def _timeline(plan: Mapping[str, Any]) -> list[str]:
-    """Return the busy stages in each step of a short pipeline."""
+    """Return the number of busy stages at each step of a pipeline of up to 40 steps."""
     own = plan["pipeline"]
     if own is None or not 0 < len(own["active"]) <= 40:
         return []
@@ -179,7 +179,7 @@ def _search(plan: Mapping[str, Any]) -> Iterator[str]:
         return
     yield ""
     if not plan["search"]:
-        yield "no layout of these GPUs fits their memory"
+        yield "no layout on these GPUs fits in their memory"
         return
     yield "fastest layouts that fit"
     for own in plan["search"]:

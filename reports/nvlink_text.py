@@ -17,15 +17,15 @@ Pair = tuple[str, str]
 class NvLink:
     """NVLink between a node's GPUs."""
 
-    kind: str  # "even": one code everywhere; "weak": some pairs have fewer links; "some"; "none"
+    kind: str  # "even": the same code for all pairs; "weak": some have fewer links; "some": few are linked; "none"
     summary: str
     gpus: tuple[str, ...] = ()
-    arcs: tuple[tuple[str, str, str], ...] = ()  # pairs to draw: one, other, code
-    standing_out: tuple[tuple[str, tuple[Pair, ...]], ...] = ()  # code -> pairs
+    arcs: tuple[tuple[str, str, str], ...] = ()  # pairs to draw: GPU, GPU, code
+    standing_out: tuple[tuple[str, tuple[Pair, ...]], ...] = ()  # code -> pairs that differ from most
 
     @classmethod
     def of(cls, groups: Iterable[Mapping[str, Any]]) -> NvLink:
-        """Read ``topology["nvlink"]``: groups of pairs by code, most common first."""
+        """Summarise ``topology["nvlink"]``: pairs grouped by code, most common first."""
         codes = {str(group["code"]): tuple((str(a), str(b)) for a, b in group["pairs"]) for group in groups}
         codes = {code: pairs for code, pairs in codes.items() if pairs}
         if not codes:

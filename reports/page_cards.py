@@ -14,14 +14,14 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Instance:
-    """One finding of a card: place, message and evidence."""
+    """One finding of a card: nodes, message and evidence."""
 
     nodes: str
     node_count: int
     finding: Document
     why: str  # empty if all findings of the card share it
     fix: str
-    evident: bool  # whether to show its evidence; false if the next one shows the same
+    evident: bool  # whether to show its evidence; false if the next instance shows the same
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class CheckCard:
     fix: str
     instances: tuple[Instance, ...]
     members: tuple[str, ...]  # names of its nodes
-    aim: str = ""  # the check's subject, if the title states the fault
+    aim: str = ""  # the check's title, if ``title`` states the fault instead
     share: str = ""  # share of the nodes, if not all have this status: "7 of 8"
 
 
 def quiet(report: Document, status: str) -> tuple[CheckCard, ...]:
-    """Group passed or skipped checks, with the share of nodes if not on all."""
+    """Group passed or skipped checks, with the share of nodes if it is not all."""
     standings = Standings(report)
     return tuple(
         card if standings.everywhere(card.check, status) else replace(card, share=standings.share(card.check, status))
@@ -94,7 +94,7 @@ def _card(ident: str, group: Sequence[Document]) -> CheckCard:
 
 
 def _title(group: Sequence[Document]) -> str:
-    """Return the fault title of a check, or else its negated title."""
+    """Return the check's title; for a problem, its fault, message or negated title."""
     first = group[0]
     if first["status"] not in ("fail", "warn"):
         return str(first["title"])
@@ -145,7 +145,7 @@ def gaps(findings: Sequence[Document]) -> tuple[Gap, ...]:
 
 
 def anchors(failures: Sequence[CheckCard], warnings: Sequence[CheckCard], unknown: Sequence[Gap]) -> dict[str, str]:
-    """Return the fragment of a check's findings on the page: check id -> fragment."""
+    """Return the fragment on the page for each check id: that of its most urgent card."""
     found: dict[str, str] = {}
     for card in (*failures, *_inside(unknown), *warnings):
         found.setdefault(card.check, card.ident)

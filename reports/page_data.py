@@ -1,4 +1,4 @@
-"""The data of the page's script: nodes in columns, findings and incidents by node.
+"""Data for the page's script: nodes in columns, findings and incidents by node.
 
 Every text is a single line of visible characters, as shown on the page. Node names are stored once; all other data
 refer to them by index.
@@ -75,7 +75,7 @@ def page_data(
     number = {check: place for place, check in enumerate(document["checks"])}
     document["findings"] = [[number[check], *rest] for check, *rest in rows]
     text = json.dumps(document, separators=(",", ":"))
-    # It can neither close the element nor open a comment.
+    # Escaped, the text can neither close the script element nor open a comment.
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
@@ -89,9 +89,9 @@ def _column(nodes: Sequence[Document], key: str, values: Sequence[str]) -> list[
 
 
 def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[Any]], int]:
-    """Return the findings that did not pass, and the number beyond the limit.
+    """Return a row for each open finding, and the number of those beyond the limit.
 
-    A row has check, letter, subject, message, next step, nodes and incidents.
+    A row has check, letter of the status, subject, message, next step, nodes and incidents.
     """
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
@@ -110,7 +110,7 @@ def _findings(report: Document, places: Mapping[str, int]) -> tuple[list[list[An
 
 
 def _ranges(names: Iterable[str], places: Mapping[str, int]) -> str:
-    """Return the indices of the report's nodes among some names as ``0-3,7``."""
+    """Return the report's indices of the named nodes as ``0-3,7``."""
     ordered = sorted({places[name] for name in names if name in places})
     pieces: list[str] = []
     start = last = -2

@@ -40,7 +40,7 @@ def environment() -> Environment:
 
 @lru_cache(maxsize=4)
 def joined(names: tuple[str, ...]) -> str:
-    """Return files of the package as one text."""
+    """Return the concatenated text of files in the template folder."""
     own = environment()
     assert own.loader is not None
     texts = (own.loader.get_source(own, name)[0] for name in names)
@@ -48,7 +48,7 @@ def joined(names: tuple[str, ...]) -> str:
 
 
 def digest(text: str) -> str:
-    """Return the hash by which a content security policy admits a text."""
+    """Return the SHA-256 by which a content security policy admits a text, in base64."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

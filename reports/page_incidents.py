@@ -48,7 +48,7 @@ class Cable:
 
 @dataclass(frozen=True)
 class IncidentCard:
-    """One incident."""
+    """One incident as shown on the page."""
 
     ident: str  # permalink: stable across reports while the cause persists
     incident: Document
@@ -67,7 +67,7 @@ class IncidentCard:
 def incident_cards(report: Document) -> tuple[IncidentCard, ...]:
     """Return the incidents of a report, the most severe first.
 
-    A report of an older version has none.
+    Reports of older versions have none.
     """
     nodes = {node["name"]: node for node in report["nodes"]}
     return tuple(
@@ -97,7 +97,7 @@ def _card(report: Document, number: int, by_name: Mapping[str, Document]) -> Inc
 
 
 def _cables(incident: Document, by_name: Mapping[str, Document]) -> list[Cable]:
-    """Return the switch ports of an incident's ports, from LLDP."""
+    """Return the switch ports cabled to a network incident's ports, from LLDP."""
     if incident["owner"] != "network":
         return []
     cables: list[Cable] = []

@@ -19,7 +19,7 @@ MOST_NAMED = 48
 _LEAST_COLUMNS, _MOST_COLUMNS = 25, 125
 
 
-#: Relative height of a square: the worse, the higher, so that status is not shown by colour alone. The worst last.
+#: Relative height of a square: taller for a worse status, which is thus not shown by colour alone. The worst is last.
 _HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer": 1.0, "fail": 1.0}
 
 
@@ -27,7 +27,7 @@ _HEIGHT = {"skip": 0.25, "pass": 0.35, "warn": 0.65, "unknown": 0.65, "no-answer
 class NodeMap:
     """Layout of the squares in px.
 
-    ``paths``: status, height and centre lines of its squares, drawn dashed.
+    ``paths`` has, for each status, the height of its squares and their centre lines, which are drawn dashed.
     """
 
     columns: int
@@ -49,7 +49,7 @@ class NodeMap:
 
 
 def node_map(nodes: Sequence[Document]) -> NodeMap | None:
-    """Return the picture of all nodes in report order; None if each is named."""
+    """Lay out all nodes in report order; None if the page names each of them instead."""
     if len(nodes) <= MOST_NAMED:
         return None
     columns = min(_MOST_COLUMNS, max(_LEAST_COLUMNS, 25 * -(-round((3 * len(nodes)) ** 0.5) // 25)))

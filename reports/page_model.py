@@ -15,7 +15,7 @@ from preflight.reports.sanitize import fold
 #: Maximum rows in the table of nodes and checks, and of reasons for missing answers; the rest is counted.
 MOST_ROWS, MOST_SILENCES = 60, 60
 
-#: Most urgent first.
+#: Statuses of results, the most urgent first.
 STATUSES = ("fail", "unknown", "warn", "pass", "skip")
 #: Parts of the planned results: key of ``coverage``, word, whether the check ran.
 COUNTS = (
@@ -31,7 +31,7 @@ Document = Mapping[str, Any]
 
 
 def urgency(status: str) -> int:
-    """Return the rank of a status by urgency; an unknown word ranks first."""
+    """Return the rank of a status by urgency; an unrecognised status ranks first."""
     return STATUSES.index(status) if status in STATUSES else -1
 
 
@@ -63,7 +63,7 @@ def counts(coverage: Document) -> tuple[Count, ...]:
 
 
 def adds_up(coverage: Document) -> bool:
-    """Return whether the parts sum up to what was planned and what ran."""
+    """Return whether the numbers of results and of nodes add up to their totals."""
     parts = sum(coverage[key] for key, *_ in COUNTS)
     ran = sum(coverage[key] for key, _, ran in COUNTS if ran)
     nodes = coverage["nodes"]
@@ -79,7 +79,7 @@ def adds_up(coverage: Document) -> bool:
 
 @dataclass(frozen=True)
 class Silence:
-    """Nodes that did not answer for one reason."""
+    """Nodes that did not answer, all for the same reason."""
 
     nodes: str
     node_count: int
@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes with equal statuses in every check; empty if a check did not run."""
+    """Nodes with the same status in every check; "" for a check that did not run."""
 
     nodes: str
     node_count: int

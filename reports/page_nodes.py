@@ -43,7 +43,7 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class NodeGroups:
-    """The groups on the page, the worst first, and the nodes of further groups."""
+    """The groups on the page, the worst first, and the counts of those not shown."""
 
     shown: tuple[NodeGroup, ...]
     more_groups: int
@@ -145,7 +145,7 @@ def part_marks(report: Document) -> Marks:
 
 @dataclass(frozen=True)
 class RailLayout:
-    """The leaf of each compute NIC by LLDP; equal nodes share one row."""
+    """The leaf of each compute NIC, from LLDP; nodes with the same leaves share a row."""
 
     leaves: tuple[str, ...]
     wirings: tuple[tuple[int, ...], ...]  # index of the leaf of each rail; -1: not known
@@ -179,7 +179,7 @@ MOST_WIRINGS = 64
 
 
 def find_wiring(report: Document, marks: Marks) -> RailLayout:
-    """Return the leaves and rails of the nodes; empty without LLDP."""
+    """Return the leaves and rails of the nodes that show LLDP neighbours."""
     leaves: dict[str, int] = {}
     wirings: dict[tuple[int, ...], int] = {}
     members: dict[int, list[tuple[str, list[str]]]] = {}

@@ -1,6 +1,6 @@
 """Heat map of pairwise runs as an inline SVG, with a strip for each rail.
 
-Converts data to markup. Colours come from the page's style sheet. Node names are escaped and sanitised.
+Colours come from the page's style sheet. Node names are escaped and sanitised.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from preflight.reports.sanitize import one_line, short
 
-PAD, LABEL, CELL, SMALL = 12, 150, 14, 7  # px: margin, room for names, a square, one of many
+PAD, LABEL, CELL, SMALL = 12, 150, 14, 7  # px: margin, room for names, a square, a square in a large map
 _LARGE = 48  # maximum number of rows with large squares
 
 Picture = Mapping[str, Any]

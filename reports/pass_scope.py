@@ -1,4 +1,4 @@
-"""Scope of a pass: wherever a check applies, or only on some nodes."""
+"""Scope of a pass: on all nodes to which a check applies, or only on some."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ORDER = ("fail", "unknown", "warn", "pass", "skip")
 
 
 class Standings:
-    """Number of nodes and other subjects with each status of a check."""
+    """For each check, the number of nodes and other subjects with each status."""
 
     def __init__(self, report: Mapping[str, Any]) -> None:
         self._of: dict[str, Counter[str]] = {}
@@ -35,7 +35,7 @@ class Standings:
     def everywhere(self, check: str, status: str) -> bool:
         """Return whether a check passed, or was skipped, wherever it applies.
 
-        A mixture of passes and skips counts.
+        A mixture of passes and skips counts as passed.
         """
         found = {one for one, number in self._of.get(check, {status: 1}).items() if number}
         return found <= ({"pass", "skip"} if status == "pass" else {status})
@@ -46,8 +46,8 @@ class Standings:
         return f"{found[status]} of {found.total() - (found['skip'] if status == 'pass' else 0)}"
 
     def has(self, check: str, status: str) -> bool:
-        """Return whether any node has the status.
+        """Return whether a check has the status on any node.
 
-        A single finding may pass on a node where another one fails.
+        A finding with the status is not enough: another finding of the check may be worse on the same node.
         """
         return check not in self._of or self._of[check][status] > 0

@@ -1,4 +1,4 @@
-"""Answer of `preflight read`: two sentences and a command; Markdown."""
+"""The short answer of `preflight read`, and its Markdown output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|sco
 
 
 class Answer(NamedTuple):
-    """The verdict on a text in short."""
+    """Short answer: the verdict on a text, a remark, and a command."""
 
     status: str  # fail, warn, unknown or pass
     verdict: str
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 def answer(document: Mapping[str, Any], missing: str) -> Answer:
-    """Return the verdict of a document; ``missing`` describes unjudged parts."""
+    """Return the short answer; ``missing`` describes what was not judged."""
     pairs = list(findings(document))
     counts = Counter(finding["status"] for _, finding in pairs)
     status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
@@ -51,7 +51,7 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
 
 
 def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield source and finding, first those about all sources, then by source."""
+    """Yield each finding with its source; those about all sources come first."""
     for finding in document.get("findings", ()):
         yield ALL_SOURCES, finding
     for source in document["sources"]:
@@ -64,7 +64,7 @@ def _rest(counts: Mapping[str, int], shown: str) -> str:
     words = {"fail": "failure", "warn": "warning", "unknown": "unknown result"}
     left = {status: counts.get(status, 0) - (status == shown) for status in words}
     listed = [_count(number, words[status]) for status, number in left.items() if number > 0]
-    return f"Beside it: {', '.join(listed)}." if listed else ""
+    return f"In addition: {', '.join(listed)}." if listed else ""
 
 
 def _count(number: int, noun: str) -> str:
@@ -72,7 +72,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _next(finding: Mapping[str, Any]) -> str:
-    """Return the first command in the finding, else the page of its check."""
+    """Return the first command in the finding's fix, else one that explains its check."""
     match = _BEGINS.match(finding.get("fix") or "") or _COMMAND.search(finding.get("fix") or "")
     return match[1].strip() if match else f"preflight explain {finding['check']}"
 
@@ -116,7 +116,7 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
 
 
 def _escaped(text: object) -> str:
-    """Return text without Markdown or chat markup, mentions and links."""
+    """Escape Markdown and chat markup, and disable mentions and links."""
     plain = one_line(str(text))
     plain = re.sub(r"([\\*_{}\[\]<>#|~])", r"\\\1", plain)
     return plain.replace("`", "'").replace("@", "@\u200b").replace("://", ":\u200b//")

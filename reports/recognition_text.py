@@ -10,7 +10,7 @@ from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
 
-#: Maximum number of truncated lines listed per part; the rest is counted, and in the JSON.
+#: Maximum number of truncated lines listed per part; the rest is counted (--json lists all).
 _MOST_CUT = 20
 
 #: Maximum number of unrecognised sources in the first line.
@@ -66,7 +66,7 @@ def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
 
 
 def not_judged(document: Mapping[str, Any]) -> str:
-    """Return the unjudged parts if nothing failed; empty if all were judged."""
+    """Describe what was not judged; empty if everything was, or if a check failed."""
     sources = document["sources"]
     parts = [part for source in sources for part in source["parts"]]
     statuses = [finding["status"] for _, finding in findings(document)]

@@ -1,4 +1,4 @@
-"""Sanitizing of foreign text: escapes, bidi marks, control characters."""
+"""Sanitising of foreign text: control characters, bidi marks, node names."""
 
 from __future__ import annotations
 

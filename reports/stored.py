@@ -14,11 +14,15 @@ _KIND = "preflight.report/"
 
 
 class ReportError(PreflightError):
-    """A report cannot be read; the text names the file, the place in it and the fix."""
+    """A report cannot be read; the message names the file and the fault."""
 
 
 def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapping[str, Any] | None:
-    """Return the report in a file, None for other content; raises ReportError."""
+    """Return the report in a file; None if the file contains something else.
+
+    ``needed`` replaces the schema's list of required keys; with ``partly``, nested keys may be missing. Raises
+    ReportError if the file cannot be read or the report is damaged.
+    """
     try:
         document = report_file.read(path)
     except OSError as error:
@@ -36,7 +40,7 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
 
 
 def _loose_incident(document: Mapping[str, Any]) -> str:
-    """Return which incident refers to a missing finding; empty if none."""
+    """Name the first incident that refers to a missing finding; empty if none does."""
     count = len(document.get("findings", ()))
     for number, incident in enumerate(document.get("incidents", ())):
         if any(not 0 <= place < count for place in incident.get("findings", ())):

@@ -14,7 +14,7 @@ from preflight.reports.verdict_line import bare_nodes, headline
 #: Maximum numbers of incidents in the table, and of unknown results below it; the rest is counted.
 SHOWN, UNKNOWN_SHOWN = 10, 3
 
-#: Minimum number of incidents, even on a low screen.
+#: Minimum number of incidents in the table, however small the screen is.
 FEWEST = 5
 
 #: Display text of each impact in the table.
@@ -37,7 +37,7 @@ def render(
 ) -> str:
     """Return the first screen; ``more`` is the command that shows an incident.
 
-    Less than ten incidents are listed if they exceed ``height`` lines, but at least five.
+    Fewer than ten incidents are listed if the screen would exceed ``height`` lines, but at least five.
     """
     aside = more and len(more) > width - _LABELS  # a wrapped command cannot be pasted
 
@@ -64,7 +64,7 @@ def where(nodes: Sequence[str], most: int = _WHERE) -> str:
 
 
 def unexplained(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the unknown findings that belong to no incident; those that gate first."""
+    """Return the unknown findings that belong to no incident, gating ones first."""
     explained = {number for incident in report.get("incidents", ()) for number in incident["findings"]}
     left = [
         finding
@@ -111,7 +111,7 @@ def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
-    """Return the gating unknown results, and the number of further ones."""
+    """Return up to three gating unknown results, and the number of further ones."""
     gating = [finding for finding in findings if finding.get("gating", True)]
     if not gating:
         return []
@@ -138,7 +138,7 @@ def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list
 
 
 def _nothing_here(report: Mapping[str, Any]) -> list[Part]:
-    """Return three lines for machines without GPU and RDMA NIC, else none."""
+    """Return three lines if no machine has a GPU or an RDMA NIC; else none."""
     bare = bare_nodes(report)
     names = [node["name"] for node in report["nodes"]]
     failing = any(incident["status"] == "fail" for incident in report.get("incidents", ()))

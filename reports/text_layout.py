@@ -13,10 +13,10 @@ Span = tuple[str, str]
 #: Indentation of a list.
 INDENT = 8
 
-#: Width below which rich lays out a list.
+#: Width in columns below which rich does the layout.
 _NARROWEST = 40
 
-# Characters one column wide on any terminal; rich measures all others, and tabs.
+# Characters that are one column wide on every terminal; rich lays out text with any other.
 _PLAIN = re.compile("[\n -~\xa1-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2193\u2264\u2265]*")
 # A command in backticks is one word; a wrapped command could not be copied.
 _WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
@@ -66,7 +66,7 @@ def _lines(part: Part, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap lines at words; words that are too long are cut."""
+    """Wrap lines between words; words that are too long are split."""
     for line in text.split("\n"):
         pieces, room = [""], width
         for word in _WORD.findall(line):

@@ -1,4 +1,4 @@
-"""Terminal report: verdict, coverage, findings; passes folded."""
+"""Terminal report: verdict, coverage, findings, and folded passes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _parts(report: Mapping[str, Any], verbose: bool) -> list[Part]:
 
 
 def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0) -> list[Part]:
-    """Return verdict, coverage and nodes; with a ``width``, in a few lines."""
+    """Return the verdict, coverage and nodes; with a ``width``, in a few lines."""
     parts: list[Part] = [_headline(report)]
     origins = [f"evidence: {one_line(origin)}" for origin in report.get("origins", ())]
     parts += [_line(line, "dim") for line in _bounded(origins, width, "kinds of evidence")]
@@ -147,7 +147,7 @@ def _count(number: int, noun: str) -> str:
 def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Paragraph]:
     """Return a line for each reason why nodes did not answer.
 
-    With a ``width``, the most frequent reasons, and the number of the rest.
+    With a ``width``, only the most frequent reasons are listed, and the rest is counted.
     """
     reasons: dict[tuple[str, str], list[str]] = {}
     for node in nodes:
@@ -202,7 +202,7 @@ def finding_parts(finding: Mapping[str, Any], verbose: bool = False) -> list[Par
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """Group unknown findings by their fix."""
+    """Group unknown findings by message and fix."""
     if not findings:
         return []
     groups: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
@@ -224,7 +224,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
 
 
 def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings, verbose: bool) -> list[Part]:
-    """List full passes, partial passes with counts, and checks not applicable."""
+    """List full passes, partial passes with counts, and checks that do not apply."""
     parts: list[Part] = []
     for status, title in (("pass", "Passed"), ("skip", "Not applicable")):
         findings = by[status]

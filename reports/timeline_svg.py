@@ -17,7 +17,7 @@ WIDTH, LABEL, PAD, TOP = 800, 150, 12, 30  # px: of the plot, of the names, marg
 _TALL, _FLAT, _MANY = 20, 11, 24  # px: height of a row, of one of many; number of rows from which they are flat
 _GAP = 3
 
-#: Kinds from the bottom of a row, with their names; waiting is drawn from the top.
+#: Kinds of activity from the bottom of a row, with their names; waiting is drawn from the top.
 KINDS = (
     ("compute", "computation"),
     ("transfer", "exposed transfer"),

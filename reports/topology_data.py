@@ -15,7 +15,7 @@ from preflight.parsers.network.lldp import LLDP, Neighbour
 
 
 def picture(node: NodeFacts, compute: frozenset[str] = frozenset()) -> dict[str, Any] | None:
-    """Return ``{numa: [...], nvlink: [...]}``; None without GPUs and NICs."""
+    """Return ``{numa: [...], nvlink: [...]}``; None without any GPU or NIC."""
     gpus, nics = _gpus(node), _nics(node, compute)
     if not gpus and not nics:
         return None

@@ -49,14 +49,14 @@ def draw(topology: Mapping[str, Any], marks: Mapping[str, Mark] | None = None) -
 
 
 class _Pen:
-    """Collects shapes and escapes all text."""
+    """Shapes of a drawing; all text in them is escaped."""
 
     def __init__(self, marks: Mapping[str, Mark]) -> None:
         self._parts: list[Markup] = []
         self._marks = marks
 
     def mark(self, *names: object) -> Mark | None:
-        """Return the mark of a part with one of these names."""
+        """Return the mark of the part with one of these names; None if it has none."""
         return next((self._marks[str(name)] for name in names if str(name) in self._marks), None)
 
     def sign(self, x: float, y: float, mark: Mark | None) -> None:

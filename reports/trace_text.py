@@ -1,4 +1,4 @@
-"""Traces of a job as text: how a step is spent, the awaited rank, next steps."""
+"""Traces of a job as text: budget of a step, awaited ranks, findings and fixes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def headline(traces: Mapping[str, TraceSummary], job: JobTrace) -> str:
     ranks = f"{len(documents)} rank{'s' if len(documents) != 1 else ''}"
     subject = f"{ranks}: a step takes {median(lengths):.4g} ms" if lengths else f"{ranks}: steps are not marked"
     if not budgets:
-        return f"{subject}; the traces have no GPU kernel"
+        return f"{subject}; the traces contain no GPU kernels"
     part = {name: fmean(budget[name] for budget in budgets) for name in budgets[0]}
     idle = sum(part[name] for name, _ in _IDLE)
     causes = [f"{label} {part[name]:.0%}" for name, label in _IDLE if part[name] >= 0.005]

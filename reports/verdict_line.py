@@ -72,7 +72,7 @@ class _Tally:
     failing: int  # nodes
     vague: int  # nodes that answered, did not fail, and have a gating unknown result
     warned: int  # nodes
-    good: int  # nodes with a roll-up of pass or warn
+    good: int  # nodes with the status pass or warn
     silent: int  # nodes
     failed: int  # results
     node_failed: int  # results of nodes, without those of the logs
@@ -88,7 +88,7 @@ class _Tally:
     switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
     unclassed: int  # nodes without a class in the cluster file
     items: int  # of the checklists
-    open_items: int  # of them unknown
+    open_items: int  # checklist items with the status unknown
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> _Tally:

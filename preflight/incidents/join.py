@@ -376,7 +376,7 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
 
 
 def _title(finding: Document, subjects: Sequence[str], place: str, *, is_part: bool) -> str:
-    """Return the first finding's message, with its place and the other subjects' count."""
+    """Return the first finding's message, with place and number of other subjects."""
     message = str(finding["message"])
     if is_device(finding["subject"]) and not names_device(message):
         message = f"{finding['subject']}: {message}"
