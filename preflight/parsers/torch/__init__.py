@@ -1,8 +1,8 @@
-"""PyTorch output on collectives: profiler traces, recorder dumps, watchdog.
+"""PyTorch output about collectives: profiler traces, recorder dumps, watchdog.
 
-``json_stream`` reads JSON of any size, ``safe_pickle`` a pickle without unpickling it; ``profiler_trace`` and
-``flight_recorder`` convert it to facts, ``watchdog`` does the same for log lines; ``hang`` and ``messages`` compare
-ranks.
+``json_stream`` reads JSON of any size, and ``safe_pickle`` reads a pickle without unpickling it. ``profiler_trace`` and
+``flight_recorder`` convert their values to facts; ``watchdog`` does the same for log lines. ``hang`` and ``messages``
+compare ranks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "watchdog",
 ]  # fmt: skip
 
-#: Names in the first lines of such a file, which distinguish it from other JSON.
+#: Names in the first lines of a trace or a dump, which distinguish it from other JSON.
 _SIGN = re.compile(
     r'"(?:traceEvents|distributedInfo|deviceProperties|collective_seq_id|pg_config|pg_status|profiling_name)"\s{0,8}:'
     r'|"ph"\s{0,8}:\s{0,8}"[A-Za-z]"\s{0,8},\s{0,80}"(?:cat|name)"|"cat"\s{0,8}:\s{0,8}"[\w ]{1,40}",\s{0,80}"ph"'
@@ -44,37 +44,37 @@ _SIGN = re.compile(
 
 
 class TorchOutput:
-    """Parsed output of PyTorch: a trace, a recording, or neither; and its truncations."""
+    """Parsed output of PyTorch: a trace, a recording or neither, and the gaps in it."""
 
     def __init__(self) -> None:
         self.trace: TraceSummary | None = None
         self.recording: Recording | None = None
         self.cut: list[tuple[int, str]] = []
-        self.last = 1  # line
+        self.last = 1  # number of the last line
 
     def __bool__(self) -> bool:
         return self.trace is not None or self.recording is not None
 
 
 def begins(text: str) -> bool:
-    """Return whether the start of a text may be one of these; cheap."""
+    """Return whether the start of a text may be a trace or a dump; takes little time."""
     return _SIGN.search(text) is not None
 
 
 def parse(text: str) -> TorchOutput:
-    """Read a text; never raises."""
+    """Read the JSON text of a trace or a dump. Never raises."""
     return _seen(Values(io.StringIO(text).read))
 
 
 def values_of(reader: Read) -> TorchOutput:
-    """Read text in pieces; never raises."""
+    """Read a trace or a dump from a text reader. Raises only the reader's errors."""
     return _seen(Values(reader))
 
 
 def read(reader: Callable[[int], bytes]) -> TorchOutput:
-    """Read bytes in pieces, in constant memory except for kernel times.
+    """Read a trace or a dump from a byte reader, in little memory.
 
-    Raises the errors of the reader.
+    Apart from kernel times, memory is constant. Raises only the reader's errors.
     """
     return _seen(Values(decoded(reader)))
 
@@ -113,7 +113,7 @@ def _assign_dump(seen: TorchOutput, trace: Trace, recording: Recording) -> None:
 
 
 def from_pickle(data: bytes) -> Recording:
-    """Read a pickled dump without unpickling it; raises UnsafePickle."""
+    """Read a pickled dump without unpickling it. Raises UnsafePickle."""
     value: Any = plain_values(data)
     if not isinstance(value, dict):
         raise UnsafePickle("the pickle contains no flight-recorder dump; it was not unpickled")

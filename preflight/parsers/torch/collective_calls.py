@@ -1,6 +1,6 @@
-"""Collective calls in the kernels of one rank.
+"""Collective calls of one rank, from the kernels in its trace.
 
-Each has a process group, kind, number, bytes, start and end. PyTorch attaches the metadata to NCCL's kernels
+A call has a process group, kind, number, bytes, start and end. PyTorch attaches these to NCCL's kernels
 (``record_param_comms``, PyTorch 2.2 and later; ``Seq`` and the peers of sends since 2.6). Times are in microseconds of
 the rank's own clock.
 """
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from preflight.parsers.torch.gpu_work import number_of
 from preflight.parsers.torch.trace_events import Arguments
 
-#: Maximum number of process groups and kinds counted separately in one trace; calls of further ones are left out.
+#: Maximum number of series (process group and kind) in one trace; calls of further ones are left out.
 MOST_SERIES = 4096
 
 _LISTED = re.compile(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]")
@@ -27,26 +27,26 @@ _NUMBERS = re.compile(r"\d{1,15}")
 
 
 class CallGroup(NamedTuple):
-    """A process group as named by a kernel; missing fields are empty or None."""
+    """A process group, as described by a kernel; missing fields are empty or None."""
 
     name: str
-    ranks: tuple[int, ...]  # empty if the list was shortened or is missing
+    ranks: tuple[int, ...]  # empty if the list is shortened or missing
     listed: str  # the ranks as printed
     description: str
     size: int | None
 
 
 class CallKey(NamedTuple):
-    """Common properties of the calls of one series."""
+    """The properties that all calls of a series have in common."""
 
     group: CallGroup
     kind: str
-    peer: int | None  # for a send or receive: the rank within the group at the other end
+    peer: int | None  # of a send or receive: the rank within the group at the other end
     stream: object  # only if the kernel names no group
 
 
 class CallSeries:
-    """Calls of one kind in one process group, in kernel order."""
+    """Calls of one kind in one process group, in the order of their kernels."""
 
     def __init__(self) -> None:
         self.begins = array("d")
@@ -54,15 +54,15 @@ class CallSeries:
         self.bytes = array("q")  # -1: unknown
         self.sent = array("q")  # elements that this rank provides, -1: unknown
         self.received = array("q")  # elements that it receives, -1: unknown
-        self.numbers = array("q")  # Seq, -1: unknown
+        self.numbers = array("q")  # Seq of PyTorch, -1: unknown
         self.correlations = array("q")  # -1: unknown
-        self.steps = array("q")  # the profiler's step number, -1: none; filled when the trace is complete
+        self.steps = array("q")  # the profiler's step number, -1: outside all steps; filled when the trace is complete
 
     def __len__(self) -> int:
         return len(self.begins)
 
     def order(self) -> None:
-        """Sort the calls by time: a trace need not be sorted."""
+        """Sort the calls by start time, since a trace need not be sorted."""
         if all(self.begins[at] <= self.begins[at + 1] for at in range(len(self) - 1)):
             return
         places = sorted(range(len(self)), key=self.begins.__getitem__)
@@ -82,7 +82,7 @@ class CollectiveCalls:
         return iter(self._series.values())
 
     def add(self, kind: str, arguments: Arguments, begin: float, end: float) -> None:
-        """Add the kernel of a call."""
+        """Add a call, by its kernel; begin and end are microseconds."""
         stream = arguments.stream if arguments.group_name is None and arguments.group_ranks is None else None
         raw = (kind, arguments.group_name, arguments.group_ranks, arguments.group_size, _peer(kind, arguments), stream)
         entry = self._series.get(raw)
@@ -124,8 +124,8 @@ def _peer(kind: str, arguments: Arguments) -> int | None:
 def size_of(arguments: Arguments) -> int:
     """Return the bytes of a call's larger side, as in nccl-tests; -1 if unknown.
 
-    The larger side is the output of an all_gather and the input of a reduce_scatter; for an all-to-all with uneven
-    splits, each side is the sum of its splits.
+    The larger side is the output of an all-gather, and the input of a reduce-scatter. Each side of an all-to-all with
+    uneven splits is the sum of its splits.
     """
     each = _ELEMENT_BYTES.get((arguments.element_type or "").lower())
     elements = max(number_of(arguments.sent_elements), number_of(arguments.received_elements))

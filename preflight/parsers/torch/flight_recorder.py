@@ -1,8 +1,8 @@
 """Flight-recorder dumps of PyTorch: a rank's last collectives.
 
-They are JSON or a plain pickle. Formats of versions 1.x … 2.10 (torch/csrc/distributed/c10d/FlightRecorder): NCCL
-marks an entry ``scheduled``, ``started`` or ``completed``; Gloo leaves it ``scheduled`` and only retires it. Numbers
-may be strings.
+A dump is JSON or a pickle of plain values, in versions 1.x … 2.10 of the format (torch/csrc/distributed/c10d/
+FlightRecorder). NCCL marks an entry ``scheduled``, ``started`` or ``completed``; Gloo leaves it ``scheduled`` and only
+retires it. Numbers may be strings.
 """
 
 from __future__ import annotations
@@ -26,44 +26,44 @@ _RANK = re.compile(
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """One collective or message that a rank enqueued."""
+    """A collective, send or receive that a rank enqueued."""
 
     group: str  # id of the process group
-    about: str  # its description: default_pg, …
+    about: str  # description of the process group: default_pg, …
     seq: int
     p2p: bool
-    op: str  # nccl:all_reduce
+    op: str  # such as nccl:all_reduce
     state: str
     retired: bool
-    sizes: tuple[tuple[int, ...], ...]  # of its inputs
+    sizes: tuple[tuple[int, ...], ...]  # shapes of its inputs
     dtypes: tuple[str, ...]
     output_sizes: tuple[tuple[int, ...], ...]
     duration_ms: float | None
-    stack: tuple[str, ...]  # the innermost frame first
+    stack: tuple[str, ...]  # innermost frame first
 
     @property
     def done(self) -> bool:
-        """Whether the rank has completed it."""
+        """Whether the rank has completed the call."""
         return self.retired or self.state == "completed"
 
     @property
     def closes(self) -> bool:
-        """Whether it represents a batch of calls, and has the state of all of them."""
+        """Whether the entry represents a batch of calls, and has their common state."""
         return self.op.endswith("coalesced")
 
     @property
     def where(self) -> str:
-        """The innermost line of code outside PyTorch; empty if unknown."""
+        """The innermost frame outside PyTorch and packages; empty if unknown."""
         return next((frame for frame in self.stack if not _OF_LIBRARIES.search(frame)), "")
 
     @property
     def elements(self) -> tuple[int | None, int | None]:
-        """Number of input and output elements; None if unknown."""
+        """The number of input and of output elements, each None if unknown."""
         return _elements(self.sizes), _elements(self.output_sizes)
 
     @property
     def call_text(self) -> str:
-        """The call, with its sizes."""
+        """The call as text, with its sizes and types."""
         sizes = ", ".join("×".join(map(str, size)) or "scalar" for size in self.sizes[:3])
         into = "" if None in self.elements or len(set(self.elements)) == 1 else f" into {self.elements[1]}"
         return f"{self.op}({sizes} {', '.join(dict.fromkeys(self.dtypes[:3]))}{into})".replace("( ", "(")
@@ -71,7 +71,7 @@ class RecordedCall:
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """A process group, and this rank's progress in it; None: unknown."""
+    """A process group, and the rank's progress in it (numbers of calls, or None)."""
 
     id: str
     about: str
@@ -82,22 +82,22 @@ class ProcessGroup:
 
 
 class Recording:
-    """One rank's dump while it is read."""
+    """The dump of one rank; filled while it is read."""
 
     def __init__(self) -> None:
         self.entries: list[RecordedCall] = []
         self.dropped = 0
-        self.from_first_call = False  # reaches back to the rank's first call
-        self.cut = False  # the file is incomplete: missing calls may have been made
+        self.from_first_call = False  # whether the dump reaches back to the rank's first call
+        self.cut = False  # whether the file is incomplete, so that missing calls may have been made
         self.about: dict[str, Any] = {}
-        self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # calls of one code location share theirs
+        self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # stack → itself, to share equal ones
 
     def member(self, name: str, value: Any) -> None:
         """Process a member of the outermost object."""
         self.about[name] = value
 
     def entry(self, raw: Mapping[str, Any]) -> None:
-        """Process an entry."""
+        """Add an entry of the dump."""
         if len(self.entries) >= MOST_ENTRIES:
             self.dropped += 1
             return
@@ -121,13 +121,13 @@ class Recording:
 
     @property
     def sizes_exchanges(self) -> bool:
-        """Whether an all-to-all has its sizes: since version 2.4 of the format."""
+        """Whether entries of an all-to-all have sizes, as in format 2.4 and later."""
         match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})", str(self.about.get("version", "")))
         return match is not None and (int(match[1]), int(match[2])) >= (2, 4)
 
     @property
     def resolved_entries(self) -> list[RecordedCall]:
-        """The entries, each call of a batch with the state of the batch."""
+        """The entries; a call of a batch has the state of the batch."""
         closing = {(one.group, one.p2p, one.seq): one for one in self.entries if one.closes}
         return [
             one if (end := closing.get((one.group, one.p2p, one.seq))) is None or one.done
@@ -147,7 +147,7 @@ class Recording:
             group_status = _dict(status_left.pop(key, status_left.pop(name, None)))
             ranks = tuple(int(one) for one in re.findall(r"\d{1,7}", str(entry.get("ranks", ""))[:1_000_000]))
             found.append((name, str(entry.get("desc") or ""), ranks, group_status))
-        if len(found) == len(status_left) == 1 and not found[0][3]:  # PyTorch's own names differ: "" and "0"
+        if len(found) == len(status_left) == 1 and not found[0][3]:  # PyTorch uses two names for it: "" and "0"
             ((key, group_status),) = status_left.items()
             found, status_left = [(found[0][0] or key, found[0][1], found[0][2], _dict(group_status))], {}
         found += [(key, "", (), _dict(group_status)) for key, group_status in list(status_left.items())[:10_000]]
@@ -161,14 +161,14 @@ class Recording:
         )  # fmt: skip
 
     def rank(self, name: str) -> int | None:
-        """Return the rank of the dump: from its content, else from its file name."""
+        """Return the rank, from the dump or else from its file name; None if unknown."""
         if (reported := number(self.about.get("rank"))) is not None:
             return reported
         match = _RANK.search(name.rpartition("/")[2])
         return int(next(group for group in match.groups() if group)) if match else None
 
     def document(self, name: str) -> dict[str, Any]:
-        """Return the facts; ``name`` is the name of the file."""
+        """Return the facts as JSON values; ``name`` is the name of the file."""
         samples: dict[str, list[float]] = defaultdict(list)
         for entry in self.entries:
             if entry.duration_ms is not None:
@@ -199,10 +199,10 @@ class Recording:
 
 
 def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tuple[int, ...]]:
-    """Return the ranks of each process group by rank and group.
+    """Return the members of process groups, by (rank, group id).
 
-    Groups of other ranks may have the same name. A dump without its groups uses those of other dumps; they are empty if
-    no dump has them.
+    Different groups may have the same id on different ranks. If a rank's dump lacks its groups, those of other dumps
+    are used; the members are empty if that is ambiguous or no dump has them.
     """
     named = {rank: {one.id: one.ranks for one in recording.groups if one.ranks}
              for rank, recording in recordings.items()}  # fmt: skip
@@ -221,12 +221,12 @@ def memberships(recordings: Mapping[int, Recording]) -> dict[tuple[int, str], tu
 
 
 def is_entry(value: object) -> bool:
-    """Return whether a value is an entry of a dump."""
+    """Return whether a JSON value is an entry of a dump."""
     return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "record_id" in value)
 
 
 def number(value: object) -> int | None:
-    """Return an integer, also from a string."""
+    """Return an integer, which may be given as a string; None for other values."""
     if type(value) is int:
         return value
     return int(value) if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value) else None
@@ -241,7 +241,7 @@ def _items(value: object, most: int = 64) -> Iterator[Any]:
         yield from value[:most]
 
 
-#: Larger than the number of elements of any tensor.
+#: A number that exceeds the size of any tensor dimension.
 _MOST_ELEMENTS = 1 << 63
 
 
@@ -260,7 +260,7 @@ def _elements(sizes: Sequence[Sequence[int]]) -> int | None:
 
 
 def _stack(frames: object) -> tuple[str, ...]:
-    """Return the Python frames, innermost first."""
+    """Return the Python frames as text, innermost first."""
     return tuple(
         f"{frame['filename'][-120:]}:{number(frame.get('line')) or 0} ({str(frame.get('name', ''))[:60]})"
         for frame in _items(frames, MOST_FRAMES)

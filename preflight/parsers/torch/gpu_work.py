@@ -1,6 +1,6 @@
-"""Kernels and copies of a GPU in a trace, and their launches.
+"""Kernels and copies of a GPU in a trace.
 
-Times are microseconds.
+Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from preflight.parsers.torch.intervals import Spans, Stretch, in_order, united
 
 COMPUTE: Final = 0
 COMMUNICATION: Final = 1
-COPY: Final = 2  # or a filling
+COPY: Final = 2  # or a fill
 COPY_TO_GPU: Final = 3
 
-#: Approximate sample size for a median length.
+#: Approximate size of the sample for the median duration.
 _SAMPLED = 20_000
 
 
@@ -40,7 +40,7 @@ class GpuWork:
         self.kinds.append(kind)
 
     def order(self) -> None:
-        """Sort all by time."""
+        """Sort the kernels and copies by start time."""
         order = in_order(self.begins)
         if not isinstance(order, range):
             for name in ("begins", "ends", "correlations", "kinds"):
@@ -48,7 +48,7 @@ class GpuWork:
                 setattr(self, name, array(values.typecode, (values[at] for at in order)))
 
     def joined(self, *kinds: int) -> Spans:
-        """Return the union of some kinds, in order; ``order`` comes first."""
+        """Return the union of the intervals of these kinds; call ``order`` first."""
         return united(self._stretches(kinds))
 
     def _stretches(self, kinds: Sequence[int]) -> Iterator[Stretch]:
@@ -56,7 +56,7 @@ class GpuWork:
         return compress(zip(self.begins, self.ends, strict=True), map(chosen.__getitem__, self.kinds))
 
     def kernels(self) -> int:
-        """Return the number of kernels; copies are not counted."""
+        """Return the number of kernels, without copies."""
         return self.kinds.count(COMPUTE) + self.kinds.count(COMMUNICATION)
 
     def computed(self) -> int:
@@ -64,12 +64,12 @@ class GpuWork:
         return self.kinds.count(COMPUTE)
 
     def median_us(self) -> float | None:
-        """Return the median duration of a sample of the compute kernels, or None."""
+        """Return the median duration of a sample of compute kernels; None without one."""
         every = max(1, self.computed() // _SAMPLED)
         lengths = sorted(end - begin for begin, end in islice(self._stretches((COMPUTE,)), 0, None, every))
         return lengths[len(lengths) // 2] if lengths else None
 
 
 def number_of(correlation: int | None) -> int:
-    """Return a correlation that fits the array; -1: none."""
+    """Return a correlation that fits in an array; -1 if it is missing or invalid."""
     return correlation if correlation is not None and 0 <= correlation < 1 << 62 else -1

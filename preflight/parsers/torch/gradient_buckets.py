@@ -1,7 +1,7 @@
-"""Gradient buckets: start of the first reduction within a backward pass.
+"""Gradient buckets: when the first reduction starts within a backward pass.
 
-A series of all-reduces or reduce-scatters synchronises gradients if none of its larger calls starts before the last
-backward pass of its step: those of tensor parallelism also run in the forward pass.
+A series of all-reduces or reduce-scatters synchronises gradients if none of its large calls starts before the last
+backward pass of a step. Those of tensor parallelism also run in the forward pass.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from preflight.parsers.torch.launches import BackwardPass
 
 _KINDS = ("all_reduce", "reduce_scatter")
 _POINT_TO_POINT = ("send", "recv", "sendrecv")
-#: Minimum bytes of a bucket; smaller calls reduce a loss or a norm.
+#: Minimum number of bytes in a bucket; smaller calls reduce a loss or a norm.
 _SMALLEST = 64 << 10
 
 
 def buckets(
     calls: Sequence[tuple[CallKey, CallSeries]], passes: Sequence[BackwardPass], numbers: Sequence[int]
 ) -> dict[str, Any] | None:
-    """Return start of the first bucket, number and size; None if unknown.
+    """Return the first bucket's start, and the number and size of buckets, or None.
 
-    ``numbers`` are the profiler's steps. The start is a median over the steps, as a fraction of the backward pass: 0 at
-    its start, 1 at its end. Pipeline stages are not judged: they reduce only after their last part of the batch.
+    ``numbers`` are the profiler's step numbers. The start is a median over the steps, as a fraction of the backward
+    pass (0 at its start, 1 at its end). Pipeline stages return None, since they reduce only after the last microbatch.
     """
     if any(key.kind in _POINT_TO_POINT for key, _ in calls):
         return None

@@ -1,4 +1,4 @@
-"""Detection of hanging ranks and their collective, from dumps or watchdogs."""
+"""Detection of hanging collectives and their ranks, from dumps or watchdogs."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from preflight.parsers.torch.watchdog import RankProgress, Watchdog
 
 @dataclass(frozen=True)
 class Hang:
-    """Ranks that wait in a collective, and the ranks they wait for."""
+    """The ranks that wait in a collective, and the ranks for which they wait."""
 
     group: str
     seq: int
-    op: str | None  # the call in which the ranks wait
+    op: str | None  # the call in which the ranks wait; None if unknown, or if they differ
     waiting: tuple[int, ...]
-    behind: tuple[int, ...]  # have not reached it, according to their own output
-    silent: tuple[int, ...]  # members without any input
-    differ: tuple[tuple[int, str], ...]  # (rank, its call there), if ranks made different calls
-    passed: tuple[int, ...] = ()  # have completed it, according to their own output
-    shown: tuple[int, ...] = ()  # ranks in the text
-    complete: bool = True  # whether all members of the group are known to be among them
-    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits); the rest is then empty
-    cut: tuple[int, ...] = ()  # their dumps are truncated before it: they may have reached it
-    unstarted: tuple[int, ...] = ()  # called it, but their GPUs have not started it, unlike those of most ranks
-    usual: str = ""  # the call of most ranks, if others called something else
-    totals: tuple[int, ...] = ()  # elements that all ranks together send and receive, if the two differ
-    ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), of a group that is not shown
-    stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call there or its last before, its frames)
+    behind: tuple[int, ...]  # ranks that have not reached it, according to their own output
+    silent: tuple[int, ...]  # members of the group without any output
+    differ: tuple[tuple[int, str], ...]  # (rank, its call), if ranks made different calls with this number
+    passed: tuple[int, ...] = ()  # ranks that have completed it, according to their own output
+    shown: tuple[int, ...] = ()  # ranks that occur in the text
+    complete: bool = True  # whether ``shown`` is known to have all members of the group
+    messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits), instead of a collective
+    cut: tuple[int, ...] = ()  # ranks whose dumps are truncated before it, so that they may have reached it
+    unstarted: tuple[int, ...] = ()  # ranks whose GPUs have not started it, unlike those of most ranks
+    usual: str = ""  # the call of most ranks, if other ranks made a different one
+    totals: tuple[int, ...] = ()  # numbers of elements that all ranks send and receive, if they differ
+    ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), if the text lacks its group
+    stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call or the last one before it, its frames)
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
-    """Compare the dumps of several ranks, by process group.
+    """Return the hang of each process group, from the dumps of several ranks.
 
-    The earliest unfinished work is used.
+    A hang is at the first call that is unfinished or differs between ranks.
     """
     by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[RecordedCall]]] = defaultdict(lambda: defaultdict(list))
     members = memberships(recordings)
@@ -70,7 +70,7 @@ def _hang(
     usual = next((entry.call_text for rank, entry in here.items() if rank not in outside), "") if differ else ""
     totals = () if differ else _totals(list(here.values()), members)
     waiting = tuple(rank for rank, entry in here.items() if not entry.done)
-    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps have no call of the group
+    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps have no call in the group
     short = {rank for rank, entries in called.items() if max(entries) < seq} | idle
     silent = tuple(sorted(set(everybody) - set(ranks) - given))
     completed = tuple(rank for rank, entry in here.items() if entry.done)
@@ -80,7 +80,7 @@ def _hang(
 
 
 def _unstarted(here: Mapping[int, RecordedCall]) -> tuple[int, ...]:
-    """Return the minority of ranks whose GPUs have not started a call."""
+    """Return the ranks whose GPUs have not started the call, if most have."""
     scheduled = tuple(rank for rank, entry in here.items() if not entry.done and entry.state == "scheduled")
     started = sum(entry.done or entry.state == "started" for entry in here.values())
     return scheduled if len(scheduled) < started else ()
@@ -111,9 +111,9 @@ def apart(recordings: Mapping[int, Recording]) -> tuple[int, int] | None:
 def _stacks(
     called: Mapping[int, Mapping[int, RecordedCall]], here: Mapping[int, RecordedCall], short: Set[int]
 ) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
-    """Return the code locations of ranks.
+    """Return (rank, call, frames) for each different stack.
 
-    First the ranks that are behind, in their last call, then those that wait.
+    The ranks that are behind, in their last call, precede those that wait.
     """
     last = {rank: max(called[rank].items())[1] for rank in sorted(short) if called.get(rank)}
     by_stack: dict[tuple[str, ...], tuple[int, str]] = {}
@@ -124,9 +124,9 @@ def _stacks(
 
 
 def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return the usual call with a number, and the calls that differ.
+    """Return the majority's call, and (rank, call) of the ranks that differ.
 
-    Without a majority no call is usual, and all of them are returned.
+    Without a majority, return None and the calls of all ranks.
     """
     alike: list[list[tuple[int, RecordedCall]]] = []
     for rank, entry in here.items():
@@ -144,7 +144,7 @@ def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple
 
 
 def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]], members: Set[int] | None) -> int | None:
-    """Return the first work in which calls, sizes or types of ranks differ."""
+    """Return the first number at which calls, sizes or types of ranks differ."""
     at: dict[int, list[RecordedCall]] = defaultdict(list)
     for entries in called.values():
         for seq, entry in entries.items():
@@ -162,7 +162,7 @@ def _all_agree(calls: Sequence[RecordedCall]) -> bool:
 
 
 def _agree(first: RecordedCall, second: RecordedCall) -> bool:
-    """Compare two calls; a rank without a tensor (a scatter) has no type and no size."""
+    """Return whether two calls match; a missing type or size, as in a scatter, does."""
     (op, *sizes), (other_op, *other_sizes) = _signature(first), _signature(second)
     types = _typed(first), _typed(second)
     return (
@@ -173,7 +173,7 @@ def _agree(first: RecordedCall, second: RecordedCall) -> bool:
 
 
 def _typed(entry: RecordedCall) -> tuple[str, ...]:
-    """Return the types of a rank's tensors; empty without tensors."""
+    """Return the types of a call's tensors; empty without tensors."""
     return tuple(sorted({dtype for dtype in entry.dtypes if dtype != "Undefined"}))
 
 
@@ -182,10 +182,10 @@ _FREE_IN, _FREE_OUT = ("all_to_all", "alltoall", "scatter"), ("all_to_all", "all
 
 
 def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
-    """Return the values that ranks must agree on: operation, elements in and out.
+    """Return what ranks must agree on: operation, input and output elements.
 
-    None is not compared. The library counts elements: tensors of different shapes with equal numbers of elements are
-    equal for it.
+    A number that may differ is None. NCCL and Gloo count elements, so that tensors of different shapes match if their
+    numbers of elements are equal.
     """
     op = entry.op.partition(":")[2] or entry.op
     inside, outside = entry.elements
@@ -194,9 +194,9 @@ def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
 
 
 def _totals(calls: Sequence[RecordedCall], members: Set[int] | None) -> tuple[int, ...]:
-    """Return the elements that all ranks of an all-to-all send and receive.
+    """Return the numbers of elements that ranks of an all-to-all send and receive.
 
-    Empty if the two are equal.
+    Empty if they are equal or unknown.
     """
     if members is None or len(calls) != len(members) or not all(map(_is_exchange, calls)):
         return ()
@@ -210,10 +210,10 @@ def _is_exchange(call: RecordedCall) -> bool:
 
 
 def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ...]:
-    """Compare the progress of ranks by group; ``nranks`` is the job's size, if known.
+    """Return the hang of each group, from watchdog messages of several ranks.
 
-    The order of lines is ignored. Lines of some ranks prove nothing about other ranks: only in the group of all ranks,
-    in a job of known size, is it certain that no rank is missing.
+    ``nranks`` is the number of ranks in the job, if known. The order of lines is ignored. Whether ranks are missing is
+    only known for the group of all ranks, in a job of known size.
     """
     by_group: dict[str, dict[int, RankProgress]] = defaultdict(dict)
     for one in watchdog.progress:
@@ -251,10 +251,10 @@ def of_watchdog(watchdog: Watchdog, nranks: int | None = None) -> tuple[Hang, ..
 def _messages(
     ranks: Mapping[int, RankProgress], calls: Mapping[tuple[int, int], tuple[_Call, ...]]
 ) -> list[tuple[int, int, str]]:
-    """Return (number, rank, call) of a group whose ranks wait in messages.
+    """Return (number, rank, call) of the ranks that wait in sends and receives.
 
-    Messages are sends, receives or batches; empty for other groups. Each rank has its own count, so numbers of
-    different ranks are not comparable.
+    Empty for a group without them. Each rank counts its own messages, so that numbers of different ranks cannot be
+    compared.
     """
     found = []
     for rank, one in sorted(ranks.items()):
@@ -265,21 +265,21 @@ def _messages(
     return found if any(op.startswith(_OF_TWO) for _, _, op in found) else []
 
 
-#: Calls that only some ranks of a group make.
+#: Calls that only some ranks of a group make: sends, receives, and batches of them.
 _OF_TWO = ("SEND", "RECV", "COALESCED")
 
-#: Description of the group of all ranks, and maximum number of its ranks.
+#: The description of the group of all ranks, and its maximum number of ranks.
 _OF_ALL, _MOST_RANKS = "default_pg", 1 << 17
 
-#: The call of a rank: the collective and, if they must agree, its sizes.
+#: A rank's call: the collective, and its sizes if they must agree between ranks, else None.
 _Call = tuple[str, "int | None", "int | None"]
 _SIZED = ("ALLREDUCE", "BROADCAST", "REDUCE")
 
 
 def _calls(watchdog: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
-    """Return the calls of each rank by number.
+    """Return the timed-out calls, by (rank, number).
 
-    A rank in two groups may have several.
+    A rank in several groups may have several with the same number.
     """
     found: dict[tuple[int, int], set[_Call]] = defaultdict(set)
     for one in watchdog.timed_out:
@@ -290,7 +290,7 @@ def _calls(watchdog: Watchdog) -> dict[tuple[int, int], tuple[_Call, ...]]:
 
 
 def _agreed(calls: Mapping[int, tuple[_Call, ...]]) -> tuple[str | None, tuple[tuple[int, str], ...]]:
-    """Return the common call, or None and the calls of each rank."""
+    """Return the common call, or None; and (rank, call) of each if they differ."""
     known = {rank: candidates for rank, candidates in calls.items() if candidates}
     if len(set(known.values())) <= 1 and all(len(candidates) == 1 for candidates in known.values()):
         op = next((candidates[0][0] for candidates in known.values()), None)
@@ -305,7 +305,7 @@ def _named(call: _Call) -> str:
 
 
 def _firsts(watchdog: Watchdog) -> dict[int, tuple[int, str]]:
-    """Return the first collective of each rank that timed out: number, name."""
+    """Return (number, name) of each rank's first collective that timed out."""
     first: dict[int, tuple[int, str]] = {}
     for timeout in watchdog.timed_out:
         if timeout.rank is not None and timeout.seq is not None:
@@ -320,7 +320,7 @@ def _numbered(seq: int, name: str) -> str:
 
 
 def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call, ...]]) -> list[Hang]:
-    """Compare timeouts of older versions, which print neither progress nor group."""
+    """Return hangs from older versions, which print neither progress nor group."""
     first = {rank: seq for rank, (seq, _) in _firsts(watchdog).items()}
     found = []
     for seq in sorted(set(first.values()))[:_MOST_NUMBERS]:
@@ -330,5 +330,5 @@ def _of_timeouts(watchdog: Watchdog, calls: Mapping[tuple[int, int], tuple[_Call
     return found
 
 
-#: Maximum number of collectives with waiting ranks that are reported individually.
+#: Maximum number of hangs that are reported from the timeouts of older versions.
 _MOST_NUMBERS = 8

@@ -1,7 +1,7 @@
 """Activity of a rank's CPU: time without operators, and memory of its GPUs.
 
-Operators and CUDA runtime calls of all threads are recorded per millisecond: while Python collects garbage or writes a
-file, no thread runs any. Memory is reported by the caching allocator (``[memory]`` events, profiled with
+The operators and CUDA runtime calls of all threads are recorded per millisecond; while Python collects garbage or
+writes a file, no thread runs any. The caching allocator reports the memory (``[memory]`` events, profiled with
 ``profile_memory=True``).
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, without
 from preflight.parsers.torch.trace_events import Arguments
 
-#: Resolution in microseconds; maximum number of recorded milliseconds: half an hour.
+#: Resolution in microseconds, and maximum number of recorded milliseconds (half an hour of activity).
 _BIN_US, _MOST_BINS = 1000.0, 2_000_000
 #: Maximum number of stored Python functions, and their minimum duration in microseconds.
 _MOST_FUNCTIONS, _LONG_US = 100_000, 5000.0
@@ -22,15 +22,15 @@ _GPU_TYPES = (1, 20)  # c10::DeviceType: CUDA, HIP
 
 
 class QuietStretch(NamedTuple):
-    """The longest stretch of a step in which the CPU runs no operator."""
+    """The longest period of a step in which the CPU runs no operator."""
 
-    step: int  # index
+    step: int  # index of the step
     length_us: float
-    function: str  # the Python function that ran then; empty if the profile has no stacks
+    function: str  # the Python function that was running; empty if unknown
 
 
 class HostActivity:
-    """Operators of all CPU threads, per millisecond, and long Python functions."""
+    """Milliseconds in which a CPU thread runs operators, and long Python functions."""
 
     def __init__(self) -> None:
         self._bins: set[int] = set()
@@ -41,8 +41,8 @@ class HostActivity:
         self.complete = True
 
     def ran(self, begin: float, end: float) -> None:
-        """Record an operator or a runtime call."""
-        if self._noted <= begin and end < self._noted + _BIN_US:  # in most cases: the last recorded millisecond
+        """Record an operator or a runtime call; times are microseconds."""
+        if self._noted <= begin and end < self._noted + _BIN_US:  # usually in the last recorded millisecond
             return
         if end - begin > _BIN_US:
             self._long.add(begin, end - begin)
@@ -62,9 +62,9 @@ class HostActivity:
             self._ends.append(begin + length)
 
     def pauses(self, steps: Sequence[Stretch], explained: Sequence[Stretch]) -> list[QuietStretch] | None:
-        """Return the longest pause of each step; None if there were too many to record.
+        """Return the longest pause of each step; None if the activity is incomplete.
 
-        ``explained`` are intervals with a known cause, such as a data loader.
+        ``explained`` are intervals with a known cause, such as a data loader, which are not pauses.
         """
         if not self.complete or not self._bins:
             return None
@@ -85,14 +85,14 @@ class HostActivity:
         ]
 
     def _function_at(self, stretch: Stretch) -> str:
-        """Return the innermost long function around the middle of an interval."""
+        """Return the innermost long function that runs in the middle of an interval."""
         middle = (stretch[0] + stretch[1]) / 2
         around = [at for at in range(len(self._functions)) if self._begins[at] <= middle < self._ends[at]]
         return self._functions[max(around, key=lambda at: (self._begins[at], -self._ends[at]))] if around else ""
 
 
 class CudaMemory:
-    """The largest totals reported by the caching allocator for each GPU; bytes."""
+    """The largest totals, in bytes, that the caching allocator reports for each GPU."""
 
     def __init__(self) -> None:
         self.reserved: dict[int, int] = {}
@@ -108,7 +108,7 @@ class CudaMemory:
             self.allocated[device] = max(self.allocated.get(device, 0), allocated)
 
     def document(self) -> list[dict[str, int]]:
-        """Return the peak of each GPU, for the facts."""
+        """Return the peak of each GPU as JSON values."""
         return [
             {"device": device, "reserved_bytes": reserved, "allocated_bytes": self.allocated[device]}
             for device, reserved in sorted(self.reserved.items())

@@ -1,4 +1,4 @@
-"""Time intervals: union, intersection, difference, sum."""
+"""Time intervals: union, intersection, difference, total length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate, islice
 from operator import le
 from typing import Any
 
-Stretch = tuple[float, float]  # its start and end, milliseconds
+Stretch = tuple[float, float]  # start and end, in the unit of the caller, usually microseconds
 
 
 class Spans(Sequence[Stretch]):
@@ -23,7 +23,7 @@ class Spans(Sequence[Stretch]):
             self.add(begin, end)
 
     def add(self, begin: float, end: float) -> None:
-        """Add an interval after all others."""
+        """Append an interval, which must start after all others."""
         self.begins.append(begin)
         self.ends.append(end)
 
@@ -37,13 +37,13 @@ class Spans(Sequence[Stretch]):
         return self.begins[at], self.ends[at]
 
     def place(self, instant: float) -> int:
-        """Return the index of the stretch that contains an instant; -1: none."""
+        """Return the index of the interval that contains an instant; -1 without one."""
         place = bisect_right(self.begins, instant) - 1
         return place if place >= 0 and instant < self.ends[place] else -1
 
 
 class Stretches:
-    """Starts and ends, stored compactly: a trace has millions."""
+    """Intervals in any order, stored compactly, since a trace has millions."""
 
     def __init__(self) -> None:
         self._begins = array("d")
@@ -53,12 +53,12 @@ class Stretches:
         return len(self._begins)
 
     def add(self, begin: float, length: float) -> None:
-        """Add an interval."""
+        """Add an interval by its start and length."""
         self._begins.append(begin)
         self._ends.append(begin + length)
 
     def joined(self) -> Spans:
-        """Return their union, in order, without overlaps."""
+        """Return the union of the intervals, in order."""
         return united(self._in_order())
 
     def _in_order(self) -> Iterator[Stretch]:
@@ -69,7 +69,7 @@ class Stretches:
 
 
 def united(stretches: Iterable[Stretch]) -> Spans:
-    """Return the union of stretches that are in order of their starts."""
+    """Return the union of intervals that are in order of their starts."""
     joined = Spans()
     begins, ends = joined.begins, joined.ends
     last = float("-inf")
@@ -85,14 +85,14 @@ def united(stretches: Iterable[Stretch]) -> Spans:
 
 
 def in_order(begins: Sequence[float]) -> Sequence[int]:
-    """Return the indexes of start times in time order, which most traces already have."""
+    """Return the indexes that sort start times; most traces are sorted already."""
     if all(map(le, begins, islice(begins, 1, None))):
         return range(len(begins))
     return sorted(range(len(begins)), key=begins.__getitem__)
 
 
 class Coverage:
-    """Overlap of joined intervals with others; each takes 24 bytes."""
+    """The time that joined intervals cover, up to any instant; 24 bytes each."""
 
     def __init__(self, stretches: Sequence[Stretch]) -> None:
         self._begins = array("d", (begin for begin, _ in stretches))
@@ -101,7 +101,7 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """Total covered time."""
+        """The total covered time."""
         return self._before[-1]
 
     def until(self, instant: float) -> float:
@@ -112,17 +112,17 @@ class Coverage:
         return self._before[at] + min(instant, self._ends[at]) - self._begins[at]
 
     def within(self, begin: float, end: float) -> float:
-        """Return the covered part of an interval."""
+        """Return the covered time within an interval."""
         return self.until(end) - self.until(begin) if end > begin else 0.0
 
 
 def total(stretches: Sequence[Stretch]) -> float:
-    """Return the total length, milliseconds."""
+    """Return the total length of intervals."""
     return sum(end - begin for begin, end in stretches)
 
 
 def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
-    """Return the parts of joined intervals inside others."""
+    """Return the parts of ``these`` joined intervals that are inside ``those``."""
     joined = Spans()
     those = those if isinstance(those, Spans) else Spans(those)
     begins, ends, at, count = those.begins, those.ends, 0, len(those)
@@ -137,7 +137,7 @@ def clipped(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
 
 
 def without(these: Sequence[Stretch], those: Sequence[Stretch]) -> Spans:
-    """Return the parts of joined intervals outside others."""
+    """Return the parts of ``these`` joined intervals that are outside ``those``."""
     joined = Spans()
     those = those if isinstance(those, Spans) else Spans(those)
     begins, ends, at, count = those.begins, those.ends, 0, len(those)

@@ -1,6 +1,6 @@
-"""JSON of any size, value by value, in constant memory.
+"""Reader of JSON of any size, value by value, in constant memory.
 
-It may be complete, truncated at either end, or damaged in between.
+The text may be complete, truncated at either end, or damaged in between.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from preflight.errors import PreflightError
 from preflight.parsers.torch.trace_events import decode
 
 Read = Callable[[int], str]
-#: Decodes the text of a list; raises ValueError.
+#: Decodes the text of a JSON list. Raises ValueError.
 Decode = Callable[[str], Sequence[Any]]
 
 CHUNK = 1 << 20
-#: Maximum characters of one value: a profiler event has a few hundred, with its Python stack a few thousand.
+#: Maximum number of characters in a value; a profiler event has a few hundred, or with its Python stack a few thousand.
 LONGEST = 4 << 20
-#: Number of errors after which the rest is skipped: no real file is damaged so often.
+#: Number of errors after which the rest is skipped; no real file has so many.
 MOST_DAMAGE = 100
 
 #: Lists whose elements are yielded one by one.
@@ -29,11 +29,10 @@ STREAMED = frozenset(("traceEvents", "entries"))
 
 #: The list whose elements are decoded in batches, and the name under which they are yielded.
 _EVENTS, BATCH = "traceEvents", "*"
-#: The first characters of an element up to the end of its first name: usually all elements of a list have the same
-#: start.
+#: The start of an element up to the end of its first name, which is usually the same for all elements of a list.
 _OPENING = re.compile(r'\{\s{0,80}"[^"\\]{1,40}"')
 
-#: Start of an element of such a list, by which parsing resumes after damage.
+#: The start of an element of a streamed list, at which parsing resumes after an error.
 _ELEMENT = re.compile(r'\{\s{0,80}"(?:ph|record_id|frames|collective_seq_id|pg_id)"\s{0,8}:')
 _END_MISSING = "the end is missing"
 _BETWEEN = ", \t\r\n"
@@ -59,9 +58,9 @@ def decoded(reader: Callable[[int], bytes]) -> Read:
 
 
 class Values:
-    """Parses a JSON text.
+    """A JSON text, parsed value by value.
 
-    ``cut`` maps the damaged lines, counted from 1, to the reason.
+    ``cut`` has (line number, reason) for each place at which the text is damaged.
     """
 
     def __init__(self, read: Read, decode: Decode = decode) -> None:
@@ -75,14 +74,15 @@ class Values:
 
     @property
     def line(self) -> int:
-        """The current line."""
+        """The number of the current line."""
         return self._before + self._text.count("\n", 0, self._at)
 
     def members(self) -> Iterator[tuple[str, Any]]:
-        """Yield the members of the outermost object.
+        """Yield (name, value) of the members of the outermost object.
 
-        Elements of streamed lists are yielded one by one; events in lists under the name ``BATCH``. Elements of an
-        outermost list, or of a list without its start, have an empty name. Never raises for the content of the text.
+        The elements of a streamed list are yielded one by one, except that trace events are yielded in lists under the
+        name ``BATCH``. The elements of an outermost list, or of a list without its start, have an empty name. Raises
+        only the reader's errors.
         """
         begun = self._next()
         if begun != "{" or self._element():
@@ -148,9 +148,9 @@ class Values:
                     return
 
     def _batch(self) -> Sequence[Any]:
-        """Decode the elements up to the last in the buffer; empty if that fails.
+        """Decode the complete elements in the buffer; return an empty list on failure.
 
-        Only complete elements are used, because a piece that ends within a string or an object cannot be decoded.
+        The last element is left, because it may continue beyond the buffer.
         """
         if self._next() != "{":
             return []
@@ -168,7 +168,7 @@ class Values:
         return batch
 
     def _next(self) -> str:
-        """Return the next character other than blank and comma; empty at the end."""
+        """Return the next character other than blanks and commas; empty at the end."""
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match
@@ -215,7 +215,10 @@ class Values:
                 raise _JsonError(_END_MISSING)
 
     def _more(self) -> bool:
-        """Read more, doubling the buffer, so that a long value is not retried too often."""
+        """Read more text; return whether there is any.
+
+        The buffer doubles, so that decoding a long value is not retried too often.
+        """
         if self._ended:
             return False
         self._before += self._text.count("\n", 0, self._at)

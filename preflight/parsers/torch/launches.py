@@ -1,8 +1,8 @@
-"""Launches of kernels by CPU calls, joined by Kineto's ``correlation``.
+"""CPU calls that launch kernels, joined to them by Kineto's ``correlation``.
 
-They show the last kernel of a backward pass, and the cost of a copy. The backward pass consists of the evaluations of
-PyTorch's autograd engine (``autograd::engine::evaluate_function: …``), the optimizer's part of the calls below
-``Optimizer.step#…``.
+They show which kernels belong to a backward pass, and how long a copy blocks the CPU. The backward pass consists of the
+evaluations of PyTorch's autograd engine (``autograd::engine::evaluate_function: …``); the optimizer's part consists of
+the calls below ``Optimizer.step#…``. Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from preflight.parsers.torch.gpu_work import COMPUTE, GpuWork, number_of
 from preflight.parsers.torch.intervals import Spans, Stretch, Stretches
 from preflight.parsers.torch.step_budget import Activities
 
-#: Maximum number of threads distinguished that launch kernels: a process has several; further ones count as one.
+#: Maximum number of launching threads that are distinguished; further ones count as one.
 _MOST_THREADS = 256
 
-#: Fraction of a step from which other kernels between those of a backward pass are a forward pass.
+#: If other kernels between those of a backward pass take more than this fraction of a step, they are a forward pass.
 _FORWARD = 0.02
 
 _DEVICE = "DeviceSynchronize"
@@ -36,11 +36,11 @@ class BackwardPass(NamedTuple):
     step: int  # index of the step
     begin: float
     end: float
-    until: float  # start of the optimizer's first kernel, otherwise of the next step's; infinite at the end
+    until: float  # start of the optimizer's first kernel, or of the next step's first kernel; infinite at the end
 
 
 class LaunchIndex:
-    """Launches by correlation, stored compactly: a trace has a million."""
+    """Launches by correlation, stored compactly, since a trace has a million."""
 
     def __init__(self, started: Mapping[Any, tuple[array[int], array[float]]]) -> None:
         self.threads = list(started)[:_MOST_THREADS]
@@ -56,17 +56,17 @@ class LaunchIndex:
                 setattr(self, name, array(values.typecode, (values[at] for at in order)))
 
     def begin(self, correlation: int) -> float | None:
-        """Return when a kernel was launched; None if unknown."""
+        """Return the time at which a kernel was launched; None if unknown."""
         place = bisect_left(self._numbers, correlation)
         if place < len(self._numbers) and self._numbers[place] == correlation:
             return self._begins[place]
         return None
 
     def launches(self, correlations: Iterable[int]) -> Iterator[tuple[float, int]]:
-        """Yield start and thread index of each launch; start NaN: unknown."""
+        """Yield (start, thread index) of each launch; the start is NaN if unknown."""
         numbers, begins, by, count, place = self._numbers, self._begins, self._by, len(self._numbers), -1
         for correlation in correlations:
-            place += 1  # usually the next one
+            place += 1  # usually the next entry
             if not (place < count and numbers[place] == correlation):
                 place = bisect_left(numbers, correlation)
             if place < count and numbers[place] == correlation:
@@ -88,7 +88,7 @@ class Launches:
 
     @property
     def count(self) -> int:
-        """Number of calls that launch a kernel."""
+        """The number of calls that launch a kernel."""
         return sum(len(numbers) for numbers, _ in self._started.values())
 
     def started(self, thread: Any, correlation: int | None, begin: float) -> None:
@@ -101,11 +101,11 @@ class Launches:
             calls[1].append(begin)
 
     def region(self, backward: bool, thread: Any, begin: float, length: float) -> None:
-        """Add a part of the backward pass on the CPU, or of the optimizer."""
+        """Add a CPU interval of the backward pass, or else of the optimizer."""
         self._regions[backward][thread].add(begin, length)
 
     def activities(self, work: GpuWork) -> Activities:
-        """Return the GPU activities in time order, with the calls that launched them."""
+        """Return the GPU's activities in time order, each with its launch time."""
         launches = array("d", (begin for begin, _ in self.begun.launches(work.correlations)))
         for at, correlation in enumerate(work.correlations) if self._copies else ():
             if launches[at] != launches[at] and correlation in self._copies:
@@ -113,8 +113,8 @@ class Launches:
         return Activities(work.begins, launches, work.kinds)
 
     def waited(self, name: str, thread: Any, begin: float, length: float) -> None:
-        """Add a call that returns when the GPU is done."""
-        if _DEVICE in name:  # the profiler's own, at its end, is set aside
+        """Add a call that waits for the GPU."""
+        if _DEVICE in name:  # the last one is the profiler's own, so each is only added when another follows
             last = self._last_device
             if last is not None:
                 self._waits[last[1]].add(last[0], last[2])
@@ -123,12 +123,12 @@ class Launches:
         self._waits[thread].add(begin, length)
 
     def copied(self, thread: Any, correlation: int | None, begin: float, length: float) -> None:
-        """Add a call that starts a copy; it waits only for pageable host memory."""
+        """Add a call that starts a copy, and blocks only if host memory is pageable."""
         if (number := number_of(correlation)) >= 0:
             self._copies[number] = (thread, begin, length)
 
     def pageable(self, correlation: int | None) -> None:
-        """Add a copy of pageable memory on the GPU."""
+        """Note that a GPU copy uses pageable host memory."""
         if (number := number_of(correlation)) >= 0:
             self._pageable.add(number)
 
@@ -137,7 +137,7 @@ class Launches:
         return thread in self._started or not self._started
 
     def waits(self) -> Spans:
-        """Return the times when launching threads waited for the GPU, microseconds."""
+        """Return the intervals in which launching threads wait for the GPU."""
         waits = Stretches()
         for thread, stretches in self._waits.items():
             if self.launching(thread):
@@ -152,7 +152,8 @@ class Launches:
     def backward_passes(self, work: GpuWork, steps: Sequence[Stretch]) -> list[BackwardPass]:
         """Return the last backward pass of each step that has one.
 
-        ``steps`` are those of the CPU. A preceding forward pass, as of an earlier part of the batch, is not included.
+        ``steps`` are the steps on the CPU. If a step has several microbatches, only the pass after the last forward
+        pass is returned.
         """
         if not steps or not any(self._regions.values()):
             return []
@@ -165,7 +166,7 @@ class Launches:
         }  # fmt: skip
         first: dict[int, float] = {}
         opened: dict[int, float] = {}  # start of the pass to which a kernel belongs
-        between: dict[int, float] = defaultdict(float)  # time of other kernels since the last one of the pass
+        between: dict[int, float] = defaultdict(float)  # time of other kernels since the pass's last kernel
         extent: dict[int, tuple[float, float]] = {}
         until: dict[int, float] = {}
         launches = self.begun.launches(work.correlations)
@@ -193,5 +194,5 @@ class Launches:
 
     @cached_property
     def begun(self) -> LaunchIndex:
-        """The launches by correlation; no more are added."""
+        """The launches by correlation; call it after all have been added."""
         return LaunchIndex(self._started)

@@ -1,6 +1,6 @@
-"""Large matrix products of a trace: operations over the time of their kernels.
+"""Large matrix products in a trace: their operations and their kernels' time.
 
-Shapes and types come with ``record_shapes=True``; kernels name the operator that launched them by its External id.
+A trace has shapes and types with ``record_shapes=True``. A kernel names the operator that launched it by External id.
 A product of M x K by K x N takes 2 M N K floating-point operations.
 """
 
@@ -12,28 +12,28 @@ from typing import Any
 
 from preflight.parsers.torch.trace_events import Arguments
 
-#: Minimum floating-point operations of a stored product, and its minimum dimension: smaller ones are limited by memory
-#: or launch overhead.
+#: Minimum number of floating-point operations of a stored product, and its minimum dimension; smaller products are
+#: limited by memory or launch overhead.
 _LARGE, _LEAST_SIDE = 1e11, 1024
 #: Maximum number of stored products.
 _MOST = 20_000
 #: Minimum number of products of one size for a median.
 _ENOUGH = 3
-#: By operator: the argument with the first matrix, and whether it is a batch of matrices.
+#: Operator -> index of the argument with the first matrix, and whether arguments are batches of matrices.
 _PRODUCTS = {"aten::mm": (0, False), "aten::addmm": (1, False), "aten::bmm": (0, True), "aten::baddbmm": (1, True)}
 NAMES = frozenset(_PRODUCTS)
 _TYPES = {"c10::bfloat16": "bfloat16", "c10::half": "float16"}
 
 
 class MatrixProducts:
-    """Large products in 16-bit types, with the time of their kernels."""
+    """Large products of 16-bit matrices, and the times of their kernels."""
 
     def __init__(self) -> None:
-        self._of: dict[int, tuple[str, float]] = {}  # by External id: the type, and its operations
+        self._of: dict[int, tuple[str, float]] = {}  # External id → type, number of operations
         self._us: dict[int, float] = {}
 
     def called(self, name: str, arguments: Arguments) -> None:
-        """Add a CPU operator."""
+        """Add a CPU operator; ``name`` is one of ``NAMES``."""
         if len(self._of) >= _MOST:
             return
         number, dims, types = arguments.external_id, arguments.shapes, arguments.types
@@ -52,12 +52,12 @@ class MatrixProducts:
                 self._of[number] = (kind, operations)
 
     def ran(self, number: int | None, length: float) -> None:
-        """Add a compute kernel; microseconds."""
+        """Add a compute kernel of an operator, with its duration in microseconds."""
         if number in self._of:
             self._us[number] = self._us.get(number, 0.0) + length
 
     def largest(self) -> dict[str, Any] | None:
-        """Return the rate of the largest product that occurs three times, or None."""
+        """Return the rate of the largest product with three or more samples, or None."""
         by_size: dict[tuple[float, str], list[float]] = {}
         for number, length in self._us.items():
             kind, operations = self._of[number]

@@ -1,7 +1,7 @@
 """Unfinished sends and receives of ranks, from flight-recorder dumps.
 
-PyTorch names a message from its own rank's perspective, with ranks of the process group: ``nccl:send 0->1``,
-``nccl:recv 1<-0``. Messages of a batch share one number, and one entry ``coalesced`` has the state of all of them.
+Each rank names a message from its own perspective, with numbers in the process group: ``nccl:send 0->1``,
+``nccl:recv 1<-0``. The messages of a batch share a number, and a ``coalesced`` entry has the state of all of them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ ABSENT, BEHIND, CROSSED, MISMATCH, MOVING = "absent", "behind", "crossed", "mism
 
 @dataclass(frozen=True)
 class Wait:
-    """A rank at one end of a message, and the known state of the other end."""
+    """A rank that waits in a message, and the reason why its peer does not answer."""
 
     group: str
     rank: int
     peer: int
-    op: str  # PyTorch's name of it
-    why: str
+    op: str  # PyTorch's name of the message
+    why: str  # one of the reasons above
 
 
 @dataclass(frozen=True)
 class Stall:
-    """All unfinished messages, and the end of the chain of waits."""
+    """All unfinished messages, and the ranks that cause them to wait."""
 
     waits: tuple[Wait, ...]
     unclear: tuple[tuple[int, str], ...]  # (rank, its call) if the entry names no peer
-    circle: tuple[int, ...]  # ranks that wait for each other
-    behind: tuple[int, ...]  # others wait for them, but they wait for no message themselves
-    absent: tuple[int, ...]  # others wait for them, but they have no dump, or it names no peers
+    circle: tuple[int, ...]  # ranks that wait for each other in a cycle
+    behind: tuple[int, ...]  # ranks for which others wait, but which wait for no message themselves
+    absent: tuple[int, ...]  # ranks for which others wait, but whose dump is missing, truncated or without peers
 
     def of(self, why: str) -> tuple[Wait, ...]:
-        """Return the waits of one kind."""
+        """Return the waits with this reason."""
         return tuple(one for one in self.waits if one.why == why)
 
 
@@ -61,7 +61,7 @@ _Ends = dict[tuple[str, tuple[int, ...]], dict[tuple[int, int], list[_End]]]
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
-    """Compare both ends of each unfinished message; None if there is none."""
+    """Compare both ends of each unfinished message; return None without one."""
     ends: _Ends = defaultdict(lambda: defaultdict(list))
     unclear: list[tuple[int, str]] = []
     members = memberships(recordings)
@@ -88,9 +88,9 @@ def of_recordings(recordings: Mapping[int, Recording]) -> Stall | None:
 
 
 def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]]:
-    """Yield the messages, each with its batch number.
+    """Yield (index of the batch or single call, entry) of the messages.
 
-    A batch entry is only yielded if it is alone.
+    The ``coalesced`` entry of a batch is only yielded if the batch has no other entry.
     """
     batches: dict[tuple[str, int], list[RecordedCall]] = defaultdict(list)
     for entry in entries:
@@ -102,7 +102,7 @@ def _calls(entries: Sequence[RecordedCall]) -> Iterator[tuple[int, RecordedCall]
 
 
 def _peer(entry: RecordedCall, rank: int, members: Sequence[int]) -> tuple[str, int] | None:
-    """Return an entry's end of a message, and the peer's rank in the job.
+    """Return an entry's direction ("send" or "recv") and its peer's rank in the job.
 
     None if unknown.
     """
@@ -136,25 +136,25 @@ def _waits(group: str, pairs: Mapping[tuple[int, int], Sequence[_End]], known: M
 
 
 def _head(ends: Sequence[_End]) -> list[_End]:
-    """Return the first unfinished call between two ranks.
+    """Return the ends of the first unfinished call or batch between two ranks.
 
-    NCCL processes the calls of a pair in order.
+    NCCL processes the calls between two ranks in order.
     """
     waiting = [end for end in ends if not end.entry.done]
     return [end for end in waiting if end.unit == waiting[0].unit]
 
 
 def _issued(mine: Sequence[_End], theirs: Sequence[_End], waiting: _End) -> bool:
-    """Return whether the peer has called, and completed, the other end.
+    """Return whether the peer has already made the matching call.
 
-    A small send completes before it is received.
+    It may have completed, since a small send completes before it is received.
     """
     before = sum(end.way == waiting.way for end in mine[: mine.index(waiting)])
     return sum(end.way == _OTHER_END[waiting.way] for end in theirs) > before
 
 
 def _size(entry: RecordedCall) -> tuple[object, ...]:
-    """Return the value that must agree at both ends; NCCL counts elements, not shapes."""
+    """Return the number of elements and the types, which both ends must agree on."""
     return (sum(prod(size) for size in entry.sizes), *sorted(set(entry.dtypes)))
 
 

@@ -1,6 +1,7 @@
-"""Printed flight-recorder dumps: Python literals, analyser output.
+"""Printed flight-recorder dumps: Python literals and the analyser's output.
 
-``print(pickle.load(f))`` gives single quotes, tuples, True and None; ``torchfrtrace`` gives lines of ``name: value``.
+``print(pickle.load(f))`` prints single quotes, tuples, True and None; the analyser ``torchfrtrace`` prints lines of
+``name: value``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _TOKEN = re.compile(
     r"(?P<text>'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")|\b(?P<word>True|False|None)\b|(?P<tuple>[()])"
     r"|(?P<last>,)(?=\s*[)\]}])|(?<=[{,\s])(?P<key>\d{1,9})(?=\s?:)"
 )
-#: Marks by which a person omits elements.
+#: Marks that a user writes instead of omitted elements.
 _LEFT_OUT = re.compile(r"(?m)^[ \t]*\.{3},?[ \t]*$|\.{3}(?=\s*[\]}])")
 _WORDS = {"True": "true", "False": "false", "None": "null", "(": "[", ")": "]"}
 
 
 def as_json(text: str) -> str:
-    """Return a Python literal as JSON; other text unchanged."""
+    """Convert a Python literal to JSON; return other text unchanged."""
 
     def replaced(match: re.Match[str]) -> str:
         if match["text"]:
@@ -44,8 +45,8 @@ def _quoted(text: str) -> str:
         return json.dumps(text[1:-1], ensure_ascii=False)
 
 
-#: The analyser's message about a failed collective, since version 2.5. Older versions name the entry of the record,
-#: newer ones print the number as a sequence number.
+#: The analyser's message about a failed collective, since PyTorch 2.5. Older versions name the entry of the dump; newer
+#: ones print a sequence number.
 ANALYSED = re.compile(
     r"(?:.{0,120}?[\]:])?\s{0,8}(?:(?P<what>Not all ranks joining collective|Input/output mismatch in the collective"
     r"|Collective errors for collective|Error found in collective)"
@@ -62,7 +63,7 @@ _FIELD = re.compile(
 
 @dataclass(frozen=True)
 class Analysed:
-    """The analyser's result for one collective; None: not printed."""
+    """The analyser's result for one collective; a value that is not printed is None."""
 
     what: str
     seq: int | None
@@ -77,9 +78,9 @@ class Analysed:
 
 
 def analysed(first: str, after: Iterable[str]) -> tuple[Analysed, int] | None:
-    """Read the analyser's output for one collective, and its number of lines.
+    """Return the analyser's result for one collective, and its number of lines.
 
-    None if the text starts differently.
+    None if the text does not start with such a result.
     """
     if not (match := ANALYSED.fullmatch(first)):
         return None

@@ -1,8 +1,8 @@
 """Traces of PyTorch's profiler: steps, kernels, collectives, waiting.
 
-Chrome trace JSON of Kineto. Times in the file are microseconds; in the facts they are milliseconds. A collective's
-kernel runs from its own rank's call until all are done: waiting for others is part of it. ``trace_names`` knows the
-names of events, ``trace_facts`` makes the facts.
+The file is Kineto's Chrome trace JSON. Its times are microseconds; those in the facts are milliseconds. A collective's
+kernel runs from its own rank's call until all ranks have finished, so that it includes waiting for other ranks.
+``trace_names`` has the names of events, and ``trace_facts`` makes the facts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from preflight.parsers.torch.trace_events import NO_ARGUMENTS, Arguments, Event,
 from preflight.parsers.torch.trace_facts import TraceSummary, summarize
 from preflight.parsers.torch.trace_names import NameCache
 
-#: Maximum number of processed events of one trace: each takes some bytes.
+#: Maximum number of events that are processed in a trace, since each takes some bytes.
 MOST = 24_000_000
 #: Maximum valid time.
 _SANE_US = 1e18
@@ -40,8 +40,8 @@ class Trace:
         self.dropped = 0
         self.untimed = 0  # kernels and copies without a valid time
         self.about: dict[str, Any] = {}
-        self.steps: list[Stretch] = []  # in the order in which the CPU started them
-        self.numbers: dict[float, int] = {}  # of the steps, by their start on the CPU
+        self.steps: list[Stretch] = []  # in file order, by CPU times
+        self.numbers: dict[float, int] = {}  # step numbers, by their start on the CPU
         self.work: dict[int | str | None, GpuWork] = {}  # by device
         self.calls = CollectiveCalls()
         self.collectives: dict[tuple[str, int | None], list[float]] = defaultdict(list)
@@ -52,7 +52,7 @@ class Trace:
         self.memory = CudaMemory()
         self.products = MatrixProducts()
         self.copies = MemoryCopies()
-        self.data_parallel = False  # torch.nn.parallel.DataParallel
+        self.data_parallel = False  # whether torch.nn.parallel.DataParallel is used
         self.backends: dict[str, int] = defaultdict(int)
         self.begin, self.end = float("inf"), float("-inf")
         self._kernels = NameCache(trace_names.kernel)
@@ -82,7 +82,7 @@ class Trace:
         self.batch((event_of(value),))
 
     def batch(self, events: Sequence[Event]) -> None:
-        """Process elements of a list of events; most events of a trace need little work."""
+        """Process several events of the list of events."""
         full = self.events >= MOST
         first, last, processors = self.begin, self.end, _PROCESSORS
         for event in events:
@@ -111,7 +111,7 @@ class Trace:
         self.begin, self.end = first, last
 
     def operator(self, event: Event, begin: float, end: float) -> None:
-        """Process an operator or annotation of the CPU."""
+        """Process a CPU operator or annotation."""
         role = self._operators(event.name)
         if role == "step":
             self.steps.append((begin, end))
@@ -154,7 +154,7 @@ class Trace:
             self.launches.copied(event.thread, arguments.correlation, begin, event.length)
 
     def kernel(self, event: Event, begin: float, end: float) -> None:
-        """Process a kernel of a GPU."""
+        """Process a GPU kernel."""
         arguments = event.arguments or NO_ARGUMENTS
         communicates, called = self._kernels(event.name)
         if not communicates:
@@ -191,16 +191,16 @@ class Trace:
         return work
 
     def summary(self) -> TraceSummary:
-        """Return the content of the complete trace; afterwards no events are accepted."""
+        """Return the facts of the complete trace; call it after the last event."""
         return summarize(self)
 
 
 def _ignore(trace: Trace, event: Event, begin: float, end: float) -> None:
-    """Process an event that only extends the profile's span."""
+    """Ignore an event, apart from its times, which extend the span of the trace."""
 
 
 def _profile_span(trace: Trace, event: Event, begin: float, end: float) -> None:
-    """Skip the event of the profile itself, which is longer than all others."""
+    """Skip the event of the profile itself, which would extend the span of the trace."""
 
 
 _PROCESSORS: Mapping[str, Callable[[Trace, Event, float, float], None]] = {

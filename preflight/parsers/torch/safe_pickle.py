@@ -1,8 +1,8 @@
-"""Pickles of plain values, read without unpickling.
+"""Reader of pickles with plain values, which does not unpickle them.
 
-PyTorch's flight recorder writes such files. Unpickling would run arbitrary code, so the instructions are only examined
+PyTorch's flight recorder writes such files. Unpickling could run arbitrary code, so that instructions are only decoded
 (``pickletools``). Those that create numbers, texts, lists, tuples and dictionaries are interpreted; a file with any
-other instruction is rejected, and so is a file that would create more objects than its size justifies.
+other instruction, or with too many instructions, is rejected.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _PLAIN = frozenset(
     ("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
      "INT", "LONG", "FLOAT", "UNICODE")
 )  # fmt: skip
-#: Maximum number of interpreted instructions; each may create an object of 100 bytes. A dump of 10,000 entries has a
-#: million.
+#: Maximum number of interpreted instructions, each of which may create an object of 100 bytes. A dump of 10,000 entries
+#: has a million.
 MOST = 3_000_000
 
 _CONSTANT = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
@@ -33,9 +33,9 @@ CONVERT = (
 
 
 class UnsafePickle(PreflightError, ValueError):
-    """The file is damaged or contains more than plain values.
+    """The pickle is damaged or contains more than plain values.
 
-    The text names the fault, and how to convert the file.
+    The message names the problem; if an instruction is not supported, also how to convert the file.
     """
 
 
@@ -45,15 +45,15 @@ def is_pickle(head: bytes) -> bool:
 
 
 def plain_values(data: bytes) -> Any:
-    """Return the value in a pickle, without running any of it.
+    """Return the value in a pickle, without unpickling it.
 
-    Raises UnsafePickle.
+    Raises UnsafePickle if it is damaged, too large, or contains more than plain values.
     """
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # for escapes in texts that are rejected anyway
+            warnings.simplefilter("ignore", DeprecationWarning)  # about escapes in texts
             for number, (instruction, argument, position) in enumerate(pickletools.genops(data)):
                 if number > MOST:
                     raise UnsafePickle(f"the pickle has more than {MOST} instructions; it was not unpickled")
@@ -110,7 +110,7 @@ _MADE = {"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple}
 
 
 def _since_mark(stack: list[Any]) -> list[Any]:
-    """Remove and return the values since the last mark, and the mark."""
+    """Remove the last mark and the values after it; return the values."""
     for at in range(len(stack) - 1, -1, -1):
         if stack[at] is _MARK:
             taken = stack[at + 1 :]

@@ -1,4 +1,4 @@
-"""Samples of times: percentiles, mean and variation, as facts show them."""
+"""Statistics of durations for the facts: percentiles, mean and variation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def sample_of(values: Sequence[float]) -> dict[str, Any] | None:
-    """Return count, mean, percentiles and variation of durations, or None."""
+    """Return the statistics of durations in milliseconds; None without any."""
     if not values:
         return None
     ordered = sorted(values)
@@ -25,7 +25,7 @@ def sample_of(values: Sequence[float]) -> dict[str, Any] | None:
 def percentile(ordered: Sequence[float], share: float) -> float | None:
     """Return the nearest-rank percentile of an ordered sample.
 
-    None if the sample is too small.
+    ``share`` is 0.99 for the 99th percentile. None if the sample is too small for it.
     """
     beyond = round((1 - share) * 1000)  # in thousandths
     if not ordered or len(ordered) * beyond < 1000 * (share > 0.5):
@@ -34,5 +34,5 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
 
 
 def rounded(value: float | None) -> float | None:
-    """Round a value to three decimals."""
+    """Round a value to three decimals; return None for None."""
     return None if value is None else round(value, 3)

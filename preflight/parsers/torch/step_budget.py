@@ -1,10 +1,10 @@
 """Breakdown of step time: each instant of a GPU belongs to one part.
 
-Computation has priority, then exposed communication, then copies; the rest is idle. Idle time that starts
-during or just after a wait of the CPU for the GPU is attributed to that wait; idle time during the data loader, or
-before the first copy of a step to the GPU, to the data. Other idle time is attributed to the CPU until the next
-activity is launched, and to the launch itself, which is exposed only if the CPU does not run ahead. The rest is the
-start of a kernel that was launched earlier. Times are in microseconds.
+Computation takes precedence over communication, and both over copies; the rest is idle. Idle time while the data loader
+runs is attributed to the data. Other idle time is attributed to a wait of the CPU for the GPU, if it starts during or
+just after one; otherwise to the data before the first copy of a step to the GPU, and to the CPU in all other cases.
+Each of these ends when the next activity has been launched. The rest, and idle time of which the launch is unknown, is
+other idle time. Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, without
 
-#: Time after a CPU wait within which the wait explains an idle GPU.
+#: Time after a CPU wait during which the wait still explains an idle GPU.
 _JUST_AFTER_US = 20.0
 #: Time from a launch call to the start of the kernel on an idle GPU: 5 to 10 µs, more under a profiler.
 _LAUNCH_US = 20.0
@@ -25,7 +25,7 @@ _UNKNOWN = float("nan")
 
 
 class StepBudget(NamedTuple):
-    """Parts of the steps' time on one GPU, microseconds."""
+    """The parts of the steps' time on one GPU, in microseconds."""
 
     all: float
     compute: float
@@ -38,18 +38,18 @@ class StepBudget(NamedTuple):
 
     @property
     def idle(self) -> float:
-        """Time that the GPU is idle."""
+        """The time in which the GPU is idle."""
         return self.idle_data + self.idle_sync + self.idle_host + self.idle_other
 
 
 class BusyTime:
-    """Times of computation, communication and copies of a GPU.
+    """The intervals in which a GPU computes, communicates or copies.
 
-    ``bare`` is communication without computation, ``copying`` copies without either.
+    ``bare`` is communication without computation; ``copying`` is copies without computation or communication.
     """
 
     def __init__(self, work: GpuWork) -> None:
-        """Compute the times from work in time order."""
+        """Compute the intervals; ``work`` must be in time order."""
         self.compute = work.joined(COMPUTE)
         self.talk = work.joined(COMMUNICATION)
         self.copies = work.joined(COPY, COPY_TO_GPU)
@@ -59,7 +59,7 @@ class BusyTime:
 
 
 class Activities:
-    """GPU activities in time order: starts, launch times, kinds."""
+    """The activities of a GPU in time order, with their launch times and kinds."""
 
     def __init__(self, begins: Sequence[float], launches: Sequence[float], kinds: Sequence[int]) -> None:
         """Set start times, launch times (NaN: unknown) and kinds of ``gpu_work``."""
@@ -72,7 +72,7 @@ class Activities:
         return self._launches[place]
 
     def to_gpu(self, place: int) -> bool:
-        """Return whether it is a copy from the host."""
+        """Return whether an activity is a copy from the host."""
         return self._kinds[place] == COPY_TO_GPU
 
 
@@ -83,7 +83,7 @@ def budget(
     loads: Sequence[Stretch],
     waits: Spans,
 ) -> StepBudget:
-    """Divide the windows; each list is joined and in time order."""
+    """Divide the time of the windows; all intervals are joined and in time order."""
     gaps: Sequence[Stretch] = without(windows, busy.at_all)
     loading = Coverage(loads)
     data = sync = host = other = 0.0
@@ -110,13 +110,13 @@ def budget(
 
 
 def _waits_at(waits: Spans, instant: float) -> bool:
-    """Return whether the CPU waits for the GPU at an instant, or did just before."""
+    """Return whether the CPU waits for the GPU at an instant, or did just before it."""
     place = bisect_right(waits.begins, instant) - 1
     return place >= 0 and instant <= waits.ends[place] + _JUST_AFTER_US
 
 
 def _first_of_window(windows: Sequence[Stretch], activities: Activities, place: int) -> bool:
-    """Return whether a copy to the GPU was launched first in its step."""
+    """Return whether an activity is the first that is launched in its step."""
     launch, before = activities.launch(place), activities.launch(place - 1)
     if launch is None or before is None:
         return False

@@ -1,6 +1,6 @@
-"""Activity of a GPU in each part of a step, as shares, for a picture.
+"""Share of time in which a GPU is active in each part of a step, for a diagram.
 
-A step is divided into equal parts, so a picture takes the same memory for ten kernels and for a million.
+A step is divided into equal parts, so that its memory does not depend on the number of kernels.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from preflight.parsers.torch.step_budget import BusyTime
 
 #: Number of equal parts of a step.
 PARTS = 160
-#: Maximum number of stored steps of a trace: the longest.
+#: Maximum number of steps stored of a trace; the longest are stored.
 MOST_STEPS = 64
-#: The number of a profile without marked steps, which is drawn as one step.
+#: The step number of a profile without marked steps, which is drawn as one step.
 UNMARKED = -1
 
 
@@ -30,7 +30,7 @@ class StepShades(NamedTuple):
 
 
 def shades(steps: Mapping[int, Stretch], busy: BusyTime) -> dict[int, StepShades]:
-    """Return the shares of the longest steps; times are microseconds."""
+    """Return the shares of the longest steps, by step number; times are microseconds."""
     if not steps and len(busy.at_all):
         steps = {UNMARKED: (busy.at_all.begins[0], busy.at_all.ends[-1])}
     longest = sorted(steps, key=lambda number: steps[number][0] - steps[number][1])[:MOST_STEPS]

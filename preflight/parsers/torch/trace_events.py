@@ -1,8 +1,8 @@
-"""Events of a Chrome trace, with the fields used here.
+"""Events of a Chrome trace, with the fields that preflight uses.
 
-msgspec decodes them several times faster than the standard library, since it creates no object for any other field. The
-single-file build has no compiled modules, and some traces contain values that msgspec rejects (a number as text, NaN):
-``json`` then decodes them. Both give the same events (tests/unit/parsers/test_trace_events.py).
+msgspec decodes them several times faster than the standard library, since it creates no objects for other fields.
+``json`` decodes them in the single-file build, which has no compiled modules, and if msgspec rejects a value (a number
+as text, NaN). Both return the same events (tests/unit/parsers/test_trace_events.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNKNOWN = float("nan")
 
 
 class Arguments(NamedTuple):
-    """Fields of an event's ``args``; missing ones are None."""
+    """Fields of an event's ``args``; a missing field is None."""
 
     correlation: int | None = None
     device: int | str | None = None
@@ -43,7 +43,7 @@ class Arguments(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An event; times are microseconds, NaN where there is none."""
+    """An event; its times are microseconds, or NaN if missing."""
 
     phase: str = ""
     category: str = ""
@@ -57,7 +57,7 @@ class Event(NamedTuple):
 
 NO_ARGUMENTS = Arguments()
 
-#: The names of the fields in the file.
+#: Names of the fields in the file, if they differ.
 _NAMES = {
     "phase": "ph", "category": "cat", "process": "pid", "thread": "tid", "begin": "ts", "length": "dur",
     "arguments": "args",
@@ -72,14 +72,14 @@ _NAMES = {
 
 
 def is_event(value: object) -> bool:
-    """Return whether a value is an event of a Chrome trace."""
+    """Return whether a JSON value is an event of a Chrome trace."""
     return isinstance(value, dict) and isinstance(value.get("ph"), str)
 
 
 def decode(text: str) -> Sequence[Event]:
-    """Decode a list of events; any other element becomes one without a phase.
+    """Decode a list of events; an element that is not an object has no phase.
 
-    Raises ValueError, RecursionError.
+    Raises ValueError or RecursionError.
     """
     fast = _fast_decoder()
     if fast is not None:
@@ -91,7 +91,7 @@ def decode(text: str) -> Sequence[Event]:
 
 
 def event_of(value: Mapping[str, Any]) -> Event:
-    """Return the event of a JSON object; fields of another type are absent."""
+    """Return the event of a JSON object, without fields of an unexpected type."""
     arguments = value.get("args")
     if type(arguments) is not dict:
         return Event(**_known(value, _EVENT))
@@ -99,7 +99,7 @@ def event_of(value: Mapping[str, Any]) -> Event:
 
 
 def _known(value: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, Any]:
-    """Return the known fields of a JSON object with the right type."""
+    """Return the known fields of a JSON object that have an expected type."""
     return {
         fields[name].name: given
         for name, given in value.items()
@@ -109,11 +109,11 @@ def _known(value: Mapping[str, Any], fields: Mapping[str, _Field]) -> dict[str, 
 
 class _Field(NamedTuple):
     name: str
-    types: frozenset[type]  # none: any
+    types: frozenset[type]  # empty: any type
 
 
 def _fields(record: type[Arguments | Event]) -> dict[str, _Field]:
-    """Return the plain fields of a record by their names in the file."""
+    """Return the fields of a record, except ``arguments``, by names in the file."""
     fields = {}
     for field, kind in get_type_hints(record).items():
         types = frozenset(each for each in (get_args(kind) or (kind,)) if each in (int, str, float))
@@ -128,9 +128,9 @@ _ARGUMENTS, _EVENT = _fields(Arguments), _fields(Event)
 
 @lru_cache(maxsize=1)
 def _fast_decoder() -> Callable[[str], Sequence[Event]] | None:
-    """Return msgspec's decoder of a list of events; None where it is not installed."""
+    """Return msgspec's decoder of event lists; None if msgspec is not installed."""
     try:
-        # import-at-use: only traces need it, and the single-file build has none
+        # import-at-use: only traces need it, and the single-file build lacks it
         import msgspec
     except ImportError:
         return None

@@ -1,6 +1,6 @@
 """The facts of a complete trace: steps, GPUs, collectives, waiting, pauses.
 
-Times are milliseconds in the document, microseconds in what is compared with other ranks.
+Times in the document are milliseconds; those that are compared with other ranks are microseconds.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TraceSummary:
-    """A complete trace: its document, and values compared with other ranks' traces."""
+    """A trace's document, and the values that are compared with other ranks."""
 
     document: dict[str, Any]
     calls: Sequence[tuple[CallKey, CallSeries]]
-    bare: Coverage  # communication on its GPU while no kernel computes, microseconds
+    bare: Coverage  # communication while no kernel computes, microseconds
     steps: Mapping[int, Stretch]  # by number, microseconds
-    compute: Mapping[int, float]  # time of each step with compute kernels, microseconds
-    tails: Sequence[Stretch]  # in each step, the part after the last kernel of the backward pass
-    shades: Mapping[int, StepShades]  # by number
+    compute: Mapping[int, float]  # compute time of each step by number, microseconds
+    tails: Sequence[Stretch]  # for each step with a backward pass, the time from its end to the optimizer
+    shades: Mapping[int, StepShades]  # by step number
 
 
 def summarize(trace: Trace) -> TraceSummary:
@@ -48,7 +48,7 @@ def summarize(trace: Trace) -> TraceSummary:
             busy[device] = BusyTime(work)
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
-    if len(busy) != 1:  # a process with several GPUs has no known GPU per rank
+    if len(busy) != 1:  # if a process uses several GPUs, the GPU of a rank is unknown
         return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), (), {})
     ((device, only),) = busy.items()
     computing = Coverage(only.compute)
@@ -58,7 +58,7 @@ def summarize(trace: Trace) -> TraceSummary:
 
 
 def _calls_in_steps(trace: Trace, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
-    """Return the calls of collectives in order, each with its step."""
+    """Return the collective calls in time order, after assigning their steps."""
     calls = ordered(trace.calls)
     steps = Spans(sorted(spans.values()))
     numbers = [trace.numbers[begin] for begin in steps.begins]
@@ -111,7 +111,7 @@ def _document(
 
 
 def _every(lengths: Sequence[float]) -> int | None:
-    """Return the period of long steps that recur regularly; else None."""
+    """Return the number of steps between regularly recurring long steps, or None."""
     long = [at for at, length in enumerate(lengths) if length > 1.1 * median(lengths)]
     apart = {later - earlier for earlier, later in pairwise(long)}
     if len(long) < 3 or len(apart) != 1:
@@ -124,7 +124,7 @@ def _gpu(
     trace: Trace, steps: Sequence[Stretch], calls: Sequence[tuple[CallKey, CallSeries]], busy: Mapping[Any, BusyTime],
     passes: Mapping[Any, Sequence[BackwardPass]], loads: Spans, waits: Spans,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Return the totals of the GPUs; None without a kernel."""
+    """Return the totals of all GPUs in the trace; None without a kernel."""
     if not busy:
         return None
     at_all = compute = talk = exposed = span = copied = 0.0
@@ -160,7 +160,7 @@ def _gpu(
 
 
 def _pauses(trace: Trace, steps: Sequence[Stretch], loads: Sequence[Stretch]) -> list[dict[str, Any]] | None:
-    """Return the longest stretch without an operator of each step; None if unknown."""
+    """Return the longest time without an operator in each step; None if unknown."""
     pauses = trace.host.pauses(_apart(steps), loads)
     if pauses is None:
         return None
@@ -168,7 +168,7 @@ def _pauses(trace: Trace, steps: Sequence[Stretch], loads: Sequence[Stretch]) ->
 
 
 def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
-    """Return the steps that do not overlap an earlier one."""
+    """Return the steps that do not overlap an earlier returned step."""
     apart: list[Stretch] = []
     for step in steps:
         if not apart or step[0] >= apart[-1][1]:
@@ -177,7 +177,7 @@ def _apart(steps: Sequence[Stretch]) -> list[Stretch]:
 
 
 def _shares(parts: Sequence[StepBudget]) -> dict[str, float] | None:
-    """Return the parts of the steps' time as fractions, over all GPUs of the trace."""
+    """Return the parts of the steps' time on all GPUs as fractions, or None."""
     sums = StepBudget(*map(sum, zip(*parts, strict=True)))
     if not sums.all:
         return None

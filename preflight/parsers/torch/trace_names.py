@@ -1,6 +1,6 @@
 """Names of events in profiler traces: kernels, operators, runtime calls.
 
-The names of PyTorch 1.8 … 2.13, CUDA and ROCm.
+They cover PyTorch 1.8 … 2.13, CUDA and ROCm.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from preflight.parsers.torch.matrix_products import NAMES as PRODUCTS
 
-#: Maximum number of cached names: a model has a few hundred.
+#: Maximum number of cached names; a trace has a few hundred.
 _MOST_NAMES = 1 << 14
 
 STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,12})")
@@ -35,7 +35,7 @@ _CALLS = (
         r"|cudaMemcpy(?:ToSymbol|FromSymbol)?|hipMemcpy(?:WithStream|DtoH|HtoD)?")),
     ("copy", re.compile(r"(?:cuda|hip)Memcpy(?:2D)?Async")),
 )  # fmt: skip
-#: .item(), bool() and float() of a tensor call this operator.
+#: The operator that .item(), bool() and float() of a tensor call.
 _READ_BACK = "aten::_local_scalar_dense"
 _LOADER = re.compile(r"enumerate\(DataLoader\)#\S{0,80}|\w{0,40}DataLoaderIter\.__next__|\[pl\]\[profile\]\S{0,80}next")
 _BACKWARD, _OPTIMIZER = "autograd::engine::evaluate_function", "Optimizer.step#"
@@ -44,14 +44,14 @@ Meaning = TypeVar("Meaning")
 
 
 class NameCache(Generic[Meaning]):
-    """Cached roles of names."""
+    """A function of a name, with cached results."""
 
     def __init__(self, find: Callable[[str], Meaning]) -> None:
         self._find = find
         self._known: dict[str, Meaning] = {}
 
     def __call__(self, name: str) -> Meaning:
-        """Return the meaning of a name."""
+        """Return the result for a name."""
         meaning = self._known.get(name)
         if meaning is None:
             meaning = self._find(name)
@@ -61,10 +61,10 @@ class NameCache(Generic[Meaning]):
 
 
 class KernelName(NamedTuple):
-    """The role of a kernel, by its name."""
+    """The role of a kernel, from its name."""
 
     communicates: bool
-    collective: str  # of NCCL or RCCL; empty for any other kernel
+    collective: str  # collective of NCCL or RCCL; empty for any other kernel
 
 
 def kernel(name: str) -> KernelName:
@@ -76,12 +76,12 @@ def kernel(name: str) -> KernelName:
 
 
 def call(name: str) -> str:
-    """Return the role of a CUDA or HIP call; empty if it is not used."""
+    """Return the role of a CUDA or HIP call; empty if it has none."""
     return next((role for role, pattern in _CALLS if pattern.fullmatch(name)), "")
 
 
 def operator(name: str) -> str:
-    """Return the role of a CPU operator or annotation; empty if it is not used."""
+    """Return the role of a CPU operator or annotation; empty if it has none."""
     if STEP.fullmatch(name):
         return "step"
     if name == _READ_BACK:
@@ -92,7 +92,7 @@ def operator(name: str) -> str:
         return "product"
     if _LOADER.fullmatch(name):
         return "load"
-    if (match := BACKEND.fullmatch(name)) and match[1] != "nccl":  # NCCL's are counted by their kernels
+    if (match := BACKEND.fullmatch(name)) and match[1] != "nccl":  # collectives of NCCL are counted by their kernels
         return "backend"
     return "data parallel" if DATA_PARALLEL.fullmatch(name) else ""
 

@@ -1,7 +1,7 @@
 """Messages of PyTorch's watchdog: timed-out collectives, progress of ranks.
 
-The watchdog is part of ProcessGroupNCCL. Formats of PyTorch 1.7 … 2.13. A rank in the text is relative to its process
-group; the prefix of the line (``[rank13]:``) is the rank in the job.
+The watchdog is part of ProcessGroupNCCL; the formats are those of PyTorch 1.7 … 2.13. A rank in the text is its number
+in the process group; the prefix of the line (``[rank13]:``) has the rank in the job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.textprep.numbered_text import NumberedText
 MARKS = ("WorkNCCL(", "ast enqueued")
 
 _MARK = r"(?:^|[\s\]])\[(?:default)?(?:rank)?(\d{1,7})\]:"
-#: Text between the brackets, in which ``Timeout(ms)`` has its own; it does not contain the start of another message.
+#: Text within the parentheses of ``WorkNCCL(…)``, which may contain ``Timeout(ms)``, but not the start of a message.
 _PIECE = r"(?:[^)W]|W(?!orkNCCL\()){0,400}"
 _INSIDE = rf"{_PIECE}(?:\){_PIECE})?"
 _TIMEOUT = re.compile(
@@ -32,18 +32,18 @@ _RANK_MARK = re.compile(_MARK)
 
 MOST = 100_000
 
-#: Start of a message that a terminal or a person may have broken, and maximum number of further lines.
+#: Parts of messages that a terminal or a user may have wrapped, and maximum number of further lines.
 _HEADS = ("Watchdog caught", "Exception (either an error or timeout)", "Timeout at NCCL work", "detected by watchdog",
           "thread terminated with exception")  # fmt: skip
 _HEAD_CUT = re.compile(r"\] \[Rank \d{1,7}\] Wat[a-z ]{0,42}\s*$")
 _MOST_BROKEN = 6
-#: Maximum examined characters of a line.
+#: Maximum number of characters that are examined of a line.
 _LONGEST = 20_000
 
 
 @dataclass(frozen=True)
 class TimedOut:
-    """A collective that timed out; None: not printed by that version."""
+    """A collective that timed out; a value that is not printed is None."""
 
     line: int
     rank: int | None  # None: neither in the text nor in a prefix
@@ -57,19 +57,19 @@ class TimedOut:
 
 @dataclass(frozen=True)
 class RankProgress:
-    """Progress of a rank in a process group at its watchdog's message."""
+    """The progress of a rank in a process group, as its watchdog reported it."""
 
     line: int
     rank: int
     group: str
-    at: int | None  # the work that timed out
-    enqueued: int
-    completed: int
+    at: int | None  # number of the work that timed out
+    enqueued: int  # number of the last enqueued work
+    completed: int  # number of the last completed work
 
 
 @dataclass(frozen=True)
 class Watchdog:
-    """All messages of the watchdog, in line order."""
+    """All messages of the watchdog, in order of their lines."""
 
     timed_out: tuple[TimedOut, ...]
     progress: tuple[RankProgress, ...]
@@ -79,7 +79,7 @@ class Watchdog:
 
 
 def parse(source: str | NumberedText) -> Watchdog:
-    """Read a log; never raises."""
+    """Read the watchdog messages of a log. Never raises."""
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     if is_silent(source.text):
         return Watchdog((), ())
@@ -103,21 +103,21 @@ def parse(source: str | NumberedText) -> Watchdog:
 
 
 def _how_far(one: RankProgress) -> tuple[int, int, bool, int]:
-    """Sort the reports of one rank in one group by progress, not by line."""
+    """Return a sort key that orders a rank's reports by progress."""
     return one.enqueued, one.completed, one.at is not None, -(one.at or 0)
 
 
 def _drop_repeats(timed_out: list[TimedOut]) -> tuple[TimedOut, ...]:
-    """Drop headings and prose that repeat a rank's own timeout."""
+    """Drop timeouts without a rank, such as headings, that repeat a rank's own."""
     by_ranks = {one.seq for one in timed_out if one.rank is not None}
     return tuple(one for one in timed_out if one.rank is not None or not by_ranks
                  or (one.seq is not None and one.seq not in by_ranks))  # fmt: skip
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines with wrapped messages joined at their first line.
+    """Yield the lines, with a wrapped message joined on its first line.
 
-    The number of lines is preserved.
+    The rest of its lines become empty, so that line numbers do not change.
     """
     pending = list(lines)
     for at, line in enumerate(pending):
@@ -127,7 +127,7 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
 
 
 def is_silent(text: str) -> bool:
-    """Return whether a text has no watchdog message."""
+    """Return whether a text certainly has no watchdog message."""
     return not any(mark in text for mark in (*_HEADS, *MARKS, "] [Rank "))
 
 
@@ -136,10 +136,10 @@ def _begins(line: str) -> bool:
 
 
 def _end(lines: Sequence[str], at: int) -> int:
-    """Return the end of a broken message: complete, otherwise with its collective."""
+    """Return the end of a wrapped message: complete, or at least with its collective."""
     ends = []
     for end in range(at + 2, min(at + 2 + _MOST_BROKEN, len(lines) + 1)):
-        # the exception that ended a watchdog is itself such a message
+        # the message of the exception that ended a watchdog starts like a message itself
         if _begins(lines[end - 1]) and not (end == at + 2 and _HEADS[-1] in lines[at]):
             break
         if _is_complete(_glued(lines, at, end)):
@@ -149,7 +149,7 @@ def _end(lines: Sequence[str], at: int) -> int:
 
 
 def _glued(lines: Sequence[str], at: int, end: int) -> str:
-    """Return lines joined: wrapped within words by a terminal, or by people."""
+    """Join lines that a terminal wrapped within words, or a user between words."""
     pieces = [piece[:_LONGEST].strip("\r") for piece in lines[at:end]]
     text = "".join(pieces)
     return text if _is_complete(text) else " ".join(pieces)
@@ -161,7 +161,7 @@ def _is_complete(line: str) -> bool:
 
 
 def _rank(line: str, until: int, printed: str | None) -> int | None:
-    """Return the job's rank from the prefix of the text, else the text's own."""
+    """Return the rank in the job from the prefix, or else the printed rank."""
     marks = _RANK_MARK.findall(line[max(0, until - 400) : until])
     return int(marks[-1]) if marks else None if printed is None else int(printed)
 
@@ -171,7 +171,7 @@ def _timed_out(number: int, line: str, match: re.Match[str]) -> TimedOut:
 
     def integer(name: str) -> int | None:
         value = fields.get(name, "")
-        # for coalesced operations no size is known: -1, printed without its sign
+        # the size of coalesced operations is unknown: -1, printed as an unsigned number
         return int(value) if value.isascii() and value.isdigit() and int(value) < 1 << 63 else None
 
     return TimedOut(
