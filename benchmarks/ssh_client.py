@@ -35,7 +35,8 @@ def main(what: str, folder: Path, without: str = "") -> None:
     began_s = time.clock_gettime(time.CLOCK_BOOTTIME) - _age_s()
     if without == IMPORT:
         import paramiko  # noqa: F401
-    from preflight import probes
+    from preflight.probes.probe import Probe
+    from preflight.probes.probe import plan as make_plan
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
     from preflight.transport.ssh.plain_connection import Script
     from preflight.transport.ssh.session import SshSession
@@ -53,7 +54,7 @@ def main(what: str, folder: Path, without: str = "") -> None:
     least = text.stat().st_size // 2
     transport = SshTransport(SshOptions(folder / "ssh_config"), hosts)
     until = time.monotonic() + 300
-    plan = probes.plan([probes.Probe("file", str(text), "")], node="", deadline_s=60)
+    plan = make_plan([Probe("file", str(text), "")], node="", deadline_s=60)
     started = {"wall_s": time.clock_gettime(time.CLOCK_BOOTTIME) - began_s, "cpu_s": _own_cpu_s()}
 
     def trivial(host: str) -> bool:

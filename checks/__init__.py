@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from preflight.checks._registry import plugins
 from preflight.errors import PreflightError
-from preflight.probes import PROBES, Probe
+from preflight.probes.node import PROBES
+from preflight.probes.probe import Probe
 
 if TYPE_CHECKING:
     from types import ModuleType

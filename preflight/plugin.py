@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
     from preflight.model import Finding, Status, check, compare, failed, passed, skipped, unknown, warned
     from preflight.plugin_fixture import findings_of
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
     from preflight.textprep.plain_text import id_list, integer
 
 __all__ = [
@@ -49,7 +49,7 @@ _HOMES = {
     "EvidenceError": "preflight.evidence.document",
     "Expected": "preflight.expectations",
     "NodeFacts": "preflight.facts.node",
-    "Probe": "preflight.probes",
+    "Probe": "preflight.probes.probe",
     "RunFacts": "preflight.facts.job",
     "Site": "preflight.expectations",
     "findings_of": "preflight.plugin_fixture",

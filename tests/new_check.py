@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from preflight.checks import MODULES
-from preflight.probes import PROBES
+from preflight.probes.node import PROBES
 from tests.support.paths import ROOT
 
 #: Imports that a module of checks needs for such a function.
@@ -184,7 +184,7 @@ def _write_cases(options: argparse.Namespace, folder: Path) -> Path:
 
 
 def _write_probe(options: argparse.Namespace, path: str) -> Path:
-    file = ROOT / "preflight" / "probes.py"
+    file = ROOT / "preflight" / "probes" / "node.py"
     text = file.read_text(encoding="utf-8")
     kind = options.record.partition(":")[0]
     line = f'    Probe("{kind}", "{path}", "the number that {options.id} judges"),\n'

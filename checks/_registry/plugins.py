@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from preflight.model import Check, Finding
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
 GROUP = "preflight.checks"
 
@@ -135,7 +135,7 @@ def _names_group(path: str) -> bool:
 
 
 def _probes(module: ModuleType | Any) -> list[Probe]:
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
     probes = list(getattr(module, "PROBES", ()))
     if wrong := [probe for probe in probes if not isinstance(probe, Probe)]:

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
-from preflight.probes import checkpoints
+from preflight.probes.declared import checkpoints
 
 
 @check(

@@ -15,7 +15,7 @@ from preflight.facts.kernel_log import DMESG
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.host.mounts import MOUNTS, MountEntry, Space, parse, parse_space
-from preflight.probes import space
+from preflight.probes.declared import space
 
 _GIB = 2**30
 

@@ -10,7 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 from preflight.parsers.host.services import FAILED, Service, parse, parse_units
-from preflight.probes import unit_name, units
+from preflight.probes.declared import unit_name, units
 
 #: Units that jobs need to start, to see their files, or for the correct time. A judgement call.
 _OF_JOBS = re.compile(

@@ -17,7 +17,7 @@ from preflight.collect.fleet import collect
 from preflight.collect.options import CollectOptions
 from preflight.collect.request import CollectRequest
 from preflight.evidence.document import Evidence, EvidenceError
-from preflight.probes import Probe
+from preflight.probes.probe import Probe
 
 #: Time limits in seconds for checking all nodes, and for the sweep of this host.
 _LOOK_S, _HERE_S = 30.0, 20.0

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight import probes
 from preflight._startup.lightclass import replace
 from preflight.bench.port_readings import GrownCounter, NodeReading, PortReading
 from preflight.evidence.document import Evidence, EvidenceError
@@ -14,7 +13,8 @@ from preflight.facts.campaign_ports import ERRORS
 from preflight.facts.counter_growth import PortGrowth
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, is_software
-from preflight.probes import Probe
+from preflight.probes.node import PROBES
+from preflight.probes.probe import Probe
 
 #: Records of the clock, and of counters: each is read before and after.
 _CLOCK = "file:/proc/uptime"
@@ -37,7 +37,7 @@ _SOURCES = {"cmd:": "ethtool", "file:": "carrier"}
 
 def port_probes() -> list[Probe]:
     """Return the probes of the ports and their counters, and of the clock."""
-    by_key = {probe.key: probe for probe in probes.PROBES}
+    by_key = {probe.key: probe for probe in PROBES}
     return [*(by_key[key] for key in _PROBES), Probe("file", "/proc/uptime", "time between two readings")]
 
 

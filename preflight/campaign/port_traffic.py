@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from preflight.probes import Probe
+from preflight.probes.probe import Probe
 
 #: Traffic above this fraction of a port's rate, in one direction, is that of a job.
 MOST = 0.01

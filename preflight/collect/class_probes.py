@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from preflight.probes import Probe, checkpoints, processes, space, units
+from preflight.probes.declared import checkpoints, processes, space, units
+from preflight.probes.probe import Probe
 
 if TYPE_CHECKING:
     from preflight.expectations import NodeClass

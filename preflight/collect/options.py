@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from preflight.expectations import Cluster
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
     from preflight.transport.kubernetes.kubectl import Kubectl
 
 #: Overall deadline in seconds, for one node and for a fleet. Each node of a fleet gets the one-node deadline.
@@ -81,7 +81,8 @@ def plans(
     sweeps the fabric.
     """
     from preflight.collect.class_probes import class_probes
-    from preflight.probes import OUTPUT_CAP, SWEEP_CAP, plan, sweep
+    from preflight.probes.probe import OUTPUT_CAP, plan
+    from preflight.probes.sweep import SWEEP_CAP, sweep
 
     def make(node: str, deadline_s: float) -> Mapping[str, Any]:
         name = cluster.class_of(node) if cluster else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from preflight.evidence.document import Evidence
     from preflight.expectations import Cluster
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
 
 def sudoers(probes: Iterable[Probe]) -> list[str]:

@@ -9,7 +9,7 @@ from preflight._startup.lightclass import replace
 from preflight.collect.targets import TargetError, checked_names
 from preflight.evidence.document import SWITCH, EvidenceError
 from preflight.parsers.switch.sonic_tables import COUNTERS, TABLES, TWICE
-from preflight.probes import Probe, plan
+from preflight.probes.probe import Probe, plan
 from preflight.terminal import UsageError
 
 if TYPE_CHECKING:

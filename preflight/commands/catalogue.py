@@ -37,7 +37,8 @@ def probes(as_json: bool, switches: bool) -> None:
         return
     from preflight.checks import registry
     from preflight.collect.sudoers import sudoers
-    from preflight.probes import plan, sweep
+    from preflight.probes.probe import plan
+    from preflight.probes.sweep import sweep
 
     registered = registry().probes
     if as_json:

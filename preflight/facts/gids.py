@@ -12,7 +12,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.rdma_ports import ROOT
 
-#: Rows that are collected (``preflight.probes``).
+#: Rows that are collected (``preflight.probes.node``).
 COLLECTED_INDEXES = range(8)
 
 #: Rows that are only tested for existence: drivers create tables of 16 to 1,024 rows (rxe), mostly 256.

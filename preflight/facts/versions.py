@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence
 
-#: Library directories on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes``.
+#: Library directories on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes.node``.
 LIBRARIES = (
     "cmd:find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
     " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"

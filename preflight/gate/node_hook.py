@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from preflight.gate.result import Progress
     from preflight.gate.verdict_cache import Cached
     from preflight.gate.watchdog import Watch
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
 #: Part of the deadline reserved for judging, Slurm and writing: seconds, and maximum share.
 _RESERVE_S, _RESERVE_SHARE = 3.0, 0.35

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from preflight.probes import Probe
+    from preflight.probes.probe import Probe
 
 #: Failures that affect many nodes at once: fabric, switch, file server, rack settings. A judgement call.
 SITE = ("fabric.*", "fleet.*", "switch.*", "site.*", "rails.isolated", "checkpoint.*", "host.time-sync")

@@ -30,7 +30,7 @@ T = TypeVar("T")
 #: Mount points that are valid in a TOML comment and key.
 _PLACE = re.compile(r"/[\w./+@:-]{0,400}")
 
-#: The probe that lists checkpoints (``preflight.probes.checkpoints``): its directory is in the key.
+#: The probe that lists checkpoints (``preflight.probes.declared``): its directory is in the key.
 _CHECKPOINTS = re.compile(r"cmd:find -H (/[\w./+@:-]{1,400}) -maxdepth 2 -printf '%T@ %y %P\\n'")
 
 

@@ -17,7 +17,8 @@ from preflight.pair import endpoints, path_mtu, tests
 from preflight.pair.endpoints import End, EndpointError, Wanted
 from preflight.pair.tests import KINDS, PATH_MTU, PairTest
 from preflight.parsers.network import perftest, ping
-from preflight.probes import PROBES, Probe, plan
+from preflight.probes.node import PROBES
+from preflight.probes.probe import Probe, plan
 
 #: Probes that show a node's endpoints: RDMA, addresses, limits, and sources for the ports of jobs.
 _ENDS = (

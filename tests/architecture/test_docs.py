@@ -178,7 +178,7 @@ def test_the_shown_output_is_the_demos() -> None:
 
 def test_the_variables_that_leave_a_node_are_those_of_the_page() -> None:
     from preflight.collector.process_environments import _RANK
-    from preflight.probes import ENVIRONMENT
+    from preflight.probes.probe import ENVIRONMENT
 
     page = (ROOT / "SECURITY.md").read_text()
     section = page.split("## What is collected from processes of other users")[1].split("\n## ")[0]

@@ -109,6 +109,7 @@ def test_a_plugin_imports_only_what_it_names() -> None:
         "preflight._startup.lightclass",
         "preflight.plugin",
         "preflight.probes",
+        "preflight.probes.probe",
         "preflight.version",
     }
 

@@ -34,7 +34,7 @@ from preflight.parsers.nvidia import driver_version, nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.parsers.rdma import ibstat
 from preflight.parsers.record import lines_of_record
-from preflight.probes import sweep
+from preflight.probes.sweep import sweep
 from preflight.textprep.plain_text import integer
 from tests.support import external_texts
 from tests.support.external_texts import text

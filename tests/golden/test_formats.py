@@ -16,7 +16,7 @@ from preflight.judge import record_usage
 from preflight.model import Check, Scope, check
 from preflight.parsers import provenance
 from preflight.parsers.provenance import FORMATS, Format, format_of, unverified
-from preflight.probes import PROBES
+from preflight.probes.node import PROBES
 from tests.support import external_texts
 from tests.support.fixture import FIXTURES, cases
 

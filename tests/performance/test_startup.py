@@ -24,10 +24,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import probes
 from preflight._startup import lightclass, prestart
 from preflight.checks import registry
 from preflight.checks._registry import plugins
+from preflight.probes.probe import Probe
+from preflight.probes.probe import plan as make_plan
 from preflight.reports import text_layout
 from preflight.reports.text_layout import Listing, Paragraph, Part
 from preflight.transport.local import node
@@ -497,8 +498,8 @@ def test_the_installed_collector_and_the_shipped_one_are_one(tmp_path: Path) -> 
     python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
     python.chmod(0o755)
     paths = ("/proc/sys/kernel/{osrelease,hostname}", "/no/such/file")
-    queries = [probes.Probe("file", path, "") for path in paths] + [probes.Probe("psutil", "virtual_memory", "")]
-    plan = probes.plan(queries, node="gpu001", deadline_s=20)
+    queries = [Probe("file", path, "") for path in paths] + [Probe("psutil", "virtual_memory", "")]
+    plan = make_plan(queries, node="gpu001", deadline_s=20)
     prestart.start()
     gc.enable()
     documents = [node.collect(plan), node.collect(plan), node.collect(plan, str(python))]

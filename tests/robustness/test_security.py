@@ -16,7 +16,7 @@ from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.gate import outputs
 from preflight.gate.result import GateResult
 from preflight.gate.verdict import Verdict
-from preflight.probes import Probe, plan
+from preflight.probes.probe import Probe, plan
 from preflight.transport.local import node
 
 OTHER_USER = 65534

@@ -17,7 +17,7 @@ from preflight.learn import learn
 from preflight.parsers.host.mounts import MOUNTS
 from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
-from preflight.probes import processes, space, units
+from preflight.probes.declared import processes, space, units
 from tests.support import machines
 from tests.support.fixture import FIXTURES
 from tests.support.machines import hgx_h100
@@ -216,6 +216,6 @@ def test_of_other_processes_nothing_leaves_the_node(line: str, recorded: bool) -
 def test_mounts_of_containers_and_of_the_kernel_are_left_out(line: str, recorded: bool) -> None:
     import re
 
-    from preflight.probes import UNINTERESTING_MOUNT
+    from preflight.probes.node import UNINTERESTING_MOUNT
 
     assert (re.match(UNINTERESTING_MOUNT, line) is None) == recorded

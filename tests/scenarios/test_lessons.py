@@ -21,7 +21,8 @@ from preflight.judge import judge
 from preflight.model import failed, passed
 from preflight.pair import endpoints as pair_ends
 from preflight.pair import tests as pair_kinds
-from preflight.probes import PROBES, Probe, plan
+from preflight.probes.node import PROBES
+from preflight.probes.probe import Probe, plan
 from preflight.transport.local import node as local
 from tests.checks.test_checks import CHECKS as ALL
 from tests.checks.test_checks import findings_of

@@ -8,7 +8,7 @@ from preflight.facts.inventory import DISK_SPACE
 from preflight.parsers.host.mounts import MOUNTS
 from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
-from preflight.probes import space, units
+from preflight.probes.declared import space, units
 from tests.support.machines import hgx_h100
 from tests.support.machines.inventory import DISKS, HEAD, INIT, ROOT_SPACE, SERVICES, SHARED, unit_list
 from tests.support.machines.records import ok, ran

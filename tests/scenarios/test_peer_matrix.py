@@ -29,7 +29,7 @@ from preflight.model import Check, Scope
 from preflight.parsers.host.mounts import MOUNTS
 from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.services import FAILED
-from preflight.probes import space, units
+from preflight.probes.declared import space, units
 from tests.checks.test_checks import CHECKS as BY_ID
 from tests.checks.test_checks import findings_of
 from tests.scenarios.test_nothing_to_judge import document as stripped

@@ -12,7 +12,7 @@ from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.raid_arrays import ARRAYS
 from preflight.parsers.host.services import FAILED
 from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
-from preflight.probes import units
+from preflight.probes.declared import units
 from tests.scenarios.test_peer_matrix import (
     IB,
     SCRATCH,

@@ -11,8 +11,8 @@ from typing import Any
 
 import jsonschema
 
-from preflight import probes
 from preflight.evidence import document as evidence
+from preflight.probes.probe import plan
 from preflight.transport.local import node as local
 from tests.support.stopwatch import Stopwatch
 
@@ -21,7 +21,7 @@ EVIDENCE = json.loads((resources.files("preflight.schemas") / "evidence-1.json")
 
 def make_plan(deadline_s: float = 5, node: str = "gpu001") -> dict[str, Any]:
     return {
-        **probes.plan((), node=node, deadline_s=deadline_s),
+        **plan((), node=node, deadline_s=deadline_s),
         "probes": [{"key": "cmd:true", "kind": "cmd", "target": "true", "timeout_s": 1, "argv": ["true"]}],
     }
 

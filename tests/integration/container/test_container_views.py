@@ -20,7 +20,8 @@ from preflight.evidence.document import from_document
 from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Scope
-from preflight.probes import PROBES, plan
+from preflight.probes.node import PROBES
+from preflight.probes.probe import plan
 from preflight.transport.local import node
 from tests.integration.container.test_container import BWRAP
 from tests.support import hostroot

@@ -12,7 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from preflight import probes
+from preflight.probes.node import PROBES
+from preflight.probes.probe import plan as make_plan
 from preflight.transport.local import node
 
 NAMES = (*(f"python3.{minor}" for minor in range(6, 16)), "python3", "pypy3")
@@ -64,7 +65,7 @@ def test_the_collector_runs(version: str, tmp_path: Path, monkeypatch: pytest.Mo
         {"key": "file:absent", "kind": "file", "target": "/no/such/file", "timeout_s": 5},
     ]  # fmt: skip
     extra.append({"key": "psutil:virtual_memory", "kind": "psutil", "target": "virtual_memory", "timeout_s": 5})
-    plan = probes.plan(probes.PROBES, node="gpu001", deadline_s=10)
+    plan = make_plan(PROBES, node="gpu001", deadline_s=10)
     plan["probes"] += extra
     document = node.collect(plan, INTERPRETERS[version])
     schema = json.loads((resources.files("preflight.schemas") / "evidence-1.json").read_text(encoding="utf-8"))

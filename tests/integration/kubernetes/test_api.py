@@ -23,7 +23,7 @@ from preflight.collector.records import Deadline
 from preflight.evidence.document import from_document
 from preflight.facts.pod import is_device, is_gpu, is_rdma, parse_pod, variable_of
 from preflight.judge import judge
-from preflight.probes import Probe, plan
+from preflight.probes.probe import Probe, plan
 from preflight.transport.local import node
 from tests.integration.container.test_container import BWRAP
 from tests.support.kubernetes.apiserver import NAMESPACE, TOKEN, ApiServer, ServedPod

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from preflight import probes
+from preflight.probes.probe import Probe, plan
 from preflight.transport.errors import TransportError
 from preflight.transport.kubernetes import error_messages
 from preflight.transport.kubernetes.kubectl import Kubectl, KubectlTransport, find
@@ -48,8 +48,8 @@ def pod(name: str = "trainer-0", **options: Any) -> ServedPod:
 
 
 def make_plan(*argv: str, deadline_s: float = 8.0, **options: Any) -> dict[str, Any]:
-    probe = probes.Probe("cmd", " ".join(argv or ("echo", "ok")), "a test", deadline_s / 2)
-    return probes.plan((probe,), node="somebody", deadline_s=deadline_s, **options)
+    probe = Probe("cmd", " ".join(argv or ("echo", "ok")), "a test", deadline_s / 2)
+    return plan((probe,), node="somebody", deadline_s=deadline_s, **options)
 
 
 @pytest.fixture

@@ -27,8 +27,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight import probes
 from preflight.collector import hardware_presence, paths
+from preflight.probes.node import PROBES
+from preflight.probes.probe import plan as plan_of
 from preflight.transport.local import node
 from tests.support.paths import ROOT
 from tests.support.stopwatch import Stopwatch
@@ -59,7 +60,7 @@ def probe_entry(kind: str, target: str, timeout_s: float = 5) -> dict[str, Any]:
 
 
 def make_plan(wanted: list[dict[str, Any]], deadline_s: float = 8, **more: Any) -> dict[str, Any]:
-    plan = {**probes.plan((), node="", deadline_s=deadline_s), "probes": wanted, **more}
+    plan = {**plan_of((), node="", deadline_s=deadline_s), "probes": wanted, **more}
     jsonschema.validate(plan, PLAN)
     return plan
 
@@ -741,14 +742,14 @@ def test_planted_secrets_never_leave_the_node(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_complete_probe_table_gives_a_valid_document() -> None:
-    plan = probes.plan(probes.PROBES, node="gpu001", deadline_s=20)
+    plan = plan_of(PROBES, node="gpu001", deadline_s=20)
     jsonschema.validate(plan, PLAN)
     document = node.collect(plan)
     jsonschema.validate(document, EVIDENCE)
     assert document["node"] == "gpu001"
     assert document["collector"]["deadline_s"] == 20
     assert document["collector"]["where"] in ("host", "vm", "container")
-    assert set(document["records"]) >= {probe.key for probe in probes.PROBES if not probe.each}
+    assert set(document["records"]) >= {probe.key for probe in PROBES if not probe.each}
 
 
 def test_a_node_without_a_name_gives_its_own() -> None:

@@ -18,7 +18,7 @@ from preflight.collect.options import CollectOptions
 from preflight.collect.switches import switch_plan, switch_probes
 from preflight.collector import redis_databases
 from preflight.collector.records import Deadline
-from preflight.probes import OUTPUT_CAP
+from preflight.probes.probe import OUTPUT_CAP
 from preflight.schemas.conform import find_error
 from tests.support.clos import Clos
 from tests.support.sonic_redis import SonicRedis, database_config, needs_redis

@@ -11,7 +11,7 @@ import pytest
 
 from preflight.evidence.document import Evidence, EvidenceError, from_document
 from preflight.facts.two_readings import twice
-from preflight.probes import PROBES
+from preflight.probes.node import PROBES
 from tests.integration.local.test_collector import collect, probe_entry, shell
 
 WINDOW_S = 0.6

@@ -18,7 +18,7 @@ TOP = paths.ROOT
 COLLECT = """
 import json
 from preflight.collector import process_environments as environments
-from preflight.probes import ENVIRONMENT
+from preflight.probes.probe import ENVIRONMENT
 print(json.dumps(environments.answer("ranks", list(ENVIRONMENT))))
 """
 

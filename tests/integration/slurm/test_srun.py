@@ -45,7 +45,7 @@ _DRIVER = """\
 import json, sys, threading
 from types import SimpleNamespace
 from preflight.evidence.document import to_document
-from preflight.probes import plan
+from preflight.probes.probe import plan
 from preflight.transport.slurm.srun import Srun
 job, hosts, path, node_s, run_s = sys.argv[1:6]
 asked = {"key": "file:" + path, "kind": "file", "target": path, "timeout_s": 5.0}

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from preflight import probes
 from preflight.evidence import document as evidence
+from preflight.probes.probe import plan
 from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
 from tests.support.sshfarm import Farm, View, Wire, network
 from tests.support.sshfarm.marks import needs_farm, needs_network
@@ -29,7 +29,7 @@ def probe(*argv: str, timeout_s: float = 2.0) -> dict[str, Any]:
 
 
 def make_plan(*extra: Mapping[str, Any], deadline_s: float = DEADLINE_S) -> dict[str, Any]:
-    return {**probes.plan((), node="", deadline_s=deadline_s), "probes": [probe("echo", "ok"), *extra]}
+    return {**plan((), node="", deadline_s=deadline_s), "probes": [probe("echo", "ok"), *extra]}
 
 
 @dataclass(frozen=True)

@@ -72,12 +72,12 @@ def _peak_mb() -> float:
 
 
 def _main(via: str, server: str) -> None:
-    from preflight import probes
     from preflight.checks import registry
     from preflight.collect.scheduler import Limits, gather
     from preflight.collect.targets import resolve
     from preflight.evidence import document as evidence
     from preflight.judge import judge
+    from preflight.probes.probe import plan
     from preflight.reports.text_report import render
     from preflight.transport.ssh.openssh import OpenSshTransport
     from preflight.transport.ssh.paramiko_transport import SshOptions, SshTransport
@@ -95,7 +95,7 @@ def _main(via: str, server: str) -> None:
         documents, threads = list[evidence.Evidence](), 0
 
         def plan_for(host: str, deadline_s: float) -> dict[str, Any]:
-            return probes.plan((), node=host, deadline_s=deadline_s) | {"probes": [_echo()]}
+            return plan((), node=host, deadline_s=deadline_s) | {"probes": [_echo()]}
 
         for document in gather(hosts, transport, plan_for, limits):
             documents.append(document)

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from preflight import probes
+from preflight.probes.probe import plan
 from preflight.transport.errors import TransportError
 from preflight.transport.ssh import error_messages
 from preflight.transport.ssh.openssh import OpenSshTransport
@@ -36,7 +36,7 @@ def make_plan(*argv: str, deadline_s: float = 6.0, timeout_s: float = 4.0) -> di
         "timeout_s": timeout_s,
         "argv": list(argv),
     }
-    return {**probes.plan((), node="gpu001", deadline_s=deadline_s), "probes": [probe]}
+    return {**plan((), node="gpu001", deadline_s=deadline_s), "probes": [probe]}
 
 
 @pytest.fixture(scope="module")

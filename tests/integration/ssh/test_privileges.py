@@ -23,7 +23,8 @@ from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import load
 from preflight.judge import judge
 from preflight.model import Scope
-from preflight.probes import PROBES, plan
+from preflight.probes.node import PROBES
+from preflight.probes.probe import plan
 from preflight.transport.local import node as local
 from tests.support import hostroot
 from tests.support.fixture import FIXTURES

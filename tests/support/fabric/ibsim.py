@@ -27,7 +27,8 @@ from types import TracebackType
 
 from preflight.evidence.document import Evidence, from_document
 from preflight.parsers.infiniband import ibqueryerrors
-from preflight.probes import SWEEP_CAP, plan, sweep
+from preflight.probes.probe import plan
+from preflight.probes.sweep import SWEEP_CAP, sweep
 from tests.support.stopwatch import Stopwatch
 
 UMAD = Path(f"/usr/lib/{platform.machine()}-linux-gnu/umad2sim/libumad2sim.so")

@@ -9,7 +9,7 @@ from preflight.parsers.host.mounts import MOUNTS
 from preflight.parsers.host.processes import PROCESSES
 from preflight.parsers.host.raid_arrays import ARRAYS
 from preflight.parsers.host.services import FAILED
-from preflight.probes import space, units
+from preflight.probes.declared import space, units
 from tests.support.machines.machine import Machine
 from tests.support.machines.records import MISSING, Records, ok, ran
 from tests.support.machines.system import NFS

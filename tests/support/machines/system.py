@@ -7,7 +7,8 @@ from typing import Any
 
 from preflight.facts.sharp_files import FILES as SHARP
 from preflight.facts.versions import LIBRARIES
-from preflight.probes import PROBES, checkpoints
+from preflight.probes.declared import checkpoints
+from preflight.probes.node import PROBES
 from tests.support.machines.hcas import address, management_address, verbs
 from tests.support.machines.machine import Machine
 from tests.support.machines.records import DIRECTORY, MISSING, Records, listing, ok, ran

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from preflight.collector.tasks import _only
-from preflight.probes import PROBES
+from preflight.probes.node import PROBES
 
 #: The pattern by which lines of the kernel's log are selected.
 KEEP = next(probe.keep for probe in PROBES if probe.keep)

@@ -12,7 +12,8 @@ from preflight.cli.app import main
 from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S, MARGIN_S, CollectOptions, plans
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.two_readings import twice
-from preflight.probes import PROBES, Probe, plan
+from preflight.probes.node import PROBES
+from preflight.probes.probe import Probe, plan
 from preflight.terminal import UsageError
 from tests.integration.local.test_collector import PLAN
 

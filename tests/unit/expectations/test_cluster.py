@@ -13,7 +13,7 @@ from preflight.expectations.cluster_file import ClusterFileError, load
 from preflight.expectations.toml_line_numbers import Lines
 from preflight.facts.node import NodeFacts
 from preflight.facts.pci import PciDevice
-from preflight.probes import checkpoints
+from preflight.probes.declared import checkpoints
 from tests.support.fixture import whole_node
 
 GOOD = """

@@ -21,7 +21,9 @@ from preflight.judge import judge
 from preflight.model import Check
 from preflight.parsers.infiniband import iblinkinfo, ibnetdiscover, ibqueryerrors, sminfo_saquery
 from preflight.plugin_fixture import record
-from preflight.probes import OUTPUT_CAP, PROBES, sweep
+from preflight.probes.node import PROBES
+from preflight.probes.probe import OUTPUT_CAP
+from preflight.probes.sweep import sweep
 from preflight.reports import fabric_svg
 from preflight.terminal import UsageError
 from tests.checks import test_pages

@@ -29,7 +29,7 @@ from preflight.facts.nccl_settings.value_grammar import LEVELS, faults
 from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from preflight.parsers import nccl_log
-from preflight.probes import ENVIRONMENT
+from preflight.probes.probe import ENVIRONMENT
 from tests.support import paths
 from tests.support.fixture import cases
 from tests.support.nccl_rules import RULES as OF_THE_GUIDE

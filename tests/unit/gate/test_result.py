@@ -20,7 +20,7 @@ from preflight.gate.state_dir import StateDir
 from preflight.gate.values import dataclass, replace
 from preflight.gate.verdict import UnusableVerdict, Verdict
 from preflight.gate.watchdog import Watch
-from preflight.probes import PROBES
+from preflight.probes.node import PROBES
 from preflight.transport.local import node
 
 FAIL = Verdict("n1", "fail", 1000, cause="xid.gpu", causes=("xid.gpu",), reason="preflight: xid.gpu: found XID 79")

@@ -169,7 +169,7 @@ def test_checklist_never_passes_while_a_check_is_unknown() -> None:
 
 def test_probe_table_is_read_only() -> None:
     """Commands are argument vectors of tools that only print; nothing is written, reset or set (L42, L60)."""
-    from preflight.probes import PROBES
+    from preflight.probes.node import PROBES
 
     allowed = {
         "chronyc",

@@ -1,0 +1,1 @@
+"""Probes: data to collect, as data; read-only, each with its reason."""
