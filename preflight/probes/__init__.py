@@ -1,1 +1,1 @@
-"""Probes: data to collect, as data; read-only, each with its reason."""
+"""Probes as data: what is collected, read-only, each with its reason."""

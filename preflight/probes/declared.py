@@ -1,4 +1,4 @@
-"""Probes of what the cluster file declares: checkpoints, mounts, services, forbidden processes."""
+"""Probes of what the cluster file declares: mounts, services, processes."""
 
 from __future__ import annotations
 
