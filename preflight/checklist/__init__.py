@@ -1,1 +1,1 @@
-"""Checklists of the documents: items, their questions, and the checks that answer."""
+"""Checklists for operators: items, their questions, and the checks that answer."""

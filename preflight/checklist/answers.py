@@ -10,7 +10,7 @@ from preflight.checklist.item import ELSEWHERE, ChecklistItem, Question
 from preflight.checklist.items import ITEMS
 from preflight.model import Check, Status, worst
 
-#: Kind of evidence that answers an item, and the command that supplies it (empty: not in this version).
+#: Kind of evidence that answers an item -> its name, and the command that supplies it.
 SUPPLY = {
     "node": ("evidence from the nodes", "preflight check"),
     "fleet": ("evidence from several nodes", "preflight judge DIR"),
@@ -24,14 +24,14 @@ SUPPLY = {
     "report": ("the record of earlier runs", "preflight check --history FILE"),
 }
 
-#: Status by check and item; the item "" has the status of all items of the check. Only checks that ran.
+#: Status by check and item, of the checks that ran; the item "" stands for all findings of the check.
 Statuses = Mapping[tuple[str, str], Status]
 
 
 def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
     """Return every item with its status and its questions.
 
-    A plug-in check that answers an item without a matching question becomes a separate question.
+    A check that answers an item but is named in none of its questions, such as a plug-in's, becomes a question.
     """
     known = {check.id: check for check in checks}
     return [_item(item, known, statuses) for item in ITEMS]

@@ -1,4 +1,4 @@
-"""Items of a checklist: the questions of a sentence, and their checks."""
+"""Items of a checklist: a sentence, the questions it raises, and their checks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ELSEWHERE = {
     NVLINK_DOMAIN: "NVLink is limited to each node",
 }
 
-#: Only the site knows which ports are for NCCL.
+#: Input that questions about NCCL's ports need: only the site knows these ports.
 COMPUTE = "`compute` in [class.NAME.ports] of the cluster file"
 
-#: Only the site knows the directory and interval of checkpoints.
+#: Input that questions about checkpoints need: only the site knows their directory and interval.
 CHECKPOINT = "`path` and `interval_min` in [class.NAME.checkpoint] of the cluster file"
 
 #: Sources of NCCL's variables, which a job's script may set later.
@@ -36,7 +36,7 @@ ENVIRONMENT = "the environment of preflight and of visible ranks, and NCCL's fil
 
 @dataclass(frozen=True)
 class Question:
-    """One question of an item; all of its checks must answer; open without checks."""
+    """One question of an item. All of its checks must answer; without any, it is open."""
 
     text: str
     checks: tuple[str, ...] = ()
@@ -47,9 +47,9 @@ class Question:
 
 @dataclass(frozen=True)
 class ChecklistItem:
-    """One sentence of a document; ``by`` are its kinds of evidence.
+    """One sentence of a document, with its questions.
 
-    They are listed in ``answers.SUPPLY``.
+    ``by`` lists the kinds of evidence that answer it, which are keys of ``answers.SUPPLY``.
     """
 
     id: str
@@ -88,5 +88,5 @@ class Checklist:
         self.document = document
 
     def item(self, id: str, title: str, by: str, *questions: Question, within: str = "") -> ChecklistItem:
-        """Return an item; ``by`` are words, separated by spaces."""
+        """Return an item; ``by`` lists kinds of evidence, separated by spaces."""
         return ChecklistItem(id, self.document, title, tuple(by.split()), questions, within)

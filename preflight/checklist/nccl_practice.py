@@ -12,12 +12,12 @@ _INSTALLED = "the software installed where preflight runs; a job in an image has
 ITEMS = (
     _LIST.item(
         "NT-COM-1", "Is the communicator created once and reused, not per step?", "trace",
-        question("No rank creates more than any layout needs", "nccl.communicators"),
+        question("No rank creates more communicators than any layout needs", "nccl.communicators"),
         question("None is created in the training loop", "nccl.late-communicators"),
     ),
     _LIST.item(
         "NT-COM-2", "Are user buffers registered on all ranks or none?", "trace",
-        question("All ranks of the log register, or none", "nccl.buffers"),
+        question("All ranks in the log register buffers, or none", "nccl.buffers"),
         within="a log with NCCL_DEBUG_SUBSYS=REG",
     ),
     _LIST.item(
@@ -71,7 +71,7 @@ ITEMS = (
     _LIST.item(
         "NT-PIT-4", "bundled and system NCCL differ", "node fleet",
         question("There is one NCCL, or the one bundled with PyTorch", "versions.nccl"),
-        question("All nodes have the same", "fleet.nccl-equal"),
+        question("All nodes have the same NCCL", "fleet.nccl-equal"),
         within=_INSTALLED,
     ),
     _LIST.item(

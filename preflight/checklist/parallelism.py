@@ -6,7 +6,7 @@ from preflight.checklist.item import CHECKPOINT, COMPUTE, ENVIRONMENT, INFINIBAN
 
 _LIST = Checklist("parallelism")
 
-#: Input of the checks that judge the layout of a job, and of those that judge its costs.
+#: Input of the checks that judge the costs of a job, and of those that judge its layout.
 _COSTS = "`preflight plan JOB --set checkpoint_seconds=... --set mtbf_hours=... --set watts=...`"
 _PLAN = "a job passed to `preflight plan`"
 

@@ -27,7 +27,7 @@ _COUNTS = ("gpu.count", "rdma.device-count", "rdma.registered")
 
 
 def change(check: str, before: str, after: str) -> str:
-    """Return the kind of a change; empty if none."""
+    """Return the kind of change between two statuses; empty if none is reported."""
     if check in _COUNTS and (before, after) == ("pass", "skip"):
         return "unclear"
     return _STEPS[before].get(after, "")

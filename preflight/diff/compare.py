@@ -23,7 +23,7 @@ class _FindingState:
     message: str
     gating: bool
     found: str = ""
-    undecided: bool = False  # whether it is undecided which side is wrong
+    undecided: bool = False  # whether it is unknown which of the differing nodes is wrong
 
 
 _Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject -> its worst finding
@@ -51,7 +51,7 @@ class _Row:
 
 
 def compare(before: Snapshot, after: Snapshot) -> dict[str, Any]:
-    """Return the changes as ``preflight.diff/1``, grouped by equal changes."""
+    """Return the changes as ``preflight.diff/1``, each with all nodes that have it."""
     ours, theirs = _answered(before), _answered(after)
     was_silent, now_silent = _silent(before), _silent(after)
     both = ours & theirs
@@ -116,7 +116,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
 
 
 def _of_same(was: _FindingState, now: _FindingState) -> str:
-    """Return the change within a status: now decided, or a different value."""
+    """Return the change if the status is the same: now decided, or another value."""
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
     if was.undecided and not now.undecided:
@@ -133,7 +133,7 @@ def _sick(new: _Found) -> Iterator[_Row]:
 
 
 def _only(old: _Statuses, new: _Statuses, names: set[str]) -> dict[str, list[str]]:
-    """Return the checks of the first run that the second did not judge, with nodes."""
+    """Return the checks that only the first run judged, with their nodes."""
     found: dict[str, list[str]] = {}
     for name in sorted(names):
         for check, status in old.get(name, {}).items():

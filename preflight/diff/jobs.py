@@ -1,4 +1,4 @@
-"""Difference of two jobs: their traces, or the step lines of their logs."""
+"""Comparison of two jobs by their traces, or by the step lines of their logs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from preflight.facts.job import RunFacts
 from preflight.facts.step_times import timed
 from preflight.facts.training_run import throughput
 
-#: Judgement: a step that takes this much longer is worse; parts of a step are printed from this share of it on.
+#: Judgement calls: fraction by which a step must be longer to be worse; smallest share of a step that is printed.
 LONGER, SHOWN = 0.05, 0.01
-#: Name of each part of a step, by its parts in the budget of a trace.
+#: Printed part of a step -> its parts in the budget of a trace.
 _PARTS = {
     "computing": ("compute",), "exposed communication": ("communication",), "copies": ("copies",),
     "idle: CPU": ("idle_host",), "idle: synchronisation": ("idle_sync",), "idle: data": ("idle_data",),
@@ -46,7 +46,7 @@ def _units(earlier: Mapping[str, float], later: Mapping[str, float]) -> list[tup
 
 
 def _figures(facts: RunFacts) -> dict[str, float]:
-    """Return the figures of a job, milliseconds; parts are means over ranks."""
+    """Return the figures of a job, times in milliseconds; parts are means over ranks."""
     figures: dict[str, float] = {}
     documents = [trace.document for trace in facts.traces.values()]
     lengths = [document["steps"]["p50_ms"] for document in documents if document["steps"]]
@@ -74,7 +74,7 @@ def render_jobs(comparison: Mapping[str, Any]) -> str:
     """Return the figures as text, the step first."""
     grown = comparison["step_grown"]
     if grown is None:
-        return "UNKNOWN: the time of a step is not in both\n"
+        return "UNKNOWN: the step time of both jobs is needed\n"
     verdict = "WORSE" if comparison["exit_status"] else "OK"
     lines = [f"{verdict}: a step takes {abs(grown):.1%} {'longer' if grown > 0 else 'less'}"]
     for figure in comparison["figures"]:

@@ -1,4 +1,4 @@
-"""Stable values of a node, by which fleets are compared."""
+"""Stable values of a node, which are compared between two runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TABLES = ("fleet.software", "fleet.gpu", "fleet.host", "fleet.nic", "fleet.rail
 
 Read = Callable[[NodeFacts, Site], "str | float | None"]
 
-#: Values that separate checks compare across nodes.
+#: Values that checks without such a table compare across nodes.
 _MORE: tuple[tuple[str, Read], ...] = (
     ("NVIDIA driver", lambda node, site: node.driver.version if node.gpus_on_bus else None),
     ("RDMA devices", lambda node, site: f"{len(node.rdma_devices)}"),
@@ -27,7 +27,7 @@ _MORE: tuple[tuple[str, Read], ...] = (
 
 
 def profile(node: NodeFacts, site: Site) -> dict[str, str]:
-    """Return the values by name, without unread ones."""
+    """Return the values by name; values that cannot be read are left out."""
     found = {}
     for name, read in reads():
         try:

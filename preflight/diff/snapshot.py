@@ -20,7 +20,7 @@ from preflight.reports import stored
 
 
 class SnapshotError(PreflightError):
-    """A side cannot be read; the text names the path and the fix."""
+    """A side of a comparison cannot be read; the message names the path."""
 
 
 @dataclass

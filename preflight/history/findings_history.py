@@ -17,7 +17,7 @@ from preflight.model import IMPACTS
 #: Days over which occurrences of a finding are counted.
 WEEK_DAYS = 7
 
-#: Days by which a node's clock may be ahead of the run; evidence is always collected before it is judged.
+#: Maximum days by which a node's clock may be ahead of the run; evidence is always collected before it is judged.
 _AHEAD_DAYS = 1
 
 _FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -34,7 +34,7 @@ _MEASURED = ("counters.", "trend.", "optics.", "bench.", "torch.", "serving.")
 #: End of the words that name a fault: details follow.
 _DETAILS = re.compile(r"[;,]| \(")
 
-#: Words that follow a number: "1 error is", "2 errors are".
+#: Endings and verbs that depend on a number: "1 error is", "2 errors are".
 _NUMBER_WORDS = re.compile(r"(?<=[a-z]{2})s\b| (?:is|are|was|were|has|have)\b")
 
 
@@ -42,12 +42,12 @@ _NUMBER_WORDS = re.compile(r"(?<=[a-z]{2})s\b| (?:is|are|was|were|has|have)\b")
 class FindingHistory:
     """Earlier occurrences of one finding on one node."""
 
-    since: str  # first run of the current streak of this fault; empty: none
-    previous: str  # previous run in which it was judged; empty: none
+    since: str  # time of the first run of the current streak of this fault; empty if there is none
+    previous: str  # time of the previous run in which the check was judged; empty if there is none
     times: int  # number of occurrences within a week, including this one
 
     def words(self, now: str) -> str:
-        """Describe it in words: ``new since yesterday, third time this week``."""
+        """Describe the occurrences: ``new since yesterday, third time this week``."""
         often = f", {_ordinal(self.times)} time this week" if self.times > 1 else ""
         if self.since:
             return f"since {_when(self.since, now)}{often}"
@@ -59,7 +59,8 @@ class FindingHistory:
 def at(report: Mapping[str, Any]) -> str:
     """Return the time at which a report's evidence was collected.
 
-    Nodes whose clocks are ahead of the run are ignored; otherwise later runs would not be compared with it.
+    Nodes whose clocks are more than a day ahead of the run are ignored; otherwise, later runs would not be compared
+    with this one.
     """
     judged = str(report["run"]["at"])
     latest = (_time(judged) + timedelta(days=_AHEAD_DAYS)).strftime(_FORM)
@@ -107,7 +108,7 @@ def annotate(report: dict[str, Any], store: HistoryStore) -> None:
 def _with_messages(
     findings: Sequence[dict[str, Any]], store: HistoryStore
 ) -> Iterator[tuple[dict[str, Any], Mapping[tuple[str, str], Failing]]]:
-    """Yield findings check by check, with the earlier ones by node and subject."""
+    """Yield findings by check, with the earlier ones of the check by node and subject."""
     for check in dict.fromkeys(finding["check"] for finding in findings):
         earlier: dict[tuple[str, str], dict[int, list[tuple[str, str]]]] = {}
         for run, node, subject, status, message in store.messages(check):
@@ -140,9 +141,9 @@ def _past(
 
 
 def same_fault(finding: Mapping[str, Any], before: Sequence[tuple[str, str]]) -> bool:
-    """Return whether an earlier run reported this fault, and not another of its part.
+    """Return whether an earlier run reported this fault, not another of the same part.
 
-    The words of unknown results and of measurements are not compared.
+    Messages of unknown results and of measurements are not compared.
     """
     message, subject = finding["message"], finding["subject"]
     if finding["check"].startswith(_MEASURED) or finding["status"] == "unknown":
@@ -155,14 +156,14 @@ def same_fault(finding: Mapping[str, Any], before: Sequence[tuple[str, str]]) ->
 
 @lru_cache(maxsize=4096)
 def _fault(message: str, subject: str) -> str:
-    """Return the words of a message that name the fault, without figures and parts."""
+    """Return the words of a message that name the fault, without figures and devices."""
     return _NUMBER_WORDS.sub("", _DETAILS.split(signature(message, subject), maxsplit=1)[0])
 
 
 def _incident_changes(
     report: Mapping[str, Any], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]]
 ) -> list[dict[str, Any]]:
-    """Return the changes of incidents since each node's last run.
+    """Return the changes in incidents since each node's last run.
 
     Older versions recorded no incidents, so their runs are not compared.
     """
@@ -207,9 +208,9 @@ def _of_record(record: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def first_seen(report: Mapping[str, Any], incident: Mapping[str, Any]) -> str:
-    """Return the run since which an incident has existed; empty if it is new.
+    """Return the time of the first run with an incident; empty if it is new.
 
-    An incident has existed for as long as its cause. If the cause was not judged before, its oldest finding decides.
+    An incident is as old as its cause. If the cause was not judged before, the incident's oldest finding decides.
     """
     findings = [report["findings"][number] for number in incident["findings"]]
     cause = [finding for finding in findings if finding["check"] == findings[0]["check"]]
@@ -228,7 +229,7 @@ def _gone(
     report: Mapping[str, Any], current: set[Key], runs: Sequence[RecordedRun], answered: Mapping[int, frozenset[str]],
     failing_runs: Mapping[Key, set[int]],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Return the last run's findings, on nodes judged again, that are gone now."""
+    """Return the findings of each node's last run that are gone, if judged again."""
     judged = {node["name"]: node["checks"] for node in report["nodes"] if not node.get("no_answer")}
     found: dict[tuple[str, str], list[str]] = {}
     last: dict[str, int] = {}
@@ -252,7 +253,7 @@ def _time(at: str) -> datetime:
 def _when(then: str, now: str) -> str:
     """Return a time relative to now, in UTC: ``yesterday``, ``14:05 today``.
 
-    Older ones are dates.
+    Older times are returned as dates.
     """
     days = (_time(now).date() - _time(then).date()).days
     if days == 0:

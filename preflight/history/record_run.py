@@ -1,4 +1,4 @@
-"""Use of the history file by one run: read earlier numbers, record findings."""
+"""Use of the history file by one run: reading metrics and recording findings."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from preflight.history.findings_history import annotate, at
 from preflight.history.store import HistoryError, HistoryLocked, HistoryStore
 from preflight.history.time_series import samples, with_past
 
-#: Seconds to wait for a lock before the run; after the run it waits another ``BUSY_S``.
+#: Seconds to wait for a lock before the run; after the run, the wait is ``BUSY_S``.
 _OPENING_S = 0.4
 
 
 class RunHistory:
-    """The history of a run; once open, its errors never change the verdict."""
+    """The history file of a run; once it is open, its errors never change the verdict."""
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
-        """Open or create the file; raises HistoryError, except while it is locked."""
+        """Open or create the file; raise HistoryError, but not if the file is locked."""
         self._path, self._warn = path, warn
         with suppress(HistoryLocked), HistoryStore(path, busy_s=_OPENING_S):
             pass
 
     def add_time_series(self, evidences: Sequence[Evidence]) -> Sequence[Evidence]:
-        """Return the documents with the time series of their numbers."""
+        """Return the documents with the time series of their metrics."""
         try:
             with HistoryStore(self._path, busy_s=_OPENING_S) as store:
                 return with_past(evidences, store)
@@ -37,7 +37,7 @@ class RunHistory:
             return evidences
 
     def record(self, report: dict[str, Any], evidences: Sequence[Evidence], run: Evidence | None) -> None:
-        """Annotate findings and record the run; its run block shows the success."""
+        """Annotate findings and record the run; the run block shows if that succeeded."""
         written: dict[str, Any] = {"file": str(self._path), "recorded": True}
         try:
             with HistoryStore(self._path) as store:

@@ -63,9 +63,9 @@ class RecordedRun:
 
     @property
     def judged_of_all(self) -> Mapping[str, frozenset[str]]:
-        """Return the checks of logs, sweeps and switches, by subject.
+        """The checks that were judged on logs, sweeps and switches, by ``@run`` etc.
 
-        Runs of older versions have none.
+        Empty for runs of older versions.
         """
         judged = self.record.get("judged_of_all")
         if not isinstance(judged, dict):
@@ -77,7 +77,7 @@ class RecordedRun:
 
 
 class HistoryStore:
-    """One history file; methods raise HistoryError if damaged, locked or full."""
+    """A history file; methods raise HistoryError if it cannot be used."""
 
     def __init__(
         self, path: Path, *, keep_days: int = KEEP_DAYS, keep_mib: int = KEEP_MIB, busy_s: float = BUSY_S
@@ -106,7 +106,7 @@ class HistoryStore:
         self._db.close()
 
     def _claim(self) -> None:
-        """Create the file if missing; reject one that others can access."""
+        """Create the file if missing; reject one that others own or may write to."""
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -176,7 +176,7 @@ class HistoryStore:
         samples: Iterable[tuple[str, str, str, float]],
         figures: Iterable[tuple[str, str, float, str]] = (),
     ) -> None:
-        """Record a run: failures with nodes, and (node, metric, subject, value).
+        """Record a run: findings by node, ``samples`` of metrics, ``figures`` of benchmarks.
 
         Judging the same evidence again replaces its run; each ``check`` is a new run.
         """
@@ -293,17 +293,17 @@ class HistoryStore:
         return {run: frozenset(names) for run, names in found.items()}
 
     def failures(self) -> Iterator[tuple[int, str, str, str]]:
-        """Yield run, node, check and subject of all failures."""
+        """Yield run, node, check and subject of all findings: failed, warned or unknown."""
         query = "SELECT run, node, check_id, subject FROM finding"
         yield from self._select("finding", query, (int, str, str, str))
 
     def messages(self, check: str) -> Iterator[tuple[int, str, str, str, str]]:
-        """Yield run, node, subject, status and message of a check's failures."""
+        """Yield run, node, subject, status and message of a check's recorded findings."""
         query = "SELECT run, node, subject, status, message FROM finding WHERE check_id = ?"
         yield from self._select("finding", query, (int, str, str, str, str), (check,))
 
     def course(self, since: str) -> Mapping[str, Mapping[tuple[str, str], list[tuple[str, float]]]]:
-        """Return node -> (metric, subject) -> (time, value) since then, oldest first."""
+        """Return node -> (metric, subject) -> (time, value) since a time, oldest first."""
         found: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = {}
         rows = self._select(
             "sample", "SELECT node, metric, subject, at, value FROM sample JOIN run ON run.id = run"

@@ -18,7 +18,7 @@ from preflight.parsers.network import ethtool_module
 #: Days of history by which a node's trend is judged.
 LOOK_BACK_DAYS = 30
 
-#: Fields of a GPU's health, and counters of a port.
+#: Recorded fields of a GPU's health, and counters of a port.
 _GPU = (
     "ecc_aggregate_sram_corrected", "ecc_aggregate_dram_corrected", "remapped_corrected", "remapped_uncorrected",
     "temperature_margin_c", "pcie_replays",
@@ -31,7 +31,7 @@ _FORM = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def samples(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
-    """Yield metric, subject and value; missing values are left out."""
+    """Yield the name, subject and value of each metric; missing values are left out."""
     yield from _of_gpus(node)
     yield from _of_ports(node)
 
@@ -77,7 +77,7 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
 
 
 class Remembered(Sequence[Evidence]):
-    """Documents with the history of their numbers (``history:course``), read lazily."""
+    """Documents with the history of their metrics (``history:course``), read lazily."""
 
     remembered = True
 
@@ -113,7 +113,7 @@ class _Known:
 
     @property
     def bytes(self) -> int:
-        """The document's memory in bytes, as far as known."""
+        """The document's size in memory in bytes; 0 if unknown."""
         return int(getattr(self.source, "bytes", 0))
 
     def read(self) -> Evidence:
@@ -134,7 +134,7 @@ class _Known:
 
 
 def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
-    """Return the documents with their numbers of the last thirty days."""
+    """Return the documents with their metrics of the last thirty days."""
     sources, large = getattr(evidences, "sources", evidences), getattr(evidences, "large", False)
     jobs: dict[str, list[tuple[str, float]]] = {}
     for _, ended, seconds, nodes, name, outcome in reversed(store.jobs()):
@@ -151,5 +151,5 @@ def with_past(evidences: Sequence[Evidence], store: HistoryStore) -> Remembered:
 
 
 def _of(source: Any, courses: Mapping[str, Course]) -> Mapping[str, Course]:
-    """Return the history of only this document's node, for the judging process."""
+    """Return the history of this document's node only, for the judging process."""
     return {source.node: courses[source.node]} if source.node in courses else {}

@@ -1,7 +1,7 @@
 """The judge: runs the checks on evidence and creates the report document.
 
-Pure: the same evidence, cluster file, checks and version give the same document (except ``run``, which the caller
-adds), for any number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
+The same evidence, cluster file, checks and version give the same document (except ``run``, which the caller adds), for
+any number of processes. Nodes are judged one by one; only their results are stored, equal ones once.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from preflight.model import Check, Scope
 
 
 def prepare(checks: Sequence[Check]) -> None:
-    """Import the checks and parsers that every node needs, while collecting.
+    """Import the checks and parsers that every node needs, while nodes are queried.
 
-    The rest are imported when they run.
+    Other checks are imported when they run.
     """
     from importlib import import_module
 
@@ -59,8 +59,8 @@ def judge(
 ) -> dict[str, Any]:
     """Judge nodes, and the logs of a run; return the report document.
 
-    The ``run`` block is not included. ``off`` are the ids of disabled checks, listed in the coverage. With several
-    ``processes``, documents on disk are judged in parallel, by the checks of the registry.
+    The ``run`` block is not included. ``off`` lists the ids of disabled checks for the coverage. With several
+    ``processes``, documents on disk are judged in parallel; the checks must then be those of the registry.
     """
     cluster = cluster or Cluster()
     judged = _judged(evidences, checks, cluster, run, off, processes)
@@ -84,7 +84,7 @@ def judge(
 
 
 def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
-    """Return the curves of logs and trends; most runs need no import for them."""
+    """Return the curves of logs and trends; most runs have none and skip the import."""
     trends = [finding for finding in report["findings"] if finding["check"].startswith("trend.")]
     if judged.logs is None and not trends:
         return []
@@ -96,7 +96,7 @@ def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
 
 
 def _timelines(logs: RunFacts) -> list[dict[str, Any]]:
-    """Return the longest step of a job's traces; most runs need no import for it."""
+    """Return timelines of a job's traces; most runs have none and skip the import."""
     try:
         if not logs.traces:
             return []
@@ -117,14 +117,14 @@ def findings(
 ) -> list[dict[str, Any]]:
     """Return only the findings of a report, for pasted text.
 
-    Pasted text has neither coverage nor checklists. ``leaves`` is node -> leaf.
+    Pasted text has neither coverage nor checklists. ``leaves`` maps nodes to leaves.
     """
     judged = _judged(evidences, checks, Cluster(leaves=leaves or {}), run, (), 1)
     return list(finding_documents(judged.folded, judged.subjects))
 
 
 class _Judged(NamedTuple):
-    """All parts of a report."""
+    """The results from which a report is made."""
 
     planned: Planned
     fleet: Fleet
@@ -190,9 +190,9 @@ def _judged(
 def _each(
     sources: Sequence[Evidence | EvidenceSource], checks: Sequence[Check], cluster: Cluster, processes: int, large: bool
 ) -> tuple[Fleet, ResultTable]:
-    """Judge every node by itself.
+    """Judge every node on its own.
 
-    For a few nodes all facts are stored; for many, only those that fleet checks need.
+    The facts of a few nodes stay in memory; of many nodes, only the values that fleet checks compare.
     """
     many = len(sources) > HELD or large
     seen: list[NodeResult] = []
@@ -225,9 +225,9 @@ def _surveys(
 
 
 def _has_history(evidences: Sequence[Evidence]) -> bool:
-    """Return whether the documents have a history of their numbers.
+    """Return whether the documents contain a history of their metrics.
 
-    For documents on disk the answer is the same for all.
+    Of documents on disk, either all contain one or none does.
     """
     if hasattr(evidences, "sources"):
         return bool(getattr(evidences, "remembered", False))
@@ -235,7 +235,7 @@ def _has_history(evidences: Sequence[Evidence]) -> bool:
 
 
 def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
-    """Report growth checks as *unknown* if counters were read only once."""
+    """Add the growth checks, *unknown* on nodes whose counters were read only once."""
     for number, facts in fleet.nodes.items():
         if not fleet.seen[number].windowed:
             site = fleet.sites[facts.node]

@@ -1,4 +1,4 @@
-"""The action of a finding: its own, its check's, or its status's default."""
+"""The action of a finding: its own, its check's, or the default of its status."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _SETTINGS = ("fix-job", "fix-site")
 def action_of(check: Check, finding: Finding) -> str:
     """Return the action of a finding.
 
-    A pass or skip requires no action; unknown and excused findings are monitored; a warning has the action of a failure
-    only if that involves no hardware work.
+    A pass or skip requires no action, and an excused finding is monitored. Otherwise, the finding's own action counts.
+    Without one, a failure has the action of its check; a warning has it only if it involves no hardware work, and is
+    else monitored, as is an unknown result.
     """
     if finding.status in (Status.PASS, Status.SKIP):
         return "none"
@@ -35,7 +36,7 @@ def action_of(check: Check, finding: Finding) -> str:
 def strongest(actions: Iterable[str]) -> str:
     """Return the strongest of some actions, or "none" if there are none.
 
-    An unknown action counts as isolate.
+    An unrecognised action counts as ``isolate``.
     """
     return max(actions, key=_rank, default="none")
 

@@ -27,24 +27,24 @@ class Outcome:
 
     @cached_property
     def binding(self) -> Status:
-        """The roll-up of findings that are not excused."""
+        """The worst status of the findings, where excused ones count as warnings."""
         return worst(finding.status if not finding.excused else Status.WARN for finding in self.findings)
 
     @property
     def failing(self) -> frozenset[str]:
-        """The subjects on which it fails or warns."""
+        """The subjects that failed or warned."""
         return frozenset(finding.subject for finding in self.findings if finding.status in (Status.FAIL, Status.WARN))
 
     @cached_property
     def status(self) -> Status:
-        """The roll-up of its findings."""
+        """The worst status of the findings."""
         return worst(finding.status for finding in self.findings)
 
 
 def outcome(
     number: int, check: Check, name: str, facts: object, site: object, evidence: Callable[[], Evidence]
 ) -> Outcome:
-    """Run one check on a subject of this name.
+    """Run one check on the subject with this name.
 
     ``evidence`` is called only if a record is missing.
     """

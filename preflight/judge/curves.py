@@ -1,6 +1,6 @@
-"""Curves for the report: nccl-tests of the logs, and numbers over earlier runs.
+"""Curves for the report: nccl-tests in the logs, and metrics over earlier runs.
 
-Numbers over earlier runs are included only if a trend finding is about them.
+Metrics are included only if a trend check fails or warns about their subject.
 """
 
 from __future__ import annotations

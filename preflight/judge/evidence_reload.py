@@ -23,7 +23,7 @@ class EvidenceCache:
         self._bytes = 0
 
     def of(self, node: ReloadedNode) -> Evidence:
-        """Return the evidence of a node."""
+        """Return the evidence of a node; read it again if it is not cached."""
         known = self._held.get(id(node))
         if known is None:
             evidence = node.read()
@@ -51,7 +51,7 @@ class ReloadedNode(NodeFacts):
 
     @property
     def evidence(self) -> Evidence:  # type: ignore[override]
-        """The evidence, read again."""
+        """The evidence of the node, read again unless it is cached."""
         return self._recall.of(self)
 
     def forget(self) -> None:

@@ -9,15 +9,15 @@ from preflight.evidence.document import Evidence
 
 
 class EvidenceSource(Protocol):
-    """A document that can be read repeatedly; it can be pickled."""
+    """A document on disk that can be read repeatedly; the source can be pickled."""
 
     @property
     def kind(self) -> str:
-        """Whether it is from a node or a switch."""
+        """Whether the document is from a node or a switch."""
         ...
 
     def read(self) -> Evidence:
-        """Return the evidence; an unreadable document is a node without an answer."""
+        """Return the evidence; for an unreadable document, that of a silent node."""
         ...
 
 
@@ -27,5 +27,5 @@ def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
 
 
 def of_kind(sources: Sequence[Evidence | EvidenceSource], kind: str) -> Sequence[Evidence | EvidenceSource]:
-    """Return the documents of nodes, or those of switches."""
+    """Return the documents of one kind: those of nodes, or those of switches."""
     return [source for source in sources if source.kind == kind]

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
-#: Budget of searched characters for all findings of one report; later findings get the heads of their records.
-#: Otherwise a log of thousands of failed runs would be searched from its start for each of them.
+#: Maximum number of characters searched for all findings of a report; after that, findings get the heads of their
+#: records. Without it, a log of thousands of failed runs would be searched from its start for each of them.
 SEARCHED_CHARS = 16 << 20
 
 #: Number of values whose text is cached for the next finding; characters from which a text is large.
@@ -32,9 +32,9 @@ _PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
 
 class Search:
-    """Finds the lines that name a subject, within a budget of characters.
+    """Search for the lines that name a subject, within a budget of characters.
 
-    It exists while one report is created: thousands of findings may need the text of one record.
+    It serves all findings of one report: thousands of them may need the text of one record.
     """
 
     def __init__(self, chars: int = SEARCHED_CHARS) -> None:
@@ -67,14 +67,14 @@ class Search:
     def shortened(self, lines: Sequence[str]) -> Sequence[str]:
         """Return the lines of a value.
 
-        Once too many large values were joined, only the start of each line is returned.
+        Once too many characters of large values have been returned, only the start of each line is.
         """
         size = sum(map(len, lines))
         self._joined -= size if size > _LARGE else 0
         return lines if size <= _LARGE or self._joined > 0 else [line[:_CHARS] for line in lines]
 
     def first_line(self, text: str, names: Names) -> int:
-        """Return the start of the first line with one of the names.
+        """Return the offset of the first line with one of the names.
 
         0 if no line has one, or once the budget is spent.
         """
@@ -90,7 +90,7 @@ class Search:
 def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Search) -> Iterator[dict[str, str]]:
     """Yield node, record key and text of each excerpt.
 
-    The finding's own quote, if any, comes first.
+    If the finding has its own quote, only that is yielded.
     """
     if finding.quote:
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}

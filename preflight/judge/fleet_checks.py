@@ -1,4 +1,4 @@
-"""Execution of checks of the fleet, of pairs, of fabric sweeps, and of logs."""
+"""Execution of checks on the fleet, pairs, fabric sweeps, switches and logs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Fleet:
-    """All nodes of a run, by their number; ``nodes`` lacks those that did not answer."""
+    """All nodes of a run, by number; ``nodes`` lacks those that did not answer."""
 
     seen: Sequence[NodeResult]
     nodes: Mapping[int, NodeFacts]
@@ -31,7 +31,7 @@ class Fleet:
     reported: Reported
 
     def compare(self, number: int, check: Check) -> Iterator[tuple[int, Outcome]]:
-        """Run a check of the fleet or of a pair; yield its outcome for each node."""
+        """Run a fleet or pair check; yield the number of each node and its outcome."""
         meant = [
             place
             for place, seen in enumerate(self.seen)
@@ -48,7 +48,7 @@ class Fleet:
             message = f"fewer than two nodes answered ({len(answered)} of {len(meant)}): nothing to compare"
             finding = Finding(Status.SKIP if alone else Status.UNKNOWN, message)
             if alone and not self._of_one(meant[0]):
-                finding = finding.about()  # common faults of all nodes are not excluded
+                finding = finding.about()  # a fault common to all nodes is not ruled out
             common = Outcome(number, (finding,))
             yield from ((place, common) for place in places)
             return
@@ -86,21 +86,21 @@ _GRAVITY = {Status.WARN: 1, Status.FAIL: 2}
 
 
 class Reported:
-    """Checks that fail or warn on nodes, after waivers and shadow settings."""
+    """The checks that fail or warn on each node, with their severity before waivers."""
 
     def __init__(self, folded: ResultTable) -> None:
         self._folded = folded
         self._of: dict[str, dict[int, int]] = {}
 
     def on(self, place: int, finding: Finding) -> tuple[str, ...]:
-        """Return the node checks that report a finding's cause with the same severity."""
+        """Return the node checks that report a finding's cause, at least as severely."""
         if finding.status is Status.SKIP:
             return finding.reported_by  # there was nothing to compare with
         least = _GRAVITY.get(finding.status, 0)
         return tuple(id for id in finding.reported_by if self._gravity(id).get(place, 0) >= max(least, 1))
 
     def _gravity(self, id: str) -> Mapping[int, int]:
-        """Return the severity of a check by node, before waivers."""
+        """Return the severity of a check's findings by node, before waivers."""
         if id not in self._of:
             found = self._of[id] = {}
             for outcome, members in self._folded.outcomes.items():
@@ -110,7 +110,7 @@ class Reported:
 
 
 def _gravity(finding: Finding) -> int:
-    """Return the severity of a finding; a waiver makes a failure a warning."""
+    """Return a finding's severity before waivers, which turn failures into warnings."""
     waived = finding.status is Status.WARN and finding.excused not in ("", SHADOW)
     return _GRAVITY[Status.FAIL] if waived else _GRAVITY.get(finding.status, 0)
 
@@ -118,7 +118,7 @@ def _gravity(finding: Finding) -> int:
 def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...]:
     """Replace findings that a node check already reports.
 
-    A node on which such a check reports a compared value is skipped instead of passed.
+    If such a check reports one of the compared values of a node, the node is skipped instead of passed.
     """
     if not any(by for _, by in mine):
         return tuple(replace(finding, reported_by=()) for finding, _ in mine)
@@ -128,7 +128,7 @@ def _once(mine: Sequence[tuple[Finding, tuple[str, ...]]]) -> tuple[Finding, ...
             found.append(finding)
         elif by:
             what = f"{finding.subject}: " if finding.subject else ""
-            message = f"{what}{' and '.join(by)} reports it"
+            message = f"{what}{' and '.join(by)} {'reports' if len(by) == 1 else 'report'} it"
             found.append(skipped(message, subject=finding.subject, evidence=finding.evidence).unless_reported(by))
         elif finding.status is not Status.PASS:
             found.append(replace(finding, reported_by=()))
@@ -148,7 +148,7 @@ def sweeps(fleet: Fleet) -> list[tuple[str, FabricFacts]]:
 
 
 def ethernet(switches: Sequence[Evidence | EvidenceSource], fleet: Fleet) -> Ethernet:
-    """Return the switches in the evidence, and the hosts at their cables."""
+    """Return the switches in the evidence, and the hosts cabled to them."""
     from preflight.facts.switch.ethernet import Ethernet
 
     nodes = [facts for place, facts in fleet.nodes.items() if fleet.seen[place].pair is None]
@@ -179,17 +179,17 @@ def has_logs(check: Check, run: RunFacts | None) -> bool:
 
 
 def of_sweep(number: int, check: Check, name: str, swept: FabricFacts, cluster: Cluster) -> Outcome:
-    """Run a check of a sweep."""
+    """Run a check on a fabric sweep."""
     return outcome(number, check, name, swept, cluster.fabric, lambda: swept.evidence)
 
 
 def of_switches(number: int, check: Check, fabric: Ethernet, cluster: Cluster) -> Outcome:
-    """Run a check of the Ethernet switches."""
+    """Run a check on the Ethernet switches."""
     return outcome(number, check, fabric.NAME, fabric, cluster.switches, lambda: fabric.evidence)
 
 
 def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Cluster) -> Outcome:
-    """Run a check of a run's logs, which may use the nodes they name."""
+    """Run a check on a run's logs; it may also use the nodes that they name."""
     site = cluster.run_site(fleet.sites.values())
     result = outcome(number, check, run.evidence.node, run, site, lambda: run.evidence)
     if "trace" not in check.needs or not run.damaged_traces:
@@ -198,7 +198,7 @@ def of_run(number: int, check: Check, run: RunFacts, fleet: Fleet, cluster: Clus
 
 
 def _doubted(finding: Finding, damaged: Mapping[str, str]) -> Finding:
-    """Return a finding; *unknown* if it is based on an incomplete trace."""
+    """Return a finding; *unknown* if it passes or warns based on an incomplete trace."""
     keys = [key for key in finding.evidence if key in damaged]
     if not keys or finding.status not in (Status.PASS, Status.WARN):
         return finding

@@ -1,6 +1,6 @@
 """Judgement of one node by every node check.
 
-Stores only the data for the report and the fleet checks. The evidence is a thousand times as large, and ten thousand
+Only the data for the report and the fleet checks is stored: the evidence is a thousand times as large, and ten thousand
 nodes must fit in one gibibyte.
 """
 
@@ -17,7 +17,7 @@ from preflight.judge.check_result import Outcome, outcome
 from preflight.model import Check, Scope, skipped
 from preflight.reports.topology_data import picture
 
-#: The check that reports a network switch among the nodes; no other runs on it.
+#: The check that reports a network switch among the nodes; no other check runs on a switch.
 NAMES_SWITCH = "gpu.count"
 
 #: Maximum number of collector notes in a report, and characters of each.
@@ -48,7 +48,7 @@ class NodeResult:
 
 
 def inspect(evidence: Evidence) -> NodeResult:
-    """Return the facts about a node before any check runs."""
+    """Return the basic facts about a node, before any check runs."""
     return NodeResult(
         node=evidence.node,
         no_answer=evidence.no_answer,
@@ -64,10 +64,10 @@ def inspect(evidence: Evidence) -> NodeResult:
 def judge_node(
     evidence: Evidence, checks: Sequence[Check], cluster: Cluster, fleet_answers: bool
 ) -> tuple[NodeResult, NodeFacts]:
-    """Judge a node by itself.
+    """Judge a node on its own.
 
-    With ``fleet_answers`` also collect what fleet checks will need. Checks of growth run where counters were read
-    twice. A node without an answer is not judged.
+    With ``fleet_answers``, the values that fleet checks will compare are collected as well. Growth checks run only if
+    counters were read twice. A node without an answer is not judged.
     """
     seen, facts = inspect(evidence), NodeFacts(evidence)
     if seen.no_answer is not None:
@@ -86,7 +86,7 @@ def judge_node(
 def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Callable[[Check], bool]) -> list[Outcome]:
     """Run checks on one node.
 
-    A document with only pair tests is not judged by itself.
+    A document with only pair tests is not judged on its own.
     """
     if facts.evidence.pair is not None:
         return []
@@ -107,7 +107,7 @@ def outcomes(facts: NodeFacts, site: Site, checks: Sequence[Check], which: Calla
 def not_of_switch(number: int, key: str) -> Outcome:
     """Return the outcome of a check that does not apply to a network switch.
 
-    The record shows that it is one.
+    ``key`` is the record that identifies the switch.
     """
     return Outcome(number, (skipped(f"a network switch: see {NAMES_SWITCH}", evidence=[key]),))
 
@@ -125,7 +125,7 @@ def of_fleet(check: Check) -> bool:
 
 
 def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
-    """Run fleet checks on this node alone to cache their answers."""
+    """Run fleet checks on this node alone, to cache the values that they compare."""
     for check in checks:
         if of_fleet(check):
             try:

@@ -1,7 +1,7 @@
 """Judgement of nodes, and reading of traces, in several processes.
 
-Workers read, judge and drop documents, and read and summarise traces; they return only results. Workers are
-spawned, because the parent may have threads, and end with the parent.
+Workers read, judge and drop documents, and read and summarise traces; they return only results. They are started by a
+fork server, because the parent may have threads, and end with the parent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BATCH = 32
 #: Size in bytes beyond which documents are judged one at a time; a complete node takes 2 to 5 MB.
 LARGE = 32 << 20
 
-#: Bytes of traces from which several processes are faster than one, and the size ratio assumed for gzip.
+#: Bytes of traces from which several processes are faster than one, and the compression ratio assumed for gzip.
 WORTH_SHARING, UNPACKED = 64 << 20, 10
 
 
@@ -46,7 +46,7 @@ def surveys(
 ) -> Iterator[NodeResult]:
     """Yield the result of each node, in order.
 
-    A worker that dies costs time, but never a node. ``checks`` are those of the registry, or some of them.
+    If a worker dies, this process judges the remaining nodes. ``checks`` are those of the registry, or some of them.
     """
     batches = [sources[start : start + BATCH] for start in range(0, len(sources), BATCH)]
     context = get_context("forkserver")
@@ -96,7 +96,7 @@ def read_traces(run: Evidence, processes: int) -> None:
 
 
 def _trace_size(path: Path) -> int:
-    """Return the approximate size of a file that may be a trace; 0 for any other."""
+    """Return the approximate unpacked size of a file that may be a trace; else 0."""
     try:
         with path.open("rb") as stream:
             head = stream.read(64).lstrip()
@@ -107,7 +107,7 @@ def _trace_size(path: Path) -> int:
 
 
 def _share(batch: Sequence[NodeResult], known: dict[bytes, Any]) -> None:
-    """Share equal expectations and equal wiring between nodes."""
+    """Store equal expectations and equal topologies of several nodes only once."""
     for seen in batch:
         if seen.site is not None:
             seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)
@@ -124,7 +124,7 @@ _alone: AbstractContextManager[Any] = nullcontext()
 
 
 def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[Any]) -> None:
-    """Set up a worker that judges."""
+    """Set up a worker that judges nodes."""
     global _checks, _cluster, _alone
 
     _end_with_parent()
@@ -133,7 +133,7 @@ def _begin(ids: Sequence[str], cluster: Cluster, alone: AbstractContextManager[A
 
 
 def _end_with_parent() -> None:
-    """Set up a worker that ignores Ctrl-C and exits with its parent."""
+    """Make a worker ignore Ctrl-C and exit with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch_parent, daemon=True).start()
 

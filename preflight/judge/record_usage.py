@@ -1,9 +1,9 @@
 """Records that a check reads, found by running it.
 
-A check is a pure function of records. It runs on the demo's nodes, and then on one of them without the records it read:
-first one kind at a time, then cumulatively; the latter also in a pod and without a cluster file. This way its fallback
-sources are read as well. Records needed only on rare machines are declared (``reads`` of ``@check``). A test compares
-the result with the records that the check reads in its fixtures.
+A check is a pure function of records. It is run on the demo's nodes, and then on one of them (a fleet check, on two)
+without the records that it read: first without one kind at a time, then without more and more kinds, also in a pod and
+without a cluster file. This way, its fallback sources are found as well. Records needed only on rare machines are
+declared (``reads`` of ``@check``). A test compares the result with the records that the check reads in its fixtures.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ class _Run(RunFacts):
 
     @property
     def nccl_logs(self) -> Any:
-        """Every log of NCCL."""
+        """All NCCL logs."""
         self.read_as.add(provenance.NCCL_LOG)
         return super().nccl_logs
 
     @property
     def traces(self) -> Any:
-        """Every trace of PyTorch's profiler."""
+        """All PyTorch profiler traces."""
         self.read_as.add(provenance.TRACE)
         return super().traces
 
     @property
     def recordings(self) -> Any:
-        """Every dump of PyTorch's flight recorder."""
+        """All PyTorch flight-recorder dumps."""
         self.read_as.add(provenance.RECORDING)
         return super().recordings
 
@@ -83,7 +83,7 @@ class _Run(RunFacts):
 
     @property
     def ras(self) -> Any:
-        """Every answer of NCCL's RAS."""
+        """All outputs of NCCL RAS."""
         self.read_as.add(provenance.RAS)
         return super().ras
 
@@ -95,7 +95,7 @@ class _Run(RunFacts):
 
     @property
     def nccl_tests(self) -> Any:
-        """Every report of nccl-tests."""
+        """All nccl-tests reports."""
         self.read_as.add(provenance.NCCL_TESTS)
         return super().nccl_tests
 
@@ -120,7 +120,7 @@ def _of_nodes(check: Check) -> frozenset[str]:
 
 
 def _one_after_the_other(check: Check, documents: Sequence[Mapping[str, Any]], cluster: Cluster) -> set[str]:
-    """Remove the records that the check reads until it reads none that exist."""
+    """Return the keys read while all records that the check reads are taken away."""
     keys: set[str] = set()
     gone: set[str] = set()
     while True:
@@ -157,7 +157,7 @@ def _of_run(check: Check) -> frozenset[str]:
 
 
 def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
-    """Consume all findings; their content is ignored."""
+    """Consume all findings; ignore them and any error."""
     try:
         for _ in findings():
             pass
@@ -168,7 +168,7 @@ def _exhaust(findings: Callable[[], Iterator[object]]) -> None:
 
 
 def _kind(key: str) -> str:
-    """Return the group to remove: all records of one format, or a single record."""
+    """Return the name of a record's format; its key if it has none."""
     form = provenance.format_of(key)
     return form.name if form else key
 

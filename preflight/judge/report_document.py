@@ -58,9 +58,9 @@ class Planned:
     switches_windowed: bool = False  # whether the counters of any were read twice
 
     def coverage(self, seen: Sequence[NodeResult], counts: Mapping[Status, int], not_run: int) -> dict[str, Any]:
-        """Return the ``coverage`` block; its parts sum up to the total.
+        """Return the ``coverage`` block; its parts add up to the total.
 
-        ``not_run`` are checks that are off on the nodes of a class.
+        ``not_run`` is the number of results that are missing because checks are off for classes of nodes.
         """
         unread = [] if self.windowed else [check for check in self.checks if check.window and not check.switches]
         of_switches = [check for check in self.checks if check.switches]
@@ -125,7 +125,7 @@ def document(planned: Planned, seen: Sequence[NodeResult], folded: ResultTable, 
 
 
 def _record(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the setup of a run's result: each value with its number of nodes."""
+    """Return the setup to record with a benchmark: each value and its number of nodes."""
     counts: dict[str, Counter[str]] = {}
     for node in nodes:
         for name, value in node.get("record", {}).items():
@@ -206,9 +206,9 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
 
 
 def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int:
-    """Return the first node with the main record of a finding.
+    """Return the number of the first subject with the main record of a finding.
 
-    In a pair, only one node has it.
+    Of a pair, only one node has the record.
     """
     key = finding.evidence[0] if finding.evidence else ""
     for number in numbers[:_LOOKED_AT] if key else ():
@@ -219,7 +219,7 @@ def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int
 
 
 def _next(check: Check, finding: Finding, evidence: Evidence | None) -> str:
-    """Return the next step: of the finding, of the check, or how to collect."""
+    """Return the next step: the finding's, the check's, or how to collect a record."""
     if finding.fix or finding.status is not Status.UNKNOWN:
         return finding.fix or check.fix
     return collection_hint(finding.evidence[0], evidence) if finding.evidence and evidence else ""

@@ -1,6 +1,6 @@
 """Outcomes of all checks on all subjects; equal outcomes are stored once.
 
-Memory does not grow with the number of nodes.
+A further subject with the same outcome takes only four bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ResultTable:
         return counts
 
     def statuses(self) -> Mapping[int, Mapping[int, Status]]:
-        """Return subject -> check -> status, the checks in their order."""
+        """Return subject -> check -> status, in the order of the checks."""
         found: dict[int, dict[int, Status]] = {}
         for outcome, members in sorted(self.outcomes.items(), key=lambda item: item[0].check):
             for subject in members:
@@ -55,7 +55,7 @@ class ResultTable:
         return found
 
     def actions(self) -> Mapping[int, str]:
-        """Return the strongest action by subject."""
+        """Return the strongest action of each subject that needs one."""
         strongest_of: dict[int, str] = {}
         for outcome, members in self.outcomes.items():
             check = self.checks[outcome.check]
@@ -65,7 +65,7 @@ class ResultTable:
         return strongest_of
 
     def by_item(self) -> dict[tuple[str, str], Status]:
-        """Roll up the findings for each checklist item; under "" for all."""
+        """Return the worst status by check and checklist item; "" stands for all items."""
         found: dict[tuple[str, str], list[Status]] = {}
         for outcome in self.outcomes:
             check = self.checks[outcome.check]
@@ -76,9 +76,10 @@ class ResultTable:
         return {key: worst(statuses) for key, statuses in found.items()}
 
     def exit_status(self, silent: bool) -> int:
-        """Return 1 if a gating check failed; else 3 if unknown or ``silent``; else 0.
+        """Return 1 if a gating check failed, 3 if the verdict is unknown, else 0.
 
-        ``silent`` counts nodes without an answer.
+        It is unknown if a gating check is unknown, any check crashed, nothing was judged, or a node did not answer
+        (``silent``).
         """
         gating = [outcome.binding for outcome in self.outcomes if self.checks[outcome.check].gating]
         if Status.FAIL in gating:
@@ -90,8 +91,8 @@ class ResultTable:
     def findings(self) -> Iterator[tuple[Check, Finding, list[int]]]:
         """Yield equal findings once with all their subjects, most urgent first.
 
-        Findings of equal urgency are in the order of the checks, then of the first subject. Passes with different
-        measured values are equal: each node has its own temperature and clock.
+        Findings of equal urgency are in the order of the checks, then of the first subject. Passes that differ only in
+        the measured value count as equal: each node has its own temperature and clock.
         """
         groups: dict[tuple[int, Finding], _Group] = {}
         for outcome, members in self.outcomes.items():
@@ -121,7 +122,7 @@ class _Group:
 
     @property
     def summary(self) -> str | None:
-        """The measured value, or the first of several."""
+        """The measured values, of which at most three are listed; None without any."""
         values = [value for value in sorted(self.found, key=self.found.__getitem__) if value is not None]
         more = f" and {len(values) - _MAX_VALUES} other values" if len(values) > _MAX_VALUES else ""
         return ", ".join(values[:_MAX_VALUES]) + more if values else None

@@ -9,10 +9,11 @@ from preflight.facts.majority import systemic
 
 
 def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the checks that fail or warn on 30 % of the answering nodes.
+    """Return the checks that fail or warn on at least 30 % of the answering nodes.
 
-    At least three nodes; most nodes first. Waived failures are ignored. The share is a judgement: faults of nodes are
-    independent, and equal failures even on a tenth of a fleet are rare.
+    They also need at least three nodes. Failures come before warnings, and checks with the most nodes come first.
+    Waived failures are ignored. The share is a judgement call: faults of nodes are independent, and the same failure
+    even on a tenth of a fleet is rare.
     """
     answered = {node["name"] for node in nodes if not node.get("no_answer")}
     hit: dict[tuple[str, str], set[str]] = {}

@@ -39,7 +39,7 @@ def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tup
 
 
 class Excuses:
-    """Applies waivers and class settings to outcomes, and counts the effect."""
+    """Waivers and class settings, applied to outcomes, with counts of their effect."""
 
     def __init__(self, cluster: Cluster, checks: Sequence[Check]) -> None:
         self._cluster = cluster
@@ -97,7 +97,7 @@ class Excuses:
         return max((day for _, day in self._nodes if day), default=None)
 
     def coverage(self) -> dict[str, Any]:
-        """Return the coverage block of waivers; empty without any."""
+        """Return the coverage block of waivers and class settings; empty without any."""
         if self._idle:
             return {}
         return {
