@@ -176,7 +176,7 @@ class HistoryStore:
         samples: Iterable[tuple[str, str, str, float]],
         figures: Iterable[tuple[str, str, float, str]] = (),
     ) -> None:
-        """Record a run: findings by node, ``samples`` of metrics, ``figures`` of benchmarks.
+        """Record a run: its report, ``samples`` of metrics, and ``figures`` of benchmarks.
 
         Judging the same evidence again replaces its run; each ``check`` is a new run.
         """
