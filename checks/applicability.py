@@ -36,10 +36,11 @@ NOTHING, SWITCH = "no GPU, no RDMA NIC", "network switch"
 
 
 def nothing(node: NodeFacts, site: Site) -> Finding | None:
-    """Return the finding for a machine with neither GPU nor RDMA NIC, else None.
+    """Return a finding if a machine has nothing to judge, or may have lost its GPUs.
 
-    A node that lost all its GPUs looks the same, so this is not a pass unless the cluster file declares it. `hcas =
-    0` does not declare the number of GPUs; `gpus = 0` is enough: a machine without GPUs often has no RDMA NIC.
+    A machine with neither GPU nor RDMA NIC looks like a node that lost them, so it does not pass unless the cluster
+    file declares that it has none. `hcas = 0` does not declare the number of GPUs; `gpus = 0` is enough: a machine
+    without GPUs often has no RDMA NIC.
     """
     if site.gpus.value is not None or node.gpus_on_bus:
         return None
@@ -95,7 +96,7 @@ def gpu_traces(node: NodeFacts) -> dict[str, str]:
 
 
 def _server(node: NodeFacts) -> dict[str, str]:
-    """Return the record of the server model if it is sold only with GPUs."""
+    """Return the record of the server's model if that is sold only with GPUs."""
     from preflight.expectations.catalogue import is_gpu_server  # start-up: most nodes have GPUs
     from preflight.facts.system_settings import DMI
 
@@ -105,7 +106,7 @@ def _server(node: NodeFacts) -> dict[str, str]:
 
 
 def _xids(node: NodeFacts) -> list[str]:
-    """Return the kernel log record if it has GPU Xids."""
+    """Return the key of the kernel log if it has Xids of GPUs; else nothing."""
     from preflight.facts.kernel_log import DMESG  # start-up: most nodes have GPUs
     from preflight.facts.xid import events
 
@@ -123,7 +124,8 @@ def network_switch(node: NodeFacts, site: Site) -> Finding | None:
         found=f"{SWITCH} ({name})",
         expected="a node that runs jobs",
         evidence=[key],
-        fix="Leave it out of --hosts. Checks of the nodes judge what switches announce (switch.pfc, switch.mtu).",
+        fix="Leave the switch out of --hosts. Checks of the nodes judge what switches announce (switch.pfc, "
+        "switch.mtu).",
     )
 
 
@@ -169,12 +171,12 @@ def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def outside_container(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a host."""
+    """Skip a node that is not a container."""
     return None if node.in_container else skipped("not in a container", evidence=[PCI_BUS])
 
 
 def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip outside of a Kubernetes pod."""
+    """Skip a node that is not a Kubernetes pod."""
     return None if in_pod(node.environment) else skipped("not in a Kubernetes pod", evidence=[PROCESS])
 
 
@@ -215,7 +217,7 @@ def no_gpu(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def no_nvswitch(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without an NVSwitch on its bus; B200 and newer show none."""
+    """Skip a node without an NVSwitch on its bus; those of B200 and newer are hidden."""
     from preflight.expectations.catalogue import NVSWITCH_IDS  # start-up: most nodes have none
 
     if any(device.vendor == "10de" and device.device in NVSWITCH_IDS for device in node.pci):
@@ -327,7 +329,7 @@ def _topology_file(node: NodeFacts) -> str:
 
 
 def failing(roles: Roles, site: Site) -> Callable[..., Finding]:
-    """Return the constructor for a faulty port: *fail*, or *unknown*.
+    """Return the constructor of findings for a faulty port: *fail* or *unknown*.
 
     *Unknown* if the roles of ports are not declared: the same state is normal on a storage or management port, or on a
     cloud's function behind eth0.

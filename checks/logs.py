@@ -20,15 +20,15 @@ def log_name(key: str) -> str:
 
 
 def cited(*lines: LogLine | None) -> str:
-    """Return lines with their numbers, in order, at most 600 characters."""
+    """Return distinct lines with their numbers, in order; at most 600 characters."""
     ordered = sorted({line for line in lines if line is not None}, key=lambda line: line.number)
     return "\n".join(str(line) for line in ordered)[:600]
 
 
 def node_count(run: RunFacts, key: str) -> int | None:
-    """Return the number of nodes of a log.
+    """Return the number of nodes of the job that wrote a log; None if unknown.
 
-    NCCL's own figure takes precedence over the hosts of the nccl-tests reports in it.
+    NCCL's own figure takes precedence over that of nccl-tests reports in the log.
     """
     if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
         return log.nnodes
@@ -36,9 +36,9 @@ def node_count(run: RunFacts, key: str) -> int | None:
 
 
 def no_nccl(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without a line of NCCL."""
+    """Report that there is no log, or that none has a line from NCCL."""
     if not run.logs:
         return unknown("no log was given", fix="pass the job's log: --log FILE")
     if not run.nccl_logs:
-        return unknown("no line of NCCL in any log", evidence=run.logs, fix=RERUN)
+        return unknown("no log has a line from NCCL", evidence=run.logs, fix=RERUN)
     return None

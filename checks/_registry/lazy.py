@@ -54,7 +54,7 @@ def row(name: str, check: Check) -> Row:
 
 
 def written(module: object) -> Iterator[tuple[str, Check]]:
-    """Yield a module's checks by name, in source order."""
+    """Yield the checks that a module defines, with their names, in source order."""
     return ((name, value) for name, value in vars(module).items() if isinstance(value, Check))
 
 

@@ -76,10 +76,10 @@ def unloaded(broken: Sequence[str]) -> Check:
         """Report each plug-in that is installed and cannot be imported.
 
         ## Why it matters
-        Its checks did not run, so no node is protected by them.
+        The plug-in's checks did not run, so they protect no node.
 
         ## False alarms
-        The plug-in is no longer needed. Uninstall it.
+        A plug-in that is no longer needed; uninstall it.
         """
         for one in broken:
             yield unknown(f"a plug-in cannot be loaded: {one}", subject=one.partition(":")[0], fix=loaded.fix)
@@ -103,8 +103,8 @@ def entry_points() -> Sequence[EntryPoint]:
 def _may_have_any(paths: Iterable[str]) -> bool:
     """Return whether an ``entry_points.txt`` on these paths may name our group.
 
-    Distributions in the directories of ``sys.path`` are searched. Archives and custom finders are not; they return
-    True.
+    The distributions in the directories of ``sys.path`` are searched. With an archive or a custom finder, which is not
+    searched, the result is True.
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _is_path_finder(finder)):
         return True

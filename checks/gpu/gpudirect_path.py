@@ -134,7 +134,7 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
         yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
-        yield unknown(f"unknown NUMA node of {', '.join(silent)}", evidence=[PCI_BUS])
+        yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS])
 
 
 def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Checks of checkpoints."""
+"""Check of the age of checkpoints."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     finding states the GPU hours at risk on this node.
 
     ## Verdicts
-    Older than two intervals warns (two, because one late checkpoint is normal); a missing directory
-    fails. It never gates a job. Two directory levels are read. The age is relative to the time of collection and
-    rounded to full intervals, so that nodes collected a minute apart report the same.
+    A checkpoint older than two intervals warns (two, because one late checkpoint is normal), and so do an empty
+    directory and a checkpoint dated in the future; a missing directory fails. The check never gates a job. Two
+    directory levels are read. The age is relative to the time of collection and rounded to full intervals, so that
+    nodes collected a minute apart report the same age.
 
     ## False alarms
     Before a job starts, the newest checkpoint is as old as the last run.
@@ -91,9 +92,9 @@ def _loss(node: NodeFacts, bound: str, minutes: float) -> str:
 
 
 def _is_missing(node: NodeFacts, key: str) -> bool:
-    """Return whether find reported the directory missing.
+    """Return whether ``find`` reported that the directory is missing.
 
-    Raises EvidenceError if it could not look.
+    Raises EvidenceError if ``find`` failed for another reason.
     """
     record = node.evidence.complete_record(key)
     if record.rc == 1 and not record.out and "No such file or directory" in record.err:

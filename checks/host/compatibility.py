@@ -25,7 +25,7 @@ _LOOKED_AT = "file:*/{torch,nvidia_nccl_cu*}-*.dist-info/INSTALLER"
 
 
 def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without PyTorch, or an unknown installation."""
+    """Skip a node without PyTorch; *unknown* if that could not be determined."""
     if _torches(node):
         return None
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
@@ -57,20 +57,20 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_gpu, no_pytorch),
 )
 def compatibility(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare driver and NCCL with the CUDA of each installed PyTorch.
+    """Compare the driver and NCCL with the CUDA version of each installed PyTorch.
 
     ## Why it matters
-    A driver older than PyTorch's CUDA ends each job at its first call with "CUDA driver version is insufficient for
-    CUDA runtime version", even if all nodes have the same driver. Two NCCL packages for different
+    If the driver is older than PyTorch's CUDA, each job ends at its first CUDA call with "CUDA driver version is
+    insufficient for CUDA runtime version", even if all nodes have the same driver. Two NCCL packages for different
     CUDA versions overwrite each other's library.
 
     ## Verdicts
     A driver supports all minor versions of its major CUDA version (11: driver 450.80.02, 12: 525.60.13, 13: 580 and
-    newer); an older driver fails. With the libcuda of a cuda-compat package the result is unknown, because the job's
+    newer); an older driver fails. With the libcuda of a cuda-compat package, the result is unknown, because the job's
     LD_LIBRARY_PATH decides. PyTorch without CUDA warns, and so does an nvidia-nccl package for another major CUDA
     version. System, conda and user packages are all judged, because preflight does not know which of them a job uses.
 
-    Without PyTorch on the node the check does not apply, and its checklist item stays open: run `preflight check` in
+    Without PyTorch on the node, the check does not apply, and its checklist item stays open: run `preflight check` in
     the job's image instead.
 
     ## False alarms
@@ -131,7 +131,7 @@ def _driver(node: NodeFacts, made: Build, version: tuple[int, ...], written: str
 def _forward(node: NodeFacts) -> bool:
     """Return whether a forward-compatible libcuda is installed.
 
-    Unknown if the directory was not read.
+    False if the directory was not collected.
     """
     if FORWARD not in node.evidence.records or not node.evidence.exists(FORWARD):
         return False

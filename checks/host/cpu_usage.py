@@ -27,18 +27,17 @@ from preflight.textprep.plain_text import fold_ids
     window=True,
 )
 def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the busy, interrupt and stolen time of this process's CPUs.
-
-    The window gives two readings.
+    """Judge the busy, interrupt and stolen time of this process's CPUs over a window.
 
     ## Why it matters
     NCCL's proxy threads, data loaders and the network's interrupts share these CPUs. If the CPUs are overloaded, the
     GPUs wait. The usual cause is a transport that copies through the host (TCP, staging, Gloo).
 
     ## Verdicts
-    More than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, or more than 5 % stolen by the
-    hypervisor warns; so does a single CPU that is more than 90 % busy and spends more than half of its time in the
-    kernel while the network is loaded, which is typical of a thread that sends over TCP. The limits are judgements.
+    CPUs that are more than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, and more than 5 %
+    of time stolen by the hypervisor warn; so does a single CPU that is more than 90 % busy and spends more than half of
+    its time in the kernel while the network is loaded, typically for a thread that sends over TCP. The limits are
+    judgements.
     The average over a window hides much shorter spikes.
 
     A CPU that is fully busy in user code is reported but not judged: NCCL's threads poll by design, data loaders

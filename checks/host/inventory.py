@@ -10,7 +10,7 @@ from preflight.facts.inventory import NVME, nvme_drives
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
-#: Keys of ``[class.X.host]`` that are needed to notice missing parts, each with the faults it detects.
+#: Keys of ``[class.X.host]`` that are needed to notice missing parts.
 _KEYS = ("memory_gib", "cpus", "smt", "numa_nodes", "nvme", "swap", "mounts", "services")
 
 

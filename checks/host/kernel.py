@@ -84,12 +84,12 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL uses TCP.
 
     ## Verdicts
-    Missing RDMA drivers fail (gpu.driver reports a missing GPU driver); rdma_ucm and nvidia_uvm, which the first CUDA
-    program loads, warn.
+    Missing RDMA drivers fail (gpu.driver reports a missing GPU driver). Missing rdma_ucm, ib_umad and nvidia_uvm warn;
+    the first CUDA program loads nvidia_uvm.
 
     ## False alarms
     A kernel does not list a built-in module without parameters; its device files then count as evidence. ib_umad is
-    required only on HGX B200 and B300, for their NVLink subnet manager; for a virtual machine the host runs it.
+    required only on HGX B200 and B300, for their NVLink subnet manager, which the host runs for a virtual machine.
     """
     wanted = _wanted(node, site)
     missing = [needed for needed in wanted if needed.name not in node.modules]
@@ -200,7 +200,7 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     slow, and small messages take twice as long.
 
     ## Verdicts
-    Every tenth policy is read. Anything else warns.
+    Any other governor warns. Every tenth CPU frequency policy is read.
 
     ## False alarms
     A site that accepts higher latency to save power. The check skips a virtual machine, which has no cpufreq.
@@ -253,10 +253,11 @@ def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     random, and step times vary.
 
     ## Verdicts
-    Bit 1 (normal balancing) warns. A kernel built without it has no such file, and passes.
+    The value 1 (normal balancing) warns, also if 2 is added. A kernel built without balancing has no such file, and
+    passes.
 
     ## False alarms
-    None known. Bit 2 alone is memory tiering, which moves nothing between sockets; it passes.
+    None known. The value 2 alone is memory tiering, which moves nothing between sockets; it passes.
     """
     if not node.evidence.exists(BALANCING) and node.parsed(RELEASE, release):  # /proc/sys exists
         yield passed("the kernel has no NUMA balancing", found="no such setting", evidence=[BALANCING])
@@ -265,7 +266,7 @@ def numa_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_numa_balancing(value: int, evidence: Sequence[str]) -> Finding:
-    """Judge a value of kernel.numa_balancing: bit 0 balances, bit 1 tiers memory."""
+    """Judge a value of kernel.numa_balancing: 1 balances, 2 tiers memory, 3 does both."""
     if value & 1:
         return warned(f"NUMA balancing is on (kernel.numa_balancing={value}), expected 0", found=str(value),
                       expected="0", evidence=evidence)  # fmt: skip

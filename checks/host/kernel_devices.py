@@ -1,4 +1,4 @@
-"""Rules for devices, modules, tables and clocks in the kernel's log."""
+"""Rules for kernel log messages about devices, modules, tables and clocks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from preflight.checks.host.kernel_problem import Problem, Window, devices_of
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent
 
-_FILE_SYSTEM_FIX = "Check its servers and the path to them; jobs that use it wait in the kernel."
+_FILE_SYSTEM_FIX = "Check the servers and the path to them; jobs that use the file system wait in the kernel."
 
 #: Kind, status, message, name to use if the line has none, next step.
 _RULES = (
     ("aer-not-recovered", Status.WARN, "a PCIe error of {} could not be recovered", "a device",
      "The device does not answer until a reset or reboot; reseat the card, its riser and cables."),
     ("device-not-taken", Status.WARN, "the driver could not set up {}", "a device",
-     "Read the lines before it; reload the driver or power-cycle the node; if the error persists, "
+     "Read the preceding lines; reload the driver or power-cycle the node; if the error persists, "
      "reseat or replace the card."),
     ("module-refused", Status.WARN, "the kernel refused {}", "a module",
      "Build it against the running kernel and drivers (`dkms status`, `modinfo`); with Secure Boot, enrol its key."),
@@ -50,7 +50,7 @@ _RULES = (
 
 
 def problems(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem]:
-    """Yield the problem of each device whose kind has a rule."""
+    """Yield a problem for each device with events of a kind that has a rule."""
     for kind, status, words, otherwise, fix in _RULES:
         for device, events in devices_of(kinds.get(kind, ()), by_bus=True):
             printed = "; ".join(_different(event.text.strip()[:_QUOTED] for event in events))

@@ -59,10 +59,10 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     gates unless a fault was already found. A single message that makes up half of such a log warns.
 
     ## False alarms
-    A link that was unplugged three times today. Not reported are links in the ten minutes after boot or that stay
-    down; a single task that waits for NFS; tasks that waited once for a busy disk; a process killed at its job's
-    memory limit, or in the NUMA nodes it is bound to; optical, virtual, loop and removable drives; and one or two NVMe
-    commands without an interrupt.
+    A link that was unplugged three times today. These do not warn: links that change in the ten minutes after boot or
+    that stay down; a single task that waits for NFS; tasks that waited once for a busy disk; a process killed at its
+    job's memory limit, or in the NUMA nodes it is bound to; optical, virtual, loop and removable drives; and one or two
+    NVMe commands without an interrupt.
     """
     try:
         log = node.kernel_log
@@ -93,7 +93,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
     """Report the missing part of a log that is too long, and a message that floods it.
 
-    The missing part is only relevant if no fault was found in the part that was read.
+    The missing part gates only if no fault was found in the part that was read.
     """
     if storm := flood(log.lines):
         yield warned(

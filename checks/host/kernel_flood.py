@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.host.kernel_log import KernelLogLine
 
-#: Minimum number of lines of a flooded log, and the share of the message. A judgement: no healthy log of a thousand
+#: Minimum number of lines of a flooded log, and minimum share of the message. A judgement: no healthy log of a thousand
 #: lines repeats one message in half of them.
 _LEAST_LINES, _SHARE = 1000, 0.5
 #: Number of compared characters of a line: numbers and addresses differ between lines of one message.
@@ -27,7 +27,7 @@ class LogFlood:
 
 
 def flood(lines: Sequence[KernelLogLine]) -> LogFlood | None:
-    """Return the message that makes up most of a long log; None if none does."""
+    """Return the message that makes up at least half of a long log; None if none does."""
     if len(lines) < _LEAST_LINES:
         return None
     counts = Counter(map(_message, lines))

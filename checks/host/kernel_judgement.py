@@ -14,8 +14,8 @@ from preflight.checks.host.kernel_problem import Problem, Window, count, devices
 from preflight.model import Status
 from preflight.parsers.host.kernel_events import KernelEvent, reports_memory
 
-#: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applies to one
-#: CPU bank.
+#: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applied to the
+#: machine checks of one CPU.
 CORRECTED_PER_DAY, DAY_S = 10, 86_400
 #: Corrected PCIe errors of one device within an hour. A judgement: the link retries each, and a healthy one has a few a
 #: day.
@@ -135,7 +135,7 @@ def _machine_checks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 def _module_of(checks: Sequence[KernelEvent], errors: Sequence[KernelEvent]) -> str:
     """Return the memory module with the error that machine checks report, or empty.
 
-    Each of them must name the memory, and be logged at the time of an error of that module.
+    Each machine check must report memory, and be logged at about the time of an error of that module.
     """
     devices = set()
     for check in checks:
@@ -152,7 +152,7 @@ _REPLACE_CPU = (
 
 
 def _is_repeated(event: KernelEvent, located: Sequence[float]) -> bool:
-    """Return whether a module's line has the error of a firmware or page handler."""
+    """Return whether an event without a module repeats one that names the module."""
     return not event.device and event.at_s is not None and any(abs(event.at_s - at_s) <= SAME_S for at_s in located)
 
 
@@ -236,9 +236,9 @@ _RESEAT = "Reseat the card, its riser and cables at the next drain; `lspci -vvv 
 
 
 def counted(events: Sequence[KernelEvent]) -> Sequence[KernelEvent]:
-    """Return the lines without duplicates.
+    """Return PCIe error events without duplicates.
 
-    An error is logged once by the root port that received it and once by the device.
+    An error is logged once by the root port that received it, and once by the device.
     """
     own = [event for event in events if "PCIe Bus Error" in event.text]
     return max(own, [event for event in events if "PCIe Bus Error" not in event.text], key=len)
@@ -276,7 +276,7 @@ def _nics(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 _NICS = (
-    ("nic-firmware", Status.FAIL, "the firmware of {} stopped", "Read `devlink health show`; reboot, update it."),
+    ("nic-firmware", Status.FAIL, "the firmware of {} stopped", "Read `devlink health show`; reboot, and update it."),
     ("nic-health", Status.WARN, "the firmware of {} reports a fault", "Read `devlink health show`; update it."),
     ("nic-timeout", Status.WARN, "a queue or command of {} timed out",
      "Read `devlink health show`; reset the NIC or reboot."),
@@ -302,16 +302,16 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "",
             "hung-task",
             hung,
-            "The following lines show what it waits for: storage, a driver or a lock.",
+            "The following lines show what the task waits for: storage, a driver or a lock.",
         )
     if lockups := tuple(kinds.get("lockup", ())):
         cpus = listed(f"CPU {event.device}" for event in lockups)
-        guest = "; of a virtual machine, the host may have held the CPU" if window.guest else ""
+        guest = "; the host of this virtual machine may have held the CPU" if window.guest else ""
         yield Problem(
             Status.WARN, f"{count(lockups, 'lockup')} of a CPU ({cpus}){guest}", "", "lockup", lockups, _LOCKED
         )
     if stalls := tuple(kinds.get("rcu-stall", ())):
-        what = f"{count(stalls, 'RCU stall')}: a CPU did not answer for long"
+        what = f"{count(stalls, 'RCU stall')}: a CPU did not respond for a long time"
         yield Problem(Status.WARN, what, "", "rcu-stall", stalls, _LOCKED)
 
 
@@ -336,7 +336,7 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
 
 
 def most_within(events: Sequence[KernelEvent], seconds: float) -> int:
-    """Return the maximum number of events within a period; all if times are unknown."""
+    """Return the maximum number of events within a period; all if a time is unknown."""
     timed = sorted((event.at_s, event.count) for event in events if event.at_s is not None)
     if len(timed) < len(events):
         return sum(event.count for event in events)
@@ -355,7 +355,7 @@ _CAUSES = frozenset({"pcie-aer", "slot-removed", "slot-power-fault", "machine-ch
 
 
 def _placed(problem: Problem, xids: Iterable[Xid]) -> Problem:
-    """Add the Xid that is closest in time, and state which of them came first."""
+    """Add to a problem's message the Xid closest in time, and which came first."""
     first = problem.events[0].at_s
     if problem.kind not in _CAUSES or first is None:
         return problem

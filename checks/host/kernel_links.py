@@ -10,16 +10,16 @@ from preflight.model import Status
 from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.host.kernel_events import KernelEvent
 
-#: Link recoveries from which it warns. A judgement: one or two come from replugged cables or a restarted switch; AzNHC
-#: uses 5 in a day, gpud 3 in half a day.
+#: Minimum number of recoveries for which a link warns. A judgement: one or two come from replugged cables or a
+#: restarted switch; AzNHC uses 5 in a day, gpud 3 in half a day.
 FLAPS = 3
 
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
     """Yield links that went down and came back, and notes on other changes.
 
-    Changes during boot are left out. The interface, its RDMA device and the transceiver each log one change, so for
-    each PCI function only the source with the most messages counts.
+    Changes during boot are left out. The interface, its RDMA device and the transceiver may all log the same change, so
+    for each PCI function, only the source with the most recoveries counts.
     """
     seldom: list[str] = []
     for shown, events, back, rose in _changes(kinds, window):
@@ -59,7 +59,7 @@ def _changes(
 ) -> Iterator[tuple[str, Sequence[KernelEvent], Sequence[KernelEvent], Sequence[KernelEvent]]]:
     """Yield each link that went down.
 
-    Each item has the name, the downs, the downs with a recovery, and the ups of the port.
+    Each item has the link's name, its down events, those with a recovery, and the up events of its port.
     """
     downs, ups = (_by_port(kinds.get(kind, ()), window) for kind in ("nic-link-down", "nic-link-up"))
     for port, names in downs.items():
@@ -78,7 +78,7 @@ def _by_port(events: Sequence[KernelEvent], window: Window) -> dict[str, dict[st
 
 
 def _returned(downs: Sequence[KernelEvent], ups: Mapping[str, Sequence[KernelEvent]]) -> list[KernelEvent]:
-    """Return the downs after which the link came up before the next down."""
+    """Return the down events after which the link came up before the next one."""
     rising = sorted(up.line for up in ups.get(downs[0].device, ()) or [up for held in ups.values() for up in held])
     grouped, place = [], 0
     for number, down in enumerate(downs):
@@ -91,5 +91,5 @@ def _returned(downs: Sequence[KernelEvent], ups: Mapping[str, Sequence[KernelEve
 
 
 def later(event: KernelEvent, others: Sequence[KernelEvent]) -> bool:
-    """Return whether any of these came after an event."""
+    """Return whether any of the other events came after an event."""
     return any(other.line > event.line for other in others)

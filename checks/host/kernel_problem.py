@@ -30,14 +30,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Window:
-    """The period in which events count."""
+    """The period in which events count, and properties of the node."""
 
     now_s: float | None = None  # in the log's clock
     hours: float = 24.0
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine
     mounted: frozenset[str] = frozenset()  # mounted disks and partitions
-    arrays: tuple[RaidArray, ...] = ()  # arrays of which these may be members
+    arrays: tuple[RaidArray, ...] = ()  # disk arrays of the node
 
     def recent(self, event: KernelEvent) -> bool:
         """Return whether an event counts; an event of unknown age does."""
@@ -69,7 +69,7 @@ class Window:
 
 
 def count(events: Sequence[object], noun: str) -> str:
-    """Return a number with its noun."""
+    """Return the number of events with a noun, in the plural if needed."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
     return f"{len(events)} {noun if len(events) == 1 else plural}"
 

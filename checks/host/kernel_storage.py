@@ -42,8 +42,8 @@ def problems(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     yield from _servers(kinds, window)
 
 
-#: Commands without an interrupt from which it warns; each costs 30 s. A judgement: virtual machines occasionally lose
-#: one.
+#: Minimum number of commands without an interrupt for which a drive warns; each costs 30 s. A judgement: virtual
+#: machines occasionally lose one.
 _POLLED, _POLLED_FIX = (
     3,
     "Check `/proc/interrupts` for the drive; update the kernel, or the host of a virtual machine.",

@@ -51,18 +51,18 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
     unless=(nothing_to_pin,),
 )
 def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the limit of locked memory with unlimited.
+    """Compare the locked-memory limit with *unlimited*, or the cluster file's floor.
 
     ## Why it matters
     RDMA pins every buffer it uses. At the limit, ibv_reg_mr fails with "Cannot allocate memory", at the start of a job
     or hours later.
 
     ## Verdicts
-    Unlimited passes; below 1 GiB fails; a finite limit above that warns, unless the cluster file sets a
-    floor. CAP_IPC_LOCK lifts the limit.
+    Unlimited passes; a limit below 1 GiB fails; a higher one warns. If the cluster file sets a floor, a limit below it
+    fails, and any other passes. CAP_IPC_LOCK lifts the limit.
 
     ## False alarms
-    An SSH login has a different limit than slurmd or containerd; run the check where the job runs.
+    An SSH login may have a different limit from slurmd or containerd; run the check where the job runs.
     """
     limit = node.memlock_bytes
     floor = site.threshold("memlock_gib").value
@@ -113,7 +113,8 @@ def shm(node: NodeFacts, site: Site) -> Iterator[Finding]:
     of 64 MiB, several ranks fail at start with "No space left on device".
 
     ## Verdicts
-    Below 1 GiB fails on a node with several GPUs and warns on any other; below 8 GiB warns.
+    Less than 1 GiB fails on a node with several GPUs and warns on any other; less than 8 GiB warns. A floor in the
+    cluster file replaces these limits.
 
     ## False alarms
     A container with a single rank and no data-loader workers, which needs no shared memory.
@@ -157,7 +158,8 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Fewer ports than the job's ranks fail, because a rank may connect to every other rank. The number of ranks comes
-    from the job's environment (WORLD_SIZE, SLURM_NTASKS). Outside a job only the floor applies, and warns.
+    from the job's environment (WORLD_SIZE, SLURM_NTASKS). Fewer ports than a floor in the cluster file fail as well;
+    without one, fewer than 10,000 warn.
 
     ## False alarms
     A small job on InfiniBand, which needs few of these ports.
@@ -202,8 +204,8 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A lower limit only warns, because small jobs never reach it.
 
     ## False alarms
-    An SSH login has a different limit (often 1024, which programs may raise) than slurmd; run the check where the job
-    runs.
+    An SSH login may have a different limit from slurmd (often 1024, which programs may raise); run the check where the
+    job runs.
     """
     limit = node.parsed(LIMITS, open_files)
     if limit >= 65_536:
@@ -232,8 +234,8 @@ def time_sync(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Tickets, certificates and checkpoint ages are affected as well.
 
     ## Verdicts
-    Not synchronised, or more than 50 ms off, warns. timedatectl reports no offset, but covers PTP and ntpd. A
-    container queries the host's daemon; if unreachable, the result is unknown.
+    A clock that is not synchronised, or more than 50 ms off, warns. timedatectl reports no offset, but covers PTP and
+    ntpd. In a container, the host's daemon is queried; if it is unreachable, the result is unknown.
 
     ## False alarms
     A virtual machine whose hypervisor sets its clock (Hyper-V, VMware tools) without a daemon that reports it.

@@ -209,7 +209,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     explains=[("fleet.host", "node", "*read-only*", "mounts*")],
 )
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for disks without space or inodes, or turned read-only by an error.
+    """Look for file systems without space or inodes, or turned read-only by an error.
 
     ## Why it matters
     On a disk that is full or that the kernel made read-only, logs, lock files and checkpoints fail, and a job reports

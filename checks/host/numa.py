@@ -38,10 +38,10 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     CPUs starve their NCCL proxies and data loaders. Both look like a slow network.
 
     ## Verdicts
-    Run it where the job runs, inside the allocation or container. A mask that excludes a GPU's node fails; one that
-    excludes the node of a GPU's NIC warns. As one rank of several (`srun preflight check`), it judges that rank's own
-    GPU: a mask on the far socket fails; fewer than four CPUs, or no binding, warns. The GPU is identified by
-    CUDA_VISIBLE_DEVICES and the local rank.
+    Run the check where the job runs, inside the allocation or container. A mask that excludes a GPU's node fails; one
+    that excludes the node of a GPU's NIC warns, and so do fewer CPUs than GPUs. As one rank of several (`srun preflight
+    check`), the check judges that rank's own GPU: a mask on the far socket fails; fewer than four CPUs, or no binding,
+    warns. The GPU is identified by CUDA_VISIBLE_DEVICES and the local rank.
 
     If the kernel reports no NUMA node for a device (-1) on a machine with several nodes, the distance is unknown.
 
@@ -70,7 +70,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
         )
     if silent := [gpu.address for gpu in gpus if gpu not in placed]:
         yield unknown(
-            f"unknown nearest CPUs of {', '.join(silent)}",
+            f"the CPUs nearest to {', '.join(silent)} are unknown",
             evidence=[PCI_BUS],
             fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology",
         )
@@ -150,7 +150,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     are bound correctly.
 
     ## Verdicts
-    A node that is not allowed warns. A GPU's node is that of its PCI function.
+    If a GPU's NUMA node is not allowed, the check warns. A GPU's node is that of its PCI function.
 
     ## False alarms
     None known: Grace's GPU memory, which is a separate NUMA node, is not required.
@@ -174,7 +174,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed(f"memory can be allocated on the NUMA node of all {len(gpus) - len(silent)} GPUs",
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
-        yield unknown(f"unknown NUMA node of {', '.join(silent)}", evidence=[PCI_BUS],
+        yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS],
                       fix="a virtual machine hides it (numa_node -1): give the VM its NUMA topology")  # fmt: skip
 
 
@@ -195,12 +195,12 @@ def nccl_affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_IGNORE_CPU_AFFINITY with the inherited CPU mask.
 
     ## Why it matters
-    With it, NCCL's threads ignore the mask and run near the GPU. This helps if a launcher binds to a wrong core, and
-    harms if the mask separates several jobs on one node.
+    With this variable, NCCL's threads ignore the mask and run near the GPU. This helps if a launcher binds to a wrong
+    core, and harms if the mask separates several jobs on one node.
 
     ## Verdicts
-    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. 1 with a mask that
-    includes the GPU's node warns, because it slows other jobs on the node.
+    Unset or 0 passes, and so does 1 without a mask to ignore or with a mask away from the GPU. With a mask that
+    includes the GPU's node, 1 warns, because it slows other jobs on the node.
 
     ## False alarms
     A node that runs one job at a time.

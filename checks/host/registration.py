@@ -1,4 +1,4 @@
-"""Check of the caches of memory registrations."""
+"""Check of memory registration caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _without_cache(methods: str) -> bool:
     return bool(methods) and not {"rcache", "odp"} & {method.strip() for method in methods.split(",")}
 
 
-#: Variable -> whether a value disables a cache of registrations, and whose cache it is.
+#: Variable -> whether a value disables a registration cache, and whose cache it is.
 DISABLED_BY: Mapping[str, tuple[Callable[[str], bool], str]] = {
     "UCX_RCACHE_ENABLE": (_OFF, "UCX"),
     "UCX_MEM_EVENTS": (_OFF, "UCX (it needs memory events)"),
@@ -42,14 +42,14 @@ DISABLED_BY: Mapping[str, tuple[Callable[[str], bool], str]] = {
     fault="A cache of memory registrations is off",
     impact="slows-job",
     source="ucx_info -cf (UCX_RCACHE_ENABLE, UCX_MEM_EVENTS); fi_mr(3), Memory Registration Cache; aws-ofi-nccl",
-    fix="`unset` it, except while an error of the cache is being investigated.",
+    fix="`unset` the variable, except while an error of the cache is being investigated.",
     action="fix-job",
     answers=("NT-PIT-6",),
     gating=False,
     unless=(nothing_to_pin, no_compute_port),
 )
 def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for variables that disable the caches of memory registrations.
+    """Look for variables that disable memory registration caches.
 
     ## Why it matters
     Without a cache, UCX, libfabric or a plug-in registers each buffer again for each transfer. That takes longer than
@@ -59,11 +59,11 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns, in the environment of preflight and of
     the ranks that run on the node; so does a list of UCX's registration methods with neither its cache nor on-demand
     paging. Environments of ranks that are not readable, such as those of other users, are not judged. NCCL's own
-    InfiniBand transport always has a cache, which no variable disables. Without the environment the result is
+    InfiniBand transport always has a cache, which no variable disables. Without the environment, the result is
     unknown.
 
     ## False alarms
-    A workaround for an error of the cache, set on purpose.
+    A variable that is set on purpose, as a workaround for an error of the cache.
     """
     own = node.evidence.value(PROCESS)
     if not isinstance(own, Mapping):

@@ -21,7 +21,7 @@ _FIND_INTERFACE = (
 
 
 def no_network_mount(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without network mounts, and EFA, which has no interfaces."""
+    """Skip a node without network mounts, or whose EFA ports have no interfaces."""
     if not _mounts(node):
         return skipped("nothing is mounted over a network", evidence=[MOUNTS])
     return efa_only(site.roles(node).compute, "they have no network interface")
@@ -52,7 +52,7 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The address of the server (NFS, Lustre, Ceph, SMB, NVMe over TCP and RDMA) is looked up in the kernel's main
     routing table. A route over a compute port warns, or fails if the cluster file names compute and storage ports. A
     server without a known address (a host name, GPFS, BeeGFS) is unknown, because no name is resolved. So is every
-    mount in a container, because the host's routes are not visible. Without a network mount the check does not apply.
+    mount in a container, because the host's routes are not visible. Without a network mount, the check does not apply.
 
     ## False alarms
     Policy routing (`ip rule`), or a client that selects an interface itself (LNet, Weka), may use another route than
@@ -98,7 +98,7 @@ def _listed(found: tuple[Storage, ...] | list[Storage]) -> str:
 def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
     """Return the interfaces that lead to the servers, and those below them.
 
-    Empty if any of them is unknown.
+    Empty if the route to any server is unknown.
     """
     ways: set[str] = set()
     for server in storage.servers:
@@ -112,7 +112,7 @@ def _ways(node: NodeFacts, storage: Storage) -> frozenset[str]:
 def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
     """Return the interfaces that lead to an address.
 
-    IPv6 routes are not collected, so only the networks of this node count for it.
+    IPv6 routes are not collected, so for an IPv6 address, only the networks of this node count.
     """
     if not isinstance(server, IPv4Address):
         return node.addresses.beside(server)
@@ -123,7 +123,7 @@ def _interfaces(node: NodeFacts, server: IpAddress) -> tuple[str, ...]:
 def _below(node: NodeFacts, name: str) -> Iterator[str]:
     """Yield an interface and those below it.
 
-    A VLAN or partition has a parent; a bond has links.
+    Below a VLAN or partition is its parent; below a bond are its links.
     """
     yield name
     try:

@@ -45,7 +45,7 @@ def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A unit that is not active, or not installed, fails; one that is starting or stopping is unknown. A one-shot service
-    that finished (`exited`) is active. Aliases of a unit count. Containers are skipped.
+    that finished (`exited`) counts as active. Aliases of a unit count. Containers are skipped.
 
     ## False alarms
     A service that only some nodes of a class run; give those nodes their own class.

@@ -66,7 +66,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if wrong:
         found = " and ".join(sorted(set(wrong.values())))
         yield failed(
-            f"the driver's libraries are {found}, the kernel module {loaded}",
+            f"the driver's libraries have version {found}, the kernel module has {loaded}",
             found=found,
             expected=loaded,
             evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION],

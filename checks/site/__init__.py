@@ -1,1 +1,1 @@
-"""Checks of the site's own exceptions."""
+"""Check of the site's waivers."""
