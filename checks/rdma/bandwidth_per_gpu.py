@@ -28,7 +28,7 @@ from preflight.model import Finding, Status, check, compare, unknown
     unless=(no_gpu, no_compute_port),
 )
 def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the compute ports' total rate per GPU with the need of each GPU.
+    """Compare the compute ports' total rate per GPU with the rate that a GPU needs.
 
     ## Why it matters
     With four ports of 400 Gb/s for eight GPUs, each collective between nodes takes twice as long, although all counts
@@ -41,7 +41,7 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NICs. The ratio to NVLink is reported but not judged.
 
     ## False alarms
-    Nodes that run only single-node jobs, or share NICs on purpose: declare it in the key.
+    Nodes that run only single-node jobs, or share NICs on purpose: declare what their jobs need in that key.
     """
     roles = site.roles(node)
     active = [port for port in roles.compute if port.active]

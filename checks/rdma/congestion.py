@@ -88,7 +88,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _notifications(ports: Sequence[PortGrowth]) -> str:
-    """Describe whether notifications are ignored; not all drivers count it."""
+    """Describe whether notifications are ignored, which not all drivers count."""
     roce = [port for port in ports if port.port.roce]
     uncounted = [port for port in roce if not port.matching("rp_cnp_ignored")]
     if uncounted:

@@ -1,7 +1,7 @@
 """Judgement of counters that were read once.
 
-A total since driver load never warns by itself and is always listed. ``error_counters`` and ``congestion`` judge growth
-over a window on a node, with the same catalogue.
+A total since driver load never warns on its own and is always listed. ``error_counters`` and ``congestion`` judge
+growth over a window on a node, with the same catalogue.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHECKS = {
 TOLERATED = {CounterKind.LINK: 10, CounterKind.FLAP: 10, CounterKind.ELSEWHERE: 100, CounterKind.LOSS: 100,
              CounterKind.RECEIVER: 100}  # fmt: skip
 
-#: Totals on every port: one link down at boot.
+#: Totals that every port may have: the link is down once, at boot.
 _USUAL = {CounterKind.FLAP: 1}
 
 #: Maximum number of non-zero counters listed in a pass.
@@ -111,8 +111,8 @@ _OTHER_NAMES = (
         "losses or errors, according to its name",
     ),
 )
-#: Names with such a word that count no losses: packets for other hosts, refused by a program, corrected, or ended
-#: normally.
+#: Words in the names of counters that count no losses, but packets for other hosts, packets refused by a program,
+#: corrected errors, and the like.
 _HARMLESS = re.compile(
     r".*(?:flush|xdp|steer|recover|corrected|err_lane|ipsec|tls|macsec|multicast|bcast|mcast|filter|fdir|vlan|csum|checksum"
     r"|cqe_compress|cache|oversize|unsupported|cnp|ecn|pause|hash|veb|lro|gro|tso|wake|stopped|busy|if_down|switch_relay"
@@ -121,7 +121,7 @@ _HARMLESS = re.compile(
 
 
 def known(name: str) -> Counter | None:
-    """Return a counter of the catalogue by the tool's name; None if unknown."""
+    """Return the catalogue's counter for a name that a tool prints; None if unknown."""
     name = _PERFQUERY.get(name, _ALIASES.get(name, name))
     for source in _SOURCES:
         result = counter(source, name)
@@ -140,7 +140,7 @@ _READ_AGAIN = "Read it again after a minute under traffic, or run `preflight che
 
 
 def _share(row: Counter, value: int, packets: int) -> str:
-    """Return a tolerated loss as a share of the packets."""
+    """Return a loss as a share of the packets; empty for one that is tolerated anyway."""
     return f" (1 in {packets // value:,} packets)" if packets > value > TOLERATED[row.kind] else ""
 
 
@@ -160,9 +160,9 @@ def _worst(counters: Mapping[str, int], packets: int) -> str:
 def judge_totals(
     check: str, places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
 ) -> Iterator[Finding]:
-    """Judge the totals of a check's kinds, by port.
+    """Judge the totals of a check's kinds of counters, port by port.
 
-    An empty name is left out.
+    An empty port name is left out of the messages.
     """
     kinds = CHECKS[check]
     looked_at, calm = 0, True
@@ -267,7 +267,8 @@ def judge_priority_pauses(
             )  # fmt: skip
     if looked_at and calm and complete:
         yield passed(
-            f"{looked_at} counter{'s' if looked_at > 1 else ''} of pauses at most {_USUAL_PAUSES:,}", evidence=evidence
+            f"{looked_at} pause counter{'s are' if looked_at > 1 else ' is'} at most {_USUAL_PAUSES:,}",
+            evidence=evidence,
         )
 
 

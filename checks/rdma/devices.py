@@ -52,8 +52,8 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Fewer HCAs than `hcas`, or a missing device of `ports.compute`, fails. If the cluster file declares neither, the
-    expected number of HCAs is unknown; so it is if compute NICs are identified only by close GPUs and a GPU is
-    missing.
+    expected number of HCAs is unknown. The result is also unknown if the compute NICs are identified only by the GPUs
+    close to them, and a GPU is missing.
 
     ## False alarms
     A pod or virtual machine with only some of its host's HCAs; give such nodes their own class.
@@ -61,7 +61,7 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     devices = node.rdma_devices
     if missing := site.missing_devices(node):
         yield failed(
-            f"HCA {', '.join(missing)} is missing",
+            f"HCA {missing[0]} is missing" if len(missing) == 1 else f"HCAs {', '.join(missing)} are missing",
             subject=missing[0] if len(missing) == 1 else "",
             found=f"{len(devices)} RDMA devices: {', '.join(devices) or 'none'}",
             expected=f"{', '.join(missing)} (class.{site.class_name}.ports.compute)",
@@ -89,7 +89,7 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_lost(node: NodeFacts, site: Site) -> bool:
     """Return whether the topology matrix lacks a GPU that the node should have.
 
-    The matrix identifies the compute NICs.
+    The matrix shows which NICs are close to a GPU, and so are compute NICs.
     """
     return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 
@@ -129,11 +129,11 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A NIC without its RDMA driver still carries Ethernet and looks healthy, but NCCL falls back to TCP without an error.
 
     ## Verdicts
-    Fewer devices than NICs fails: every function of a ConnectX or EFA is one device.
+    Fewer devices than NICs fail: every function of a ConnectX or EFA is one device.
 
     ## False alarms
-    A container with a restricted /sys/class/infiniband shows fewer devices than the bus, which is unknown. A bond
-    merges two ports into one device.
+    None known. In a container, /sys/class/infiniband may be restricted, so fewer devices are unknown there. A bond
+    merges two ports into one device, which is taken into account.
     """
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     bonded = sum("bond" in device for device in devices)
@@ -151,7 +151,7 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unbound = [nic.address for nic in nics if not nic.driver]
     message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
     if node.in_container:
-        yield unknown(message + "in this container", fix="run preflight on the host", **details)
+        yield unknown(message + " in this container", fix="run preflight on the host", **details)
     elif unbound:
         yield failed(message + f"; no driver on {', '.join(unbound)}", subject=unbound[0], **details)
     else:

@@ -50,12 +50,12 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
     )
 
 
-#: Counters of queue pairs that died: the job of each ends.
+#: Counters of queue pairs that died, which ends their job.
 _DEADLY = frozenset({"req_transport_retries_exceeded", "req_rnr_retries_exceeded"})
 
 
 def _impact(grown: Sequence[Growth]) -> str:
-    """Return the impact where it differs from the check's."""
+    """Return the impact if it differs from that of the check, else an empty string."""
     return "blocks-job" if any(growth.counter.name in _DEADLY for growth in grown) else ""
 
 
@@ -78,10 +78,10 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
     return "packets are lost between the peers and retransmitted"
 
 
-#: What a campaign of nccl-tests shows of a port with errors.
+#: Findings of a campaign of nccl-tests that errors of a port explain.
 IN_BENCH = (("bench.factor", "log"), ("bench.ports", "log"))
 
-#: Losses of a port that a fault of its own link explains, but not full buffers or pauses.
+#: Losses of a port that a fault of its link explains. Those from full buffers and pauses are not among them.
 LOST_WITH_LINK = tuple(
     ("counters.loss", "part", "*", words)
     for words in ("*queue pairs died*", "*the link went down*", "*acknowledgements timed out*", "*packets are lost b*")
@@ -106,7 +106,7 @@ LOST_WITH_LINK = tuple(
     unless=(no_compute_port, no_judged_port),
 )
 def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each loss counter of the compute ports at both ends of a window.
+    """Compare each loss counter of the compute ports at the start and end of a window.
 
     ## Why it matters
     After one lost packet, RDMA retransmits the rest of the message, and a queue pair that loses too many packets fails
@@ -144,7 +144,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA."""
+    """Skip EFA ports, whose driver counts no damaged packets."""
     return efa_only(judged_ports(node, site), "their driver counts no damaged packets")
 
 
@@ -241,7 +241,7 @@ _FLAPS = ("counters", "ethtool", "carrier")
 
 
 def no_flaps_counted(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA."""
+    """Skip EFA ports, whose driver counts no link losses."""
     return efa_only(judged_ports(node, site), "their driver counts no flaps")
 
 
@@ -335,8 +335,8 @@ def receiver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     slowest receiver sets the pace of all.
 
     ## Verdicts
-    Receiver-not-ready answers warn when they grow, dropped packets above one in a million packets received. A queue
-    pair that gave up on a receiver fails.
+    A growing number of receiver-not-ready answers warns, and so do dropped packets above one in a million received. A
+    queue pair that gave up on a receiver fails.
 
     ## False alarms
     A job that starts or ends within the window, whose first messages find no buffer.

@@ -38,13 +38,13 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Firmware controls how a NIC reacts to congestion, and has its own bugs. A NIC with different firmware, often a
-    replaced card, behaves unlike its neighbours and shows as one slow rail.
+    replaced card, behaves unlike its neighbours and shows up as one slow rail.
 
     ## Verdicts
     Differences warn, with the device, both versions and the board. NICs of different boards are not compared; virtual
-    functions have their host's firmware. Without a majority, which version is right is unknown: declare `firmware.nics`
-    in the cluster file, and node.expected compares. If it lists several versions for a board, a mixture of these
-    passes.
+    functions have their host's firmware. Without a majority, it is unknown which version is right: declare
+    `firmware.nics` in the cluster file, and node.expected compares the versions. If that key lists several versions for
+    a board, a mixture of them passes.
 
     ## False alarms
     A firmware roll-out with some cards not yet reset, or NICs of one board that differ on purpose: declare both
@@ -73,7 +73,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:
-    """Report the NICs of a board with different firmware from most."""
+    """Report the NICs of a board whose firmware differs from that of most, if any."""
     counts = Counter(versions.values())
     (usual, most), (_, second) = counts.most_common(2)
     if most == second:

@@ -124,7 +124,7 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
 def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:
     """Compare the prefix length of the rails' addresses with the declaration (AN-3).
 
-    Without a declaration, it only reports rails that have point-to-point addresses.
+    Without a declaration, only rails with point-to-point addresses are reported.
     """
     wanted, keys = site.point_to_point, [node.addresses.evidence]
     rails = [name for name in rails if node.addresses.routable(name)]
@@ -161,14 +161,14 @@ def no_interface(node: NodeFacts, site: Site) -> Finding | None:
     unless=(no_rdma, no_interface),
 )
 def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for a default route, or another interface, in a rail's subnet.
+    """Find default routes over compute ports, and other interfaces in their subnets.
 
     ## Why it matters
     Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step times vary, and the fabric
     is rarely suspected.
 
     ## Verdicts
-    Either one warns. IPoIB interfaces of compute ports are included.
+    Each of them warns. IPoIB interfaces of compute ports are included.
 
     ## False alarms
     A small site with one network for everything, and clouds that route all traffic over one interface.

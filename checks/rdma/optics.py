@@ -132,7 +132,7 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Reporter, fail: _Reporter) -> Finding | None:
-    """Report the alarms that a module raises."""
+    """Report the alarms that a module raises; None if there are none."""
     if not found.flags:
         return None
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
@@ -154,7 +154,8 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     if link.temperature_c is None or link.limits_c is None or link.temperature_c <= link.limits_c[1]:
         return None
     return fail(
-        f"the module of {port.name} has {link.temperature_c:.0f} degrees C, its limit is {link.limits_c[1]:.0f}",
+        f"the module of {port.name} is at {link.temperature_c:.0f} degrees C, above its limit of "
+        f"{link.limits_c[1]:.0f}",
         subject=port.name,
         found=f"{link.temperature_c:.0f} degrees C",
         expected=f"at most {link.limits_c[1]:.0f} degrees C (the module's own limit)",
@@ -178,7 +179,7 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     unless=(no_compute_port, no_judged_port, no_cable),
 )
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the FEC of each RoCE port with its rate's requirement and its peers.
+    """Compare each RoCE port's FEC with what its rate requires and its peers use.
 
     ## Why it matters
     Without FEC, a fast lane loses packets at its normal error rate. A port with a different FEC from its peers has a

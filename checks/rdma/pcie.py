@@ -1,4 +1,4 @@
-"""Checks of the NICs' PCIe: link, read requests, ordering."""
+"""Checks of the NICs' PCIe link, read requests and ordering."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _AMD = "1022"
 
-#: MaxReadReq in bytes up to which reads are too small; the power-on default.
+#: MaxReadReq in bytes up to which reads are too small: the power-on default.
 SMALL_READ_BYTES = 512
 
 
@@ -50,8 +50,8 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for a 400 Gb/s port.
 
     ## Verdicts
-    A link below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes: a newer
-    card in an older server.
+    A link below the port's rate fails. Fewer lanes that still suffice warn. A lower speed that suffices passes, such as
+    that of a newer card in an older server.
 
     ## False alarms
     None known; a virtual function has no separate link and is skipped.
@@ -92,7 +92,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def no_reads_to_size(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA."""
+    """Skip EFA ports, whose reads are split by the cloud's own card."""
     return efa_only(site.roles(node).compute, "the cloud's own card splits their reads")
 
 
@@ -154,7 +154,7 @@ def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
 
 
 def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA, and processors that are not from AMD."""
+    """Skip EFA ports, and hosts with a processor that is known not to be AMD's."""
     if absent := efa_only(site.roles(node).compute, "the cloud's own card sets their ordering"):
         return absent
     vendor = facts.gpudirect.processor_vendor(node.pci)
@@ -179,20 +179,19 @@ def no_need_of_relaxed_ordering(node: NodeFacts, site: Site) -> Finding | None:
 def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for NICs, or an NCCL setting, with relaxed ordering off.
 
-    Judged on AMD hosts and in virtual machines.
+    AMD hosts are judged, and machines that hide the vendor of the processor.
 
     ## Why it matters
-    With strict ordering each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
+    With strict ordering, each write waits for the one before it in the CPU's fabric: AMD hosts then receive at half of
     the port's rate or less.
 
     ## Verdicts
-    Off warns. Intel and Grace hosts do not need it and are skipped; a virtual machine may hide the processor's vendor.
-    Only root sees the NIC's bit. A virtual function has none, and its physical function's applies. The bit only allows
-    relaxed ordering; NCCL decides whether to use it (`[RO]` in its log).
+    If relaxed ordering is off, the check warns. Intel and Grace hosts do not need it and are skipped; a virtual machine
+    may hide the processor's vendor. Only root sees the NIC's bit. A virtual function has no such bit; that of its
+    physical function applies. The bit only allows relaxed ordering; NCCL decides whether to use it (`[RO]` in its log).
 
     ## False alarms
-    An AMD host with Preferred I/O for the NIC in its BIOS may reach the full rate without
-    it.
+    An AMD host with Preferred I/O for the NIC in its BIOS may reach the full rate without relaxed ordering.
     """
     unseen = (
         "in a virtual machine" if node.in_virtual_machine else "on a host with a processor that the bus does not show"

@@ -76,7 +76,7 @@ def port_reporters(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding],
 
 
 def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Finding]:
-    """Report which source was not read twice, and why, once per reason."""
+    """Report the sources that were not read twice, with one finding for each reason."""
     alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for port in ports:
         for source, error in port.refused.items():
@@ -145,12 +145,12 @@ def rate(per_s: float) -> str:
 
 
 def keys(growths: Iterable[Growth]) -> list[str]:
-    """Return the records of counters."""
+    """Return the keys of the records that contain the counters."""
     return list(dict.fromkeys(growth.key for growth in growths))
 
 
 def some(names: Sequence[str]) -> str:
-    """List the first names, and the number of the rest."""
+    """List up to three port names; of more, their number and the first three."""
     if len(names) <= MOST_NAMED:
         return ", ".join(names)
     return f"{len(names)} ports ({', '.join(names[:MOST_NAMED])}, …)"

@@ -39,7 +39,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
     unless=(no_compute_port,),
 )
 def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each compute port's state with ACTIVE over LinkUp.
+    """Compare each compute port's state with ACTIVE/LinkUp.
 
     ## Why it matters
     NCCL silently ignores a port that is not active: the rail's traffic moves to its neighbours, and every ring runs at
@@ -93,7 +93,7 @@ def _next_step(port: Port) -> str:
 
 def _meaning(port: Port) -> str:
     if port.state == "INIT":
-        return ": the cable is fine, no subnet manager configured the port"
+        return ": the cable is fine, but no subnet manager has configured the port"
     if port.physical_state == "Polling":
         return ": no light, bad cable or peer off"
     if port.physical_state == "Disabled":
@@ -125,16 +125,16 @@ def _meaning(port: Port) -> str:
     unless=(no_compute_port,),
 )
 def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each compute port's rate, Gb/s, with its peers and the expectation.
+    """Compare each compute port's rate with its peers and with the expected rate.
 
     ## Why it matters
-    A port that trained at fewer lanes or a lower speed still reports ACTIVE, and every ring through it runs at its
+    A port that trained with fewer lanes or at a lower speed still reports ACTIVE, and every ring through it runs at its
     rate.
 
     ## Verdicts
-    A port below its peers fails without any expectation. The rate is judged, never the width: 2X NDR is a
-    full 200 Gb/s port. A rate below the cluster file's fails; one below the usual rate for the part warns. If each GPU
-    has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), their sum is compared.
+    A port that is slower than its peers fails, even if no rate is expected. The rate is judged, never the width: 2X NDR
+    is a full 200 Gb/s port. A rate below the cluster file's fails; one below the usual rate for the part warns. If each
+    GPU has several ports (2 x 200 Gb/s, 4 x 100 Gb/s of EFA), their sum is compared.
 
     ## False alarms
     None known. The kernel prints an unknown speed as SDR or QDR on a healthy port, and an old efa driver prints 100
@@ -170,7 +170,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def fastest(active: Sequence[Port]) -> tuple[float | None, list[Port]]:
-    """Return the highest known rate of ports, Gb/s, and the ports that have it."""
+    """Return the highest known rate in Gb/s (None if unknown), and the ports with it."""
     best = max((port.rate_gbps for port in active if port.rate_gbps is not None), default=None)
     return best, [port for port in active if best is not None and port.rate_gbps == best]
 
@@ -216,9 +216,8 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     NCCL uses HCAs of only one link layer and ignores the rest, and a port of the wrong type joins no fabric.
 
     ## Verdicts
-    AWS EFA is neither InfiniBand nor Ethernet: "Unspecified".
-
     A port whose layer differs from the cluster file's `link_layer`, or else from most compute ports of the node, fails.
+    AWS EFA is neither InfiniBand nor Ethernet: its link layer is "Unspecified".
 
     ## False alarms
     A storage port of the other kind. If the compute ports are not declared, those of the usual layer are assumed;

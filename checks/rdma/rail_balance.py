@@ -47,11 +47,11 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half as much
-    as its peers leaves bandwidth unused, one that carries twice as much delays them.
+    as its peers leaves bandwidth unused, and one that carries twice as much delays them.
 
     ## Verdicts
-    Less than half of the median port, or more than twice as much, warns: a judgement. If all ports are below 5 % of
-    their rate, the result is unknown.
+    A port that carries less than half as much as the median port, or more than twice as much, warns; these limits are a
+    judgement. If all ports are below 5 % of their rate, the result is unknown.
 
     ## False alarms
     A job that uses only some of the node's GPUs and rails, or that started within the window.
@@ -129,11 +129,11 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     PFC protects one priority. Unmarked traffic uses priority 0, where every burst drops packets, although each setting
-    looks right by itself.
+    looks right on its own.
 
     ## Verdicts
-    Less than half of the RDMA bytes on the lossless priority fails, if the cluster file declares the fabric
-    lossless. Below 5 % of a port's rate the result is unknown.
+    A port with less than half of its RDMA bytes on the lossless priority fails. If the cluster file does not declare
+    the lossless priority, or no port carries at least 5 % of its rate, the result is unknown.
 
     ## False alarms
     Storage traffic over RDMA on the same ports with another priority on purpose.
@@ -171,7 +171,7 @@ _PRIORITIES = "[rt]x_prio[0-7]_bytes"
 
 
 def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | None:
-    """Return the fault of a port's RDMA priority; None if it is the lossless one."""
+    """Return the finding for a port's RDMA priority; None if it is the lossless one."""
     if not port.matching(_PRIORITIES):
         return unknown(f"{port.port.name} does not count bytes by priority", subject=port.port.name,
                        evidence=keys(port.growths)[:3], fix="run preflight on the host, or update the "
@@ -189,5 +189,5 @@ def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | Non
 
 
 def _busiest(port: PortGrowth) -> int:
-    """Return the priority that carried most bytes."""
+    """Return the priority that carried the most bytes."""
     return max(range(8), key=lambda one: total(port, f"[rt]x_prio{one}_bytes"))

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     fault="A port lacks counters",
     impact="drifts",
     source=MLX5,
-    fix="In a virtual machine or pod run preflight on the host, which has the physical function; else update the "
-    "driver, "
-    "and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters manually.",
+    fix="In a virtual machine or pod, run preflight on the host, which has the physical function; otherwise update the "
+    "driver, and read `ethtool -S IF` and /sys/class/infiniband/DEVICE/ports/1/hw_counters manually.",
     action="fix-site",
     answers=("FP-OBS-3", "FP-OBS-4", "FP-OBS-5", "FP-OBS-6", "NT-CNT-1", "FP-LOSS-3"),
     gating=False,
@@ -145,7 +144,7 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     return report(
         f"{some(without)}: no pause counter of priority {priority}: PFC is off there, or hidden from this function",
         evidence=evidence,
-        fix="see roce.chain; in a virtual machine or pod run preflight on the host",
+        fix="see roce.chain; in a virtual machine or pod, run preflight on the host",
         found=f"no {wanted}",
         expected=f"pause counters of priority {priority} ({site.pfc_priority.source})",
     )

@@ -52,8 +52,8 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A compute HCA fails if its device node is missing, or if this user cannot read and write it.
 
     ## False alarms
-    Evidence collected as a different user than the job's, if the site restricts the device nodes to a group; collect as
-    the job's user.
+    Evidence collected by a user other than the job's, if the site restricts the device nodes to a group; collect as the
+    job's user.
     """
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
     names = node.uverbs
@@ -187,6 +187,6 @@ def judge_active_mtus(active: Sequence[Port], declared: Expected, report: Callab
         elif _has_wanted_mtu(port, declared):
             continue
         elif mtu == 2048 and not declared.value:
-            yield warned(f"{port.name} has an active MTU of 2048, most fabrics use 4096", **details)
+            yield warned(f"{port.name} has an active MTU of 2048; most fabrics use 4096", **details)
         else:
             yield report(f"{port.name} has an active MTU of {mtu}, expected {wanted.value}", **details)
