@@ -39,8 +39,8 @@ def driver_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     for no visible reason.
 
     ## Verdicts
-    A node with a different version from most nodes fails; without a majority all nodes fail, and which version is right
-    is unknown. Nodes that fail versions.driver-files do not vote.
+    A node with a different version from most nodes fails. Without a majority, all nodes fail, and it is unknown which
+    version is right. Nodes that fail versions.driver-files do not vote.
 
     ## False alarms
     A rolling upgrade, if no job spans upgraded and old nodes.
@@ -79,13 +79,13 @@ def mtu_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     Nodes of the same kind are compared.
 
     ## Why it matters
-    Two ends with different MTUs use the smaller one, or fail if an application fixed it; a switch that drops the
-    larger packets causes a hang.
+    Two ends with different MTUs use the smaller one, or cannot connect if an application fixed the MTU; a switch that
+    drops the larger packets causes a hang.
 
     ## Verdicts
     Nodes that fail rdma.active-mtu, rdma.link-layer or the MTU of roce.chain do not have the expected value (the
     cluster file's takes precedence) and do not vote. Of the remaining nodes, those that differ from the majority fail;
-    without a majority all fail.
+    without a majority, all of them fail.
 
     ## False alarms
     Nodes of two fabrics in one class, each with its own MTU; give each fabric its own class.
@@ -115,7 +115,7 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
 
 
 def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Return roce.chain if it breaks at the MTU of a port."""
+    """Return the id ``roce.chain`` if the MTU breaks the chain of a port, else nothing."""
     ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
     chains = facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
     broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))

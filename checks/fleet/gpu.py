@@ -80,10 +80,11 @@ def gpu_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     A node with less memory, or with MIG instances, ends the job.
 
     ## Verdicts
-    A different model, number, memory or MIG mode fails; the rest warns. GPUs of one model are compared with each other;
-    several models in one class of the cluster file fail. A node whose value contradicts the cluster file, the catalogue
-    or one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have GPUs is unknown,
-    unless the cluster file states the number of GPUs: a node whose GPUs all fell off the bus looks the same.
+    A different model, number, memory or MIG mode fails; other differences warn. GPUs of one model are compared with
+    each other; several models in one class of the cluster file fail. A node whose value contradicts the cluster file,
+    the catalogue or one of its own checks does not vote on it. A node without GPUs in a class whose other nodes have
+    GPUs is unknown, unless the cluster file states the number of GPUs: a node whose GPUs all fell off the bus looks the
+    same.
 
     ## False alarms
     Nodes whose power is capped on purpose for their rack; give them their own class.
@@ -102,7 +103,7 @@ def _part(node: NodeFacts, site: Site) -> str | None:
 
 
 def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield nodes whose part differs from most of their declared class."""
+    """Yield nodes whose GPU model differs from that of most nodes in their class."""
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         if sites[node.node].declared_class:
@@ -119,7 +120,7 @@ def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fi
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
     """Yield nodes without GPUs in a class whose other nodes have some.
 
-    Only if the expected number is not declared.
+    Nodes with a declared number of GPUs are left out.
     """
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
@@ -188,9 +189,8 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
     ## Verdicts
     Nodes with the same IMEX list must have the same cluster UUID; nodes with the same UUID must have the same list and
-    clique. Nodes that differ from the majority fail; without a majority all fail. The domain of each rack is compared
-    separately. A node that fails
-    gpu.fabric-state does not vote.
+    clique. Nodes that differ from the majority fail; without a majority, all nodes of the domain fail. The domain of
+    each rack is compared separately. A node that fails gpu.fabric-state does not vote.
 
     ## False alarms
     A rack that is partitioned on purpose has several cliques under one UUID.

@@ -60,7 +60,7 @@ def _smt(node: NodeFacts, site: Site) -> str | None:
 
 
 def _nvme(node: NodeFacts, site: Site) -> str | None:
-    """Return the number of working drives and the names of the rest."""
+    """Return the number of working drives, and the names and states of the rest."""
     drives = inventory.nvme_drives(node.evidence)
     dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
     working = sum(state == "live" for _, state in drives)
@@ -68,9 +68,9 @@ def _nvme(node: NodeFacts, site: Site) -> str | None:
 
 
 def _mounts(node: NodeFacts, site: Site) -> str | None:
-    """Return disks and network file systems by mount point.
+    """Return the permanent mounts with their types.
 
-    A container has its own mounts.
+    None in a container, which has its own mounts.
     """
     if node.in_container:
         return None
@@ -85,7 +85,7 @@ def _memlock(node: NodeFacts, site: Site) -> str | None:
 
 
 def _sysctl(name: str) -> Trait:
-    """Return a rail setting: the larger of ``all`` and the interface's value."""
+    """Return the trait of a rail setting: the larger of ``all`` and the interface's."""
 
     def read(node: NodeFacts, site: Site) -> str | None:
         rails = [port.netdev for port in compute(node, site) if port.roce and port.netdev]
@@ -239,10 +239,10 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     all others wait for it in every step. A node with less memory can end the job.
 
     ## Verdicts
-    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 % is
-    equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an automounter, a
-    job or a container are ignored. A node that fails the check of a value (governor, boot options, locked memory, …)
-    does not vote on it.
+    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 %
+    counts as equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an
+    automounter, a job or a container are ignored. A node that fails the check of a value (governor, boot options,
+    locked memory, …) does not vote on it.
 
     ## False alarms
     Nodes from two deliveries; give each delivery its own class in the cluster file.

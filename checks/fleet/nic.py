@@ -20,9 +20,9 @@ from preflight.parsers.nvidia.driver_version import open_modules
 
 
 def _places(node: NodeFacts, site: Site) -> str | None:
-    """Return the PCI address of each RDMA device.
+    """Return the name and PCI address of each RDMA device.
 
-    In a container and with SR-IOV, names are numbered in order and not compared.
+    None in a container, where names are numbered in order and thus not compared.
     """
     if node.in_container or not node.rdma_devices:
         return None
@@ -116,9 +116,9 @@ def nic_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Itera
     silently uses its storage port or crosses rails.
 
     ## Verdicts
-    Different names, addresses or link layers fail; other differences warn. In containers names are numbered in order
-    and not compared. A node without the expected value does not vote on it. fleet.rails compares rate, subnet and leaf;
-    fleet.roce-equal compares RoCE settings.
+    Different names, addresses or link layers fail; other differences warn. In containers, names are numbered in order
+    and not compared. A node without the expected value does not vote on it. fleet.rails compares rates and subnets,
+    fleet.rail-leaf compares leaves, and fleet.roce-equal compares RoCE settings.
 
     ## False alarms
     Two server models with different slot addresses in one class; give each model its own class.

@@ -35,10 +35,10 @@ class _Number:
     key: str  # the record that shows it
     floor: float  # in its unit, or with ``share`` a fraction of the median
     share: bool = False
-    #: whether a node above the median is reported; otherwise only if 30 % of the nodes are, because the majority may be
-    #: wrong
+    #: whether a node above the median is reported; otherwise it is reported only if 30 % of the nodes are above it,
+    #: because the majority may be wrong
     up: bool = True
-    down: bool = True  # the same, below
+    down: bool = True  # the same for a node below the median
     judged_by: tuple[Check, ...] = ()
     needs_load: bool = False  # whether it is compared only under load
     events: bool = False  # whether it counts errors: zero always meets the expectation
@@ -122,9 +122,10 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 C, 5 % of the clock, or 1 ms
     from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes are
     reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
-    groups has 60 % of the nodes, both are reported, and which one is right is unknown. Fewer than five nodes are not
-    compared, and idle GPUs only with idle ones. A node that fails the check of a number (gpu.temperature-margin,
-    gpu.throttling, host.time-sync) is left out of the median and does not pass. The check never gates a job.
+    groups has 60 % of the nodes, both are reported, and it is unknown which one is right. Fewer than five nodes are not
+    compared, and idle GPUs are compared only with idle ones. A node that fails the check of a number
+    (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median and does not pass. The check
+    never gates a job.
 
     ## False alarms
     A node at the warm end of its row, or one that runs a different job from its neighbours.
@@ -201,12 +202,13 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 
     ## Verdicts
     Traffic 20 % below the median warns. Traffic above it warns only if at least 30 % of the nodes carry more, because
-    then the majority may be slow; a single node that carries more does a different part of the job. Out-of-order and
-    retransmitted packets warn from one more per GB, notifications from 100 more, and only beyond 3.5 spreads. If
-    neither of two groups has 60 % of the nodes, both are reported, and which one is right is unknown. Fewer than five
-    nodes are not compared. Nodes that fail rdma.port-state or rdma.port-rate are left out of the median of traffic, and
-    nodes that fail counters.loss out of that of retransmissions. If most nodes use less than 5 % of their ports' rate,
-    the result is unknown. The check never gates a job.
+    then the majority may be slow; a single node that carries more does a different part of the job. For each GB, one
+    more out-of-order packet or retransmission request than the median warns, and so do 100 more congestion
+    notifications, but only beyond 3.5 spreads. If neither of two groups has 60 % of the nodes, both are reported, and
+    it is unknown which one is right. Fewer than five nodes are not compared. Nodes that fail rdma.port-state or
+    rdma.port-rate are left out of the median of traffic, and nodes that fail counters.loss are left out of the median
+    of retransmissions. If most nodes use less than 5 % of their ports' rate, the result is unknown. The check never
+    gates a job.
 
     ## False alarms
     Nodes of several jobs in one run, or of the first and last stage of a pipeline.
@@ -264,7 +266,7 @@ def _alike(
     heard: Mapping[str, _NodeNumbers],
     keys: Sequence[str],
 ) -> Iterator[Finding]:
-    """Pass nodes without a difference and list the compared numbers; else skip."""
+    """Pass the nodes that do not differ; skip them if too few nodes can be compared."""
     compared = [name for name in catalogue if len(_voting(name, heard)) >= ENOUGH]
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node, answer in rest.items():
@@ -313,7 +315,7 @@ def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
 
 
 def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Compare one number among the voting nodes, then the other nodes with those."""
+    """Compare one number among the voting nodes, then the other nodes with these."""
     voting = _voting(name, heard)
     apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor

@@ -54,9 +54,9 @@ def _gid(node: NodeFacts, port: Port) -> str:
 
 
 def _manager(node: NodeFacts, port: Port) -> str | None:
-    """Return subnet prefix and manager LID of an InfiniBand port.
+    """Return the subnet prefix of an InfiniBand port and the LID of its subnet manager.
 
-    They identify its fabric.
+    Together, they identify its fabric.
     """
     if not port.infiniband:
         return None
@@ -116,7 +116,7 @@ def _rate(node: NodeFacts, port: Port) -> str | None:
 
 
 def by_rail(read: OfPort) -> Callable[[NodeFacts, Site], str | None]:
-    """Read a value of every active compute port, in rail order."""
+    """Return a function that reads a value of each active compute port, by rail."""
 
     def of_node(node: NodeFacts, site: Site) -> str | None:
         found = []
@@ -169,9 +169,9 @@ def _point_to_point(node: NodeFacts, site: Site) -> tuple[tuple[str, ipaddress.I
 
 
 def _spans(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> dict[str, tuple[int, int]]:
-    """Return the address range of each rail, without the outer tenths.
+    """Return the address range of each rail, without its lowest and highest tenth.
 
-    Empty if ranges overlap.
+    Empty if ranges overlap, or with fewer than two rails.
     """
     found: dict[str, list[int]] = defaultdict(list)
     for node in nodes:
@@ -242,14 +242,15 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     """Compare subnets, partitions, VLANs and rates rail by rail.
 
     ## Why it matters
-    Rail i of one node communicates with rail i of all others. In another subnet, partition or VLAN it reaches no peer,
-    and the job hangs at its first connection; at a lower rate it slows down the ring.
+    Rail i of one node communicates with rail i of all others. In another subnet, partition or VLAN, it reaches no peer,
+    and the job hangs at its first connection; at a lower rate, it slows down the ring.
 
     ## Verdicts
     Nodes that fail rdma.port-rate, rails.subnets or rdma.link-layer do not have the expected value and do not vote on
-    it. A rail that differs from most other nodes fails; without a majority all fail, and which one is right is unknown.
-    Rails with point-to-point addresses (/30, /31) share no subnet; there an address within another rail's range fails.
-    rdma.port-state reports ports that are down; fleet.mtu-equal compares MTUs, fleet.rail-leaf leaves.
+    it. A node whose rail differs from that of most nodes fails; without a majority, all nodes fail, and it is unknown
+    which value is right. Rails with point-to-point addresses (/30, /31) share no subnet; on them, an address within
+    another rail's range fails. rdma.port-state reports ports that are down; fleet.mtu-equal compares MTUs, and
+    fleet.rail-leaf compares leaves.
 
     ## False alarms
     Nodes of two pods with different subnets in one class; give each pod its own class.
@@ -261,7 +262,7 @@ def rails_match(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
 def _answers(finding: Finding) -> tuple[str, ...]:
     """Return the checklist items of a finding.
 
-    Rates answer NT-FAB-3, networks NT-FAB-4, both PA-16.
+    Rates answer NT-FAB-3, networks answer NT-FAB-4, and both answer PA-16.
     """
     if finding.subject == "rate of each rail":
         return ("NT-FAB-3", "PA-16")

@@ -163,9 +163,9 @@ def _boards(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _gsp(node: NodeFacts, site: Site) -> str | None:
-    """Return whether GSP runs the driver's own firmware.
+    """Return the version of the GSP firmware; "the driver's" if it is the driver's.
 
-    fleet.driver-equal reports differing drivers.
+    Nodes with different drivers thus do not differ in this value too: fleet.driver-equal reports them.
     """
     found = of_gpus("gsp", lambda gpu: gpu.gsp)(node, site)
     return "the driver's" if found is not None and found == node.gpu_health.driver else found

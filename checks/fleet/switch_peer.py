@@ -28,8 +28,8 @@ _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 #: Bytes of Ethernet header and checksum, which the MTU does not count (IEEE 802.3).
 _OVERHEAD = 14 + 4
 
-#: Minimum share of leaves in common with peers for a differing rail to count as miscabled, rather than wired to a
-#: different plan.
+#: Minimum share of leaves in common with peers for a differing rail to count as miscabled, rather than wired according
+#: to a different plan.
 _SAME_PLAN = 0.5
 
 
@@ -84,7 +84,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA retransmits complete
-    messages. Each end looks healthy by itself.
+    messages. Each end looks healthy on its own.
 
     ## Verdicts
     Any difference fails. A switch that announces no PFC (802.1Qaz, subtype 11) is unknown: DCBX may be off there
@@ -194,7 +194,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_compute_port, no_neighbour),
 )
 def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the switch port's priority of each DSCP with the interface's.
+    """Compare the priority of each DSCP on the switch port with the interface's.
 
     ## Why it matters
     The interface pauses on one priority and the switch queues the packets in another: they are dropped under load
@@ -383,7 +383,7 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
 def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
     """Return the rails that two nodes of one wiring plan have on different leaves.
 
-    None if they are not peers. A port that is down has no neighbour; only rails present on both nodes are compared.
+    Empty if they are not peers. A port that is down has no neighbour; only rails present on both nodes are compared.
     """
     if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
         return []

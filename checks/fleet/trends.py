@@ -73,8 +73,8 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     at a planned time.
 
     ## Verdicts
-    It warns at 1 link down or recovery or 120 symbol errors a day, over at least three runs and one day. A counter that
-    decreased was reset, and is counted from there.
+    A port warns at one lost link, one link recovery or 120 symbol errors a day, over at least three runs and one day. A
+    counter that decreased was reset, and is counted from there.
 
     ## False alarms
     A switch that was rebooted every day, or a cable that was moved.
@@ -82,7 +82,7 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _grown(node, _LINKS, "port")
 
 
-#: Link downs within a day from which it warns, as in the kernel log (kernel.events).
+#: Minimum number of lost links within a day for which a port warns, as in the kernel log (kernel.events).
 _FLAPS_PER_DAY = 3
 
 
@@ -105,8 +105,9 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A gate has no time to watch a port, and a flapping link ends the job that is about to start.
 
     ## Verdicts
-    Three or more link downs warn. One earlier run within 24 hours is enough; without one the result is unknown,
-    except in the first run. A counter that decreased was reset, and is counted from there.
+    A port that lost its link three or more times warns. One earlier run within 24 hours is enough; without one, the
+    result is unknown, except in the first run, which is skipped. A counter that decreased was reset, and is counted
+    from there.
 
     ## False alarms
     A switch that was restarted several times that day.
@@ -134,7 +135,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif silent:
         yield unknown(
             f"{_count(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
-            fix="run it with --history at least once a day, or read the kernel's log (kernel.events)",
+            fix="run preflight with --history at least once a day, or read the kernel's log (kernel.events)",
         )  # fmt: skip
     elif steady:
         yield passed(f"{_count(steady, 'port')} lost no link more than twice in a day", evidence=[COURSE])
@@ -154,14 +155,14 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def gpu_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare remapped rows and corrected ECC errors per day with healthy memory.
+    """Compare each GPU's daily remapped rows and corrected ECC errors with limits.
 
     ## Why it matters
     Spare rows run out. The next error then ends a job, and the GPU has to be replaced at short notice.
 
     ## Verdicts
-    It warns at one row in two days, or at 200,000 corrected DRAM errors or 100 corrected SRAM errors a day, over at
-    least three runs and one day.
+    A GPU warns at one remapped row in two days, or at 200,000 corrected DRAM errors or 100 corrected SRAM errors a day,
+    over at least three runs and one day.
 
     ## False alarms
     None known; a burst that ended changes the median slope only if it covers half of the runs.
@@ -188,11 +189,11 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Each error is corrected by a retransmission, so nothing fails until the link does, in the middle of a job.
 
     ## Verdicts
-    It warns at 100 NVLink errors or 450 PCIe replays a day, over at least three runs and one day. A counter that
+    A GPU warns at 100 NVLink errors or 450 PCIe replays a day, over at least three runs and one day. A counter that
     decreased was reset, and is counted from there.
 
     ## False alarms
-    A node that is rebooted every day gains a few each time.
+    A node that is rebooted every day, which adds a few errors each time.
     """
     yield from _grown(node, _GPU_LINKS, "GPU")
 
@@ -215,7 +216,8 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Dust or a worn pump costs a degree per week; on a hot day the GPU throttles, and the job slows down.
 
     ## Verdicts
-    It warns if the margin is below 20 °C and would reach zero within 30 days, over at least three runs and one day.
+    A GPU warns if its margin is below 20 °C and would reach zero within 30 days, according to at least three runs over
+    one day or more.
 
     ## False alarms
     Early runs at idle and later ones under load. Compare runs under the same load.
@@ -259,8 +261,8 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
     symptom.
 
     ## Verdicts
-    A run warns if it took more than 1.25 times the median of at least three earlier runs. Without recorded jobs it is
-    skipped; record them with `preflight history job`, ideally in the scheduler's epilog.
+    A run warns if it took more than 1.25 times the median of at least three earlier runs. Without recorded jobs, the
+    check is skipped; record them with `preflight history job`, ideally in the scheduler's epilog.
 
     ## False alarms
     A job of the same name with more data or fewer nodes. Give it another name.
@@ -317,7 +319,7 @@ def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
         return skipped(_FIRST, evidence=[COURSE])
     return unknown(
         f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
-        evidence=[COURSE], fix=f"run it again: a trend needs {ENOUGH} runs over at least one day",
+        evidence=[COURSE], fix=f"run preflight again: a trend needs {ENOUGH} runs over at least one day",
     )  # fmt: skip
 
 
