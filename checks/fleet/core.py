@@ -115,7 +115,7 @@ def _mtu(node: NodeFacts, active_mtu: int | None, netdev: str | None) -> str:
 
 
 def _breaks_chain(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Return the id ``roce.chain`` if the MTU breaks the chain of a port, else nothing."""
+    """Return the id ``roce.chain`` if the MTU breaks the chain of a port."""
     ports = [port for port in site.roles(node).compute if port.roce and port.active and port.netdev]
     chains = facts.roce_chain.chain.chains(node, ports, policy(site)) if ports else ()
     broken = any(chain.link(name).state is State.BROKEN for chain in chains for name in ("MTU", "active MTU"))

@@ -54,7 +54,7 @@ def _gid(node: NodeFacts, port: Port) -> str:
 
 
 def _manager(node: NodeFacts, port: Port) -> str | None:
-    """Return the subnet prefix of an InfiniBand port and the LID of its subnet manager.
+    """Return an InfiniBand port's subnet prefix and the LID of its subnet manager.
 
     Together, they identify its fabric.
     """

@@ -69,8 +69,8 @@ def identity(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[
     The check compares GUIDs of devices, systems and ports, LIDs, IP and MAC addresses of RDMA ports and of the default
     route, host names, UUIDs and serial numbers of GPUs, machine ids and boot ids. A duplicate serial number or machine
     id warns, because trays and clones share them; any other duplicate fails. An all-zero GUID means that none is set,
-    and fails on a compute device that is up. Two names with the same boot id are one machine; only that is reported. Nodes that
-    share GPUs and also adapters or the machine id get one finding.
+    and fails on a compute device that is up. Two names with the same boot id are one machine; only that is reported.
+    Nodes that share GPUs and also adapters or the machine id get one finding.
 
     ## False alarms
     One machine that was checked under two names on purpose. Containers on one machine are recognised and not reported.
