@@ -57,17 +57,17 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look in a container for /dev/nvidia0, nvidiactl and nvidia-uvm.
 
     ## Why it matters
-    The PCI bus shows the host's GPUs in every container; without their device nodes CUDA finds none, and without
-    nvidia-uvm it fails with error 999, which looks like a broken driver.
+    The PCI bus shows the host's GPUs in every container; without their device nodes, CUDA finds none, and without
+    nvidia-uvm, it fails with error 999, which looks like a broken driver.
 
     ## Verdicts
     Fewer GPUs than on the bus are an allocation and pass. No GPU at all fails if NVIDIA_VISIBLE_DEVICES or the cluster
     file declares that the container should have some; otherwise it is unknown. Device nodes that cannot be opened,
     because a control group denies it, do not count; if NVIDIA_VISIBLE_DEVICES, Slurm or the pod's request assigned
-    them, the check fails. Outside a container the check is skipped.
+    them, the check fails. Outside a container, the check is skipped.
 
     ## False alarms
-    An init or sidecar container without a GPU on purpose; if no GPU is declared, it is unknown.
+    An init or sidecar container without a GPU on purpose; if no GPU is declared, the result is unknown.
     """
     nodes = node.parsed(GPU_NODES, gpu_nodes)
     gpus = [name for name in nodes if name.removeprefix("nvidia").isdigit()]
@@ -138,7 +138,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     The annotation network-status is read through the downward API: the file /etc/podnetinfo/annotations, or the
     variable NETWORK_STATUS. If it is not available, the result is unknown. A missing expected network fails, and so
     does one without its interface in the pod. The cluster file's ports.networks declares the expected networks.
-    Outside a pod the check is skipped.
+    Outside a pod, the check is skipped.
 
     ## False alarms
     Old CNIs write only names into the annotation; missing fields are not compared.
@@ -188,7 +188,7 @@ def judge_address(network: PodNetwork, key: str) -> Iterator[Finding]:
 
 
 def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Finding]) -> Iterator[Finding]:
-    """Report RDMA devices with a GUID of zero; each comes with its record."""
+    """Report RDMA devices with a GUID of zero; ``guids`` has each GUID and its record."""
     for device, (guid, key) in guids.items():
         if not guid:
             yield report(f"{device} has no GUID: the virtual function was not given one", subject=device,
@@ -196,13 +196,13 @@ def judge_guids(guids: Mapping[str, tuple[int, str]], report: Callable[..., Find
 
 
 def no_address_needed(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip EFA."""
+    """Skip EFA ports, which need no GUID and no interface."""
     return efa_only(site.roles(node).compute, "they need no GUID and no interface")
 
 
 @check(
     "container.rdma-address",
-    title="Every RDMA device has a GUID, and one of them an interface in this namespace",
+    title="Every RDMA device has a GUID, and one of them has an interface in this namespace",
     fault="An RDMA device of the pod has no GUID or interface",
     impact="slows-job",
     explains=(("rdma.port-state", "part"),),
@@ -227,7 +227,8 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     read, the result is unknown. rails.subnets checks the addresses of interfaces.
 
     ## False alarms
-    In shared mode a pod sees all RDMA devices of its host, including unusable ones; one working device is enough.
+    None known. In shared mode, a pod sees all RDMA devices of its host, including unusable ones, so one working RoCE
+    device is enough.
     """
     compute = site.roles(node).compute
     devices = dict.fromkeys(port.device for port in compute if not port.efa)
@@ -270,7 +271,7 @@ def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceE
 
 
 def _guid(text: str) -> int:
-    """Read ``a088:c203:0018:0000``; zero is none."""
+    """Parse a GUID such as ``a088:c203:0018:0000``; 0 means that none is set."""
     parts = text.strip().split(":")
     if len(parts) != 4 or not all(len(part) == 4 for part in parts):
         raise ValueError(f"{text.strip()[:60]!r} is not a GUID")

@@ -13,7 +13,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 
 def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a pod without an API object, or without restarts in it."""
+    """Skip a pod whose API object was not read, or lacks the restart counts."""
     try:
         node.evidence.value(POD)
     except EvidenceError as error:
@@ -24,7 +24,7 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
         return None
     if any(container.restarts is not None for container in containers):
         return None
-    return skipped("the pod's object has no restarts of its containers", evidence=[POD])
+    return skipped("the pod's object has no restart counts of its containers", evidence=[POD])
 
 
 @check(
@@ -38,7 +38,7 @@ def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
     unless=(outside_pod, no_restarts),
 )
 def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the number of starts of each container of the pod, and how it ended.
+    """Read how often each container of the pod was restarted, and how it last ended.
 
     ## Why it matters
     A container that is killed at its memory limit is restarted within seconds: the job hangs in the collective that it
@@ -47,8 +47,8 @@ def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A container that ended with an error or at its memory limit and was restarted warns, because it is running now.
     Restarts without a reason warn as well. A pod without access to the API is skipped, and so is an object without
-    restarts from an earlier collector. `preflight read` judges pasted pods, events and containers by this check: a
-    container that cannot start fails there.
+    restart counts, as collected by an earlier version. `preflight read` judges pasted pods, events and containers by
+    this check: a container that cannot start fails there.
 
     ## False alarms
     A container that was restarted on purpose, for example for a new image version.

@@ -27,7 +27,7 @@ _NOT_MOVED = (
 
 
 def no_sign_of_rdma(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a pod without a sign of RDMA, where the API returned no object."""
+    """Skip a pod without any sign of RDMA, if the API returned no object."""
     if resources(node.environment) or site.resources.value or not lacks_rdma(node, site):
         return None
     try:
@@ -61,10 +61,10 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     PCIDEVICE_* of the SR-IOV plug-in are used. A resource in the cluster file's ports.resources that the pod did not
     request fails; so does a pod without any RDMA resource on a node that should have HCAs, and an allocated function
     without an RDMA device. RDMA devices without a resource warn: the pod is privileged or uses a host path. Otherwise
-    the result is unknown. Outside a pod the check is skipped.
+    the result is unknown. Outside a pod, the check is skipped.
 
     ## False alarms
-    An RDMA resource whose name does not show it; list it in ports.resources.
+    A resource whose name does not show that it is RDMA; list it in ports.resources.
     """
     functions = resources(node.environment)
     try:

@@ -74,7 +74,7 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     retransmits complete messages, or pauses spread between switches and stall unrelated jobs.
 
     ## Verdicts
-    The links: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
+    The links are: interface up, IP address, MTU, active RDMA MTU, RoCE v2 GID; trust in DSCP, traffic class, DSCP, its
     priority, PFC on for exactly that priority, ECN on for it, CNPs in another priority, global pause off, a separate
     receive buffer, DCBX mode, DCQCN parameters.
 
@@ -86,10 +86,10 @@ def chain(node: NodeFacts, site: Site) -> Iterator[Finding]:
     without that key, 4192 bytes (an RDMA MTU of 4096 and its headers) pass. nccl.gid-index judges NCCL_IB_GID_INDEX.
 
     ## False alarms
-    Lossy RoCE is a legitimate design (`lossless = false`: the links from trust on do not apply), and so
-    is one without ECN (`ecn = false`). A traffic class that only the job sets is not visible outside it: unknown,
-    unless the cluster file declares it. The upstream driver does not show ECN per priority, and a virtual function
-    does not show its host's settings: unknown, never a failure.
+    Lossy RoCE (`lossless = false`: the links from trust on do not apply) and RoCE without ECN (`ecn = false`) are
+    legitimate designs; declare them. A traffic class that only the job sets is not visible outside the job: it is
+    unknown, unless the cluster file declares it. The upstream driver does not show ECN per priority, and a virtual
+    function does not show its host's settings: these are unknown, never a failure.
     """
     compute = [port for port in site.roles(node).compute if port.roce]
     ports = [port for port in compute if port.netdev]
@@ -119,10 +119,11 @@ def policy(site: Site) -> RocePolicy:
 def _nameless(ports: Sequence[Port]) -> Finding:
     """Report ports with an unknown interface.
 
-    It is in another network namespace, or one of several.
+    The interface is in another network namespace, or there are several.
     """
     return unknown(
-        f"{', '.join(port.name for port in ports)}: no single interface in this namespace belongs to it",
+        f"{', '.join(port.name for port in ports)}: no single interface in this namespace belongs to "
+        f"{'it' if len(ports) == 1 else 'each of them'}",
         subject=ports[0].name if len(ports) == 1 else "",
         evidence=[f"dir:/sys/class/infiniband/{ports[0].device}/device/net"],
         fix="in a pod: see container.networks; on the host: `rdma link`",
@@ -248,5 +249,5 @@ def _named(alike: Sequence[Chain]) -> str:
 
 
 def _for_all(fix: str, alike: Sequence[Chain]) -> str:
-    """Return a command for one interface as a loop over several."""
+    """Return the fix of a port; for several ports, with IF in place of the interface."""
     return fix if len(alike) == 1 else fix.replace(f"{alike[0].port.netdev}", "IF")

@@ -59,10 +59,7 @@ def _pause(node: NodeFacts, port: Port) -> str:
 
 
 def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
-    """Read a value of every RoCE port.
-
-    Ports whose roce.chain breaks at this value are left out.
-    """
+    """Return a function that reads a value of a node's RoCE ports, each value once."""
 
     def read(node: NodeFacts, site: Site) -> str | None:
         return " and ".join(sorted({of_port(node, port) for port in _ports(node, site)})) or None
@@ -71,7 +68,7 @@ def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
 
 
 def breaks(*links: str) -> Misses:
-    """Return roce.chain if it breaks at one of these links of a node."""
+    """Return a function that names roce.chain if a node's chain breaks at such a link."""
 
     def misses(node: NodeFacts, site: Site) -> tuple[str, ...]:
         found = (chain.link(link) for chain in _chains(node, site) for link in links)
@@ -156,7 +153,7 @@ def gid_index(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     selects the row automatically. A node that fails nccl.gid-index does not vote.
 
     ## False alarms
-    Pods of one host share its GID table and use different rows; with the variable unset this is harmless.
+    Pods of one host share its GID table and use different rows; with the variable unset, this is harmless.
     """
     fixed = any(node.remember_for_fleet(VARIABLE, _is_fixed, node) for node in nodes)
     for finding in equal(nodes, sites, GID_INDEX):
@@ -175,9 +172,9 @@ def _gid_indexes(node: NodeFacts, site: Site) -> str | None:
 
 
 def _names_another_row(node: NodeFacts, site: Site) -> tuple[str, ...]:
-    """Return nccl.gid-index if it reports a port.
+    """Return nccl.gid-index if that check reports a port.
 
-    It may only warn about the variable itself.
+    A warning about the variable itself does not count.
     """
     return (fabric_fit.gid_index.id,) if subjects(fabric_fit.gid_index, node, site) - {VARIABLE} else ()
 
@@ -212,7 +209,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
 
     ## Why it matters
     A sender that recovers faster than its peers takes their bandwidth, and one that slows down more is starved; CNPs in
-    another class arrive late. Each node looks right by itself, and the job runs at the pace of the slowest.
+    another class arrive late. Each node looks right on its own, and the job runs at the pace of the slowest.
 
     ## Verdicts
     Nodes that differ from the majority warn, because equality is more important than the value. Nodes whose roce.chain
@@ -256,7 +253,7 @@ def _shared(chains: Sequence[Chain], name: str) -> str | None:
 
 
 def _of_link(link: str, what: str) -> Trait:
-    """Compare the value of one link of the chain."""
+    """Return the trait that compares the value of one link of the chain."""
     return Trait(f"RoCE: {what}", f"dir:{facts.rdma_ports.ROOT}", lambda node, site: _shared(_chains(node, site), link),
                  misses=breaks(link), expects="qos.dcqcn" if link == "DCQCN" else "")  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Checks of what both ends of a cable counted in a window: lost links, pauses."""
+"""Checks of the counters at both ends of a cable: lost links, pauses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
 from preflight.facts.switch.model import growth, went_back
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Pauses from which both ends are compared, and the least share of them that the other end counts: the two windows
-#: begin some seconds apart. Judgement calls.
+#: Minimum number of pauses sent for a comparison, and minimum share of them that the other end must count: the two
+#: windows begin some seconds apart. Judgement calls.
 _PAUSES, _COUNTED = 100_000, 0.5
 
 
@@ -41,13 +41,13 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare how often both ends of each cable lost the link in a window.
 
     ## Why it matters
-    A link that comes back looks healthy, but its queue pairs retried or died meanwhile. Which end saw the loss
-    separates the cable from the devices.
+    A link that comes back looks healthy, but its queue pairs retried or died meanwhile. Which end saw the loss shows
+    whether the cable or a device is at fault.
 
     ## Verdicts
-    Any loss in the window fails. Both ends: the cable or a module. Only the host: its NIC or driver, while the link of
-    the switch stayed up. Only a switch: its port. The finding states if the other end was not counted. If neither end
-    of a cable was counted twice, it is unknown.
+    Any loss in the window fails. If both ends lost the link, the cable or a module is at fault; if only the host did,
+    its NIC or driver; if only a switch did, its port. The finding states if the other end was not counted. If neither
+    end of a cable was counted twice, the result is unknown.
 
     ## False alarms
     A device that was restarted, or a cable that was moved, within the window.
@@ -94,7 +94,7 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
 
 
 def _lost(net: Ethernet, end: CableEnd) -> int | None:
-    """Return the number of link changes in the window; None if not counted."""
+    """Return how often an end lost its link in the window; None if not counted."""
     if end.is_switch:
         switch = net.by_name[end.device]
         if switch.second is None or went_back(switch.first, switch.second):
@@ -137,15 +137,15 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Why it matters
     A pause that the other end does not receive stops nothing: the buffer overflows. The settings of both ends may look
-    right, if a map, the firmware or a damaged cable is the cause.
+    right if a map, the firmware or a damaged cable is the cause.
 
     ## Verdicts
-    If one end sent more than 100,000 pauses of a lossless priority, and the other received less than half of them in
-    proportion to its window, it warns: a judgement call. Cables with fewer pauses pass. If no cable has counters from
-    both ends, the result is unknown.
+    If one end sent at least 100,000 pauses of a lossless priority, and the other received less than half of them in
+    proportion to its window, the cable warns: a judgement call. Cables with fewer pauses pass. If no cable has counters
+    from both ends, the result is unknown.
 
     ## False alarms
-    Pauses in a short burst at the edge of a window: those of host and switch begin some seconds apart.
+    Pauses in a short burst at the edge of a window: the windows of host and switch begin some seconds apart.
     """
     judged = busy = 0
     for cable in net.cables:
@@ -157,12 +157,12 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             busy += 1
             if received < _COUNTED * sent:
                 yield warned(
-                    f"{sender} sent {sent:.0f} pauses of priority {priority}, {receiver} counted {received:.0f}"
+                    f"{sender} sent {sent:.0f} pauses of priority {priority}, but {receiver} counted {received:.0f}"
                     f"{cable.note}", subject=str(cable), found=f"{received:.0f}", expected=f"about {sent:.0f}",
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged:
-        yield passed(f"{judged} cables were compared, {busy} directions with many pauses",
+        yield passed(f"{judged} cables were compared; {busy} directions had many pauses",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(

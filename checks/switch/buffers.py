@@ -51,10 +51,10 @@ def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     control never acts.
 
     ## Verdicts
-    A queue that is marked only from a level at which its buffer already pauses warns. The level is the static
-    threshold of the priority group, or its share of an otherwise empty pool: the highest possible level.
-    The headroom (`xoff`) is not compared: it is used after the pause. A queue without ECN is reported by `switch.ecn`.
-    A pool without a size is unknown.
+    A queue whose packets are marked only from a level at which its buffer already pauses warns. That level is the
+    static threshold of the priority group, or the group's share of an otherwise empty pool, which is the highest
+    possible level. The headroom (`xoff`) is not compared: it is used after the pause. `switch.ecn` reports a queue
+    without ECN. A pool without a size is unknown.
 
     ## False alarms
     Queues that are filled by several ports, each below its own level.
@@ -94,7 +94,7 @@ def _late_marks(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Itera
 
 
 def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
-    """Return the maximum bytes in a priority group before it pauses."""
+    """Return the bytes in a priority group from which it pauses; None if unknown."""
     if group.static_th is not None:
         return group.static_th
     size = switch.pools.get(group.pool, {}).get("size")
@@ -135,9 +135,9 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     PFC on a port with a lossy buffer pauses too late: packets are dropped although every port shows PFC.
 
     ## Verdicts
-    A lossless priority whose group has a profile without headroom fails. If ports share a headroom pool, a
-    total headroom of the ports in use above four times the pool warns; a smaller excess passes, because ports rarely
-    all pause at once. A group without a profile is reported by `switch.headroom`.
+    A lossless priority whose group has a profile without headroom fails. If ports share a headroom pool, and the total
+    headroom of the ports in use exceeds four times the pool, the switch warns; a smaller excess passes, because ports
+    rarely all pause at once. `switch.headroom` reports a group without a profile.
 
     ## False alarms
     Switches on which few ports carry RoCE, although PFC is enabled on all of them.
@@ -199,12 +199,12 @@ def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     packets of a lossless queue.
 
     ## Verdicts
-    A headroom of which 90 % or more was used warns: a judgement. The levels are those since the last clear of the
-    watermarks, which preflight never clears. A switch that shows no level of its lossless queues is unknown. The
-    message has the deepest queue; its depth alone is not a fault.
+    A headroom of which 90 % or more was used warns: a judgement. The levels are the highest since the watermarks were
+    last cleared; preflight never clears them. A switch that shows no level of its lossless queues is unknown. The
+    message names the deepest queue; its depth alone is not a fault.
 
     ## False alarms
-    A level from before a change of the buffers.
+    A level that was reached before the buffers were changed.
     """
     good = yield from each_switch(
         net, site, lambda switch: _levels(net, switch, site), "pfc", "queue counters", "group counters"

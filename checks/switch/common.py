@@ -31,7 +31,7 @@ def each_switch(
     """Yield the findings of each switch; return the switches without any.
 
     A switch is judged only if its ``parts`` were read, the growth of its counters is known and, with ``lossless``, it
-    has a lossless port. Otherwise the reason is its finding.
+    has a lossless port. Otherwise, an *unknown* finding states the reason.
     """
     good = []
     for switch in net.switches:
@@ -57,7 +57,7 @@ def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
 
 
 def judged_ports(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[tuple[SwitchPort, int]]:
-    """Yield the lossless ports that are up, with each priority to judge."""
+    """Yield the lossless ports that are not disabled, with each priority to judge."""
     for port in switch.lossless.values():
         if port.admin_up is not False:
             for priority in sorted(net.priorities(port, site.priority)):
@@ -73,7 +73,7 @@ def lossy(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Fi
         return
     wanted = f"priority {site.priority}" if site.priority is not None else "any priority"
     yield unknown(
-        f"{switch.name} has PFC on {wanted} on no port", subject=switch.name, evidence=[switch.key("pfc")],
+        f"no port of {switch.name} has PFC on {wanted}", subject=switch.name, evidence=[switch.key("pfc")],
         fix="if the fabric is lossy by design, skip the checks of lossless queues: --skip 'switch.*'",
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def unusable(switch: SwitchFacts, part: str) -> Iterator[Finding]:
     elif switch.window_s is None:
         why = "the times of its two readings are not known"
     elif switch.window_s < least:
-        why = f"its readings are {switch.window_s:g} s apart, the counters are polled every {poll / 1000:g} s"
+        why = f"its readings are {switch.window_s:g} s apart, but the counters are polled every {poll / 1000:g} s"
     if why:
         yield unknown(
             f"{switch.name}: growth is not known: {why}", subject=switch.name, evidence=key,

@@ -58,9 +58,9 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     through the switch stops, even uncongested ones.
 
     ## Verdicts
-    A switch that sent pauses for at least 0.1 % of the window from ports with ECN, and marked no packet, warns; if its
-    marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, warns: a
-    judgement, without a standard. Marks without pauses pass.
+    A switch that sent pauses for at least 0.1 % of the window, and marked no packet of its queues with ECN, warns; if
+    its marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, warns, too:
+    a judgement, for which there is no standard. Marks without pauses pass.
 
     ## False alarms
     A pause storm from a peer of a switch whose own queues are empty.
@@ -123,8 +123,8 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     impact="slows-job",
     owner="network",
     source="multinomial distribution of equal flows on equal links; SONiC COUNTERS_DB (SAI_PORT_STAT_IF_OUT_OCTETS)",
-    fix="More queue pairs (NCCL_IB_QPS_PER_CONNECTION), the UDP source port in the hash, or adaptive routing; look for "
-    "an uplink that routes do not use: `show ip route`, `show interfaces counters`.",
+    fix="Use more queue pairs (NCCL_IB_QPS_PER_CONNECTION), the UDP source port in the hash, or adaptive routing; look "
+    "for an uplink that routes do not use: `show ip route`, `show interfaces counters`.",
     action="fix-site",
     separate=True,
     answers=("AN-7", "FP-CON-5"),
@@ -143,8 +143,8 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds in only
-    one of a hundred cases fails, and so does an uplink that should have traffic but has none. Without it, at most 1.1
-    times the mean passes, and more is unknown, with the number. Uplinks of one speed are compared; idle leaves pass.
+    one of a hundred cases fails, and so does an uplink that should have traffic but has none. Without that key, up to
+    1.1 times the mean passes, and a higher ratio is unknown. Uplinks of one speed are compared; idle leaves pass.
 
     ## False alarms
     Flows of very different size, such as storage beside collectives.
@@ -198,7 +198,8 @@ def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float],
             return None
         few, many = (hashing.most_loaded(times * number, number, _RARE) for times in (4, 64))
         return unknown(
-            f"{shown}; hashing of {4 * number} flows gives up to {few:.2f}, of {64 * number} flows {many:.2f}",
+            f"{shown}; hashing of {4 * number} flows gives up to {few:.2f}, and of {64 * number} flows up to "
+            f"{many:.2f}",
             subject=switch.name, found=f"{ratio:.2f}", evidence=keys,
             fix="declare the flows of a leaf: [switches] flows = 512",
         )  # fmt: skip
@@ -236,7 +237,7 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the hash seeds of switches that spread the same flows.
 
     ## Why it matters
-    A switch that uses the same hash as the one before it only sees flows that chose the same path there, so it puts all
+    A switch that uses the same hash as the one before it sees only flows that chose the same path there, so it puts all
     of them on the same link. Half of the links stay empty.
 
     ## Verdicts

@@ -122,10 +122,10 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Why it matters
     If only one end pauses, the other ignores it: the buffer overflows, packets are lost, and RDMA retransmits complete
-    messages. Between switches the loss hits every job that crosses the cable.
+    messages. Between switches, the loss hits every job that crosses the cable.
 
     ## Verdicts
-    Any difference fails, with both ends; if the cluster file declares the priority of RoCE, both must have that one. An
+    Any difference fails; if the cluster file declares the priority of RoCE, only that one must be on at both ends. An
     end that does not show its priorities is unknown.
 
     ## False alarms
@@ -198,12 +198,12 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     Switches drop oversized frames silently: handshakes and small messages work, and the first large transfer hangs.
 
     ## Verdicts
-    A switch port with a smaller MTU than the host behind it fails, and so do two switch ports of different MTU on one
-    cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port includes neither the
-    Ethernet header nor a VLAN tag. An end without an MTU is unknown.
+    A switch port with a smaller MTU than the host behind it fails, and so do two switch ports with different MTUs on
+    one cable, which only warn if both accept the largest frames of all hosts. The MTU of a SONiC port includes neither
+    the Ethernet header nor a VLAN tag. An end without an MTU is unknown.
 
     ## False alarms
-    Hosts without evidence that send larger frames than those with it.
+    None known. If hosts without evidence send larger frames than those with it, a warning understates the fault.
     """
     good, largest = 0, _largest_of_hosts(net)
     for cable in net.cables:
@@ -266,11 +266,11 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the speed of both ends of each cable, and the FEC of both switch ports.
 
     ## Why it matters
-    With different speeds or FEC settings the cable passes no traffic, or runs at the lower speed.
+    With different speeds or FEC settings, the cable passes no traffic, or runs at the lower speed.
 
     ## Verdicts
-    Two speeds fail, and so does FEC at one end only. An end without a speed is unknown, unless the cable is down. The
-    FEC of hosts is judged by `optics.fec`.
+    Different speeds fail, and so do different FEC settings of two switch ports. A cable that is down is unknown, and so
+    is an end without a speed. `optics.fec` judges the FEC of hosts.
 
     ## False alarms
     Breakout cables, if a switch shows the combined speed of all lanes.
@@ -360,7 +360,7 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         priority = reading.value.priority(wanted)
         if lossless and priority is not None and priority not in lossless:
             yield failed(
-                f"{host.node.node} {host.netdev} puts DSCP {wanted} on priority {priority}, PFC is on "
+                f"{host.node.node} {host.netdev} puts DSCP {wanted} on priority {priority}, but PFC is on "
                 f"{_priorities(lossless)}", subject=f"{host.node.node} {host.netdev}", found=f"priority {priority}",
                 expected=f"priority {_priorities(lossless)}", evidence=[f"{host.node.node} {reading.evidence}"],
             )  # fmt: skip
@@ -383,7 +383,7 @@ def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int
         queue = maps.queue_of_tc.get(number, number) if maps.queue_of_tc else number
         lossless = {switch.queue(port.name, priority) for priority in net.priorities(port, site.priority)}
         if queue not in lossless:
-            wrong.setdefault(f"queue {queue}, PFC is on queue {', '.join(map(str, sorted(lossless)))}", []).append(
+            wrong.setdefault(f"queue {queue}, but PFC is on queue {', '.join(map(str, sorted(lossless)))}", []).append(
                 port.name
             )
     for where, names in wrong.items():

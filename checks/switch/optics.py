@@ -179,9 +179,10 @@ def fec_margin(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     last chance to replace a cable without an interruption.
 
     ## Verdicts
-    A codeword that was not corrected fails. Codewords with eight or more wrong symbols of the fifteen that RS(544,514)
-    corrects warn, on lanes of 25 Gb/s with four or more of the seven of RS(528,514). Corrected codewords alone are
-    normal at 50 Gb/s and more per lane. Ports without such counters are unknown. Ports that are down are not judged.
+    A codeword that was not corrected fails. Codewords with eight or more wrong symbols warn, because RS(544,514)
+    corrects at most fifteen; on lanes of 25 Gb/s, four or more warn, because RS(528,514) corrects at most seven.
+    Corrected codewords alone are normal at 50 Gb/s and more per lane. Ports without such counters are unknown. Ports
+    that are down are not judged.
 
     ## False alarms
     A link that came up within the window, which loses codewords while it trains.

@@ -55,9 +55,9 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     fails. A switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows share),
     and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown; it
     is probably a slow host, and warns, if it is named like the hosts, or the cluster file lists the switches without
-    it. A port counts from 0.1 % of the window. Where only frames are counted, not their time, the share is an upper
-    bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the port
-    warn.
+    it. A port counts as paused from 0.1 % of the window. Where only frames are counted, not their time, the share is an
+    upper bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the
+    port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
@@ -213,7 +213,7 @@ def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:
 
 
 def _slow_host(net: Ethernet, name: str) -> tuple[list[str], list[str]]:
-    """Return the signs of a slow receiver on a host, and their records."""
+    """Return the signs of a slow receiver on a host, and the keys of their records."""
     reasons: list[str] = []
     keys: list[str] = []
     for host in net.hosts:

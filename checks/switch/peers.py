@@ -15,7 +15,7 @@ from preflight.model import Finding, check, passed, unknown, warned
 #: Minimum number of switches in a tier to call one of them odd.
 _FEW = 3
 
-#: Characters of a value in a finding.
+#: Maximum number of characters of a value in a finding.
 _LONGEST = 120
 
 
@@ -45,12 +45,13 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare ECN, buffers, maps, watchdog and MTU of the switches of each tier.
 
     ## Why it matters
-    A setting that differs on one switch may be valid by itself, so no other check reports it; it makes paths through
-    this switch behave differently, and results depend on the placement of a job.
+    A setting that differs on one switch may be valid on its own, so no other check reports it; but it makes paths
+    through this switch behave differently, and results depend on the placement of a job.
 
     ## Verdicts
-    Switches of one model with hosts, and those without, are compared: of three or more, one that differs from more than
-    half warns. With fewer, or without a majority, nothing is odd. Settings that were not read are not compared.
+    Switches of one model are compared in two tiers: those with hosts, and those without. In a tier of three or more, a
+    switch that differs from more than half of them warns. Fewer switches, or settings without a majority, are not
+    judged; if no tier has a majority, the result is unknown. Settings that were not read are not compared.
 
     ## False alarms
     A leaf of storage or login nodes, with different settings on purpose.
@@ -95,7 +96,7 @@ def _part(setting: str) -> str:
 
 
 def _usual(settings: list[Mapping[str, str]]) -> dict[str, str]:
-    """Return the value of each setting that more than half of a tier have."""
+    """Return the value of each setting that more than half of a tier's switches have."""
     usual = {}
     for name in dict.fromkeys(name for switch in settings for name in switch):
         values = Counter(switch[name] for switch in settings if name in switch)

@@ -32,8 +32,8 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Look up the state of each configured BGP session.
 
     ## Why it matters
-    Without its session an uplink carries no traffic, although it is up: the other uplinks take its share, and jobs slow
-    down without any error.
+    Without its session, an uplink carries no traffic, although it is up: the other uplinks take its share, and jobs
+    slow down without any error.
 
     ## Verdicts
     A session that is not established fails if a cable to its neighbour is up, and warns otherwise. A configured session

@@ -117,14 +117,14 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the ECN profile of each lossless queue with the needs of DCQCN.
 
     ## Why it matters
-    Without marks a sender slows down only when it is paused. Pauses stop every flow of the priority, even uncongested
+    Without marks, a sender slows down only when it is paused. Pauses stop every flow of the priority, even uncongested
     ones, and spread from switch to switch.
 
     ## Verdicts
     A lossless queue without ECN fails if the hosts run DCQCN or the cluster file declares it (`dcqcn`), and is unknown
-    if neither is known. A lower threshold of 0 or above the upper one fails; equal ones mark in one step (RFC 8257).
-    Thresholds outside of all published ones warn: they depend on rate and buffer, and vendors differ by a factor of
-    200. A fabric that is declared without DCQCN (`dcqcn = false`) is not judged.
+    if neither is known. A lower threshold that is 0 or above the upper one fails; equal thresholds pass, because they
+    mark in one step (RFC 8257). Thresholds outside of all published ones warn: they depend on rate and buffer, and
+    vendors differ by a factor of 200. A fabric that is declared without DCQCN (`dcqcn = false`) is not judged.
 
     ## False alarms
     A fabric that controls congestion by PFC alone; declare it.
@@ -228,7 +228,8 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     the standard, with the peer's full response time, warns. A port without a cable length or a profile is unknown.
 
     ## False alarms
-    The worst case is rare: a peer usually stops earlier. A declared length that is longer than the cable.
+    A warning, if the peer stops earlier than in the worst case, as it usually does. A declared length that is longer
+    than the cable.
     """
     good = yield from each_switch(
         net, site, lambda switch: _headroom_of(net, switch, site), "pfc", "groups", "profiles", "settings"
@@ -280,11 +281,11 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     if group.xoff < least.minimum:
         words = (
             f"has {has} of headroom, but {least.minimum} still arrive {where}: {least.in_flight} from "
-            "the cable, a frame"
+            "the cable, and a frame"
         )
         return _Buffer(failed, f"{words} ({group.profile})", has, f"at least {least.minimum} bytes")
     if group.xoff < least.worst:
-        words = f"has {has} of headroom, the worst case {where} is {least.worst}"
+        words = f"has {has} of headroom, but the worst case {where} is {least.worst}"
         return _Buffer(warned, f"{words} ({group.profile})", has, f"at least {least.worst} bytes")
     return None
 

@@ -39,13 +39,13 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the bandwidth to hosts with that of the uplinks at each leaf.
 
     ## Why it matters
-    If hosts can send more than the uplinks carry, jobs that span leaves share them: at 2:1 an all-to-all across leaves
+    If hosts can send more than the uplinks carry, jobs that span leaves share them: at 2:1, an all-to-all across leaves
     runs at half of each NIC's rate.
 
     ## Verdicts
-    More than the cluster file's `oversubscription` fails. Without that key the result is unknown and states the ratio:
-    a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink shows. A leaf whose
-    uplinks lead to switches without evidence is unknown.
+    A ratio above the cluster file's `oversubscription` fails. Without that key, the result is unknown and states the
+    ratio: a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink raises the ratio.
+    A leaf whose uplinks lead to switches without evidence is unknown.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.
@@ -111,9 +111,9 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     with every other job; a few such hosts delay all others.
 
     ## Verdicts
-    Path length is the number of switches between ports of one rail: 1 within a leaf, 3 over a spine, 5 over a core.
-    Paths longer than necessary warn; preflight does not know whether closer hosts are free. A pair without a path is
-    unknown: switches or cables of it are not among the evidence.
+    The length of a path is the number of switches between ports of one rail: 1 within a leaf, 3 over a spine, 5 over a
+    core. Paths longer than necessary warn; preflight does not know whether closer hosts are free. A pair of hosts
+    without a path is unknown: the evidence lacks switches or cables between them.
 
     ## False alarms
     A check of all hosts of a cluster, which are not one job; or closer leaves that other jobs occupy.
