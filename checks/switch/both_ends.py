@@ -162,7 +162,7 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged:
-        yield passed(f"{judged} cables were compared; {busy} directions had many pauses",
+        yield passed(f"{judged} cables were compared; {busy} of their directions had many pauses",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(
