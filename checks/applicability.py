@@ -55,7 +55,7 @@ def nothing(node: NodeFacts, site: Site) -> Finding | None:
             expected="a GPU or an RDMA NIC, or a class declared to have none",
             evidence=evidence,
             fix=f"If it is a GPU node, run `lspci -d 10de:` and power-cycle it. Otherwise declare {site.gpus.key} = 0, "
-            f"{site.hcas.key} = 0. To see a report: `preflight demo`.",
+            f"{site.hcas.key} = 0. `preflight demo` shows an example report.",
         )
     if not signs:
         return None
@@ -171,12 +171,12 @@ def no_systemd(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def outside_container(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node that is not a container."""
+    """Skip the check unless preflight runs in a container."""
     return None if node.in_container else skipped("not in a container", evidence=[PCI_BUS])
 
 
 def outside_pod(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node that is not a Kubernetes pod."""
+    """Skip the check unless preflight runs in a Kubernetes pod."""
     return None if in_pod(node.environment) else skipped("not in a Kubernetes pod", evidence=[PROCESS])
 
 

@@ -26,7 +26,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class CheckCard:
-    """All findings of one check that have one status."""
+    """All findings of one check with the same status."""
 
     ident: str
     check: str

@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes with the same status in every check; "" for a check that did not run."""
+    """Nodes with the same status in every check; "" if it did not run."""
 
     nodes: str
     node_count: int
@@ -140,7 +140,7 @@ def heat_map(nodes: Sequence[Document]) -> HeatMap:
 
 @dataclass(frozen=True)
 class FabricView:
-    """One sweep of the fabric."""
+    """One sweep of the fabric, as shown on the page."""
 
     swept_from: str
     summary: str
@@ -149,7 +149,7 @@ class FabricView:
 
 
 def fabrics(sweeps: Sequence[Document]) -> tuple[FabricView, ...]:
-    """Draw the sweeps."""
+    """Return a view of each sweep, with its drawing."""
     return tuple(
         FabricView(one["swept_from"], fabric_svg.summary(one), one["partial"], fabric_svg.draw(one)) for one in sweeps
     )
@@ -157,7 +157,7 @@ def fabrics(sweeps: Sequence[Document]) -> tuple[FabricView, ...]:
 
 @dataclass(frozen=True)
 class PairMapView:
-    """Runs of one collective over pairs of nodes."""
+    """Runs of one collective over pairs of nodes, as shown on the page."""
 
     title: str
     summary: str
@@ -165,20 +165,20 @@ class PairMapView:
 
 
 def pair_maps(maps: Sequence[Document]) -> tuple[PairMapView, ...]:
-    """Draw the heat maps of pairs."""
+    """Return a view of each heat map of pairs, with its drawing."""
     return tuple(PairMapView(item["title"], pair_map_svg.summary(item), pair_map_svg.draw(item)) for item in maps)
 
 
 @dataclass(frozen=True)
 class TimelineView:
-    """One step of a job's traces."""
+    """One step of a job's traces, as shown on the page."""
 
     summary: str
     picture: Markup
 
 
 def timelines(steps: Sequence[Document]) -> tuple[TimelineView, ...]:
-    """Draw the steps."""
+    """Return a view of each step, with its drawing."""
     return tuple(TimelineView(timeline_svg.summary(step), timeline_svg.draw(step)) for step in steps)
 
 

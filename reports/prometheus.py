@@ -18,7 +18,7 @@ LEVELS = {"pass": 0, "skip": 0, "warn": 1, "unknown": 2, "fail": 3}
 
 def render(report: Mapping[str, Any]) -> str:
     """Return a report as metrics."""
-    left_out = Metric("preflight_series_left_out", f"Series beyond {MOST_SERIES} of a per-node metric.")
+    left_out = Metric("preflight_series_left_out", f"Series of a per-node metric omitted beyond {MOST_SERIES}.")
     metrics = [*_run(report), *_counts(report), *_nodes(report, left_out), left_out]
     return "".join(f"{line}\n" for metric in metrics for line in metric.lines())
 

@@ -20,7 +20,7 @@ class Metric:
     samples: list[tuple[Mapping[str, str], float]] = field(default_factory=list)
 
     def add(self, value: float, **labels: str) -> None:
-        """Add a sample."""
+        """Add a sample with its labels."""
         self.samples.append((labels, value))
 
     def lines(self) -> Iterator[str]:

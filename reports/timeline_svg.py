@@ -135,7 +135,7 @@ def _shares(row: Row) -> str:
 
 
 def _words(rows: Sequence[Row]) -> str:
-    """Describe each row."""
+    """Name the late ranks, and describe the shares of each row."""
     late = ", ".join(str(row["rank"]) for row in rows if row["late"])
     first = f"Late: rank {late}. " if late else "No rank delays its peers. "
     return first + "; ".join(f"rank {row['rank']}: {_shares(row)}" for row in rows) + "."

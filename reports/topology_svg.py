@@ -164,7 +164,7 @@ def _wires(pen: _Pen, spots: Sequence[tuple[int, int]], left: int, top: int) -> 
 
 
 def _spots(left: int, right: int, nics: Sequence[Any], gpus: Sequence[Any]) -> list[tuple[int, int]]:
-    """Place GPUs in the left column, or in both if the switch has no NIC: (x, row)."""
+    """Return x and row of each GPU: in the left column, or in both if there is no NIC."""
     if nics:
         return [(left, number) for number in range(len(gpus))]
     return [((left, right)[number % 2], number // 2) for number in range(len(gpus))]

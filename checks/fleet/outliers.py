@@ -309,7 +309,7 @@ def _poll(node: NodeFacts, site: Site, ballot: str, read: Read, known: Mapping[s
 
 
 def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
-    """Return the number of each node that reports it and passes its checks."""
+    """Return the value of a number on each node that has it and passes its checks."""
     shown = {node: answer for node, answer in heard.items() if name in answer.numbers and name not in answer.missed}
     return {node: answer.numbers[name] for node, answer in shown.items()}
 

@@ -163,7 +163,7 @@ def _boards(node: NodeFacts) -> tuple[str, ...]:
 
 
 def _gsp(node: NodeFacts, site: Site) -> str | None:
-    """Return the version of the GSP firmware; "the driver's" if it is the driver's.
+    """Return the GSP firmware's version; "the driver's" if the two are equal.
 
     Nodes with different drivers thus do not differ in this value too: fleet.driver-equal reports them.
     """

@@ -184,7 +184,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "switch.dscp",
     title="The switch maps the job's DSCP to the same priority as the interface",
-    fault="A switch maps RoCE packets to a different priority than the interface",
+    fault="The switch and the interface map RoCE packets to different priorities",
     impact="slows-job",
     owner="network",
     source=f"{_DCBX}; RFC 2474; SONiC DSCP_TO_TC_MAP and Cumulus Linux `nv show qos roce` (DSCP 26 to priority 3)",

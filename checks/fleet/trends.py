@@ -138,7 +138,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
             fix="run preflight with --history at least once a day, or read the kernel's log (kernel.events)",
         )  # fmt: skip
     elif steady:
-        yield passed(f"{_count(steady, 'port')} lost no link more than twice in a day", evidence=[COURSE])
+        yield passed(f"{_count(steady, 'port')} went down at most twice in a day", evidence=[COURSE])
     elif not series_of(node.evidence, "port.link_downed"):
         yield _too_few((), "port")
 
@@ -210,7 +210,7 @@ def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     history=True,
 )
 def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's temperature margin with its trend.
+    """Compare each GPU's temperature margin, extrapolated over 30 days, with zero.
 
     ## Why it matters
     Dust or a worn pump costs a degree per week; on a hot day the GPU throttles, and the job slows down.
@@ -275,7 +275,7 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
         earlier, last = course.values[:-1], course.last
         if len(earlier) >= ENOUGH and last > _SLOW * median(earlier):
             yield warned(
-                f"{course.subject}: the last run took {last:.0f} s, {last / median(earlier):.2f} times the usual",
+                f"{course.subject}: the last run took {last:.0f} s, {last / median(earlier):.2f} times the usual time",
                 subject=course.subject,
                 found=f"{last:.0f} s",
                 expected=f"{median(earlier):.0f} s, the median of {_count(len(earlier), 'earlier job')}",

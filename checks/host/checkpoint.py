@@ -42,9 +42,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     path, interval_min = site.checkpoint_path, site.checkpoint_interval_min
     if path.value is None:
-        yield unknown(
-            "the path of checkpoints is not declared", fix=f'declare it in the cluster file: {path.key} = "/…"'
-        )
+        yield unknown("the checkpoint path is not declared", fix=f'declare it in the cluster file: {path.key} = "/…"')
         return
     key = checkpoints(path.value).key
     if _is_missing(node, key):

@@ -22,7 +22,7 @@ _RULES = (
     ("peer-memory", Status.WARN, "{} reports an error", "nvidia-peermem, the module for GPUDirect RDMA,",
      "Compare the versions of nvidia-peermem, driver and OFED; reload nvidia-peermem; check that no job lost a GPU."),
     ("nic-queue-error", Status.WARN, "a queue of {} completed with an error", "a NIC",
-     "`devlink health show`; if it repeats, update firmware and driver."),
+     "`devlink health show`; if the error returns, update firmware and driver."),
     ("nic-command-failed", Status.UNKNOWN, "a command of {} failed", "a NIC",
      "`devlink health show`; compare firmware and driver; a program may have requested an unsupported feature."),
     ("ipoib-multicast", Status.UNKNOWN, "{} could not join a multicast group: no subnet manager, or "

@@ -283,7 +283,7 @@ _NICS = (
     ("module-hot", Status.WARN, "{} or its module is too hot",
      "Check the airflow; `mlxlink -m` shows its temperature."),
     ("module-error", Status.WARN, "cable or module of {} is faulty",
-     "Reseat the module; replace it if the line returns."),
+     "Reseat the module; replace it if the message returns."),
 )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def _below(place: str, other: str) -> bool:
 
 
 def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | None, Finding | None]:
-    """Return the df row of a mount, or its fault, or neither."""
+    """Return the df row of a mount, or a finding about it, or neither."""
     if key not in node.evidence:
         return None, None
     record = node.evidence.record(key)

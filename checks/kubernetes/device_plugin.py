@@ -123,9 +123,9 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
 def _without_api(
     node: NodeFacts, site: Site, functions: Mapping[str, Collection[str]], error: EvidenceError
 ) -> Iterator[Finding]:
-    """Yield the findings from the variables of the SR-IOV plug-in.
+    """Yield the findings that the variables of the SR-IOV plug-in allow.
 
-    A shared device sets none.
+    The plug-in for shared devices sets no variables.
     """
     wanted: tuple[str, ...] = site.resources.value or ()
     unconfirmed = [name for name in wanted if variable_of(name) not in functions]

@@ -53,7 +53,7 @@ HELD, STUCK = 0.01, 0.5
     unless=(no_compute_port, no_judged_port),
 )
 def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the share of the window that each compute port was paused with 1 %.
+    """Compare the paused share of the window of each compute port with 1 %.
 
     ## Why it matters
     Congestion spreads: a receiver that pauses its switch causes that switch to pause others, and a ring runs at the
@@ -117,7 +117,7 @@ def _ignored(ports: Sequence[PortGrowth], site: Site) -> Iterator[Finding]:
 
 
 def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
-    """Judge the share of the window for which a port was paused, per direction."""
+    """Judge the share of the window for which a port was paused, in each direction."""
     warn, fail = port_reporters(node, site)
     for hold in facts.port_stalls.held(port):
         growths = [one for one in port.growths if one.counter.name in hold.counters]

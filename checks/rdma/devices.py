@@ -89,7 +89,7 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def gpu_lost(node: NodeFacts, site: Site) -> bool:
     """Return whether the topology matrix lacks a GPU that the node should have.
 
-    The matrix shows which NICs are close to a GPU, and so are compute NICs.
+    The matrix identifies the compute NICs: those that are close to a GPU.
     """
     return len(node.topology.gpus) < max(len(node.gpus_on_bus), site.gpus.value or 0)
 

@@ -1,4 +1,4 @@
-"""Check that a node's RDMA NICs have the same firmware."""
+"""Check that a node's RDMA NICs of one board have the same firmware."""
 
 from __future__ import annotations
 

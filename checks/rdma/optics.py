@@ -90,12 +90,12 @@ def module(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the alarms and temperature of each active compute port's module.
 
     ## Why it matters
-    A module that is too hot or receives too little light has a rising error rate, at first corrected by FEC, then with
-    retransmissions; finally the link fails in the middle of a run.
+    The error rate of a module that is too hot or receives too little light rises: at first FEC corrects the errors,
+    then packets are retransmitted, and finally the link fails in the middle of a run.
 
     ## Verdicts
     An alarm with a current value beyond the module's own threshold fails. A warning, or an alarm with a value that is
-    within its threshold or not shown, warns: the flags stay set until they are read. On InfiniBand the temperature
+    within its threshold or not shown, warns: the flags stay set until they are read. On InfiniBand, the temperature
     is compared with the module's limits, as mlxlink prints them.
 
     ## False alarms
@@ -283,7 +283,7 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_ratios(name: str, link: ethtool_module.LinkQuality, key: str, report: _Reporter) -> Finding | None:
-    """Report a link's bit error ratios; None if low."""
+    """Report a link's bit error ratios that are too high; None if there are none."""
     bad = [(what, ratio, limit) for what, ratio, limit in (
         ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
         ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip

@@ -71,7 +71,7 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_port_states(
     ports: Sequence[Port], report_for: Callable[[Port], Callable[..., Finding]], expected: str
 ) -> Iterator[Finding]:
-    """Report each port that is not active over a trained link."""
+    """Report each port that is not ACTIVE/LinkUp."""
     for port in ports:
         if not port.active:
             yield report_for(port)(

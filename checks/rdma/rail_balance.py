@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     unless=(no_compute_port, no_judged_port),
 )
 def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the bytes of each compute port in the window with the median port.
+    """Compare the bytes of each compute port in the window with the median port's.
 
     ## Why it matters
     NCCL gives every rail the same share, and a collective ends with its slowest rail: a NIC that carries half as much

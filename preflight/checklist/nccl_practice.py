@@ -39,7 +39,7 @@ ITEMS = (
     _LIST.item(
         "NT-CPU-1", "CPU load does not spike during collectives (staging, TCP, Gloo)", "window trace",
         question("While the network is loaded, the CPUs keep up on average", "counters.cpu"),
-        question("No single CPU is saturated by interrupts or kernel work: TCP", "counters.cpu"),
+        question("TCP: no single CPU is saturated by interrupts or kernel work", "counters.cpu"),
         within="a window with RDMA traffic, during collectives; shorter spikes are not visible, and a CPU saturated "
                "by user code is printed, not judged: NCCL's threads poll by design, and staged copies look the same",
     ),

@@ -31,7 +31,7 @@ _Found = Mapping[tuple[str, str], _FindingState]  # of a node: check, subject ->
 
 @dataclass(frozen=True)
 class _Row:
-    """One change on one or more nodes."""
+    """One change of a finding, which one or more nodes share."""
 
     change: str
     check: str

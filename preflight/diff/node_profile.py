@@ -49,7 +49,7 @@ def reads() -> Iterator[tuple[str, Read]]:
 
 
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield name, old and new value where both are known and differ."""
+    """Yield the name and both values of each entry that differs between the runs."""
     for name, old in before.items():
         if name in after and after[name] != old:
             yield name, old, after[name]

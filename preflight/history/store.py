@@ -51,7 +51,7 @@ class HistoryLocked(HistoryError):
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """One recorded run."""
+    """One run in the history file."""
 
     id: int
     at: str
@@ -157,7 +157,7 @@ class HistoryStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Write all or nothing."""
+        """Run the statements of a block as one transaction: all of them or none."""
         with self._translate_errors():
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -330,7 +330,7 @@ class HistoryStore:
     def findings_of(self, node: str) -> list[tuple[str, str, str, str, str]]:
         """Return a node's open findings, newest first.
 
-        Open: failed, warned or unknown. Each has time, check, subject, status and message.
+        An open finding failed, warned or is unknown. Each row has time, check, subject, status and message.
         """
         return self._select(
             "finding", "SELECT at, check_id, subject, finding.status, message FROM finding JOIN run ON run.id = run"

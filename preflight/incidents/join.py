@@ -259,7 +259,7 @@ class _Joined:
     def _at_places(
         self, check: str, alike: str, faults: list[_Fault], kinds: Collection[str]
     ) -> tuple[list[_Incident], list[_Fault]]:
-        """Return an incident for each place that similar faults share, and other faults."""
+        """Return an incident for each place that similar faults share, and the other ones."""
         incidents, left = [], faults
         for kind, key in self._places(check, faults[0]) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():
@@ -270,7 +270,7 @@ class _Joined:
         return incidents, left
 
     def _places(self, check: str, fault: _Fault) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
-        """Yield kinds of place that faults may share, with functions that return its name."""
+        """Yield each kind of place that faults may share, and a function for its name."""
         declared = self._checks.get(check)
         if declared and declared.scope is Scope.FLEET:
             yield "value", self._value

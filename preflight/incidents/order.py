@@ -14,8 +14,8 @@ _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     """Return the impact of a finding: its own, else that of its check.
 
-    Without either, a gating check blocks the job, and any other drifts. A warning drifts if a failure would block the
-    job.
+    Without either, it is ``blocks-job`` for a gating check, and ``drifts`` for any other. Instead of ``blocks-job``, a
+    warning has ``drifts``.
     """
     declared = stated or (check.impact if check else "")
     impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
