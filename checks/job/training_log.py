@@ -22,6 +22,7 @@ from preflight.facts.step_times import (
 )
 from preflight.model import Finding, Status, check, failed, passed, unknown, warned
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
+from preflight.parsers.training.step_classes import StepsBetween
 
 #: A step this many times as long as the median is a stall; minimum steps to find one, and to pass because
 #: they differ by less. Judgement calls.
@@ -104,7 +105,7 @@ def judge_training(run: RunFacts) -> Iterator[Finding]:
         sound: list[Finding] = []
         for writer, log in training.logs:
             name = f"{key.removeprefix('log:')} {writer}".strip()
-            findings = [_named(finding, name, training.left_out) for finding in judge_steps(log, [key])]
+            findings = [_named(finding, name) for finding in judge_steps(log, [key])]
             if all(finding.status is Status.PASS for finding in findings):
                 sound += findings
             elif shown < _WRITERS:
@@ -115,9 +116,8 @@ def judge_training(run: RunFacts) -> Iterator[Finding]:
         yield from _visible(key, training.logs)
 
 
-def _named(finding: Finding, name: str, left_out: int) -> Finding:
-    gap = f"; {left_out:,} lines of steps in the middle of the log were not read" if left_out else ""
-    return replace(finding, subject=name, message=f"{name}: {finding.message}{gap}")
+def _named(finding: Finding, name: str) -> Finding:
+    return replace(finding, subject=name, message=f"{name}: {finding.message}")
 
 
 def _visible(key: str, logs: Sequence[tuple[str, TrainingLog]]) -> Iterator[Finding]:
@@ -134,8 +134,13 @@ def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
     problems = [*_values(log, evidence)]
     for finding in (*problems, *_mfu(log, evidence)):
         yield finding.about()
+    gap = ""
+    if log.between is not None:
+        gap = f"; {log.between.count:,} steps in the middle of the log were compared by their time only"
+        for finding in _between(log, log.between, evidence):
+            yield finding.about("PA-21")
     for finding in _times(log, evidence, sound=not problems):
-        yield finding.about("PA-21")
+        yield replace(finding, message=f"{finding.message}{gap}").about("PA-21")
 
 
 def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
@@ -205,6 +210,26 @@ def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterato
         yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {numbers}too few to compare", found=len(log.steps),
                       expected=f"at least {_ENOUGH}", evidence=evidence,
                       fix="Paste more of the log, from its start.")  # fmt: skip
+
+
+def _between(log: TrainingLog, between: StepsBetween, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge the steps in the middle of a log, of which only the times are known."""
+    if between.unread:
+        yield unknown(f"{between.unread:,} lines of steps in the middle of the log were not read", found=between.unread,
+                      expected="0", evidence=evidence, fix="Pass the parts of the log one by one.")  # fmt: skip
+    times = timed(log.steps[1:])
+    if len(times) < _ENOUGH or not between.timed:
+        return
+    usual = min(median(time for time, _ in times), between.median_s)
+    for factor, words in ((_STALL, "more than twice the median"), (_LONGER, "longer than the median")):
+        count, cost = between.above(factor, usual)
+        if cost > _COST and (factor == _STALL or spread(times) < _EVEN):
+            ratio = between.longest_s / usual
+            yield warned(f"{count:,} of {between.timed:,} steps in the middle of the log took {words}, and cost "
+                         f"{cost:.0%} of their time; the longest took {ratio:.1f} times the median (line "
+                         f"{between.longest_line})", found=f"{ratio:.1f} times the median",
+                         expected="equal step times", evidence=evidence)  # fmt: skip
+            return
 
 
 def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog, *, sound: bool) -> Iterator[Finding]:

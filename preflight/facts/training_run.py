@@ -28,7 +28,6 @@ class TrainingRun:
 
     logs: Sequence[tuple[str, TrainingLog]]
     ranks: int | None  # of the job; None unless the log shows one number
-    left_out: int = 0  # steps between the first and the last ones that were not read
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,15 @@ def of_log(log: JobLog) -> TrainingRun | None:
         by_writer[writer] = sorted([*steps, *by_writer.get(writer, ())], key=lambda step: step.line)
     if not by_writer:
         return None
-    logs = [(writer, TrainingLog(framework, tuple(steps))) for (writer, framework), steps in by_writer.items()]
+    between = log.steps_between()
+    most = max(by_writer, key=lambda writer: len(by_writer[writer]))  # lines of all writers are counted together
+    logs = [
+        (key[0], TrainingLog(key[1], tuple(steps), between if key == most else None))
+        for key, steps in by_writer.items()
+    ]
     ranks = iteration_log.ranks_in(log.text.text)
     ranks = ranks or (log.nccl.nranks if log.nccl is not None else None)
-    return TrainingRun(logs, ranks, log.dropped_steps)
+    return TrainingRun(logs, ranks)
 
 
 def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> StepsByWriter:

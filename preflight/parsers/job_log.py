@@ -11,6 +11,7 @@ from preflight.parsers.nccl_log.model import NcclLog
 from preflight.parsers.nccl_log.reader import ScannedLog, scan, scan_text
 from preflight.parsers.nccl_log.summarize import summarize
 from preflight.parsers.nccl_tests import text as nccl_tests
+from preflight.parsers.training.step_classes import StepsBetween
 from preflight.textprep.numbered_text import NumberedText
 
 
@@ -45,10 +46,9 @@ class JobLog:
         """Step lines that differ only in digits, with their numbers; not in ``text``."""
         return tuple(self._selection.steps())
 
-    @property
-    def dropped_steps(self) -> int:
-        """The number of step lines dropped because there are too many."""
-        return self._selection.dropped_steps
+    def steps_between(self) -> StepsBetween | None:
+        """Return the step lines of a very long log that are only counted."""
+        return self._selection.steps_between()
 
     def tool_text(self) -> NumberedText:
         """Return the lines that may be tool output, with marks for gaps."""

@@ -7,8 +7,13 @@ from array import array
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
+
+if TYPE_CHECKING:
+    from preflight.parsers.training.skipped_steps import SkippedSteps
+    from preflight.parsers.training.step_classes import StepsBetween
 
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
@@ -30,7 +35,7 @@ _WORDS = (
 #: Words of training steps.
 _STEP = re.compile(
     rb"elapsed time per iteration|train_step_timing|\btps:|SamplesPerSec=|iter time \(s\)|\'loss\':|it/s|s/it"
-    rb"|(?i:\b(?:step|iter)[^|]{0,160}\bloss\b)"
+    rb"|(?i:\b(?:step|iter).{0,160}\bloss\b)"
 )
 #: A row of nccl-tests, or the end of one; a host name may precede it without a blank.
 _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|fp8\w*)"
@@ -64,7 +69,7 @@ class LineSelection:
         self.all: str | None = None  # the complete text, if it is short enough to be pasted text
         self._steps: list[tuple[int, bytes]] = []
         self._last_steps: deque[tuple[int, bytes]] = deque(maxlen=MOST_STEPS)
-        self.step_count = 0
+        self._skipped: SkippedSteps | None = None
 
     def take_all(self, text: str) -> None:
         """Store a complete text, instead of selected lines."""
@@ -81,29 +86,36 @@ class LineSelection:
             self.dropped += self._tail.drop_first_half()
 
     def add_step(self, number: int, line: bytes) -> None:
-        """Add a step line of a frequent shape; beyond a limit, the middle is dropped."""
-        self.step_count += 1
+        """Add a step line of a frequent shape; those in the middle are only counted."""
         if len(self._steps) < MOST_STEPS:
             self._steps.append((number, line))
-        else:
-            self._last_steps.append((number, line))
+            return
+        if len(self._last_steps) == MOST_STEPS:
+            self._skip().add(*self._last_steps.popleft())
+        self._last_steps.append((number, line))
+
+    def _skip(self) -> SkippedSteps:
+        # import-at-use: only the longest logs need it
+        from preflight.parsers.training.skipped_steps import SkippedSteps
+
+        self._skipped = self._skipped or SkippedSteps()
+        return self._skipped
 
     def steps(self) -> Iterator[tuple[int, str]]:
         """Yield the lines that ``add_step`` stored, with their numbers."""
         for number, line in chain(self._steps, self._last_steps):
             yield number, line.decode("utf-8", "backslashreplace")
 
-    @property
-    def dropped_steps(self) -> int:
-        """The number of step lines that were dropped between the first and the last ones."""
-        return self.step_count - len(self._steps) - len(self._last_steps)
+    def steps_between(self) -> StepsBetween | None:
+        """Return the step lines that are only counted; None without any."""
+        return self._skipped.counted() if self._skipped is not None else None
 
     def merge(self, other: LineSelection) -> None:
         """Add the selection of the next part of the log."""
-        dropped = other.dropped_steps
+        if other._skipped is not None:
+            self._skip().merge(other._skipped)
         for number, line in chain(other._steps, other._last_steps):
             self.add_step(number, line)
-        self.step_count += dropped
         for number, line, after_gap in other._items():
             self.add(number, line, after_gap)
         self.dropped += other.dropped
@@ -122,7 +134,10 @@ class LineSelection:
         return _numbered(numbers, lines)
 
     def tool_text(self) -> NumberedText:
-        """Return the lines that may be tool output, with marks for gaps."""
+        """Return the lines that may be tool output, with marks for gaps.
+
+        Step lines of repeated shapes are left out.
+        """
         if self.all is not None:
             return NumberedText(self.all)
         numbers, lines = array("Q"), []
@@ -137,17 +152,22 @@ class LineSelection:
     def _few(self, *, each: bool, steps: bool) -> Iterator[tuple[int, bytes, bool]]:
         """Yield (number, line, whether lines are missing before it), with few repetitions.
 
-        With ``each``, every line of a measurement or rank is included; with ``steps``, every step line.
+        With ``each``, every line of a measurement or rank is included; with ``steps``, every step line; with neither,
+        no repeated step line.
         """
         counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
         complete: dict[bytes, bool] = {}
+        omitted: dict[bytes, bool] = {}
         gap = False
         for number, line, after_gap in self._items():
             gap |= after_gap
             if (shape := line.translate(None, _DIGITS)) in left and not complete.get(shape):
-                if (each or steps) and shape not in complete:
+                if shape not in complete:
                     complete[shape] = (each and is_wanted(line)) or (steps and is_step(line))
+                    omitted[shape] = not each and not steps and is_step(line)
+                if omitted[shape]:
+                    continue
                 if not left[shape]:
                     gap = True
                     continue

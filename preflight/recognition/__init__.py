@@ -43,7 +43,15 @@ from preflight.recognition.formats.typed import TypedPart
 from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.guess import Guess, guess
 from preflight.recognition.input_sources import InputSource, SourceError, open_sources
-from preflight.recognition.job_logs import NCCL_LOG, NCCL_TESTS, judge_across, judge_logs, judge_settings, log_parts
+from preflight.recognition.job_logs import (
+    NCCL_LOG,
+    NCCL_TESTS,
+    judge_across,
+    judge_logs,
+    judge_settings,
+    log_parts,
+    training_parts,
+)
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.recognition.stated_facts import add_stated
@@ -87,8 +95,9 @@ def read(source: InputSource) -> list[TextPart]:
 
 def _read(source: InputSource) -> list[TextPart]:
     logs = log_parts(source)
-    lines = lines_of(source.text)
-    tools = _of_tools(lines, source.name)
+    trained, steps = training_parts(source)
+    lines = [line for line in lines_of(source.text) if line.number not in steps]
+    tools = _of_tools(lines, source.name, trained)
     judge_settings(tools, source.name)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     add_stated(found, lines)
@@ -120,7 +129,8 @@ def read_text(text: str, source: str) -> list[TextPart]:
     return _of_tools(lines_of(text), source)
 
 
-def _of_tools(lines: Lines, source: str) -> list[TextPart]:
+def _of_tools(lines: Lines, source: str, trained: Sequence[TextPart] = ()) -> list[TextPart]:
+    """Return the tool output in lines, and the training of the complete log."""
     lines = [line for line in lines if not _is_of_job(line.text)]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
     written = list(split_by_writer(lines))
@@ -129,7 +139,7 @@ def _of_tools(lines: Lines, source: str) -> list[TextPart]:
     found += [part for own in unread_lines for part in _parts(own, "")]
     ways = common_prefix.unmarked(lines, _taken(lines, found))
     found += [part for stretch in ways for part in max(map(_written, stretch), key=count_facts)]
-    found = merge_ranks(sorted(found, key=lambda part: part.first))[: MOST_PARTS + 1]
+    found = merge_ranks(sorted([*found, *trained], key=lambda part: part.first))[: MOST_PARTS + 1]
     mark_survived(found)
     add_findings(found, source)
     return found

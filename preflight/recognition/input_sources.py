@@ -68,12 +68,21 @@ class InputSource:
     @cached_property
     def text(self) -> NumberedText:
         """The text that may contain tool output, with line numbers. Raises SourceError."""
-        if self.log.text.complete or self.log.is_job:
-            if self.log.dropped:
-                self.note(f"{self.log.dropped} lines between the beginning and the end were left out")
-            return self.log.tool_text()
-        with self._reading(), self.path.open("rb") as stream:
-            return _held(opened(stream, self.note), self.note)
+        if not self.log.text.complete and not self.log.is_job:
+            remarks: dict[str, None] = {}
+            with self._reading(), self.path.open("rb") as stream:
+                held = _held(opened(stream, self.note), remarks.setdefault)
+            if held.complete or not self.log.repeated_steps:
+                self.unread.update(remarks)
+                return held
+        if self.log.dropped:
+            self.note(f"{self.log.dropped} lines between the beginning and the end were left out")
+        return self.log.tool_text()
+
+    @property
+    def has_counted_steps(self) -> bool:
+        """Whether ``text`` lacks step lines, which only ``log`` has. Raises SourceError."""
+        return not self.text.complete and bool(self.log.repeated_steps)
 
     def note(self, remark: str) -> None:
         """Record that a part of the source was not read."""

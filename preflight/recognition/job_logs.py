@@ -9,6 +9,7 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
+from preflight.facts import training_run
 from preflight.facts.job import RUN, RunFacts, report_subjects
 from preflight.facts.streamed_log import LogFile
 from preflight.judge import findings
@@ -20,8 +21,10 @@ from preflight.parsers.parsed import ParseGap
 from preflight.parsers.torch import TorchOutput, hang, watchdog
 from preflight.recognition.detector import ParsedPart, TextPart
 from preflight.recognition.formats import nccl_tests
+from preflight.recognition.formats.cluster import TRAINING, training
 from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
 from preflight.recognition.formats.pytorch import RECORDER, TRACE
+from preflight.recognition.formats.typed import TypedPart
 from preflight.recognition.input_sources import InputSource
 
 NCCL_LOG = "nccl-log"
@@ -63,6 +66,19 @@ def _nccl(log: JobLog) -> Iterator[TextPart]:
     gaps += [ParseGap(last, note, beside=True) for note in log.nccl.notes]
     taken = ParsedPart(last, facts, _summary(facts), gaps)
     yield TextPart(NCCL_LOG, first, last, "", taken, "")
+
+
+def training_parts(source: InputSource) -> tuple[list[TextPart], set[int]]:
+    """Return the training in a log of repeated step lines, and their numbers."""
+    run = training_run.of_log(source.log) if source.has_counted_steps else None
+    parts: list[TextPart] = []
+    lines: set[int] = set()
+    for writer, log in run.logs if run is not None else ():
+        first, last = log.steps[0].line, log.steps[-1].line
+        facts, summary = training(log)
+        parts.append(TextPart(TRAINING, first, last, writer, TypedPart(last, facts, summary, value=log), ""))
+        lines |= {step.line for step in log.steps}
+    return parts, lines
 
 
 def _watchdog(report: watchdog.Watchdog, nranks: int | None) -> dict[str, Any] | None:

@@ -338,6 +338,7 @@ _text(
 _text("parsers.nccl_tests.markers.collective", "./build/all_reduce_perf_mpi")
 _text("parsers.nccl_tests.json_output.may_be", '{"config": {}, "results": []}')
 _text("parsers.training.iteration_log.fields_in", "step 12 | loss 2.5100 | dt: 210.40ms | tok/s: 5000")
+_text("parsers.training.repeated_steps.time_reader", "step 12 | loss 2.5100 | dt: 210.40ms | tok/s: 5000")
 _text("parsers.training.repeated_steps.read_repeated", "[rank1]: step 12 | loss 2.5100 | dt: 210.40ms\n",
       call=lambda text: read_repeated(enumerate(text.splitlines(), 1)))  # fmt: skip
 _text("steps_in_window.seconds_since_1970", "2026-11-02T10:00:00Z")

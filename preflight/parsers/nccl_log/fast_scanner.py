@@ -132,9 +132,10 @@ class Scanner(LineParser):
             if code is None:
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
-                self.gap = True
                 if code & _OF_TRAINING:
                     self.selection.add_step(number, written[number - start - 1])  # type: ignore[union-attr]
+                else:
+                    self.gap = True
                 continue
             else:
                 shapes[shape] = code + _STEP

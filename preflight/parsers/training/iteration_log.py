@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
+from preflight.parsers.training.step_classes import StepsBetween
 from preflight.textprep.lines import Line, Lines
 
 _NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf))"
@@ -37,6 +38,7 @@ class TrainingLog:
 
     framework: str
     steps: tuple[TrainingStep, ...]
+    between: StepsBetween | None = None  # steps of a long log that are only counted
 
 
 _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -90,6 +90,25 @@ def _shape(text: str) -> _Shape:
     return _Shape(fields, pattern, None if _DIGITS.search(writer) else writer)
 
 
+#: Seconds of one unit of a printed time; 0: its inverse is the time.
+_SECONDS = {"ms": 0.001, "s": 1.0, "s/it": 1.0, "it/s": 0.0}
+
+
+def time_reader(text: str) -> tuple[re.Pattern[bytes], float] | None:
+    """Return a pattern of similar lines, whose group is the time, and its unit in s.
+
+    The unit is 0 for a rate; the pattern has no group if such lines have neither. None if they differ in more than
+    digits.
+    """
+    shape = _shape(text)
+    if shape.fields is None or shape.pattern is None:
+        return None
+    name = next((name for name in ("time", "throughput") if name in shape.fields.spans), "")
+    named = rf"\(\?P<(?!{name}>)\w+>" if name else r"\(\?P<\w+>"
+    pattern = re.sub(named, "(?:", shape.pattern.pattern)
+    return re.compile(pattern.encode()), _SECONDS.get(shape.fields.time_unit, 0.0) if name == "time" else 0.0
+
+
 def _written(text: str) -> tuple[str, str]:
     """Split a line into the writer that its prefix names (or "") and the rest."""
     lines = lines_of(NumberedText("\n".join([text] * _REPEATED)))

@@ -163,11 +163,15 @@ def _nodes(nodes: tuple[SlurmNode, ...]) -> tuple[dict[str, Any], str]:
     return {"nodes": facts}, f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}: {states}"
 
 
+TRAINING = "training log"
+
+
 def _rates(rates: Sequence[float], unit: str) -> dict[str, Any]:
     return {"median": median(rates), "min": min(rates), "unit": unit}
 
 
-def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
+def training(log: TrainingLog) -> tuple[dict[str, Any], str]:
+    """Return the documented facts and the summary of training steps."""
     times = [step.step_time_s for step in log.steps if step.step_time_s is not None]
     losses = [step.loss for step in log.steps if step.loss is not None and not isnan(step.loss)]
     rates = [step.throughput for step in log.steps if step.throughput is not None]
@@ -183,6 +187,9 @@ def _training(log: TrainingLog) -> tuple[dict[str, Any], str]:
         "last_grad_norm": norms[-1] if norms else None, "last_mfu_pct": shares[-1] if shares else None,
     }  # fmt: skip
     words = f", median step {median(times):.3g} s" if times else ""
+    if log.between is not None:
+        facts["steps_between"] = log.between.count
+        words += f"; {log.between.count:,} more in the middle were compared by their time only"
     return facts, f"{len(log.steps)} steps of {log.framework}{words}"
 
 
@@ -216,7 +223,7 @@ KINDS = (
     output_format("scontrol job", _jobs),
     output_format("scontrol", _control),
     output_format("seff", _jobs),
-    output_format("training log", _training),
+    output_format(TRAINING, training),
     output_format("serving log", _serving),
     output_format("ncclras", lambda value: (nccl_ras.facts(value), nccl_ras.summary(value))),
     output_format("python stacks", lambda value: (python_stacks.facts(value), python_stacks.summary(value))),

@@ -5,20 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preflight import recognition
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
 from preflight.facts.step_times import drift, slow_steps
 from preflight.facts.training_run import of_log
 from preflight.judge import judge
+from preflight.parsers import line_selection
 from preflight.parsers.job_log import parse
-from preflight.parsers.line_selection import MOST_STEPS, LineSelection
+from preflight.parsers.training import skipped_steps
 from preflight.parsers.training.iteration_log import TrainingStep
 from preflight.parsers.training.repeated_steps import read_repeated
-from preflight.recognition import read_text
+from preflight.recognition import input_sources, read_text
+from preflight.recognition.input_sources import InputSource
 from tests.support.step_lines import FORMS, jittered, log
 
 CHECKS = [check for check in registry().checks if check.id in ("torch.steps", "job.scaling")]
@@ -199,14 +203,43 @@ def test_values_that_are_no_numbers_have_their_own_pattern() -> None:
     assert [number for number, _ in rest] == [8]
 
 
-def test_the_steps_of_a_very_long_log() -> None:
-    """Read the first and the last steps only, and any loss that is nan."""
-    selection = LineSelection()
-    for number in range(1, 30_001):
-        selection.add_step(number, f"step {number} | loss 2.{number % 7} | dt: 100.00ms".encode())
-    assert (selection.dropped_steps, len(list(selection.steps()))) == (30_000 - 2 * MOST_STEPS, 2 * MOST_STEPS)
+def test_a_loss_in_the_middle_of_a_very_long_log_is_read() -> None:
     lines = log([1.0] * 26_000).splitlines(keepends=True)
     lines[13_000] = lines[13_000].replace("lm loss: 2.4", "lm loss: nan (was 2.4")
     ((status, message),) = steps_of("".join(lines))
-    assert "lines of steps in the middle of the log were not read" in message
     assert (status, "loss is nan" in message) == ("fail", True), message
+
+
+INIT = "n1:7:7 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 busId 1000 commId 0x2 - Init COMPLETE"
+
+
+@pytest.mark.parametrize("head", ["", INIT], ids=["alone", "with NCCL"])
+@pytest.mark.parametrize(
+    ("middle", "exit_status", "status", "words"),
+    [
+        (1.0, 0, "pass", "steps in the middle of the log were compared by their time only"),
+        (2.6, 0, "warn", "200 of 4,"),
+        (1.3, 0, "warn", "took longer than the median, and cost"),
+        (None, 3, "unknown", "lines of steps in the middle of the log were not read"),
+    ],
+)
+def test_steps_in_the_middle_of_a_very_long_log(
+    head: str, middle: float | None, exit_status: int, status: str, words: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Of 6,000 steps, 1,400 are stored; 200 others are slow (middle), or their shape is unknown (None)."""
+    monkeypatch.setattr(line_selection, "MOST_STEPS", 200)
+    monkeypatch.setattr(input_sources, "HELD_LINES", 1000)
+    times = [1.0] * 2900 + [middle or 1.0] * 200 + [1.0] * 2900
+    if middle is None:
+        monkeypatch.setattr(skipped_steps, "_MOST_SHAPES", 0)
+    path = tmp_path / "job.log"
+    path.write_text(f"{head}\n{log(times, first=10_000)}")
+    parts = recognition.read(InputSource("job.log", path))
+    (training,) = [part for part in parts if part.kind == "training log"]
+    facts = training.taken.facts
+    assert (facts["first_step"], facts["last_step"]) == (10_000, 15_999)
+    assert facts["steps"] + facts["steps_between"] == len(times)
+    assert recognition.exit_status([("job.log", parts)]) == exit_status
+    assert [item["status"] for item in training.findings if words in item["message"]] == [status]
+    assert (status == "pass") == ({item["status"] for item in training.findings} == {"pass"})
