@@ -1,6 +1,6 @@
 """Error messages of drivers, CUDA, frameworks and schedulers.
 
-A table of signatures, and the search for lines that match.
+The package has tables of signatures, and the search for lines that match one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of container runtimes, of Kubernetes' daemons and of its command."""
+"""Errors of container runtimes, Kubernetes daemons and kubectl."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"unresolvable CDI devices? (?P<what>\S{1,160})|failed to inject CDI devices?.{0,160}",
      "fail", "the runtime does not know the requested device: the CDI specification is missing or outdated",
      "container.gpu-devices", ("nvidia-ctk cdi list", "ls -l /etc/cdi /var/run/cdi", "nvidia-smi -L"),
-     "Regenerate it: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`."),
+     "Regenerate the specification: `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`."),
     ("image-pull", "pull|anifest|toomanyrequests|authentication required|basic auth|x509|error code: "
      "40|ImagePull|docker image",
      r"pull access denied|manifest (?:for \S{1,200} )?(?:unknown|not found)|toomanyrequests"
@@ -47,8 +47,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Ff]ail)"
      r"|[Cc]ould not allocate IP|no IP addresses available in range",
      "fail", "the pod's network could not be set up", "container.networks", _CNI,
-     "Check the attachment that it names: its definition, its resource, its address range, and the plug-in on that "
-     "node."),
+     "Check the network attachment that the message names: its definition, resource and address range, and the "
+     "plug-in on that node."),
     ("nvml-in-container", "NVML",
      r"[Ff]ailed to init(?:ialize)? NVML: (?:could not load|ERROR_).{1,160}"
      r"|failed to init(?:ialize)? NVML: .{1,160}|could not load NVML(?: library)?"

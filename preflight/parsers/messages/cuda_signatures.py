@@ -39,7 +39,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the NVLink fabric is not set up: the fabric manager is not running, or its version differs from the "
              "driver",
      "nvlink.fabric-manager", _FABRIC,
-     "Start nvidia-fabricmanager in exactly the driver's version; then the GPUs join the fabric."),
+     "Start the nvidia-fabricmanager of exactly the driver's version; then the GPUs join the fabric."),
     ("cuda-no-device",
      "No CUDA GPUs|no CUDA-capable device|NO_DEVICE|cudaErrorNoDevice|Found no NVIDIA driver|no NVIDIA GPU",
      r"No CUDA GPUs are available|no CUDA-capable device is detected|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice"
@@ -72,10 +72,10 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("cuda-illegal-access", "illegal memory access|ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
      r"illegal memory access was encountered|CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress",
      "fail", "a kernel accessed an invalid address: a bug in the program, or a GPU fault", "job.errors", _XID,
-     "Run it with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; if it happens on only one GPU, test that GPU."),
+     "Run the program with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer; if only one GPU fails, test that GPU."),
     ("cuda-device-assert", "device-side assert", r"device-side assert triggered",
-     "fail", "a kernel's own assertion failed: an index or label out of range", "job.errors", _XID,
-     "Run it with CUDA_LAUNCH_BLOCKING=1: the traceback then names the operation."),
+     "fail", "a kernel's own assertion failed: usually, an index or label is out of range", "job.errors", _XID,
+     "Run the program with CUDA_LAUNCH_BLOCKING=1: the traceback then names the operation."),
     ("cuda-launch-failed",
      "unspecified launch failure|LAUNCH_FAILED|launch timed out|misaligned address|illegal instruction|hardware stack|"
      "LAUNCH_TIMEOUT|cudaErrorLaunch",
@@ -93,7 +93,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|cudaErrorDevicesUnavailable",
      "fail", "the GPU accepts no further process: exclusive or prohibited mode, or an earlier process uses it",
      "gpu.compute-mode", ("nvidia-smi -q -d COMPUTE", "nvidia-smi", "fuser -v /dev/nvidia*"),
-     "End the process that uses it, or run `nvidia-smi -c DEFAULT`."),
+     "End the process that uses the GPU, or run `nvidia-smi -c DEFAULT`."),
     ("cuda-mps", "MPS ", r"MPS (?:client failed to connect|server is not ready|client terminated without resource)",
      "fail", "CUDA's MPS server does not answer", "gpu.compute-mode",
      ("ps aux | grep nvidia-cuda-mps", "nvidia-smi -q -d COMPUTE", "ls -l ${CUDA_MPS_PIPE_DIRECTORY:-/tmp/nvidia-mps}"),
@@ -119,7 +119,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("cudnn", "CUDNN_STATUS_|cuDNN error",
      r"CUDNN_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_SUPPORTED|MAPPING_ERROR"
      r"|VERSION_MISMATCH|SUBLIBRARY_\w{1,40})",
-     "fail", "a cuDNN call failed: full memory, a library of another version, or the GPU",
+     "fail", "a cuDNN call failed: the memory is full, a library has the wrong version, or the GPU is faulty",
      "gpu.memory-headroom", _MEMORY, "Free memory on the GPU; compare the loaded cuDNN with the version that the "
                                      "program was built for."),
     ("undefined-nccl-symbol", "undefined symbol", r"undefined symbol: (?P<what>p?nccl\w{1,60})",
@@ -143,5 +143,5 @@ SIGNATURES = signatures(FRAMEWORK, (
      r": cannot open shared object file",
      "fail", "a CUDA library is missing in the program's environment", "job.errors",
      ("ldconfig -p | grep -e cuda -e nccl -e cudnn", "echo $LD_LIBRARY_PATH", "pip list | grep -i nvidia"),
-     "Install it in the image, or add its folder to LD_LIBRARY_PATH."),
+     "Install the library in the image, or add its folder to LD_LIBRARY_PATH."),
 ))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Checks by words of an error without a signature."""
+"""Checks for errors without a signature, by the words in the error."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ _WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def check_of(text: str, otherwise: str) -> str:
-    """Return the id of the check for the subject of a text."""
+    """Return the id of the check for a text's first known subject, else ``otherwise``."""
     return next((check for pattern, check in _WORDS if pattern.search(text)), otherwise)

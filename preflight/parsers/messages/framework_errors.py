@@ -1,4 +1,4 @@
-"""Lines of a text that have an error signature of the kind ``FRAMEWORK``."""
+"""Parser of lines with an error signature of the kind ``FRAMEWORK``."""
 
 from __future__ import annotations
 

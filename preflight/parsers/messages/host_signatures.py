@@ -20,7 +20,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|unable to (?:mmap|open shared memory object|write to file|resize) .{0,80}torch_"
      r"|/dev/shm.{0,60}No space left|No space left on device.{0,80}/dev/shm",
      "fail", "/dev/shm is too small for the processes of the job", "host.shm", _SHM,
-     "Give the container more (`--shm-size`, an emptyDir of medium Memory), or remove leftover files in /dev/shm."),
+     "Give the container more shared memory (`--shm-size`, an emptyDir), or remove leftover files in /dev/shm."),
     ("bus-error", "Bus error|SIGBUS|ignal: 7|ignal 7", r"Bus error|SIGBUS|killed by signal: 7\b",
      "fail", "a bus error ended a process: mapped memory is not available. Usually /dev/shm is full; otherwise a "
              "mapped file was truncated or its file system failed, or memory has an uncorrected error", "host.shm",
@@ -31,9 +31,9 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"^\s{0,8}(?:systemd\[\d{1,10}\]: )?(?P<what>\S{1,120}\.(?:service|mount|socket|target)): Failed with result"
      r"|^\s{0,8}(?:systemd\[\d{1,10}\]: )?Failed to (?:start|mount) (?P<gpu>[\w/][^:]{1,120})\.$"
      r"|^\s{0,8}(?:systemd\[\d{1,10}\]: )?Unit .{0,80}entered failed state",
-     "warn", "a unit of systemd failed", "host.failed-units",
+     "warn", "a systemd unit failed", "host.failed-units",
      ("systemctl --failed", "systemctl status UNIT", "journalctl -u UNIT -b"),
-     "Read the preceding lines of the unit; start it again after the repair."),
+     "Read the unit's preceding lines; restart the unit once the cause is fixed."),
     ("gpfs", "mmfs",
      r"\bmmfs\w{0,8}(?:\[\d{1,10}\])?: (?:\[\w{1,3}\] )?\[E\] (?P<what>.{1,200})"
      r"|^\s{0,8}\[E\] (?=.{0,200}\bmmfs).{1,200}",
@@ -69,7 +69,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"[Cc]urrent loss scale already at minimum",
      "fail", "every step overflowed until the loss scale reached its minimum: infinite or NaN gradients", "job.errors",
      ("grep -n -i -e overflow -e nan LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
-     "Check the learning rate and the data; if only one rank has it, test its GPU."),
+     "Check the learning rate and the data; if only one rank reports it, test its GPU."),
     ("no-rdma-device", "No IB devices found|IB devices list|No RDMA devices",
      r"^\W{0,8}No IB devices found|[Ff]ailed to get IB devices list|No RDMA devices (?:were )?(?:found|available)",
      "unknown", "the program finds no RDMA device: there is none, its driver is not loaded, or none is assigned",
@@ -88,7 +88,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "The cause is in the output of that rank, or in the kernel log of its node at that time."),
     ("ray-actor-died", "ActorDied|actor died|RayActorError|WorkerCrashed|worker died",
      r"ActorDiedError|RayActorError|WorkerCrashedError|The actor died unexpectedly|worker died or was killed",
-     "fail", "a worker of Ray ended: killed at the memory limit, crashed, or its node was lost", "job.errors",
+     "fail", "a Ray worker ended: killed at the memory limit, crashed, or its node was lost", "job.errors",
      _KILLED, "Look for its first error in /tmp/ray/session_latest/logs, and for an out-of-memory kill on its node."),
     ("gloo-connection", "gloo|Gloo",
      r"[Gg]loo.{0,160}(?:Connection (?:closed by peer|refused|reset by peer)|connectFullMesh failed|timed out"
@@ -110,7 +110,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("child-segfault", "exitcode|Segmentation|SIGSEGV|ignal: 11|ignal 11",
      r"exitcode {0,4}:? {0,4}-11\b|Segmentation fault(?: \(|$|\b)|Fatal Python error: Segmentation|SIGSEGV",
      "fail", "a process crashed (segmentation fault)", "job.errors", _FIRST_ERROR,
-     "Read the stack (`coredumpctl`, PYTHONFAULTHANDLER=1): the usual cause is a library of another build."),
+     "Read the stack (`coredumpctl`, PYTHONFAULTHANDLER=1): the usual cause is a library from another build."),
     ("child-aborted", "exitcode|SIGABRT|core dumped",
      r"exitcode {0,4}:? {0,4}-6\b|Signal 6 \(SIGABRT\)|SIGABRT\b|Aborted \(core dumped\)",
      "fail", "a process aborted: a C++ exception or the watchdog ended it", "job.errors", _FIRST_ERROR,
@@ -129,12 +129,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "If the kernel log has an out-of-memory kill, request more memory or use fewer data-loader workers."),
     ("too-many-files", "Too many open files|Errno 24|ancdata",
      r"Too many open files|\[Errno 24\]|received 0 items of ancdata",
-     "fail", "the limit of open files is too low", "host.open-files", _LIMITS,
+     "fail", "the limit on open files is too low", "host.open-files", _LIMITS,
      "Raise the limit (`ulimit -n`, LimitNOFILE of the service that starts jobs)."),
     ("no-threads", "start new thread|pthread_create|blas_thread_init|Resource temporarily unavailable",
      r"can't start new thread|pthread_create failed|blas_thread_init|[Ff]ork.{0,40}Resource temporarily unavailable"
      r"|\[Errno 11\] Resource temporarily unavailable",
-     "fail", "the limit of processes and threads is too low", "host.open-files", _LIMITS,
+     "fail", "the limit on processes and threads is too low", "host.open-files", _LIMITS,
      "Raise the limit (`ulimit -u`, TasksMax and pids.max), or set OMP_NUM_THREADS."),
     ("disk-full", "No space left|quota exceeded|Errno 28|Errno 122",
      r"No space left on device|[Dd]isk quota exceeded|\[Errno (?:28|122)\]",
@@ -148,5 +148,5 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"Stale (?:NFS )?file handle|Transport endpoint is not connected|\[Errno (?:116|107)\]",
      "fail", "a network file system lost its server", "host.mounts",
      ("mount | grep -e nfs -e lustre -e fuse -e gpfs", "dmesg -T | grep -i -e nfs -e lustre", "df -h"),
-     "Remount it; check the server and the path to it."),
+     "Remount the file system; check its server and the path to it."),
 ))  # fmt: skip

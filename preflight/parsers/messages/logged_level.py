@@ -1,4 +1,4 @@
-"""Levels of log lines, for errors without a signature."""
+"""Detection of lines that a program logged as errors, by their level."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import re
 
 from preflight.evidence import json_limits
 
-#: Maximum characters of a line in which its level occurs, and of a returned message.
+#: Number of characters at the start of a line in which its level occurs, and maximum length of a returned message.
 _HEAD, _LENGTH = 160, 300
 
-#: Texts, one of which occurs in every line with a level; for the detector.
+#: Texts of which every line with a level contains at least one; for format detection.
 HINTS = (
     "ERROR", "CRITICAL", "FATAL", "SEVERE", "rror:", "fatal:", "panic:", "level=", '"level"', '"severity"', ".go:",
     ".cc:", ".cpp:", ".cu:", ".h:", ".py:", ".rs:", "xception:", "Interrupt:", "Timeout:", "Failure:", "Resources:",
     "Fault:", "rror response from daemon", "Error from server",
 )  # fmt: skip
 
-#: glog and klog: ``E1012 10:00:00.123456    1 main.go:173] text``, with the brackets of PyTorch's C++.
+#: glog and klog: ``E1012 10:00:00.123456    1 main.go:173] text``; PyTorch's C++ code adds a bracket.
 _GLOG = re.compile(
     r"\s{0,8}\[?(?P<level>[IWEF])\d{4,8} \d\d:\d\d:\d\d(?:\.\d{1,9})?\s{1,9}(?:\d{1,10}\s{1,4})?[\w./-]{1,120}:\d{1,6}"
     r"\]"
     r"\s?(?P<text>.*)"
 )
-#: Ray: ``[2026-10-01 10:00:00,000 E 311 311] (raylet) node.cc:30: text``; XLA has a bracket after the place.
+#: Ray: ``[2026-10-01 10:00:00,000 E 311 311] (raylet) node.cc:30: text``; XLA prints a bracket after the line number.
 _LETTER = re.compile(
     r"\s{0,8}\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,9}:? (?P<level>[IWEFDC])(?: \d{1,10} \d{1,10}\])? (?:\(\w{1,30}"
     r"\) )?"
@@ -32,7 +32,7 @@ _LETTER = re.compile(
 #: logfmt: ``time="…" level=error msg="…"``.
 _LOGFMT = re.compile(r'(?:^|\s)(?:level|lvl|severity)="?(?P<level>[A-Za-z]{3,9})"?(?:\s|$)')
 _MESSAGE = re.compile(r'(?:^|\s)(?:msg|message|err|error)="((?:[^"\\]|\\.){1,600})"')
-#: Python's logging, log4j, spdlog and similar: a level in capitals, preceded only by time, names and marks.
+#: Python's logging, log4j, spdlog and similar: a level in capitals after only times, names and punctuation.
 _CAPITAL = re.compile(
     r"(?:\S{1,60}\s{1,12}){0,7}?(?:\S{1,60}?[\])>|:-])?[\[(<|]{0,3}"
     r"(?P<level>ERROR|CRITICAL|FATAL|SEVERE|EMERG|ALERT)(?:[\])>|:]|\s|$)[\])>|:\s-]*(?P<text>.*)"
@@ -43,7 +43,7 @@ _OWN_WORD = re.compile(
     r"(?: \[\w{1,20}\]| response from daemon| from server(?: \(\w{1,40}\))?)?: {1,8}(?P<text>\S.*)"
 )
 
-#: A message that is not an error, or an error from which the program recovered.
+#: Words of a message that is not an error, or of an error from which the program recovered.
 _NO_FAULT = re.compile(
     r"(?i)\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?)\b|\berrors?\b ?(?:=|:|count:?)? ?(?:0\b"
     r"|none\b)"
@@ -52,12 +52,12 @@ _NO_FAULT = re.compile(
     r"|already been registered)\b"
     r"|\bdeprecat|error[_ ]?(?:rate|bound|handler|handling|level|log|check)|mean (?:squared )?error|\berror_?(?:if|on)_"
 )
-#: The last of several retries.
+#: Words of a message that reports the last of several attempts.
 _GAVE_UP = re.compile(r"(?i)giv(?:e|ing|en) up|(?:max(?:imum)?|too many|all) (?:number of )?(?:re-?tries|attempts)"
  r"|after \d+"
                       r" (?:re-?tries|attempts)|retries (?:exhausted|exceeded)|exceeded")  # fmt: skip
 
-#: Lines of a traceback written one by one by a logger.
+#: Lines of a traceback that a logger wrote one by one.
 _OF_TRACEBACK = re.compile(r"^\s{0,40}File \"|\] {3,}\S|^\s{4,}|^[\s~^]*$")
 
 _BAD = frozenset({"e", "f", "error", "err", "fatal", "critical", "crit", "panic", "dpanic", "severe", "emerg", "alert"})
@@ -72,7 +72,7 @@ def error_text(text: str) -> str | None:
 
 
 def is_fault(text: str) -> bool:
-    """Return whether the program did not recover, judged by the text."""
+    """Return whether the program did not recover from a reported error."""
     return _NO_FAULT.search(text) is None or _GAVE_UP.search(text) is not None
 
 
@@ -109,7 +109,7 @@ def _leveled(text: str) -> str:
 
 
 def _of_json(text: str) -> str:
-    """Return the message of a JSON line with a level: zap, logrus, pino, bunyan."""
+    """Return the error message of a JSON line (zap, logrus, pino, bunyan), or ""."""
     if len(text) > 20_000 or not re.search(r'"(?:level|severity|lvl|levelname)"', text):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Lines of a text that have an error signature of the kind ``NETWORK_TOOL``."""
+"""Parser of lines with an error signature of the kind ``NETWORK_TOOL``."""
 
 from __future__ import annotations
 

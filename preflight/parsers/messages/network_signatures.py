@@ -75,7 +75,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
     ("libfabric-none", "fi_getinfo", r"fi_getinfo(?:\(\))?:? .{0,40}(?:-61\b|No data available).{0,40}",
      "fail", "libfabric finds no provider that fits the request", "rdma.device-nodes",
      ("fi_info -l", "ls /dev/infiniband", "ibv_devinfo"),
-     "Check that the device exists, and the provider in the request: `fi_info -p efa`."),
+     "Check that the device exists, and that the requested provider is installed: `fi_info -p efa`."),
     ("queue-pair", "odify QP|to RTR|to RTS|remote QP|remote address",
      r"[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
      r" remote address).{0,80}|[Uu]nable to [Cc]onnect the HCA's.{0,80}",
@@ -86,7 +86,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
     ("gid-index", "GID|gid|sgid",
      r"[Ff]ailed to read GID index.{0,80}|can't read sgid of index.{0,40}|Incompatibility issue with GID types"
      r"|[Gg]id index should be between.{0,80}|[Ii]nvalid GID index.{0,40}",
-     "fail", "the GID index in the command does not exist, or has another RoCE version", "roce.chain",
+     "fail", "the GID index in the command does not exist, or is of a different RoCE version", "roce.chain",
      ("show_gids DEVICE", "ibv_devinfo -v -d DEVICE | grep GID", "ip -br addr"),
      "Use the index of the RoCE v2 address; if there is none, set an address on the interface."),
     ("memory-registration", "MR|work buf",

@@ -1,4 +1,4 @@
-"""Lines of a text that have an error signature of the kind ``NVIDIA_SMI``."""
+"""Parser of lines with an error signature of the kind ``NVIDIA_SMI``."""
 
 from __future__ import annotations
 

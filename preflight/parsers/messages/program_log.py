@@ -1,6 +1,6 @@
-"""Logs of programs and daemons without a line in a known format.
+"""Logs of programs and daemons in which no other parser knows a line.
 
-Lines with a date or a level, including those that may report a fault.
+Their lines have a date or a level; those that may report a fault are listed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from preflight.textprep.lines import Lines
 
 HINTS = ()
 
-#: Minimum lines of a log, minimum share in a log format, and maximum characters examined of a line.
+#: Minimum number of lines in a log, minimum share of lines in a log format, and number of characters read of a line.
 _FEWEST, _SHARE, _LONGEST = 3, 0.7, 2000
 
-#: A line of an actor or rank, after the prefix of Ray or a launcher.
+#: The prefix that Ray or a launcher writes before the line of an actor or rank.
 _ACTOR = re.compile(
     r"\([\w.:-]{1,60}(?: rank=\d{1,6})? (?:pid=\d{1,8}(?:, ip=[\w.:]{3,45})?|\+[\dhms]{2,16})\) ?"
     r"|\[(?:rank|default)\d{1,6}\]:? ?"
 )
-#: A line that continues a message: indented, or a bracket of a multi-line value.
+#: A line that continues a message: it is indented, or closes the bracket of a multi-line value.
 _CONTINUED = re.compile(r"(?:\t| {1,40}\S|[{}\])>]{1,3},?\s*$)")
-_MOST_CONTINUED = 2  # maximum number of these lines per message
-#: Prefix that journald and syslog write before a program's line.
+_MOST_CONTINUED = 2  # maximum average number of such lines per message
+#: The prefix that journald and syslog write before a program's line.
 _SYSLOG = re.compile(
     r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,64} (?!kernel)"
     r"[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
 )
-#: The level of a line; a time since the start is the kernel's or the X server's.
+#: The level of a line. Lines that start with the seconds since boot are from the kernel or the X server.
 _LEVEL = re.compile(
     r"(?!\s{0,8}\[ {0,8}\d{1,9}\.\d{1,9}\])(?:\s{0,8}[\[(]?(?P<glog>[IWEF])\d{4,8} \d\d:"
     r"|\s{0,8}\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{1,9}:? (?P<letter>[IWEFD]) "
@@ -62,10 +62,10 @@ _TROUBLE = re.compile(
 _USUAL = re.compile(
     r"(?i)hostfile, will proceed with training with local resources|async_io requires the dev libaio|OMP_NUM_THREADS"
     r"|TF-TRT Warning: Could not find TensorRT|already been registered|Ignoring the following XIDs|sparse_attn"
-    r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # the loss scaler is still adapting
+    r"|OVERFLOW! Rank \d{1,6} Skipping step\. Attempted loss scale: \d{4,12}\b"  # a loss scaler is still adapting
     r"|Please specify the CUTLASS repo|\]\s*\**$|errno: 9[79]\b"
 )
-#: Context in which such a word reports nothing.
+#: Phrases in which such a word does not report a fault.
 _HARMLESS = re.compile(
     r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:checks?|polic(?:y|ies)"
     r"|handlers?|intervals?|secs?|seconds|budget|backoff)\b|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
@@ -79,14 +79,14 @@ _MOST = 50
 
 @dataclass(frozen=True)
 class ProgramLog:
-    """Lines of a log, and those that may report a fault."""
+    """Counts of a log's lines and levels, and the lines that may report a fault."""
 
-    lines: int
+    lines: int  # number of non-blank lines
     first_time: str
     last_time: str
     levels: dict[str, int]
     versions: tuple[str, ...]
-    troubles: tuple[tuple[int, str], ...]  # number and text
+    troubles: tuple[tuple[int, str], ...]  # (line number, text)
     line: int
 
 
@@ -97,9 +97,10 @@ _TIME = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether most lines, starting at a line, are those of a log.
+    """Return whether most lines from a line on are in a log format.
 
-    A time or an actor's mark alone may precede any text: a line of a log has a level, or is Slurm's.
+    Such a line has a level or is from a Slurm daemon. An actor's prefix alone is not enough, since it may precede any
+    text; a time stamp before every line is only enough if it changes.
     """
     texts = [line.text[:_LONGEST] for line in lines[at : at + _LOOKED_AT] if line.text.strip()]
     begun = [text for text in texts if not _CONTINUED.match(text)]
@@ -110,7 +111,7 @@ def begins(lines: Lines, at: int) -> bool:
     ]
     logged = sum(_LEVEL.match(text) is not None or _OF_SLURM.match(text) is not None for text in own)
     stamped = [match["time"] for text in begun if (match := _SYSLOG.match(text))]
-    logged += len(stamped) if len(set(stamped)) > 1 else 0  # a time before every line may precede any text
+    logged += len(stamped) if len(set(stamped)) > 1 else 0  # equal times may precede any text
     enough = logged >= max(1, _SHARE * len(own), (len(texts) - len(begun)) / _MOST_CONTINUED)
     return len(texts) >= _FEWEST and enough
 
@@ -120,7 +121,7 @@ def _without_actor(text: str) -> str:
     return text[match.end() :] if match else text
 
 
-#: Maximum lines examined, and the format of Slurm daemon logs, with words of healthy ones.
+#: Maximum number of lines examined, and the format of Slurm daemon logs, with words that they contain.
 _LOOKED_AT = 2000
 _OF_SLURM = re.compile(
     r"\[(?:\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} \d\d )\d\d:\d\d:\d\d\.\d{1,6}\] (?:\[\d{1,10}\.\w{1,12}\] )?"
@@ -130,7 +131,7 @@ _OF_SLURM = re.compile(
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
-    """Read all lines, starting at a line."""
+    """Read all lines from a line on."""
     levels, versions, troubles = Counter[str](), dict[str, None](), list[tuple[int, str]]()
     times: list[str] = []
     number = 0
@@ -167,20 +168,20 @@ def _level(match: re.Match[str]) -> str:
     return _LEVELS.get(word.upper()[:1], word.lower())
 
 
-#: Words of a wait, which succeeded if the log ends with a word of success.
+#: Words of a message about waiting, which is no longer a problem if the log's last line reports success.
 _WAITED = re.compile(
     r"(?i)\b(?:re-?try(?:ing)?|retries|waiting|pending|not (?:yet )?(?:ready|available|discovered|found yet))\b"
 )
 _SUCCESS = re.compile(
     r"(?i)\b(?:success(?:ful(?:ly)?)?|succeeded|completed?|finished|passed|ready|started|connected|registered|done)\b"
 )
-#: An administrator takes a node out of service or returns it.
+#: An administrator takes a node out of service, or returns it to service.
 _TAKEN = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:DRAIN\w{0,4}|DOWN)\b")
 _RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RESUME|IDLE|UNDRAIN)\b")
 
 
 def _lasting(troubles: list[tuple[int, str]], texts: list[str]) -> list[tuple[int, str]]:
-    """Return the lines with problems that were not resolved within the log."""
+    """Return the (line number, text) of problems that the log does not show as solved."""
     well = _SUCCESS.search(texts[-1]) is not None and not _in_trouble(texts[-1])
     resumed = {match["node"] for text in texts if (match := _RESUMED.search(text))}
     lasting = []

@@ -26,7 +26,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.plain_text import ends_of
 
-#: All signatures; the first match of a line is used.
+#: All signatures; the first one that matches a line is used.
 SIGNATURES: tuple[ErrorSignature, ...] = (
     *driver_signatures.SIGNATURES,
     *slurm_signatures.SIGNATURES,
@@ -38,7 +38,7 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 )
 
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
-#: Errors without a signature: an exception that ended a program, and a line that the program marks as an error.
+#: Stand-ins for errors without a signature: an exception that ended a program, and a line logged as an error.
 RAISED = ErrorSignature(
     "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "job.errors", _FIRST_ERROR,
     "Check the line of the program that raised it."
@@ -49,44 +49,44 @@ LOGGED = ErrorSignature(
 )  # fmt: skip
 #: Ids of errors that are grouped by text.
 _BY_TEXT = frozenset({RAISED.id, LOGGED.id})
-#: A line of Slurm's own commands and daemons, and of their logs.
+#: A line printed or logged by a command or daemon of Slurm.
 _SLURMS = re.compile(
     r"(?:\d{1,6}: )?(?:\[[\d:T.-]{10,32}\] )?(?:(?:srun|sbatch|salloc|sinfo|squeue|sacct(?:mgr)?|scontrol|scancel"
     r"|sprio|slurm\w{1,12})"
     r"(?:-\w{1,20})?(?:\[\d{1,10}\])?: )?(?:error|fatal): (?P<text>\S.*)"
 )
 
-#: A line of another service in a journal, or of a Kubernetes daemon (klog): its "error:" is not Slurm's, unless it
-#: names a program of Slurm's.
+#: A line of another service in a journal, or of a Kubernetes daemon (klog); unless it names a Slurm program, its error
+#: is not Slurm's.
 _SERVICE = re.compile(
     r"(?<![\w.-])(?P<unit>[a-z][\w.@-]{1,40})\[\d{1,10}\]: |(?:^|\s)[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,9} {1,9}\d{1,10} "
     r"[\w.-]{1,60}\.go:\d{1,6}\]"
 )
 _NAMES_SLURM = re.compile(r"\b(?:slurm\w{0,12}|srun|sbatch|salloc|munged?|pyxis|enroot|spank|StepId|JobId)\b", re.I)
 
-#: Maximum characters of a line that are examined and quoted, and maximum of quoted characters before the match.
+#: Maximum number of characters that are examined of a line, that are quoted, and that are quoted before the match.
 _LONGEST, _WORDS, _BEFORE = 4000, 320, 120
-#: Maximum lines without an error within a part; maximum errors of a part.
+#: Maximum number of consecutive lines without an error within a part, and of errors in a part.
 _GAP, MAX_ERRORS = 12, 1000
-#: Minimum training steps after an error that show that the job continued; checks of errors that a job can survive or
-#: restart after, none of them a hardware fault.
+#: Minimum number of training steps after an error that show that the job continued; checks of errors that a job can
+#: survive, or after which it can restart, none of which are hardware faults.
 _WENT_ON, _SURVIVED = 3, frozenset({"job.errors", "gpu.memory-headroom", "kernel.events"})
-#: Maximum distance in lines at which an error without a signature belongs to one with a signature.
+#: Maximum distance in lines at which an error without a signature is part of one with a signature.
 _SAME = 1
 
-#: Prose before a message quoted in a sentence.
+#: Words of prose before a message that is quoted in a sentence.
 _PROSE = re.compile(
     r"(?i)\b(?:i|i'm|we|we're|my|our|you|your|anyone|please|how|why|does|should|hello|hi|thanks|if|when|whenever)\b"
 )
-#: The name of a Python exception; the text after it is not prose.
+#: The name of a Python exception; text after it is a message, not prose.
 _RAISED = re.compile(r"(?<![\w.])[A-Za-z_][\w.]{0,120}(?:Error|Exception|Warning)\b")
-#: The node name that a launcher or a search put before a line.
+#: The node name that a launcher or ``grep`` wrote before a line.
 _NODE = re.compile(
     r"(?!python\d|mlx\d|nvme\d|rank\d|ib\d|eth\d|sda?\d|line \d)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): (?=\S)"
 )
 #: The node named in the message itself.
 _NODE_WITHIN = re.compile(r"\b(?:node|host|hostname): ([a-z][a-z0-9-]{0,60}\d[a-z0-9.-]{0,30})\b")
-#: Log lines that other parsers read: of the kernel, UCX and NCCL.
+#: Lines that other parsers read: those of the kernel, UCX and NCCL.
 _OTHERS = re.compile(
     r"\bNCCL (?:INFO|WARN|ERROR|TRACE)\b|\bUCX {1,2}(?:ERROR|FATAL)\b|NVRM: |\bkernel: (?!\d+\.\d+\.)"
     r"|^\s{0,8}(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{4,9}\]"
@@ -102,34 +102,34 @@ _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 @dataclass(frozen=True)
 class LoggedError:
-    """One line with a signature."""
+    """One error in a text, with its signature."""
 
     signature: ErrorSignature
     line: int  # line number in the source
     text: str
-    gpu: str = ""  # PCI address or number, if the line names it
+    gpu: str = ""  # PCI address or number; empty if not named
     node: str = ""
     rank: str = ""
-    what: str = ""  # quoted by the signature
-    place: str = ""  # file, line and function that raised it
-    words: str = ""  # the message without time, level and place
-    follows: bool = False  # it reports the end of another process
-    survived: bool = False  # training steps follow
-    writer: str = ""  # the launcher's prefix of its lines: a rank or a host
+    what: str = ""  # the part of the text that the signature quotes
+    place: str = ""  # file, line and function that raised it; empty if unknown
+    words: str = ""  # the message, without its time, level and source file
+    follows: bool = False  # whether it reports the end of another process
+    survived: bool = False  # whether training steps follow it
+    writer: str = ""  # the rank or host in the launcher's prefix
 
     @property
     def has_meaning(self) -> bool:
-        """Whether a signature explains it."""
+        """Whether a real signature explains the error."""
         return self.signature.id not in _BY_TEXT
 
 
 def _in_nccls_log(text: str) -> bool:
-    """Return whether NCCL's log parser covers the failure in a line."""
+    """Return whether NCCL's log parser has a signature for a line."""
     return nccl_signatures.matching(text, "outside") is not None
 
 
 def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
-    """Return the signature and the message of a line logged as an error."""
+    """Return the signature and message of a line logged as an error, or None."""
     if _OTHERS.search(text) or _SOURCE.match(text):
         return None
     slurms = _SLURMS.match(text)
@@ -140,11 +140,11 @@ def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
     return replace(LOGGED, kind=SLURM if slurms else FRAMEWORK, check=check), logged
 
 
-@functools.lru_cache(maxsize=256)  # each kind of error examines the same lines
+@functools.lru_cache(maxsize=256)  # the parsers of all kinds examine the same lines
 def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Match[str]] | None:
-    """Return the first matching signature of a line, and its match.
+    """Return the first signature that matches a line, and the match.
 
-    None without an error, and for prose and source code.
+    None if there is none, or if the line is prose, source code or from another parser's log.
     """
     text = text[:_LONGEST]
     signatures = _candidates(_shape(text))
@@ -162,20 +162,20 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
 
 
 def _shape(text: str) -> str:
-    """Return a text with zeros for digits."""
+    """Return a text with all digits replaced by zeros."""
     return text.encode("utf-8", "surrogatepass").translate(_DIGITS_ALIKE).decode("utf-8", "surrogatepass")
 
 
-@functools.lru_cache(maxsize=4096)  # a log repeats few shapes many times
+@functools.lru_cache(maxsize=4096)  # a log has many lines of few shapes
 def _candidates(shape: str) -> tuple[ErrorSignature, ...]:
-    """Return the signatures that lines of a shape may have."""
+    """Return the signatures that lines of this shape may have."""
     if not any(hint in shape for hint in _shortest_hints()):
         return ()
     return tuple(signature for signature, hints in _shapes_of_hints() if any(hint in shape for hint in hints))
 
 
 def _in_prose(text: str, at: int) -> bool:
-    """Return whether prose quotes the text that starts at a position."""
+    """Return whether the text from a position on is quoted in prose."""
     raised = _RAISED.search(text, 0, at)
     end = raised.start() if raised else at
     return _PROSE.search(text[max(0, end - 200) : end]) is not None
@@ -188,9 +188,9 @@ def _shapes_of_hints() -> tuple[tuple[ErrorSignature, tuple[str, ...]], ...]:
 
 @functools.cache
 def _shortest_hints() -> tuple[str, ...]:
-    """Return the hints of all signatures, without those that contain another.
+    """Return the hints of all signatures, except those that contain another hint.
 
-    One pattern of them all takes twice the time.
+    Testing them one by one takes half the time of one pattern with all of them.
     """
     shortest: list[str] = []
     for hint in sorted({hint for _, hints in _shapes_of_hints() for hint in hints}, key=len):
@@ -200,14 +200,14 @@ def _shortest_hints() -> tuple[str, ...]:
 
 
 def hints(kind: str) -> tuple[str, ...]:
-    """Return the hints of all signatures of a kind."""
+    """Return the texts of which every line with an error of a kind contains one."""
     more = {FRAMEWORK: {*level.HINTS, *traceback.HINTS}, SLURM: {"error: ", "fatal: "}}.get(kind, set())
     own = [signature for signature in SIGNATURES if signature.kind == kind]
     return tuple(sorted({hint for signature in own for hint in signature.hints} | more))
 
 
 def begins_with(kind: str) -> Callable[[Lines, int], bool]:
-    """Return whether a part of a kind begins at a line."""
+    """Return the ``begins`` function of the parser for a kind of errors."""
 
     def begins(lines: Lines, at: int) -> bool:
         result = _error_at(lines, at)
@@ -217,9 +217,9 @@ def begins_with(kind: str) -> Callable[[Lines, int], bool]:
 
 
 def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...]]]:
-    """Return the parser of a kind.
+    """Return the ``parse_lines`` function of the parser for a kind of errors.
 
-    It reads nearby errors of this kind as one part; log lines between them do not separate them.
+    It reads neighbouring errors of this kind as one part, however many log lines are between them.
     """
 
     def parse_lines(lines: Lines, at: int) -> Parsed[tuple[LoggedError, ...]]:
@@ -242,7 +242,7 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
                 and error.line - errors[-1].line <= _SAME
                 and errors[-1].has_meaning
             ):
-                end, last = behind, behind - 1  # the same event in other words
+                end, last = behind, behind - 1  # the same event, reported in other words
                 continue
             if error.has_meaning:
                 while errors and errors[-1].signature.id == LOGGED.id and error.line - errors[-1].line <= _SAME:
@@ -258,9 +258,9 @@ def parser_of(kind: str) -> Callable[[Lines, int], Parsed[tuple[LoggedError, ...
 
 
 def with_steps(errors: Sequence[LoggedError], steps: Sequence[int]) -> tuple[LoggedError, ...]:
-    """Return the errors, with those that the job survived as unknown.
+    """Return the errors, with status "unknown" for those that the job survived.
 
-    ``steps`` are the numbers of the lines with training steps, ascending.
+    ``steps`` are the line numbers of training steps, in ascending order.
     """
     return tuple(
         replace(error, signature=replace(error.signature, status="unknown"), survived=True)
@@ -271,7 +271,7 @@ def with_steps(errors: Sequence[LoggedError], steps: Sequence[int]) -> tuple[Log
 
 
 def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
-    """Return the errors of programs in the lines of one writer."""
+    """Return the errors of the kind ``FRAMEWORK`` in the lines of one writer."""
     errors: list[LoggedError] = []
     begins, parse_lines, at = begins_with(FRAMEWORK), parser_of(FRAMEWORK), 0
     while at < len(lines):
@@ -285,7 +285,7 @@ def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
 
 
 def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
-    """Return the error that starts at a line, and the index after it."""
+    """Return the error that starts at a line and the index after it, or None."""
     text = lines[at].text[:_LONGEST]
     if traceback.begins(text) and (result := traceback.raised(lines, at)) is not None:
         logged = f"{result.type}: {result.message}"
@@ -303,7 +303,7 @@ def _error_at(lines: Lines, at: int) -> tuple[LoggedError, int] | None:
 
 
 _ANYTHING = re.compile("")
-#: The last line of a traceback whose start was not copied.
+#: The last line of a traceback without its start.
 _BARE = re.compile(
     r"(?:\[(?:rank|default)\d{1,6}\]:? ?)?"
     r"(?P<type>[A-Za-z_][\w.]{0,160}(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Died|Resources"
@@ -316,7 +316,7 @@ _FRAME_ABOVE = re.compile(
 
 
 def _bare_exception(lines: Lines, at: int) -> LoggedError | None:
-    """Return the error of an exception's line without its traceback."""
+    """Return the error of an exception line without its traceback, or None."""
     text = lines[at].text[:_LONGEST]
     match = _BARE.fullmatch(text)
     if not match or not level.is_fault(text) or _in_nccls_log(text):
@@ -365,7 +365,7 @@ def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines
 
 
 def _words(text: str, match: re.Match[str] | None) -> str:
-    """Return the reported text around the match of a signature."""
+    """Return the reported message, shortened around the match of a signature."""
     logged = level.error_text(text) or text
     place = logged.find(match[0]) if match and match[0] else -1
     begin = max(0, place - _BEFORE) if place > _WORDS - _BEFORE else 0
@@ -374,9 +374,9 @@ def _words(text: str, match: re.Match[str] | None) -> str:
 
 
 def by_signature(errors: tuple[LoggedError, ...]) -> Iterator[tuple[ErrorSignature, list[LoggedError]]]:
-    """Yield the errors of each signature, in order of first occurrence.
+    """Yield the errors with each signature and status, in order of occurrence.
 
-    Errors without a signature are grouped by their text without numbers.
+    Errors without a signature are grouped by their text, without its numbers.
     """
     grouped: dict[str, list[LoggedError]] = {}
     for error in errors:

@@ -1,7 +1,4 @@
-"""Signatures of error messages.
-
-A signature has the pattern of a line, its meaning, and the next steps.
-"""
+"""Signatures of error messages: the line's pattern, its meaning, the next steps."""
 
 from __future__ import annotations
 
@@ -9,22 +6,22 @@ import re
 
 from preflight._startup.lightclass import dataclass
 
-#: Kinds of parts for which signatures are reported.
+#: Kinds of error messages; each is the name of a format.
 FRAMEWORK, NVIDIA_SMI, SLURM = "framework error", "nvidia-smi error", "slurm error"
 NETWORK_TOOL = "network error"
 
 
 @dataclass(frozen=True)
 class ErrorSignature:
-    """One error message.
+    """The signature of one error message.
 
-    Named groups of the pattern: ``gpu`` (its PCI address or number), ``node``, ``rank``, ``what`` (quoted in the
-    finding).
+    The pattern may have the named groups ``gpu`` (its PCI address or number), ``node``, ``rank``, and ``what`` (which
+    the finding quotes).
     """
 
     id: str
     kind: str
-    hints: tuple[str, ...]  # texts, one of which occurs in the line
+    hints: tuple[str, ...]  # a line must contain one of these texts
     pattern: re.Pattern[str]
     status: str  # fail, warn or unknown
     meaning: str
@@ -36,9 +33,9 @@ class ErrorSignature:
 def signatures(
     kind: str, rows: tuple[tuple[str, str, str, str, str, str, tuple[str, str, str], str], ...]
 ) -> tuple[ErrorSignature, ...]:
-    """Build signatures from rows.
+    """Return the signatures in the rows of a table.
 
-    Id, hints joined by ``|``, pattern, status, meaning, check, commands, fix.
+    A row has the id, the hints joined by ``|``, pattern, status, meaning, check, commands and fix.
     """
     return tuple(
         ErrorSignature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)

@@ -1,4 +1,4 @@
-"""Lines of a text that have an error signature of the kind ``SLURM``."""
+"""Parser of lines with an error signature of the kind ``SLURM``."""
 
 from __future__ import annotations
 

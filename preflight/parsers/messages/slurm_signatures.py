@@ -26,10 +26,11 @@ SIGNATURES = signatures(SLURM, (
      "fail", "the job reached its time limit: too short, or the job hung", "trend.job-time", _JOB,
      "If the log's last lines show progress, request more time; otherwise look for a hang."),
     ("slurm-preempted", "DUE TO PREEMPTION|PREEMPTED", r"DUE TO PREEMPTION",
-     "warn", "the job was preempted by another one", "host.services", _JOB, "Requeue it from its last checkpoint."),
+     "warn", "the job was preempted by another one", "host.services", _JOB,
+     "Requeue the job from its last checkpoint."),
     ("slurm-cancelled", "CANCELLED AT",
      r"(?:JOB|STEP) (?P<what>\S{1,40}) ON (?P<node>\S{1,64}) CANCELLED AT (?!.*DUE TO)",
-     "warn", "the job or step was cancelled: by a person, or by srun after a task failed", "host.services", _JOB,
+     "warn", "the job or step was cancelled by a user, or by srun after a task failed", "host.services", _JOB,
      "If a task failed before it, that task is the cause (`--kill-on-bad-exit`)."),
     ("slurm-task-failed", "srun: error: ",
      r"srun: error: (?P<node>[\w.-]{1,64}): tasks? (?P<rank>[\d,-]{1,60}): (?P<what>(?:Exited with exit code \d{1,3}"
@@ -96,7 +97,7 @@ SIGNATURES = signatures(SLURM, (
      r"|TmpDisk)\w{0,20}",
      "fail", "a node has less memory, cores or disk than in slurm.conf", "host.inventory",
      ("slurmd -C", "free -g; lscpu", "scontrol show node NODE"),
-     "Look for a missing memory module or socket; if the hardware is right, correct slurm.conf."),
+     "Look for a missing memory module or CPU; if the hardware is complete, correct slurm.conf."),
     ("slurm-configuration", "different slurm.conf|slurm.conf|onfiguration",
      r"different slurm\.conf than the slurmctld|(?:error|fatal): .{0,80}(?:slurm|gres|cgroup|topology)\.(?:conf"
      r"|yaml)\b.{0,120}"
@@ -112,7 +113,7 @@ SIGNATURES = signatures(SLURM, (
      "Compare the cgroup version of the kernel with cgroup.conf, and check that the plug-in is installed."),
     ("slurm-plugin", "plugin|Plugin|spank",
      r"(?:error|fatal): .{0,120}(?:[Pp]lugin).{0,120}|error: spank: .{1,160}",
-     "fail", "a plug-in of Slurm is missing, of another version, or failed", "host.services",
+     "fail", "a Slurm plug-in is missing, has the wrong version, or failed", "host.services",
      ("scontrol show config | grep -i plugin", "ls /usr/lib*/slurm", "journalctl -u slurmd | tail -50"),
      "Install the plug-in of exactly this version of Slurm; the preceding lines have SPANK's reason."),
     ("slurm-container", "pyxis|enroot",

@@ -1,6 +1,6 @@
 """Values in log lines: hosts, ranks, processes, quantities, named fields.
 
-They need no known message: ``rank 5``, ``pid=912``, ``loss scale: 1.0``, ``78.4 GiB``, ``30/32``.
+They are found in any message: ``rank 5``, ``pid=912``, ``loss scale: 1.0``, ``78.4 GiB``, ``30/32``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from preflight.parsers.text_block import prompt_host
 
-#: Maximum characters of a line that are examined, names of fields, and values of one name: the first and the last.
+#: Maximum number of examined characters of a line, of field names, and of values per name (the first and last ones).
 _LONGEST, _NAMES, _VALUES = 1200, 120, (12, 12)
 
 _WORD = r"[A-Za-z_(][\w./()%\[\]-]{0,40}"
-#: ``name: value``, ``name = value``; the value is a number with its unit, a list, a quoted text or a word.
+#: ``name: value`` or ``name = value``; the value is a number, with or without a unit, a list, a quoted text or a word.
 _FIELD = re.compile(
     rf"(?<![\w.$-])(?P<q>[\"']?)(?P<name>{_WORD}(?: {{1,2}}{_WORD}){{0,5}})(?P=q) {{0,24}}[:=]{{1,2}} {{0,12}}"
     r"(?:\[(?P<list>[^\[\]]{0,400})\]|\"(?P<text>[^\"]{1,200})\"|'(?P<other>[^']{1,200})'"
@@ -23,7 +23,7 @@ _FIELD = re.compile(
     r"(?: ?(?P<unit>(?:[KMGTP]i?B|[kKMG]bytes|bytes|[mun]?s|sec(?:onds?)?|%|[KMGT]?[bB](?:/s|ps)|tokens/s)(?![\w/])))?"
     r"|(?P<word>(?:(?!/\w{1,40}=)[^\s,;|\"'\[\](){}<>]){1,120}))"
 )
-#: ``rank 5``, ``ranks 3, 6``, ``signal 6``, ``port 29500``, and what each is stored as.
+#: A word with numbers: ``rank 5``, ``ranks 3, 6``, ``signal 6``, ``port 29500``.
 _NUMBERED = re.compile(
     r"(?i)(?<![\w.])(?P<name>(?:local |global )?ranks?|pids?|process(?:es)?|tasks?|jobs?(?: ?ids?)?|steps?|iterations?"
     r"|epochs?|signals?|(?:exit ?|status |return )?codes?|exit(?:ed)?(?: with)?(?: status)?|status|errno|error|ports?"
@@ -54,7 +54,7 @@ _DEVICE = re.compile(
     r"|(?:eth|ib|en[opsx]\d|bond|rail|nvme|nvidia|rdma|enp\d|ibp\d|ens)\w{1,14}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
     r"|GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w-])"
 )
-#: Where a message names a host: a journal's or an MPI's prefix, ``on node X``, ``host: X``, ``X.domain.local``.
+#: Contexts in which a message names a host: the prefix of a journal or of MPI, ``on node X``, ``host: X``.
 _HOSTS = (
     re.compile(
         r"^(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16})"
@@ -74,12 +74,13 @@ _NO_HOST = re.compile(
     r"\d[\d.]*(?:p\d+)?|(?:mlx5|mlx4|bnxt_re)_\d.*|.*\.(?:py|cc|cpp|c|h|so|cu|go|rs|json|ya?ml|log|pt|txt|bin)(?:\.\d.*)?|.*\.(?:com|org|net|io)"
 )
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
-#: A list of nodes of Slurm: ``gx[01-04,07]``.
+#: A Slurm node list: ``gx[01-04,07]``.
 _NODE_SET = re.compile(r"(?<![\w.])([a-zA-Z][\w.-]{0,40}\[\d[\d,-]{0,200}\][\w.-]{0,40})")
 #: NCCL's version as a number: 22105 is 2.21.5, 2708 is 2.7.8.
 _NCCL_NUMBER = re.compile(r"(?i)\b(?:nccl|version)\w{0,20}[ :=]{1,3}(2\d{3,4})(?![\w.])")
-#: A rank with its tensors (Horovod): ``3: [allreduce.grad, …]``.
+#: A rank with its tensors, as Horovod prints it: ``3: [allreduce.grad, …]``.
 _OF_RANK = re.compile(r"(?:^|>: ?)(\d{1,6}): \[[A-Za-z]")
+#: Words in messages, and the names under which their numbers are stored.
 _LISTS = {
     "process": "pids", "pid": "pids", "rank": "ranks", "global rank": "ranks", "local rank": "local_ranks",
     "signal": "signals", "errno": "errnos", "job": "jobs", "jobid": "jobs", "job id": "jobs", "port": "ports",
@@ -90,7 +91,7 @@ _LISTS = {
 
 
 class StatedValues:
-    """Values by name, each once, in the order of the text."""
+    """The values in a text by name, each once, in order of occurrence."""
 
     def __init__(self) -> None:
         self._lists: dict[str, dict[Any, None]] = {}
@@ -106,14 +107,14 @@ class StatedValues:
                 _put(self._fields.setdefault(name, {}), value)
 
     def document(self) -> dict[str, Any]:
-        """Return lists of values by name; ``fields`` has those that the text names."""
+        """Return lists of values by name; ``fields`` has the ``name: value`` fields."""
         lists: dict[str, Any] = {name: list(values) for name, values in self._lists.items() if values}
         fields = {name: list(values) for name, values in self._fields.items()}
         return lists | ({"fields": fields} if fields else {})
 
 
 def stated(texts: Iterable[str]) -> dict[str, Any]:
-    """Return the values in lines, by name."""
+    """Return the values in some lines, by name."""
     values = StatedValues()
     for text in texts:
         values.add(text)
@@ -121,7 +122,7 @@ def stated(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _put(values: dict[Any, None], value: Any) -> None:
-    """Drop all but the first and the last values of a name."""
+    """Add a value; if there are too many, drop one between the first and last ones."""
     if value in values:
         return
     first, last = _VALUES
@@ -171,7 +172,7 @@ def _nccl_version(number: int) -> str:
 
 
 def _numbers(text: str) -> Iterator[int]:
-    """Yield the numbers of ``3, 6`` and ``3-6``; a long range only by its ends."""
+    """Yield the numbers of ``3, 6`` and ``3-6``; only the ends of a long range."""
     for first, last in _RANGE.findall(text):
         if last and int(first) < int(last) <= int(first) + 64:
             yield from range(int(first), int(last) + 1)
@@ -193,7 +194,7 @@ def _fields(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _plain(text: str) -> Any:
-    """Return a number if the text is one."""
+    """Return the number that a text represents, or else the text."""
     for kind in _KINDS:
         try:
             value = kind(text.replace(",", ""))

@@ -1,4 +1,4 @@
-"""Tracebacks of Python, panics of Go, uncaught exceptions of C++."""
+"""Parser of Python tracebacks, Go panics and uncaught C++ exceptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FRAME = re.compile(r'(?P<before>.{0,200}?)(?P<indent>\s{2,12})File "(?P<file>[^
                     r"(?:, in (?P<function>.{1,200}))?")  # fmt: skip
 _EXCEPTION = re.compile(r"(?P<type>[A-Za-z_][\w.<>]{0,160}(?:\(\w{1,80}\))?)(?::\s?(?P<message>.*))?")
 _CHAIN = re.compile(r"(?:During handling of the above exception, another|The above exception was the direct cause)")
-#: Files of the interpreter and of installed packages, which are not the user's.
+#: Files of the interpreter and of installed packages, as opposed to the user's code.
 _LIBRARY = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|lib(?:64)?/python\d[\d.]{0,6})/|^<(?:frozen|string"
     r"|stdin)"
@@ -40,20 +40,20 @@ _FOLLOWS_MESSAGE = re.compile(
 
 @dataclass(frozen=True)
 class RaisedError:
-    """An exception that ended a program, as printed."""
+    """An exception, as printed at the end of a traceback."""
 
     type: str
     message: str
-    frame: str  # file:line in function, of the user's code if possible
-    cause: str  # the first exception of a chain, empty if none
+    frame: str  # "file:line in function", of the user's code if possible; may be empty
+    cause: str  # the first exception of a chain; empty without a chain
     at: int  # index of the line with the exception
     end: int  # index after the last line
-    ignored: bool  # the program logged it and continued
-    cut: bool = False
+    ignored: bool  # whether the program logged it and continued
+    cut: bool = False  # whether the text ends before the exception
 
     @property
     def follows(self) -> bool:
-        """Whether it is the consequence of the end of another process."""
+        """Whether the exception is a consequence of the end of another process."""
         return bool(_FOLLOWS.search(self.type) or _FOLLOWS_MESSAGE.search(self.message))
 
 
@@ -62,17 +62,17 @@ def begins(text: str) -> bool:
     return _HEAD in text or text.startswith("panic: ") or "terminate called after throwing" in text
 
 
-#: The line of an exception, with an optional rank before it.
+#: An exception's line, which may have a rank before it.
 _NAMED = re.compile(r"(?:\[\w{1,20}\]:? ?)?[A-Za-z_][\w.]{0,80}(?:Error|Exception): ")
 
 
 def names_exception(text: str) -> bool:
-    """Return whether a line is an exception, as at the end of a traceback."""
+    """Return whether a line starts with an exception, like the end of a traceback."""
     return _NAMED.match(text) is not None
 
 
 def raised(lines: Lines, at: int) -> RaisedError | None:
-    """Read the traceback or panic at a line; None if there is none."""
+    """Read the traceback, panic or C++ exception at a line; None without one."""
     text = lines[at].text
     if text.startswith("panic: "):
         return _go_panic(lines, at)
@@ -103,7 +103,7 @@ def _chained(lines: Lines, end: int) -> RaisedError | None:
 
 
 def _one(lines: Lines, at: int) -> RaisedError | None:
-    """Read one traceback, without a logger's text before each line."""
+    """Read one traceback, whose lines may each have a logger's prefix."""
     begin = next((place for place in range(at + 1, min(at + 4, len(lines))) if _FRAME.match(lines[place].text)), None)
     if begin is None:
         return None
@@ -111,7 +111,7 @@ def _one(lines: Lines, at: int) -> RaisedError | None:
     before = match["before"] + " " * max(0, len(match["indent"]) - 2) if match else ""
     shape = _shape(before)
     frame = own = ""
-    bare: RaisedError | None = None  # printed without the prefix of the frames
+    bare: RaisedError | None = None  # an exception that lacks the prefix of the frames
     foreign, end, follows = 0, begin, False
     while end < min(len(lines), begin + _MOST_LINES):
         text = lines[end].text
@@ -153,7 +153,7 @@ def _shape(text: str) -> str:
 
 
 def _go_panic(lines: Lines, at: int) -> RaisedError | None:
-    """Read a panic: its goroutine stack names the function."""
+    """Read a Go panic, with the function from its goroutine stack; None without one."""
     near = lines[at : at + 12]
     head = next((place for place, line in enumerate(near) if line.text.startswith("goroutine ")), None)
     if head is None:

@@ -35,13 +35,13 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"state.?dict",
      "fail", "the checkpoint is from a different model: shapes or names differ", "job.errors",
      ("grep -n -i -e 'size mismatch' -e 'key(s)' LOG | head", "diff OLD_CONFIG NEW_CONFIG", "ls -l CHECKPOINT"),
-     "Compare the configuration that wrote it: vocabulary, hidden size, parallel layout."),
+     "Compare the configuration with which it was written: vocabulary, hidden size, parallel layout."),
     ("checkpoint-missing", "heckpoint",
      r"(?:[Nn]o|[Cc]ould not find|[Cc]annot find|can't find) (?:a |any |valid "
      r"|the )?(?:latest )?checkpoints?\b.{0,60}(?:found|in|at|from)"
      r"|[Cc]heckpoint.{0,120}(?:does not exist|not found|No such file)",
      "warn", "no checkpoint was found where the program looked", "job.errors", _FILES,
-     "On a first start this is normal; on a resumed one, check path and mount."),
+     "This is normal when a job first starts; when it resumes, check the path and the mount."),
     ("not-a-number",
      "nan|NaN|inf|non-finite|Inf",
      r"[Ll]oss (?:is|became|was) (?:nan|NaN|inf|infinite)|Unexpected result (?:nan|inf)|[Ff]ound (?:NaN|nan|Inf"
@@ -50,7 +50,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Ll]oss is (?:infinite or NaN|not finite)|returned nan values",
      "fail", "the loss or a gradient is not a number", "job.errors",
      ("grep -n -i -e nan -e inf LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
-     "Check the learning rate and the data of that step; if only one rank has it, test its GPU."),
+     "Check the learning rate and the data of that step; if only one rank reports it, test its GPU."),
     ("parallel-layout", "divisible|world size|world_size|WORLD_SIZE",
      r"(?:world[_ ]?size|WORLD_SIZE|data.?parallel|tensor.{0,20}parallel|pipeline.{0,20}parallel|attention heads"
      r"|num_heads|batch"
@@ -81,7 +81,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("package-missing", "No module named|cannot import name",
      r"(?:ModuleNotFoundError|ImportError): (?:No module named '?(?P<what>[\w.]{1,120})|cannot import name)",
      "fail", "a Python package is missing, or has the wrong version", "job.errors", _IMPORT,
-     "Install it in the image or environment of the job, on all nodes."),
+     "Install the package in the image or environment of the job, on all nodes."),
     ("program-missing", "not found|No such file|xec format error",
      r"(?:(?:ba|z|c|k|da)?sh|[\w./-]{1,200}): (?:line \d{1,6}: "
      r"|\d{1,6}: )?(?P<what>[\w./+-]{1,80}): (?:command )?not found$"
@@ -114,7 +114,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Use fewer tasks per node or more memory per task (`memory=`); check which process grew."),
     ("ray-disk", "full, available space", r"is over \d{1,3}% full, available space: \S.{0,80}",
      "warn", "the disk to which Ray spills objects is nearly full", "host.file-systems", _RAY,
-     "Free space on it, or use another disk (`--temp-dir`, object_spilling_config)."),
+     "Free space on the disk, or use another disk (`--temp-dir`, object_spilling_config)."),
     ("mpi-tcp", "failed to TCP connect|connect() to",
      r"Open MPI failed to TCP connect to a peer|Message:\s{1,12}connect\(\) to (?P<what>\S{1,60}) failed",
      "fail", "an MPI process cannot be reached over TCP", "nccl.socket-ifname", _MPI,
@@ -144,15 +144,15 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|[Ss]erialization.{0,60}(?:version|[Aa]ssertion|Check).{0,80}(?:failed|mismatch)"
      r"|IRuntime::deserialize\w{0,40}: Error Code",
      "fail", "an engine was built with a different version, or for a different GPU", "versions.compatibility", _BUILD,
-     "Rebuild it with the serving version, on the serving GPU."),
+     "Rebuild the engine with the version, and on the GPU, that serves it."),
     ("tensorrt-llm", "Assertion failed|TllmException|TensorRT-LLM",
      r"\[TensorRT-LLM\]\[ERROR\]\s{0,2}(?P<what>.{5,200})|TllmException|Assertion failed: .{1,200}\.(?:cpp|cu"
      r"|h):\d{1,6}",
      "fail", "an assertion of the program failed", "job.errors", _FIRST_ERROR,
-     "Read its condition: usually the layout of ranks, or a size that the engine was not built for."),
+     "Read the condition of the assertion: usually, the layout of ranks or a size does not match the engine."),
     ("store-unreached", "client socket has failed to connect",
      r"client socket has failed to connect to (?P<what>\S{1,120}) \(errno: (?:11[0-3]|101|104)\b.{0,80}",
-     "unknown", "the rendezvous store was not reached: it starts later, or name, port, firewall or its node are wrong",
+     "unknown", "the rendezvous store was not reached: it is not up yet, or name, port, firewall or node is wrong",
      "nccl.socket-ifname", ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", "env | grep MASTER"),
      "If the job does not start after a minute, check that the node of rank 0 is up and its port reachable."),
     ("name-unresolved", "gaierror|Name or service not known|name resolution|not resolve host",
@@ -211,7 +211,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|support for PMIx?\b.{0,40}not"
      r"|No components were able to be opened|[Uu]nable to (?:start|initialize|open).{0,40}PMIx?\b",
      "fail", "MPI could not be initialised: launcher and library do not match, or a transport is missing",
-     "job.errors", _MPI, "Start it with the mpirun of the same MPI, or `srun --mpi=pmix` with the matching plug-in."),
+     "job.errors", _MPI,
+     "Start the program with the mpirun of the same MPI, or `srun --mpi=pmix` with the matching plug-in."),
     ("mpi-abort", "MPI_ABORT|MPI_Abort|non-zero exit code|Primary job",
      r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})|MPI_Abort\(\S{0,20}|Primary job {1,4}terminated normally, but"
      r"|[Pp]rocess(?:es)? (?:returned|exited with) a non-zero exit code",
@@ -234,7 +235,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"EngineCore (?:failed to start|encountered (?:a fatal|an) (?:error|issue)|hit an exception|died)|EngineDeadError"
      r"|Engine (?:process|core)(?: initialization)? failed|Scheduler hit an exception",
      "fail", "the serving engine ended: the error before this line is the cause", "job.errors", _FIRST_ERROR,
-     "Look for the first traceback before it."),
+     "Look for the first traceback before this line."),
     ("serving-watchdog", "Watchdog timeout (|Scheduler watchdog",
      r"Watchdog timeout \(.{1,200}|Scheduler watchdog timeout.{0,160}",
      "fail", "the serving engine's watchdog saw no step for too long: a worker hangs", "torch.hang", _FIRST_ERROR,
@@ -269,5 +270,5 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|\bCUDA_ERROR_[A-Z_]{4,40}\b",
      "fail", "a CUDA call failed", "job.errors",
      ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*,xid.*'"),
-     "Look for an Xid at the same time; run it with CUDA_LAUNCH_BLOCKING=1 to see the call."),
+     "Look for an Xid at the same time; run the program with CUDA_LAUNCH_BLOCKING=1 to see the call."),
 ))  # fmt: skip
