@@ -33,10 +33,10 @@ def parse_complete(text: str, begins: Callable[[Lines, int], bool], parse: Calla
         raise ValueError("it is empty")
     begin = next((at for at in range(first, len(lines)) if not _NOISE.fullmatch(lines[at].text)), first)
     if not begins(lines, begin):
-        raise ValueError(f"it begins {lines[begin].text.strip()[:80]!r}, not with this output")
+        raise ValueError(f"it starts with {lines[begin].text.strip()[:80]!r}, which is not this output")
     parsed = parse(lines, begin)
     value = parsed.required()
     for line in lines[parsed.end :]:
         if not _NOISE.fullmatch(line.text):
-            raise ValueError(f"line {line.number}: {line.text.strip()[:80]!r} does not belong to it")
+            raise ValueError(f"line {line.number}: {line.text.strip()[:80]!r} is not part of this output")
     return value

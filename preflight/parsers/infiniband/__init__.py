@@ -1,4 +1,4 @@
-"""Output of infiniband-diags."""
+"""Parsers of the output of infiniband-diags, ibdiagnet and OpenSM."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MORE = re.compile(r"\s*#.*")
 
 @dataclass(frozen=True)
 class ExceededCounter:
-    """One counter above its threshold."""
+    """A counter above its threshold."""
 
     name: str
     value: int
@@ -35,12 +35,12 @@ class ExceededCounter:
 
 @dataclass(frozen=True)
 class ErrorCheck:
-    """The result: counters, failed ports, numbers of nodes and ports."""
+    """The exceeded counters and failed ports, and the totals of the summary."""
 
     counters: tuple[ExceededCounter, ...]
     failed: tuple[str, ...]
-    checked: int
-    bad: int
+    checked: int  # number of nodes and ports checked
+    bad: int  # number of these with errors
 
 
 def _belongs(text: str) -> bool:
@@ -48,12 +48,12 @@ def _belongs(text: str) -> bool:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ibcheckerrors`` output begins at a line."""
     return _belongs(lines[at].text)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ErrorCheck]:
-    """Read the output starting at a line."""
+    """Read the counters, the failed ports and the summary."""
     counters: list[ExceededCounter] = []
     failed: list[str] = []
     checked = bad = 0

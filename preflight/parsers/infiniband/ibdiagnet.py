@@ -1,4 +1,4 @@
-"""``ibdiagnet``: errors and warnings of each stage of a sweep."""
+"""``ibdiagnet``: errors and warnings, and their numbers by stage."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ HINTS = ("-E- ", "-W- ", "-I- ")
 
 _MARK = re.compile(r"\s*-([EWI])- (\S.{0,2000})")
 _ROW = re.compile(r"-I- (\w[\w /&-]{1,40}?)\s{2,}(\d{1,7})\s+(\d{1,7})(?:\s+\S.{0,100})?\s*")
-#: Lines of related tools also have such marks.
+#: Lines of related tools with the same marks.
 _OTHERS = re.compile(r"\s*-[EWI]- .*(?:mst|flint|mlxlink|mlxconfig|device|firmware|driver|image)\b", re.IGNORECASE)
-#: Lines without a mark after a marked one: counters of a port, and headings.
+#: Maximum number of lines without a mark (a port's counters, headings) after one with a mark.
 _BELOW = 40
 #: Maximum number of messages of each kind.
 MOST = 1000
@@ -25,7 +25,7 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Complaint:
-    """One error or warning, with the lines below it."""
+    """An error or warning, with the lines below it."""
 
     text: str
     line: int
@@ -33,23 +33,23 @@ class Complaint:
 
 @dataclass(frozen=True)
 class FabricDiagnosis:
-    """The errors and warnings, and the summary's counts by stage: warnings, errors."""
+    """The errors and warnings; ``stages`` has (warnings, errors) of the summary."""
 
     errors: tuple[Complaint, ...]
     warnings: tuple[Complaint, ...]
-    notes: int
+    notes: int  # number of lines marked -I-
     stages: Mapping[str, tuple[int, int]]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a diagnosis starts at a line: several lines have marks."""
+    """Return whether several lines from a line on have the marks of ``ibdiagnet``."""
     if not _MARK.match(lines[at].text) or _OTHERS.match(lines[at].text):
         return False
     return sum(_MARK.match(line.text) is not None for line in lines[at : at + _BELOW]) > 1
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
-    """Read the marked lines starting at a line."""
+    """Read the marked lines and the summary."""
     errors: list[Complaint] = []
     warnings: list[Complaint] = []
     stages: dict[str, tuple[int, int]] = {}
@@ -82,7 +82,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
 
 
 def _extend(errors: list[Complaint], warnings: list[Complaint], line: int, text: str) -> None:
-    """Add a line to the preceding message."""
+    """Add a line to the message that starts at line number ``line``."""
     for into in (errors, warnings):
         if into and into[-1].line == line and len(into[-1].text) < 600:
             into[-1] = Complaint(f"{into[-1].text}; {' '.join(text.split())}", line)

@@ -1,6 +1,6 @@
 """``iblinkinfo``: the state of every port of a subnet, including unused ones.
 
-Source: infiniband-diags, iblinkinfo(8). With ``-l`` each line names its device; otherwise a line above does.
+With ``-l``, each line names its device; otherwise, a heading does. Source: infiniband-diags, iblinkinfo(8).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _COULD = re.compile(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,
 
 _PEER = re.compile(r'"([^"\n]{0,200})"')
 
-#: Maximum characters of a line: two descriptions of 64 bytes (IBA), GUIDs and a remark take less than 300.
+#: Maximum number of characters in a line; two descriptions of 64 bytes (IBA), GUIDs and a remark have less than 300.
 LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True)
 class PortState:
-    """One port of a switch or an HCA."""
+    """The state of one port of a switch or an HCA."""
 
     guid: str  # GUID of the switch; for an HCA, of the port, which may differ from the node GUID
     name: str
     number: int
     state: str  # Active, Down, Initialize, Armed
     physical: str  # LinkUp, Polling, Disabled, …
-    lane_gbps: float | None  # signalling rate of a lane, Gb/s: 53.125 for HDR; None while down
-    width: int | None  # lanes
-    could_be: tuple[str, ...]  # higher widths and speeds that both ends support: "100.0 Gbps"
+    lane_gbps: float | None  # signalling rate of a lane in Gb/s, such as 53.125 for HDR; None while down
+    width: int | None  # number of lanes
+    could_be: tuple[str, ...]  # higher widths and speeds that both ends support, such as "100.0 Gbps"
     peer: str = ""  # description of the other end
 
 
@@ -46,7 +46,7 @@ HINTS = ("==(", "Switch: ", "CA: ")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``iblinkinfo`` output begins at a line."""
     text = lines[at].text.strip()
     if len(text) > LONGEST_LINE or "==(" not in text:
         after = lines[at + 1].text.strip() if at + 1 < len(lines) else ""
@@ -55,7 +55,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
-    """Read the ports starting at a line, up to the first other line."""
+    """Read the ports, up to the first other line."""
     result: list[PortState] = []
     above, name, end = "", "", at
     gaps = []
@@ -90,9 +90,9 @@ def _port(text: str, above: str, name: str) -> PortState | None:
 
 
 def parse(text: str) -> tuple[PortState, ...]:
-    """Read a node's list of all ports; raises ValueError with the faulty line.
+    """Read a node's record of all ports.
 
-    An empty list is also an error.
+    Raises ValueError, with the first invalid line, or if there is no port.
     """
     lines = lines_of_record(text)
     parsed = parse_lines(lines, 0)
@@ -102,7 +102,7 @@ def parse(text: str) -> tuple[PortState, ...]:
     if parsed.gaps:
         raise ValueError(f"there is no port in the line {lines[parsed.gaps[0].line - 1].text.strip()[:120]!r}")
     if not parsed.value:
-        raise ValueError("there is no port in it")
+        raise ValueError("it contains no port")
     return parsed.value
 
 

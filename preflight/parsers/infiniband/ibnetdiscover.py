@@ -1,6 +1,6 @@
 """``ibnetdiscover``: switches, HCAs and links of a subnet.
 
-Source: infiniband-diags, ibnetdiscover(8) "topology file format". Each link occurs twice, once at each end.
+Each link occurs twice, once at each end. Source: infiniband-diags, ibnetdiscover(8), "topology file format".
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Gb/s of one lane, by speed name (InfiniBand Architecture Specification; FDR10 is Mellanox's).
+#: Gb/s of a lane, by name of the speed (InfiniBand Architecture Specification; FDR10 is Mellanox's).
 LANE_GBPS = {
     "SDR": 2.5, "DDR": 5.0, "QDR": 10.0, "FDR10": 10.0, "FDR": 14.0, "EDR": 25.0, "HDR": 50.0, "NDR": 100.0,
     "XDR": 200.0,
 }  # fmt: skip
 
-#: Device id of the aggregation node that a switch with SHARP shows as an HCA on a separate port (pci.ids, 15b3:cf09).
+#: PCI device id (pci.ids, 15b3:cf09) of the aggregation node of a switch with SHARP, which appears as an HCA.
 AGGREGATION_NODE = 0xCF09
 _AGGREGATION_NAME = "Mellanox Technologies Aggregation Node"
 
@@ -42,25 +42,25 @@ class FabricDevice:
 
     guid: str  # node GUID, 16 hexadecimal digits
     kind: str  # switch, hca or router
-    name: str  # its description: "gpu001 mlx5_0"; empty if it did not answer
-    ports: int  # number of ports, used or not
+    name: str  # its description, such as "gpu001 mlx5_0"; empty if it did not answer
+    ports: int  # number of ports, including unused ones
     device_id: int | None = None  # PCI device id of its chip
-    lid: int | None = None  # for a switch, that of port 0
-    described: bool = True  # False: only named as the other end of a link, without a separate entry
+    lid: int | None = None  # of a switch, the LID of port 0
+    described: bool = True  # False: it only occurs as the other end of a link, without an entry
 
     @property
     def is_switch(self) -> bool:
-        """Whether it forwards packets."""
+        """Whether the device is a switch."""
         return self.kind == "switch"
 
     @property
     def aggregates(self) -> bool:
-        """Whether it is the aggregation node (SHARP) of a switch, not a host's HCA."""
+        """Whether the device is a switch's aggregation node (SHARP), not a host's HCA."""
         return self.kind == "hca" and (self.device_id == AGGREGATION_NODE or self.name == _AGGREGATION_NAME)
 
     @property
     def label(self) -> str:
-        """Its name, or its GUID if it has none."""
+        """The name of the device, or its GUID if it has no name."""
         return self.name or f"0x{self.guid}"
 
 
@@ -69,61 +69,61 @@ End = tuple[str, int]  # GUID of the device, port number
 
 @dataclass(frozen=True)
 class FabricLink:
-    """A cable: its two ends in order, and its speed."""
+    """A link: its two ends, in sorted order, and its speed."""
 
     ends: tuple[End, End]
-    speed: str  # "4xHDR"; empty if neither end reported it
-    gbps: float | None  # for each direction, Gb/s; None: unknown speed
+    speed: str  # such as "4xHDR"; empty if neither end reported it
+    gbps: float | None  # rate of each direction in Gb/s; None if the speed is unknown
     seen_by: int = 2  # number of ends that list it
 
     def other(self, guid: str) -> End:
-        """Return the end away from a device."""
+        """Return the end at the other device."""
         return self.ends[1] if self.ends[0][0] == guid else self.ends[0]
 
 
 @dataclass(frozen=True)
 class Net:
-    """A subnet in one sweep."""
+    """The devices and links of a subnet, from one sweep."""
 
     devices: Mapping[str, FabricDevice]
     links: tuple[FabricLink, ...]
-    start: End | None  # node GUID and port at which the sweep started (0: unknown)
-    port_guids: Mapping[str, End]  # GUID of an HCA's port -> its node GUID and number
+    start: End | None  # node GUID and port (0: unknown) from which the sweep started
+    port_guids: Mapping[str, End]  # GUID of an HCA's port -> node GUID, port number
 
     @property
     def switches(self) -> tuple[FabricDevice, ...]:
-        """The switches, by name."""
+        """The switches, sorted by name."""
         return tuple(sorted((d for d in self.devices.values() if d.is_switch), key=lambda d: (d.label, d.guid)))
 
     @property
     def hcas(self) -> tuple[FabricDevice, ...]:
-        """The HCAs of hosts, without aggregation nodes."""
+        """The HCAs of hosts, sorted by name; aggregation nodes are not included."""
         found = (d for d in self.devices.values() if d.kind == "hca" and not d.aggregates)
         return tuple(sorted(found, key=lambda d: (d.label, d.guid)))
 
     def end_of(self, guid: str, number: int) -> End | None:
-        """Return the end for a GUID and a port number in a tool's output.
+        """Return the end that a tool names by GUID and port number; None if unknown.
 
-        The GUID is a switch's or an HCA port's.
+        The GUID is that of a switch or of an HCA's port.
         """
         if guid in self.devices and self.devices[guid].is_switch:
             return guid, number
         return self.port_guids.get(guid)
 
     def port(self, end: End) -> str:
-        """Return the name of one end of a link: ``leaf01 port 3``, or the HCA's name."""
+        """Return the name of an end: ``leaf01 port 3``, or of an HCA's only port, the HCA."""
         device = self.devices[end[0]]
         return device.label if device.kind == "hca" and device.ports == 1 else f"{device.label} port {end[1]}"
 
     def words(self, link: FabricLink) -> str:
-        """Return the name of a link."""
+        """Return the name of a link: the names of its two ends."""
         return f"{self.port(link.ends[0])} - {self.port(link.ends[1])}"
 
 
 def parse(text: str) -> Net:
-    """Read a topology file; raises ValueError with the faulty line.
+    """Read a topology file.
 
-    A file without devices is also an error.
+    Raises ValueError, with the first invalid line, or if there is no device.
     """
     devices: dict[str, FabricDevice] = {}
     halves: dict[tuple[End, End], list[str]] = {}
@@ -155,9 +155,9 @@ def parse(text: str) -> Net:
             ends = sorted([near_end, far_end])
             halves.setdefault((ends[0], ends[1]), []).append(speed)
         else:
-            raise ValueError(f"there is no place for the line {line.strip()[:120]!r}")
+            raise ValueError(f"unexpected line {line.strip()[:120]!r}")
     if not devices:
-        raise ValueError("there is no switch and no HCA in it")
+        raise ValueError("it contains neither a switch nor an HCA")
     links = tuple(_link(ends, speeds) for ends, speeds in sorted(halves.items()))
     return Net(devices, links, start, port_guids)
 
@@ -173,9 +173,9 @@ def _device(match: re.Match[str], fields: Mapping[str, str]) -> FabricDevice:
 
 
 def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
-    """Return the other end, as its entry would describe it, and the speed.
+    """Return the device at the other end of a link, and the link's speed.
 
-    It is a substitute until that entry is read.
+    The device's own entry replaces it once that is read.
     """
     name, rest = _quoted(match[7])
     found = _SPEED.search(rest)
@@ -184,9 +184,9 @@ def _far(match: re.Match[str], here: FabricDevice) -> tuple[FabricDevice, str]:
 
 
 def _quoted(comment: str) -> tuple[str, str]:
-    """Return the description in a comment, and the text after it.
+    """Return the quoted description in a comment, and the text after it.
 
-    The description may contain quotation marks.
+    The description may itself contain quotation marks.
     """
     first, last = comment.find('"'), comment.rfind('"')
     if first == last:
@@ -196,14 +196,14 @@ def _quoted(comment: str) -> tuple[str, str]:
 
 def _link(ends: tuple[End, End], speeds: list[str]) -> FabricLink:
     known = [(rate, speed) for speed in speeds if (rate := gbps(speed)) is not None]
-    if known:  # the two ends of a cable agree; if they differ in a simulator, the lower speed is used
+    if known:  # both ends of a real cable report the same speed; if they differ in a simulator, the lower one is used
         rate, speed = min(known)
         return FabricLink(ends, speed, rate, len(speeds))
     return FabricLink(ends, next(filter(None, speeds), ""), None, len(speeds))
 
 
 def gbps(speed: str) -> float | None:
-    """Return the rate of ``4xHDR`` in Gb/s; None if the speed is unknown."""
+    """Return the rate of a speed such as ``4xHDR`` in Gb/s; None if it is unknown."""
     match = _SPEED.fullmatch(speed)
     lane = LANE_GBPS.get(match[2]) if match else None
     return lane * int(match[1]) if match and lane is not None else None

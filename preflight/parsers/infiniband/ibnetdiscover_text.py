@@ -1,4 +1,4 @@
-"""``ibnetdiscover`` in a pasted text: the fabric as one part."""
+"""``ibnetdiscover`` output in a pasted text."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LINE = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a topology begins at a line."""
+    """Return whether ``ibnetdiscover`` output begins at a line."""
     return _BEGINS.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Net]:
-    """Read the devices and links starting at a line."""
+    """Read the devices and links."""
     end = at
     while end < len(lines) and _LINE.fullmatch(lines[end].text) and not is_prompt(lines[end].text):
         end += 1

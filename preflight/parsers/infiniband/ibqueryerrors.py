@@ -1,7 +1,7 @@
 """``ibqueryerrors``: error counters of a subnet's ports since their last reset.
 
-Source: infiniband-diags, ibqueryerrors(8). Its exit status is 1 if it found errors. Without a subnet manager it prints
-nothing and exits with 0. The line "port ALL" sums counters until they saturate, and is not read.
+The exit status is 1 if the tool found errors. Without a subnet manager, it prints nothing and exits with 0. The line
+"port ALL" has sums that may be saturated, and is not read. Source: infiniband-diags, ibqueryerrors(8).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
 from preflight.textprep.lines import Lines
 
-#: Maximum values of the counters of PortCounters (IBA 16.1.3.5): a saturated one cannot show growth.
+#: Maximum values of the counters in PortCounters (IBA 16.1.3.5); a saturated counter does not show further errors.
 FULL = {
     "SymbolErrorCounter": 65535, "LinkErrorRecoveryCounter": 255, "LinkDownedCounter": 255, "PortRcvErrors": 65535,
     "PortRcvRemotePhysicalErrors": 65535, "PortRcvSwitchRelayErrors": 65535, "PortXmitDiscards": 65535,
@@ -36,12 +36,12 @@ _FAILURES = re.compile(r"##\s+([0-9]{1,9}) PMA query failures")
 
 @dataclass(frozen=True)
 class Errors:
-    """The counters of all ports that are not zero, or above the site's threshold."""
+    """The counters of all ports that are not 0, or that exceed the site's threshold."""
 
     counters: Mapping[tuple[str, int], Mapping[str, int]]  # (GUID of the port, its number) -> counter -> value
     names: Mapping[str, str]  # GUID of the port -> description of its device
     nodes: int  # number of queried devices
-    unanswered: int  # failed queries of counters
+    unanswered: int  # number of failed counter queries
     thresholds: Mapping[str, int]  # counter -> maximum value that is not listed (/etc/infiniband-diags)
 
 
@@ -49,12 +49,12 @@ HINTS = ("Errors for ", "## Summary:")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a report begins at a line."""
+    """Return whether an ``ibqueryerrors`` report begins at a line."""
     return _OF.fullmatch(lines[at].text) is not None or _SUMMARY.match(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
-    """Read the report starting at a line, up to its summary."""
+    """Read the report, with its summary."""
     counters: dict[tuple[str, int], dict[str, int]] = {}
     names: dict[str, str] = {}
     thresholds: dict[str, int] = {}
@@ -84,9 +84,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Errors]:
 
 
 def parse(text: str) -> Errors:
-    """Read a report; raises ValueError without a summary, or for an invalid line.
+    """Read a node's record of one report.
 
-    The summary marks the end of a complete report.
+    Raises ValueError for an invalid line, or without the summary, which ends a complete report.
     """
     if not text.strip():
         raise ValueError("it is empty: no subnet manager answered")
@@ -101,7 +101,7 @@ def parse(text: str) -> Errors:
 
 
 def by_place(errors: Errors) -> dict[str, Mapping[str, int]]:
-    """Return the counters by device description and port."""
+    """Return the counters by port, named by device description and number."""
     return {f"{errors.names.get(guid) or guid} port {port}": values for (guid, port), values in errors.counters.items()}
 
 

@@ -1,7 +1,7 @@
-"""``ibqueryerrors --counters``: traffic of a subnet's ports since their reset.
+"""``ibqueryerrors --counters``: traffic of a subnet's ports since the last reset.
 
-Source: infiniband-diags, ibqueryerrors(8); IBA 16.1.3.5 and 16.1.4.11: data is counted in words of four bytes. A port
-without extended counters saturates at 32 bits.
+Data is counted in words of four bytes (IBA 16.1.3.5 and 16.1.4.11). The counters of a port without extended counters
+saturate at 32 bits. Source: infiniband-diags, ibqueryerrors(8).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Bytes per count of PortXmitData and PortRcvData.
+#: Number of bytes for each count of PortXmitData and PortRcvData.
 WORD = 4
 
 #: Maximum value of a 32-bit counter.
@@ -22,12 +22,12 @@ _OF = re.compile(r'Data Counters for (?:0x[0-9a-fA-F]{1,16} )?".*"')
 _PORT = re.compile(r"\s+GUID 0x([0-9a-fA-F]{1,16}) port ([0-9]{1,3}):((?: \[[A-Za-z0-9]+ == [^\]\n]{1,60}\])*)\s*")
 _VALUE = re.compile(r"\[(PortXmitData|PortRcvData) == ([0-9]{1,20})(?: \([^)\n]*\))?\]")
 
-Port = tuple[str, int]  # GUID, number
+Port = tuple[str, int]  # GUID, port number
 
 
 @dataclass(frozen=True)
 class Data:
-    """Traffic of a port, in words of four bytes."""
+    """The traffic of a port, in words of four bytes."""
 
     sent: int
     received: int
@@ -35,7 +35,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Rate:
-    """Average rate of a port between two readings, Gb/s."""
+    """The average rate of a port between two readings, in Gb/s."""
 
     sent: float
     received: float
@@ -63,9 +63,9 @@ def parse(text: str) -> Mapping[Port, Data]:
 
 
 def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
-    """Return the rate of every port with valid counters.
+    """Return the rates of the ports, from two reports that are ``seconds`` apart.
 
-    Ports with saturated counters, or reset in between, are left out.
+    Ports whose counters are saturated, or were reset in between, are left out.
     """
     found = {}
     for port, now in after.items():

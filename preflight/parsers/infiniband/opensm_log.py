@@ -1,6 +1,6 @@
 """The log of OpenSM: errors, and ports that left the subnet.
 
-Source: opensm(8); the form of osm_log.
+Source: opensm(8); the line format of osm_log.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class OpensmEvent:
 
 @dataclass(frozen=True)
 class OpensmLog:
-    """Events of a log."""
+    """The events of a log."""
 
-    lines: int
+    lines: int  # number of lines
     events: tuple[OpensmEvent, ...]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a log begins at a line."""
+    """Return whether an OpenSM log begins at a line."""
     return _LINE.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[OpensmLog]:
-    """Read the lines starting at a line."""
+    """Read the events of the log."""
     end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None, blanks=1)
     events = []
     for line in taken:

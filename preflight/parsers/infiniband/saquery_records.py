@@ -1,4 +1,4 @@
-"""``saquery``: records of the subnet administrator, field by field."""
+"""``saquery``: records of the subnet administrator, with all fields."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ HINTS = ("Record dump:",)
 
 _HEAD = re.compile(r"\s*(\w{3,40}Record) dump:\s*")
 _FIELD = re.compile(r"\s*([A-Za-z][\w .\[\]]{0,40}?)\.{2,60}(.{0,200})")
-#: Maximum records of one part.
+#: Maximum number of records.
 MOST_RECORDS = 10_000
 
 
 @dataclass(frozen=True)
 class SubnetRecord:
-    """One record."""
+    """One record of the subnet administrator."""
 
     kind: str
     line: int
@@ -30,12 +30,12 @@ class SubnetRecord:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether records begin at a line."""
+    """Return whether ``saquery`` records begin at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[SubnetRecord, ...]]:
-    """Read the records starting at a line."""
+    """Read the records."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _FIELD.fullmatch(text)
                                                     or text.strip().endswith(":")))  # fmt: skip
     records: list[tuple[str, int, dict[str, str]]] = []
@@ -44,7 +44,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[SubnetRecord, ...]]:
             records.append((head[1], line.number, {}))
         elif (match := _FIELD.fullmatch(line.text)) and records:
             records[-1][2].setdefault(match[1], match[2].strip())
-    gaps = tuple(ParseGap(line, "the record has no field") for _, line, fields in records if not fields)
+    gaps = tuple(ParseGap(line, "the record has no fields") for _, line, fields in records if not fields)
     return Parsed(tuple(SubnetRecord(*record) for record in records), gaps, end)
 
 

@@ -1,6 +1,6 @@
 """``sminfo`` and ``saquery``: subnet managers and registered services.
 
-Source: infiniband-diags, sminfo(8), saquery(8); IBA 14.4.1 for the states.
+Sources: infiniband-diags, sminfo(8), saquery(8); IBA 14.4.1 for the states.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMINFO = re.compile(
     r"sminfo: sm lid ([0-9]{1,5}) sm guid 0x([0-9a-fA-F]{1,16}), activity count ([0-9]{1,20}) "
     r"priority ([0-9]{1,2}) state ([0-9]{1,2}) \S+"
 )
-#: Message for a query without an answer, as opposed to a port that could not be opened.
+#: The message about a query that was not answered, as opposed to a port that could not be opened.
 _NO_ANSWER = re.compile(r"(?:\S{0,200}/)?sminfo: iberror: failed: query\s*")
 
 _NOISE = re.compile(r"sim_connect: attached as client")
@@ -31,38 +31,41 @@ _ROUTE = re.compile(r"DR path slid [0-9]+; dlid [0-9]+; ([0-9]{1,3}(?:,[0-9]{1,3
 
 @dataclass(frozen=True)
 class Manager:
-    """A subnet manager's description of itself."""
+    """A subnet manager, as described by its answer."""
 
     lid: int
     guid: str  # GUID of its port, 16 hexadecimal digits
     priority: int
-    state: int
+    state: int  # a key of STATES
 
     @property
     def is_master(self) -> bool:
-        """Whether it claims to manage the subnet."""
+        """Whether it reports that it is the master."""
         return self.state == MASTER
 
     @property
     def words(self) -> str:
-        """Its description in a finding."""
+        """The subnet manager, as findings describe it."""
         return f"LID {self.lid}, GUID 0x{self.guid}, priority {self.priority}"
 
 
 def parse_sminfo(text: str) -> Manager | None:
-    """Read ``sminfo``; None if the query was not answered. Raises ValueError."""
+    """Read ``sminfo`` output; None if the query was not answered.
+
+    Raises ValueError for any other text.
+    """
     line = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
     if match := _SMINFO.fullmatch(line):
         return Manager(int(match[1]), match[2].lower().zfill(16), int(match[4]), int(match[5]))
     if _NO_ANSWER.fullmatch(line):
         return None
-    raise ValueError(f"there is no subnet manager in it; it begins {line[:80]!r}")
+    raise ValueError(f"it is not an answer of sminfo; it starts with {line[:80]!r}")
 
 
 def parse_services(text: str) -> tuple[str, ...]:
-    """Read the names in ``saquery SR``; raises ValueError for other text.
+    """Read the names of the services in ``saquery SR`` output.
 
-    Empty if nothing is registered.
+    Empty if no service is registered. Raises ValueError for any other text.
     """
     names = []
     for line in normalize_text(text).split("\n"):
@@ -77,17 +80,17 @@ def parse_services(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Lost:
-    """Queries of a tool that were not answered."""
+    """The queries of a tool that were not answered."""
 
     count: int
-    routes: tuple[tuple[int, ...], ...]  # directed routes to devices that did not answer: (0, 1, 3), each once
-    first: str  # the first such line
+    routes: tuple[tuple[int, ...], ...]  # directed routes to devices that did not answer, such as (0, 1, 3), each once
+    first: str  # the first line that reports one
 
 
 def lost(err: str) -> Lost | None:
-    """Find unanswered queries in a tool's standard error; None if there are none.
+    """Find unanswered queries in a tool's standard error; return None without any.
 
-    A tool with unanswered queries exits with status 0 and prints the rest.
+    A tool with unanswered queries still exits with status 0, and prints the other answers.
     """
     lines = [line.strip() for line in normalize_text(err).split("\n") if _LOST.search(line) and not _NOISE.search(line)]
     if not lines:

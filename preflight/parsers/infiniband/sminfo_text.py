@@ -1,4 +1,4 @@
-"""``sminfo`` in a pasted text."""
+"""``sminfo`` output in a pasted text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HINTS = ("sminfo:",)
 
 
 def _manager(text: str) -> tuple[Manager | None] | None:
-    """Return the manager in a line; None for any other line."""
+    """Return (manager,), or (None,) if it did not answer; None for any other line."""
     if "sminfo:" not in text:
         return None
     try:
@@ -22,12 +22,12 @@ def _manager(text: str) -> tuple[Manager | None] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a line is the answer, or reports a missing one."""
+    """Return whether a line is an answer, or reports that there is none."""
     return _manager(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Manager | None]:
-    """Read the answer; None if the query was not answered."""
+    """Read the answer; the value is None if the query was not answered."""
     answer = _manager(lines[at].text)
     return Parsed(answer[0] if answer else None, (), at + 1)
 

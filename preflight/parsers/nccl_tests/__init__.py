@@ -1,4 +1,4 @@
-"""Reports of nccl-tests, as text and JSON."""
+"""Parsers of nccl-tests reports, as text and JSON."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ class ReportBuilder:
     first_line: int
     stage: int
     last_line: int = 0
-    collective: str | None = None  # as printed by the report itself
-    called: str | None = None  # from a command line or a failure before it
+    collective: str | None = None  # as printed by the report
+    called: str | None = None  # from a command line or a failure that precedes the report
     version: str | None = None
     nccl_version: str | None = None
     validation: bool | None = None
@@ -42,22 +42,22 @@ class ReportBuilder:
 
     @property
     def copies(self) -> int:
-        """The number of runs that printed into it, for a binary without MPI."""
+        """The number of runs that printed into the report; several without MPI."""
         times = Counter(device.rank for device in self.devices)
         return times[0] if times[0] > 1 and len(set(times.values())) == 1 else 1
 
     @property
     def only_failed(self) -> bool:
-        """Whether it only has a failure."""
+        """Whether the report has nothing but failures."""
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)
 
     def awaits(self, rank: int) -> bool:
-        """Return whether the table has a header but no row yet, and this rank is next."""
+        """Return whether a device list with this rank may follow the table's header."""
         empty = self.columns is not None and not (self.rows or self.pending or self.finished)
         return empty and rank == 1 + max((device.rank for device in self.devices), default=-1) > 0
 
     def close_row(self) -> None:
-        """Store the pending row, complete or truncated."""
+        """Store the pending row, as a complete or as a truncated one."""
         if self.pending is None:
             return
         row, cut = self.pending.taken()
@@ -68,13 +68,13 @@ class ReportBuilder:
             self.cut.append(cut)
 
     def report(self) -> Report:
-        """Return the report read so far."""
+        """Return the report that was read so far."""
         self.close_row()
         ranks = sorted({device.rank for device in self.devices})
         nranks = len(ranks) if ranks and not self.devices_cut and ranks == list(range(len(ranks))) else None
         rows = tuple(self.rows)
         average = self.average
-        # a number at the end of a text may lack digits, unless the rows are consistent
+        # a number at the end of the text may lack digits, unless it is the mean of the rows
         if self.average_may_be_cut and average is not None:
             mean = mean_busbw(rows)
             average = average if mean is not None and abs(mean - average) <= 0.01 else None

@@ -1,7 +1,7 @@
-"""The collective of an nccl-tests table, if only the table shows it.
+"""Detection of the collective from an nccl-tests table, if it is not printed.
 
-Two ratios differ between collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw over algbw, and the size over
-the number of elements, which is the number of ranks for the gather family.
+Two ratios differ between collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw / algbw, and size / (elements
+x bytes per element), which is the number of ranks for the gather family.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TYPE_BYTES = {
     "float64": 8,
 }  # fmt: skip
 
-#: Collectives whose size covers all ranks.
+#: Collectives whose size is that of all ranks together.
 GATHERING = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter", "hypercube"})
 
 
 def factor(collective: str, ranks: int) -> float | None:
-    """Return busbw over algbw; None if unknown (doc/PERFORMANCE.md)."""
+    """Return busbw / algbw of a collective (doc/PERFORMANCE.md); None if unknown."""
     if ranks < 1:
         return None
     if collective == "all_reduce":
@@ -34,9 +34,9 @@ def factor(collective: str, ranks: int) -> float | None:
 
 
 def ranks_of(row: Row) -> int | None:
-    """Return size over the size of the elements; None if it is not an integer.
+    """Return size / (elements x bytes per element); None if it is not an integer.
 
-    It is the number of ranks for the gather family, otherwise 1.
+    It is the number of ranks for the gather family, and otherwise 1.
     """
     width = TYPE_BYTES.get(row.dtype)
     if not width or row.count <= 0 or row.bytes <= 0 or row.bytes % (row.count * width):
@@ -45,7 +45,7 @@ def ranks_of(row: Row) -> int | None:
 
 
 def ratio_of(row: Row) -> float | None:
-    """Return busbw over algbw; None below 1 GB/s, where rounding hides it."""
+    """Return busbw / algbw; None below 1 GB/s, where rounding makes it inaccurate."""
     for half in row.halves:
         if half.algbw_gbytes_s >= 1 and math.isfinite(half.busbw_gbytes_s + half.algbw_gbytes_s):
             return half.busbw_gbytes_s / half.algbw_gbytes_s
@@ -55,10 +55,9 @@ def ratio_of(row: Row) -> float | None:
 def collective_of(
     rows: Sequence[Row], ranks: int | None = None, called: str | None = None, has_redop: bool | None = None
 ) -> str | None:
-    """Return the collective of a table, or None.
+    """Return the collective of a table; None if several fit.
 
-    ``called`` is the binary's name in a command line before it; it is used if the table fits. None if several fit
-    without a way to decide.
+    ``called`` is the collective of a preceding command line; it is returned if the table fits or is not conclusive.
     """
     if not rows:
         return called
@@ -89,7 +88,7 @@ def candidates(rows: Sequence[Row], ranks: int | None, has_redop: bool | None) -
     if not gathers:
         return ("sendrecv",) if one and spread == 1 else ()
     if row.redop is None and has_redop:
-        return ("alltoall",)  # the column is blank up to 2.12
+        return ("alltoall",)  # alltoall leaves the column blank up to 2.12
     if row.redop is None and has_redop is False:
         return ("all_gather",)
     if one and spread is not None:
@@ -121,9 +120,9 @@ def _checked(half: Measurement | None) -> bool:
 
 
 def _unchecked_in_place(row: Row) -> bool | None:
-    """Return whether only out of place was checked, as in alltoall.
+    """Return whether only the out-of-place half was checked, as in alltoall.
 
-    Older sendrecv is the same. None if no row was checked.
+    Older versions of sendrecv do the same. None if neither half was checked, or one is missing.
     """
     out, inside = row.out_of_place, row.in_place
     if out is None or inside is None or not (_checked(out) or _checked(inside)):
@@ -132,10 +131,10 @@ def _unchecked_in_place(row: Row) -> bool | None:
 
 
 def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | None) -> tuple[str, ...]:
-    """Return the assumptions that the columns contradict.
+    """Return descriptions of columns that contradict the collective and ranks.
 
-    The collective, the number of ranks, or the figures may be wrong. busbw may differ from algbw times its factor by 1
-    % and by the rounding of two decimals.
+    The collective, the number of ranks or the figures may be wrong. busbw may differ from algbw times its factor by 1 %
+    and by rounding to two decimals.
     """
     if collective is None or ranks is None or ranks < 2:
         return ()
@@ -146,12 +145,14 @@ def contradictions(rows: Sequence[Row], collective: str | None, ranks: int | Non
         # up to 2.0.0, all_gather and reduce_scatter counted the bytes that a rank receives
         known = {wanted, 1.0} if collective in GATHERING else {wanted}
         if wanted is not None and not any(_fits(half, f) for half in row.halves for f in known if f is not None):
-            found.append(f"line {row.line}: busbw is not algbw x {wanted:.4g}, as for {collective} over {ranks} ranks")
+            found.append(
+                f"line {row.line}: busbw is not algbw x {wanted:.4g}, the factor of {collective} over {ranks} ranks"
+            )
             break
         if spread is not None and spread != (ranks if collective in GATHERING else 1):
             found.append(
-                f"line {row.line}: the size is {spread} times that of the elements, which {collective} over "
-                f"{ranks} ranks does not print"
+                f"line {row.line}: the size is {spread} times that of the elements, which is wrong for "
+                f"{collective} over {ranks} ranks"
             )
             break
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Curve of an nccl-tests table over message sizes, and its anomalies."""
+"""Curve of bandwidth and time over message sizes, and its anomalies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Point:
-    """One size: the median over repetitions, the better of out of place and in place."""
+    """One size: the median over repetitions of the better half (in or out of place)."""
 
     bytes: int
     busbw: float  # GB/s
@@ -26,19 +26,19 @@ class Point:
 
 @dataclass(frozen=True)
 class Dip:
-    """Bandwidth that falls as the size grows."""
+    """A drop of bandwidth from one size to the next larger one."""
 
     before: Point
     at: Point
 
     @property
     def share(self) -> float:
-        """The relative drop, 0 to 1."""
+        """The relative drop, from 0 to 1."""
         return 1 - self.at.busbw / self.before.busbw
 
 
 def curve(rows: Sequence[Row]) -> tuple[Point, ...]:
-    """Return the points of the type and operation with most rows, by size.
+    """Return the points of the type, operation and root with the most rows, by size.
 
     Sizes of 0 are left out.
     """
@@ -60,7 +60,7 @@ def curve(rows: Sequence[Row]) -> tuple[Point, ...]:
 
 
 def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0.05) -> tuple[Dip, ...]:
-    """Return the drops of bandwidth beyond the tolerance as the size grows."""
+    """Return the drops of bandwidth that exceed the tolerance, for large messages."""
     large = [point for point in points if point.bytes >= at_least]
     return tuple(
         Dip(before, at)
@@ -70,18 +70,18 @@ def dips(points: Sequence[Point], at_least: int = 64 * MIB, tolerance: float = 0
 
 
 def floor_us(points: Sequence[Point], at_most: int = 4096) -> float | None:
-    """Return the latency floor: the median time of the smallest messages.
+    """Return the latency floor: the median time of small messages in µs.
 
-    None for fewer than three.
+    None for fewer than three sizes.
     """
     small = [point.time_us for point in points if point.bytes <= at_most]
     return median(small) if len(small) >= 3 else None
 
 
 def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> tuple[Point, ...]:
-    """Return small messages that take several times as long as similar ones.
+    """Return small messages that take several times as long as the median.
 
-    They must also exceed a larger one. The first is left out.
+    They must also take longer than a larger message. The first size is left out.
     """
     small = [point for point in points if point.bytes <= at_most]
     if len(small) < 5:
@@ -96,7 +96,7 @@ def spikes(points: Sequence[Point], at_most: int = 65536, times: float = 3) -> t
 
 
 def rises(points: Sequence[Point]) -> float | None:
-    """Return the rise over the last doubling, 0.1 for 10 %; None if not measured."""
+    """Return the rise of busbw over the last doubling (0.1 is 10 %), or None."""
     if len(points) < 2:
         return None
     last = points[-1]

@@ -1,7 +1,7 @@
-"""nccl-tests' JSON output (``-J FILE``, since 2.17.3), in the types of its text.
+"""Parser of nccl-tests' JSON output (``-J FILE``, since 2.17.3).
 
-Its booleans are strings, NaN is the string "nan", ``root`` is padded with blanks, and ``env`` is the process
-environment, which is not read.
+Its booleans are strings, NaN is the string "nan", and ``root`` is padded with blanks. ``env`` is the environment of the
+process, which is not read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from preflight.parsers.nccl_tests.model import (
     decode_version,
 )
 
-#: Maximum number of texts tried as the start of an object; a log may have many.
+#: Maximum number of opening braces that are tried as the start of an object; a log may have many.
 _MOST_ATTEMPTS = 64
 
 _OBJECT = re.compile(r"^\s{0,16}\{", re.MULTILINE)
@@ -33,14 +33,14 @@ _ROW_SIZE = re.compile(r'"size"\s*:')
 
 
 def may_be(text: str) -> bool:
-    """Return whether a text may contain such an object."""
+    """Return whether a text may contain nccl-tests' JSON output."""
     return '"results"' in text and '"config"' in text
 
 
 def parse(text: str) -> tuple[Report, ...]:
-    """Return the reports of nccl-tests' JSON objects in a text, with their lines.
+    """Return the reports in nccl-tests' JSON output within a text. Never raises.
 
-    Never raises. An object that ends early (an aborted run, up to 2.18.4) is read to its last result.
+    Truncated output (of an aborted run, up to 2.18.4) is read up to its last complete result.
     """
     if not may_be(text):
         return ()
@@ -60,7 +60,7 @@ def parse(text: str) -> tuple[Report, ...]:
 
 
 def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
-    """Decode the object that starts here, complete or truncated: (object, end)."""
+    """Return the object that starts at a position, even if truncated, and its end."""
     try:
         document, after = json_limits.begun(text, begin)
         return _object(document), after
@@ -76,7 +76,7 @@ def _decoded(text: str, begin: int) -> tuple[Mapping[str, Any], int]:
 
 
 def _last_result(text: str, begin: int) -> int:
-    """Return the end of the last complete list element, by counting brackets."""
+    """Return the end of the last complete result, by counting brackets."""
     depth, last = 0, begin
     for match in re.compile(r'"(?:[^"\\]|\\.)*"|[][{}]').finditer(text, begin):
         if match[0] in ("{", "["):
@@ -141,9 +141,9 @@ def _report(document: Mapping[str, Any], rows: tuple[Row, ...], first_line: int,
 
 
 def _nranks(config: Mapping[str, Any], devices: tuple[RankDevice, ...]) -> int | None:
-    """Return the number of ranks.
+    """Return the number of ranks, or None.
 
-    Only the first device of each process may be listed.
+    The output may list only the first device of each process.
     """
     threads, gpus = _integer(config.get("nthreads")), _integer(config.get("ngpus"))
     if not devices or threads is None or gpus is None:
@@ -178,7 +178,7 @@ def _half(result: Mapping[str, Any], name: str) -> Measurement | None:
 
 
 def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
-    """Return the times of single iterations; the lists include the skipped ones."""
+    """Return the times of single iterations, without the skipped ones, or None."""
     if not entry:
         return None
     skipped = max(0, _integer(entry.get("skipped_iterations")) or 0)
@@ -192,7 +192,7 @@ def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
 
 
 def _times(values: object) -> tuple[float, ...]:
-    """Return a list of times in µs; empty if any element is not a time."""
+    """Return the times in µs of a list; empty if an element is not a time."""
     if not isinstance(values, list):
         return ()
     times = tuple(time for value in values if (time := _finite(value)) is not None and time > 0)

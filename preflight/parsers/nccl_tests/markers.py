@@ -1,14 +1,15 @@
 """Lines of an nccl-tests report outside its table: start, end, failure.
 
-Formats of nccl-tests v1.0.0 … v2.19.6 and RCCL's fork (src/common.cu, src/util.cu). Patterns search within a line,
-since a launcher's prefix may precede it, or a number of the table may touch it.
+The formats are those of nccl-tests v1.0.0 … v2.19.6 and of RCCL's fork (src/common.cu, src/util.cu). Patterns search
+within a line, since a launcher's prefix or a number of the table may precede the text directly.
 """
 
 from __future__ import annotations
 
 import re
 
-#: Without its ``#``, which some consoles treat as a comment, only with the codes after it: prose has none.
+#: The version. Without the ``#``, which some consoles remove as a comment, the library codes must follow: prose has
+#: none.
 TESTS_VERSION = re.compile(
     r"(?:# [nr]ccl-tests version (?P<marked>\S{1,128})(?:.{0,64}? [nr]ccl-library=(?P<library>\d{1,8}))?"
     r"|\b[nr]ccl-tests version (?P<bare>\S{1,128})(?: \(\w{1,40}\))? [nr]ccl-headers=\d{1,8}"
@@ -21,9 +22,9 @@ RUN = re.compile(
 DEVICE = re.compile(
     r"\bRank\s{1,4}(\d{1,7})(?:\s{1,4}Group\s{1,4}(\d{1,7}))?(?:\s{1,4}Pid\s{1,12}[\w<>*.…]{1,12})?"
     r"\s{1,4}on\s{1,40}(\S{1,255})\s{1,4}device\s{1,4}(\d{1,4})\s{1,4}\[([^\]\s]{1,24})\]"
-    r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may print no name
+    r"(?:\s{1,4}(\S.*?))?(?:\s\|){0,3}\s*$"  # ROCm may omit the name
 )
-#: A line of that list that was truncated.
+#: A truncated line of the device list.
 DEVICE_CUT = re.compile(
     r"(?:^|[\s#>:|])Rank(?:\s{1,4}\d{0,7}(?:\s{1,4}(?:G|Gr|Gro|Grou|Group|P|Pi|Pid|o|on)(?:\s.{0,300})?)?)?\s*$"
 )
@@ -33,14 +34,14 @@ AVERAGE_TAKEN_OUT = re.compile(r"# Avg bus bandwidth\s{1,8}:\s{1,8}(?:[Xx]{2,8}[
 CONCLUDED = re.compile(r"\bCollective test concluded\b(?:: (\S{1,64}))?")
 LAST_ERROR = re.compile(r"# error: (\S.{0,400})")
 
-#: NCCL's own line: with its CUDA version, or alone on the line. Prose has neither.
+#: NCCL's version as NCCL prints it: with a CUDA version, or alone on the line, unlike in prose.
 NCCL_VERSION = re.compile(
     r"\bR?CCL version ?:? ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.:]{0,40}\+(?:cuda|hip)|\s*$)|"
     r"\bRCCL version : ?(\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)-\S{1,100}\s*$|"
     r"\bNCCL version (\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)(?:[-\w.]{0,20}\+(?:cuda|CUDA)|\s*$)"
 )
 
-#: Number of measured iterations, in a line of RUN.
+#: The number of measured iterations, in a line that matches RUN.
 ITERATIONS = re.compile(r"(?<!warmup )(?<!agg )\biters: (\d{1,9})\b")
 
 COMMAND = re.compile(
@@ -49,7 +50,7 @@ COMMAND = re.compile(
 )
 
 FAILURE = re.compile(
-    r"(?:(?P<host>(?:^[0-9]|[A-Za-z])[\w.-]{0,254}): )?"  # may be glued to the number before it
+    r"(?:(?P<host>(?:^[0-9]|[A-Za-z])[\w.-]{0,254}): )?"  # a number may precede it directly
     r"(?P<text>Test (?:NCCL|CUDA|HIP) failure [\w./+-]{1,200}:\d{1,6}.*"
     r"|(?:NCCL|CUDA|Cuda) failure [\w./+-]{1,200}:\d{1,6} '.+"  # 1.0.0
     r"|Test timeout \(\d+s\).*|Invalid number of GPUs: \d+ requested.*"
@@ -60,13 +61,13 @@ FAILURE = re.compile(
 RELAY = re.compile(r"\.\. \S+(?: pid(?: \d+)?)?: (?P<text>Test failure \S+:\d+)")
 _SOURCE = re.compile(r"\b([a-z_]+)\.cu:\d+")
 
-#: Every line that can start a report, or announces the next one, has one of these; table rows do not.
+#: Texts of which every line that can start or announce a report, except a table row, contains one.
 BEGINNINGS: tuple[str, ...] = (
     "ccl-tests v", "test starting", "nThread", "Rank", "time", "Out of bounds", "Avg bus", "concluded", "failure ",
     "Test ", "nvalid", "Incomp", "_perf", "CCL version",
 )  # fmt: skip
 
-#: Messages of a launcher or shell that a process of the run died. They are only used without a footer.
+#: Messages of a launcher or shell that a process of the run died; they are only used if the report has no footer.
 DIED = re.compile(
     r"(?:mpirun|mpiexec|prterun|orterun) (?:noticed that process rank|detected that one or more processes exited).*"
     r"|Primary job\s{1,2}terminated normally, but \d+ process(?:es)? returned.*"
@@ -81,7 +82,7 @@ DIED = re.compile(
 _MAY_HAVE_DIED = ("process", "srun: ", "slurmstepd", "MPI_ABORT", "TERMINATION", "signal", "fault", "error", "Killed",
                   "Aborted")  # fmt: skip
 
-#: Text before report text that is quoted in a sentence.
+#: Text before a part of a report that is quoted in a sentence.
 _QUOTED = re.compile(r"[A-Za-z:,]\s{1,3}[\"'`\u201c\u2018]{1,3}\s?(?:#\s?)?$")
 
 ELIDED = re.compile(
@@ -100,7 +101,7 @@ def died(line: str) -> str | None:
 
 
 def collective(binary: str) -> str | None:
-    """Return the collective of a binary; None for a cut or foreign name."""
+    """Return the collective of a binary; None for a truncated or other name."""
     name = binary.rpartition("/")[2]
     if match := COMMAND.match(name):
         return match[1]
@@ -108,9 +109,9 @@ def collective(binary: str) -> str | None:
 
 
 def of_source(failure: str) -> str | None:
-    """Return the collective of a source file in a failure, ``all_reduce.cu:90``.
+    """Return the collective of the source file in a failure: ``all_reduce.cu:90``.
 
-    None for another file.
+    None for any other file.
     """
     source = _SOURCE.search(failure)
     known = COMMAND.match(f"{source[1]}_perf") if source else None
@@ -118,5 +119,5 @@ def of_source(failure: str) -> str | None:
 
 
 def quoted(match: re.Match[str]) -> bool:
-    """Return whether the match is a quotation in a sentence."""
+    """Return whether a match is quoted in a sentence."""
     return _QUOTED.search(match.string[: match.start()]) is not None

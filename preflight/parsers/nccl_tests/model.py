@@ -1,4 +1,4 @@
-"""Types of one nccl-tests run, for its text and JSON output."""
+"""Types for nccl-tests reports, whether read from text or JSON."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class IterationTimes:
-    """Times of single iterations in µs (``-I``, since 2.19).
+    """Times of single iterations of the slowest process, in µs (``-I``, since 2.19).
 
-    The slowest process is used. The text has minimum, maximum, 99th percentile and variation; the JSON has every
-    iteration.
+    The text output has the minimum, maximum, 99th percentile and variation; the JSON output has every iteration.
     """
 
     min_us: float | None
     max_us: float | None
-    p99_us: float | None  # as printed, by the nearest rank: for few iterations, the maximum
-    cv_percent: float | None  # standard deviation over mean
+    p99_us: float | None  # as printed, by nearest rank; for few iterations, it is the maximum
+    cv_percent: float | None  # standard deviation / mean, in percent
     p50_us: float | None = None
     p95_us: float | None = None
-    times_us: tuple[float, ...] = ()  # without the skipped ones (-K)
-    processes: tuple[tuple[float, ...], ...] = ()  # of each process, in the order of the devices; without the skipped
+    times_us: tuple[float, ...] = ()  # every iteration, without the skipped ones (-K)
+    processes: tuple[tuple[float, ...], ...] = ()  # the same for each process, in order of devices
 
     def quantile(self, share: float) -> float | None:
-        """Return a percentile by the nearest rank; None for too few iterations.
+        """Return a percentile by nearest rank (0.99 is the 99th), or None.
 
-        At least one iteration must be above it with 95 % confidence, which needs 299 iterations for 0.99 and 2,995 for
+        With 95 % confidence, at least one iteration must be above it, which needs 299 iterations for 0.99 and 2,995 for
         0.999.
         """
         if not self.times_us or len(self.times_us) < fewest_iterations(share):
@@ -37,34 +36,34 @@ class IterationTimes:
 
 
 def fewest_iterations(share: float) -> int:
-    """Return the iterations needed to show a percentile with 95 % confidence."""
+    """Return the number of iterations that a percentile needs for 95 % confidence."""
     return math.ceil(math.log(0.05) / math.log(share))
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One half of a row: the collective out of place, or in place."""
+    """One half of a row: the collective out of place or in place."""
 
     time_us: float  # per operation
     algbw_gbytes_s: float  # GB/s, 1 GB = 10^9 bytes
     busbw_gbytes_s: float
-    wrong: int | None  # wrong elements; None if not validated, and up to 2.12
-    max_error: float | None = None  # largest difference, printed instead of wrong up to 2.12; nonzero is normal there
+    wrong: int | None  # number of wrong elements; None if not validated, and up to 2.12
+    max_error: float | None = None  # largest difference, which versions up to 2.12 print instead; may be above 0
     iterations: IterationTimes | None = None
 
     @property
     def measured(self) -> bool:
-        """Whether its time and rates are finite and not negative."""
+        """Whether the time and the rates are finite and not negative."""
         return all(0 <= value < math.inf for value in (self.time_us, self.algbw_gbytes_s, self.busbw_gbytes_s))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One size of one type, operation and root."""
+    """A row of the table: one size of one type, operation and root."""
 
     line: int
     bytes: int
-    count: int
+    count: int  # number of elements
     dtype: str
     redop: str | None  # "none" as printed; None if the column is blank or absent
     root: int | None
@@ -73,13 +72,13 @@ class Row:
 
     @property
     def halves(self) -> tuple[Measurement, ...]:
-        """The measured halves."""
+        """The halves that were measured."""
         return tuple(half for half in (self.out_of_place, self.in_place) if half is not None)
 
 
 @dataclass(frozen=True)
 class CutRow:
-    """A row with missing numbers: the run ended in it, or they were removed."""
+    """A row without some of its numbers: the run ended in it, or they were removed."""
 
     line: int
     bytes: int | None
@@ -88,10 +87,10 @@ class CutRow:
 
 @dataclass(frozen=True)
 class RankDevice:
-    """A line of ``# Using devices``."""
+    """A line of the list ``# Using devices``."""
 
     rank: int
-    group: int  # not 0: NCCL_TESTS_SPLIT created several communicators, and bandwidth is per group
+    group: int  # above 0 if NCCL_TESTS_SPLIT created several communicators; bandwidth is per group
     host: str  # up to the first dot
     index: int
     bus: str
@@ -110,7 +109,7 @@ class RunFailure:
 
 @dataclass(frozen=True)
 class Best:
-    """The best bus bandwidth of a report and its row."""
+    """The best bus bandwidth of a report, and its row."""
 
     busbw_gbytes_s: float
     row: Row
@@ -125,24 +124,24 @@ class Report:
     collective: str | None  # all_reduce, …; None if neither printed nor clear from the table
     collective_printed: bool
     devices: tuple[RankDevice, ...]
-    nranks: int | None  # None if the device list is absent or cut
+    nranks: int | None  # None if the device list is missing or truncated
     hosts: tuple[str, ...]
     rows: tuple[Row, ...]
     cut_rows: tuple[CutRow, ...]
-    average_busbw_gbytes_s: float | None  # as printed: the mean over all sizes, including tiny ones
-    average_ok: bool | None  # verdict on NCCL_TESTS_MIN_BW, if printed
-    out_of_bounds: int | None  # failed checks (rank x size x half), not elements
+    average_busbw_gbytes_s: float | None  # as printed: the mean over all sizes, however small
+    average_ok: bool | None  # the verdict on NCCL_TESTS_MIN_BW; None if not printed
+    out_of_bounds: int | None  # number of failed checks (rank x size x half), not of elements
     out_of_bounds_ok: bool | None
-    validated: bool | None  # False: -c 0, for which the footer still has "0 OK"; None: not shown by any row
+    validated: bool | None  # False: -c 0, although the footer has "0 OK"; None: unknown
     failures: tuple[RunFailure, ...]
-    complete: bool  # the footer is present
-    finished: bool = False  # it is present, though its average may be truncated
-    copies: int = 1  # more than 1: this many runs of nranks each, from a binary built without MPI
-    version: str | None = None  # of nccl-tests
+    complete: bool  # whether the footer is complete
+    finished: bool = False  # whether the footer is present; its average may be truncated
+    copies: int = 1  # above 1: number of runs of nranks each, from a binary built without MPI
+    version: str | None = None  # version of nccl-tests
     nccl_version: str | None = None
     last_error: str = ""  # NCCL's last message in the footer; a successful run may also have one
-    iterations: int | None = None  # -n
-    gpus_per_device: int = 1  # JSON lists only the first GPU of each process
+    iterations: int | None = None  # number of iterations (-n)
+    gpus_per_device: int = 1  # above 1 in JSON, which lists only the first GPU of each process
 
     @property
     def device_names(self) -> tuple[str, ...]:
@@ -151,37 +150,37 @@ class Report:
 
     @property
     def nnodes(self) -> int | None:
-        """Number of hosts; None if the device list is absent or truncated.
+        """The number of hosts; None if the device list is missing or truncated.
 
-        For one run if several ran in parallel.
+        If several copies ran in parallel, it is the number of hosts of one.
         """
         return max(1, len(self.hosts) // self.copies) if self.nranks is not None else None
 
     @property
     def groups(self) -> int:
-        """Number of communicators that ran in parallel."""
+        """The number of communicators that ran in parallel."""
         return len({device.group for device in self.devices}) or 1
 
     @property
     def status(self) -> str | None:
-        """``ok``, ``failed``; None if the run did not end and no error shows why."""
+        """``ok`` or ``failed``; None if the run did not end, and no error shows why."""
         if self.failures or self.out_of_bounds_ok is False or self.average_ok is False or self.wrong_rows:
             return "failed"
         return "ok" if self.finished else None
 
     @property
     def wrong_rows(self) -> tuple[Row, ...]:
-        """Rows with wrong elements in either half."""
+        """The rows with wrong elements in either half."""
         return tuple(row for row in self.rows if any(half.wrong for half in row.halves))
 
     @property
     def unmeasured(self) -> Row | None:
-        """The first row whose time or rate is negative or not a number, if any."""
+        """The first row whose time or rate is negative or not finite, or None."""
         rows = (row for row in self.rows if row.bytes > 0)
         return next((row for row in rows if not all(half.measured for half in row.halves)), None)
 
     def best(self, min_bytes: int = 0) -> Best | None:
-        """Return the best busbw of the rows of at least ``min_bytes``, of both halves."""
+        """Return the best busbw of sizes from ``min_bytes`` on, in either half, or None."""
         found = [
             Best(half.busbw_gbytes_s, row)
             for row in self.rows
@@ -193,9 +192,9 @@ class Report:
 
 
 def decode_version(code: int | None) -> str | None:
-    """Decode NCCL_VERSION_CODE: 23007 is 2.30.7.
+    """Decode NCCL_VERSION_CODE (nccl.h): 23007 is 2.30.7; None if it is invalid.
 
-    Up to 2.8 it has one digit less: 2708 is 2.7.8 (nccl.h).
+    Up to 2.8, it has one digit less: 2708 is 2.7.8.
     """
     if code is None or code < 1000:
         return None
@@ -204,7 +203,7 @@ def decode_version(code: int | None) -> str | None:
 
 
 def mean_busbw(rows: tuple[Row, ...]) -> float | None:
-    """Return the mean over all rows and halves, as nccl-tests computes it."""
+    """Return the mean busbw of all rows and halves, as in the footer, or None."""
     values = list(_busbws(rows))
     return sum(values) / len(values) if values else None
 

@@ -1,7 +1,7 @@
-"""Table of an nccl-tests report: columns and rows, complete, split or cut.
+"""Table of an nccl-tests report: columns, and rows that may be interrupted.
 
-A row is printed in pieces (its size, out of place, in place) without a line end between them, so a line of NCCL may
-interrupt it, and a run may end there.
+nccl-tests prints a row in three parts (size, out of place, in place) without line ends between them. An NCCL message
+may therefore interrupt a row, and a run may end within it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _REDOP = re.compile(r"(?!nan$|inf$)[a-z]{3,12}")
 _VALUE = re.compile(r"-?(?:\d{1,20}(?:\.\d{0,10})?|\.\d{1,10})(?:[eE][+-]?\d{2,3})?\*?|-?nan|-?inf")
 _UNCHECKED = "N/A"
 
-#: A largest difference in ``%.0le`` format, printed up to 2.12; unless it is 0, only a negative exponent distinguishes
-#: it from a count of wrong elements, which has ``%g`` format.
+#: The largest difference, which versions up to 2.12 print in ``%.0le`` format. Unless it is 0, only its negative
+#: exponent distinguishes it from a count of wrong elements in ``%g`` format.
 _DIFFERENCE = re.compile(r"0e\+00|\de-\d{2,3}")
 
-#: Rules of a table in Markdown or in a box.
+#: Vertical rules of a Markdown or drawn table.
 _RULES = str.maketrans("|\u2502\u2503", "   ")
 
-#: Start of foreign text within a row: NCCL's prefix with or without a time, a host with a colon, or a bare line of
-#: NCCL.
+#: The start of other text within a row: NCCL's prefix, with or without a time, a host name with a colon, or an NCCL
+#: line without its prefix.
 _NOISE = re.compile(
     r"\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|[A-Za-z][\w.-]{0,254}:\d{1,10}:\d{1,10} |[A-Za-z][\w.-]{0,254}: |NCCL "
 )
@@ -41,8 +41,8 @@ def without_rules(line: str) -> str:
     return line.translate(_RULES) if bars >= 9 else line
 
 
-#: A number with thousands separators, as in spreadsheets and written by people; nccl-tests prints at most two decimals,
-#: so three digits after a separator are thousands, unless the separator comes first.
+#: A number with thousands separators, as in a spreadsheet. nccl-tests prints at most two decimals, so that three digits
+#: after a comma are thousands.
 _THOUSANDS = re.compile(r"(?<![\w.,;-])[1-9]\d{0,2}(?:,\d{3})+(?:\.\d{1,2})?(?![\w,;])")
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,;])(\d{1,19}),(\d{1,2}|(?<=(?<!\d)0,)\d{3,9})(?![\w,;.])")
 _AVERAGE_COMMA = re.compile(r"(Avg bus bandwidth\s{1,8}:\s{1,8}\d{1,6}),(\d{1,9})(?!\S)")
@@ -50,7 +50,10 @@ _TYPE_WORD = re.compile(r"\s[a-z]\w{2,15}\s")
 
 
 def plain_numbers(line: str) -> str:
-    """Return the numbers of a row or average without thousands separators."""
+    """Rewrite the numbers of a row or the average without thousands separators.
+
+    A decimal comma becomes a point. Any other line is returned unchanged.
+    """
     if "Avg bus" in line:
         return _AVERAGE_COMMA.sub(r"\1.\2", line)
     if not _TYPE_WORD.search(line) or ":" in line:
@@ -60,21 +63,21 @@ def plain_numbers(line: str) -> str:
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns to the right of ``type``, from the header."""
+    """The columns to the right of ``type``, as named in the header."""
 
     root: bool | None = None  # whether there is a root column; None: no header found
-    redop: bool | None = None  # the same for the operation; alltoall leaves it blank up to 2.12
-    half: int = 4  # columns of one half: time algbw busbw check [i_min …]
-    halves: int = 2  # version 1.0.0 has no in-place half for broadcast
-    shown: int = 2  # halves in the header, of which the second may be missing
-    more: bool = False  # columns after the two halves: timestamp, #iters
+    redop: bool | None = None  # the same for the operation, which alltoall leaves blank up to 2.12
+    half: int = 4  # number of columns of one half: time algbw busbw check [i_min …]
+    halves: int = 2  # 1 for broadcast in version 1.0.0, which has no in-place half
+    shown: int = 2  # number of halves in the header, of which the second may be missing
+    more: bool = False  # whether columns follow the two halves (timestamp, #iters)
     counts_wrong: bool = True  # False: the check column has the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
     added: tuple[str, ...] = ()  # names of the columns after the fourth of a half: i_min …
 
 
 def header(line: str) -> Columns | None:
-    """Read the line with the column names; None if it is not one."""
+    """Read a line with the column names; return None for any other line."""
     if "time" not in line:
         return None
     names = line.split()
@@ -115,20 +118,20 @@ class RowBuilder:
     redop: str | None = None
     root: int | None = None
     values: list[str] = field(default_factory=list)
-    torn: bool = False  # its last number is incomplete: the following text is not the next number
+    torn: bool = False  # whether its last number is incomplete, so that the next text is not the next number
 
     @property
     def wanted(self) -> int:
-        """Number of values of a complete row."""
+        """The number of values in a complete row."""
         return self.columns.half * self.columns.halves
 
     @property
     def complete(self) -> bool:
-        """Whether all values are there."""
+        """Whether the row has all values."""
         return len(self.values) >= self.wanted
 
     def continues(self, line: str) -> bool:
-        """Add the rest of the row, if the line is the rest."""
+        """Add a line to the row if it continues it; return whether it does."""
         values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
         if not values or self.torn or (rest and not self.columns.more):
@@ -140,7 +143,7 @@ class RowBuilder:
             expected = len(values) in (missing, self.columns.half) or (self.columns.more and len(values) > missing)
         if not expected:
             return False
-        # a screen that broke the line may have broken a number
+        # a terminal that wrapped the line may have split a number
         if inside and not self._fits([*self.values[-inside:], *values][: self.columns.half]):
             return False
         self.values += values[:missing]
@@ -148,9 +151,9 @@ class RowBuilder:
         return True
 
     def taken(self) -> tuple[Row | None, CutRow | None]:
-        """Return the row, and its truncated part if values are missing.
+        """Return (row, None) if it is complete, (None, truncated row) if not.
 
-        Both if only its first half is complete.
+        If only the first half is complete, both are returned.
         """
         first = self._half(0)
         second = self._half(1) if self.columns.halves == 2 else None
@@ -181,7 +184,7 @@ class RowBuilder:
 
 
 def _iterations(columns: dict[str, str]) -> IterationTimes | None:
-    """Return the columns added by ``-I``; None without them."""
+    """Return the values of the columns that ``-I`` adds; None without them."""
     times = IterationTimes(_time(columns.get("i_min", "")), _time(columns.get("i_max", "")),
                            _time(columns.get("i_p99", "")), _time(columns.get("i_cv%", "")))  # fmt: skip
     return times if times != IterationTimes(None, None, None, None) else None
@@ -193,7 +196,10 @@ def _time(token: str) -> float | None:
 
 
 def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | None:
-    """Start a row, if the line is one; an unknown type needs a complete row."""
+    """Read the row that starts on a line; return None if there is none.
+
+    A row of an unknown type must be complete.
+    """
     if not (match := _ROW.search(line)):
         return None
     has_header = columns is not None
@@ -221,16 +227,16 @@ def open_row(number: int, line: str, columns: Columns | None) -> RowBuilder | No
     if not has_header and any(_DIFFERENCE.fullmatch(value) for value in row.values[3::4]):
         row.columns = replace(columns, counts_wrong=False)
     known = _TYPES.fullmatch(row.dtype) is not None
-    # bandwidths have decimals: numbers and a word without them are from another tool
+    # bandwidths have decimals; a word with integers is the output of another tool
     return row if known or (row.complete and all("." in value for value in row.values[1:3])) else None
 
 
 def _has_root(size: int, values: Sequence[str]) -> bool | None:
-    """Return whether a row without a header has a root; None if undecided.
+    """Return whether a row without a header has a root column; None if unclear.
 
-    Size over time must be algbw; otherwise the number of all values, or of one half, decides.
+    With the correct columns, size / time is algbw. If that does not decide, the number of values does.
     """
-    if len(values) == 1:  # the rest is printed after the measurement, possibly after output of other programs
+    if len(values) == 1:  # the rest is printed after the measurement, and other output may precede it
         return values[0].lstrip("-").isdigit()
     fitting = [at == 1 for at in (0, 1) if len(values) > at + 1 and _is_rate(size, values[at], values[at + 1])]
     if len(fitting) == 1:
@@ -239,7 +245,7 @@ def _has_root(size: int, values: Sequence[str]) -> bool | None:
 
 
 def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
-    """Return whether a time and a bandwidth in GB/s fit a transfer of this size."""
+    """Return whether a bandwidth in GB/s is a size divided by a time."""
     if _UNCHECKED in (time, algbw) or (time_us := float(time.rstrip("*")) * us_in_unit) <= 0:
         return False
     rate = size / time_us / 1000
@@ -249,7 +255,7 @@ def _is_rate(size: int, time: str, algbw: str, us_in_unit: int = 1) -> bool:
 def _values(text: str, half: int, at: int = 0) -> tuple[list[str], str]:
     """Return the values at the start of a text, and the rest.
 
-    The first four columns of a half are numbers; columns added by options may be words (-U: algo, proto, …).
+    The first four columns of a half are numbers; columns that options add may be words (-U adds algo, proto, …).
     """
     if noise := _NOISE.search(text):
         text = text[: noise.start()]

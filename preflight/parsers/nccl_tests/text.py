@@ -1,7 +1,7 @@
-"""nccl-tests output: the table, its footer, and failures.
+"""Parser of nccl-tests output: the table, its footer, and failures.
 
-Values are found by the names in the column header, not by position in the line, since a launcher's prefix may precede
-them. Truncated values are marked as such; values that were not printed are not derived.
+The column header determines the meaning of values, not their position in the line, since a launcher's prefix may
+precede them. Truncated rows are returned as such; a value that was not printed is not derived from others.
 """
 
 from __future__ import annotations
@@ -31,38 +31,38 @@ from preflight.textprep.numbered_text import NumberedText
 
 __all__ = ["Best", "CutRow", "Measurement", "RankDevice", "Report", "Row", "RunFailure", "parse"]
 
-# Lines that start a report, in the order in which nccl-tests prints them.
+#: Stages of a report, in the order in which nccl-tests prints them.
 _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
 
 _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 
-#: mpiexec -l labels each flush, not each line: its label may occur within a row, glued to a number.
+#: The label of ``mpiexec -l``, which labels each write, not each line, so that it may occur within a row.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
-#: Part of a table row: a number, followed by a blank, a table rule, or a label.
+#: Part of a table row: a number followed by a blank, a table rule or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
-#: Maximum digits of a number in ``%g`` format: a number with this many is complete wherever the text ends.
+#: A number with six digits, the maximum in ``%g`` format, so that it is complete even at the end of a text.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 
-#: Maximum lines whose marks are cached: a log that compresses well repeats its lines.
+#: Maximum number of lines that are cached without their prefixes, since a log may repeat its lines.
 _REMEMBERED = 1024
 
 
-#: Maximum reports read from a log: a sweep over all pairs of 64 nodes has 2,016. One more shows that there are more.
+#: Maximum number of reports in a log; a sweep over all pairs of 64 nodes has 2,016.
 MOST_REPORTS = 2048
 
 
 def parse(source: str | NumberedText) -> tuple[Report, ...]:
-    """Parse the reports in a text, in order; none if it has none.
+    """Parse the reports in a text, in order; return an empty tuple without any.
 
-    If there are more than ``MOST_REPORTS``, only one more than that is returned. Never raises.
+    If there are more than ``MOST_REPORTS``, one more than that is returned. Never raises.
     """
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     text = unwrap_report(source.text)
     documents = json_output.parse(text)
-    if not documents and json_output.may_be(text):  # a launcher's marks precede its lines
+    if not documents and json_output.may_be(text):  # its lines may have a launcher's prefix
         documents = json_output.parse("\n".join(strip_launcher_prefix(line)[1] for line in text.split("\n")))
     if documents:
         lines = text.split("\n")
@@ -83,7 +83,7 @@ def _renumbered(report: Report, source: NumberedText) -> Report:
 
 @functools.lru_cache(_REMEMBERED)
 def _unmarked(line: str) -> tuple[str, str]:
-    """Return the writer of a line, empty if unknown, and the line without a prefix."""
+    """Return the writer of a line ("" if unknown), and the line without its prefix."""
     tag, bare = strip_launcher_prefix(without_rules(line))
     if "," in bare:
         bare = plain_numbers(bare)
@@ -93,17 +93,17 @@ def _unmarked(line: str) -> tuple[str, str]:
 
 
 class _Reader:
-    """Reads a text line by line; tagged lines of processes are separated."""
+    """Reader of a text line by line; it separates processes by their line prefixes."""
 
     def __init__(self, source: NumberedText) -> None:
         text = source.text
         self.all: list[ReportBuilder] = []
-        self.open: dict[str, ReportBuilder] = {}  # by tag
+        self.open: dict[str, ReportBuilder] = {}  # by line prefix
         self.command: str | None = None
         self.nccl_version: str | None = None  # printed before the report to which it belongs
-        self.raw = ""  # the line with its prefix, which looks like a launcher's message
+        self.raw = ""  # the line with its prefix, since a launcher's message starts like one
         beginnings = words.BEGINNINGS
-        if "\x1b" not in text and "&" not in text:  # which may occur within a word
+        if "\x1b" not in text and "&" not in text:  # these may occur within a word
             beginnings = tuple(word for word in beginnings if word in text)
         passed = ""
         for number, line in lines(source):
@@ -112,17 +112,17 @@ class _Reader:
             before = self.command, self.nccl_version
             if not self.all and not _NUMBER.search(line) and not any(word in line for word in beginnings):
                 passed = line
-                continue  # the line starts nothing, and nothing is open that it could end or continue
+                continue  # the line does not start a report, and there is none that it could continue or end
             self.raw = line
             self.read(number, *_unmarked(line))
             if len(self.all) > MOST_REPORTS:
                 break
-            # a line that has no effect while no report is open never has one
+            # while no report is open, a line without an effect never has one
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = source.number(text.count("\n") + 1)
         end = source.number(text.rstrip().count("\n") + 1)
         for report in self.all:
-            # it is unknown whether more devices follow
+            # more devices may have followed the end of the text
             report.devices_cut |= report.stage == _DEVICES and report.last_line == end
             report.average_may_be_cut &= report.last_line == last
         if self.all and self.all[-1].nccl_version is None:
@@ -131,13 +131,13 @@ class _Reader:
     def reports(self) -> tuple[Report, ...]:
         """Return all reports in order.
 
-        A failure printed before the rest of its own report is moved into it.
+        A failure that was printed before the rest of its report becomes part of it.
         """
         found: list[Report] = []
         early: Report | None = None
         for opened in self.all:
             report = opened.report()
-            if self.shell(found) and opened.copies > 1:  # several copies printed their heads one after the other
+            if self.shell(found) and opened.copies > 1:  # several copies printed their heads in sequence
                 found[-1] = replace(report, first_line=found[-1].first_line)
             elif early is not None and not report.finished and not opened.only_failed:
                 failures = (*early.failures, *report.failures)
@@ -149,12 +149,12 @@ class _Reader:
 
     @staticmethod
     def shell(found: list[Report]) -> bool:
-        """Return whether the last report is a head without a body."""
+        """Return whether the last report has only a head."""
         last = found[-1] if found else None
         return last is not None and not (last.devices or last.rows or last.cut_rows or last.failures or last.finished)
 
     def begin(self, number: int, tag: str, stage: int) -> ReportBuilder:
-        """Start a report."""
+        """Start a report at a line."""
         report = ReportBuilder(number, stage, last_line=number, called=self.command, nccl_version=self.nccl_version)
         self.all.append(report)
         self.open[tag] = report
@@ -164,7 +164,7 @@ class _Reader:
     def at(self, number: int, tag: str, stage: int, *, header: bool = False) -> ReportBuilder:
         """Return the report for a line of this stage; start one if necessary."""
         last = self.all[-1] if self.all else None
-        # a word before the first line that looked like a launcher's mark is not on the next line
+        # a word before a report's first line may look like a prefix that later lines lack
         follows = last is not None and (stage > _DEVICES or (not tag and last.stage <= stage and not last.columns))
         report = self.open.get(tag) or (last if follows else None)
         ended = report is not None and (
@@ -181,7 +181,7 @@ class _Reader:
     def read(self, number: int, tag: str, line: str) -> None:
         """Process one line."""
         if "NCCL INFO" in line and "NCCL version" not in line and _NCCL_LINE.match(line):
-            return  # most lines of most logs
+            return  # true of most lines in most logs
         if "ccl-tests v" in line and (match := words.TESTS_VERSION.search(line)):
             report = self.at(number, tag, _VERSION)
             report.version, code = match["marked"] or match["bare"], match["library"] or match["code"]
@@ -194,7 +194,7 @@ class _Reader:
             count = words.ITERATIONS.search(match[0])
             report.iterations = int(count[1]) if count else None
         elif "Rank" in line and (match := words.DEVICE.search(line)):
-            # another process may print its devices after the head of the table
+            # another process may print its devices after the table's header
             late = bool(self.all) and self.now(tag).awaits(int(match[1]))
             report = self.at(number, tag, _TABLE if late else _DEVICES)
             rank, group, host, index, bus, name = match.groups()
@@ -210,7 +210,7 @@ class _Reader:
                 return
             last = self.now(tag) if self.all else None
             if last is not None and last.finished and last.out_of_bounds is not None and last.copies == 1:
-                self.begin(number, tag, _FOOTER)  # only the ends of runs remain
+                self.begin(number, tag, _FOOTER)  # the text has only the ends of runs
             report = self.at(number, tag, _FOOTER)
             report.close_row()
             report.out_of_bounds, report.out_of_bounds_ok = int(match[1]), match[2] == "OK"
@@ -233,7 +233,7 @@ class _Reader:
             self.other(number, tag, line)
 
     def other(self, number: int, tag: str, line: str) -> None:
-        """Process a failure, a command, a row or noise."""
+        """Process a line that may be a failure, a command, a row or other text."""
         line = self.failure(number, tag, line)
         if "_perf" in line and (match := words.COMMAND.search(line)):
             self.command = match[1]
@@ -266,7 +266,7 @@ class _Reader:
             report.deaths.append(RunFailure(number, death, launcher=True))
 
     def failure(self, number: int, tag: str, line: str) -> str:
-        """Process a failure; return the text before it on its line."""
+        """Process a failure; return the text before it, or the line if there is none."""
         if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
             return line
         if not (match := words.FAILURE.search(line)):
@@ -282,11 +282,11 @@ class _Reader:
         return line[: match.start()]
 
     def row(self, number: int, tag: str, line: str) -> bool:
-        """Process a row; return whether the line is one."""
+        """Process a row; return whether the line is a row."""
         here = self.open.get(tag) or (self.all[-1] if self.all else None)
         row = open_row(number, line, here.columns if here else None)
         sure = row is not None and (row.complete or (row.redop is not None and row.root is not None))
-        if row is None or (here is None and not sure):  # prose with two numbers
+        if row is None or (here is None and not sure):  # it may be prose with two numbers
             return False
         report = here or self.begin(number, tag, _TABLE)
         if report.finished and report.copies == 1:
@@ -298,15 +298,15 @@ class _Reader:
         report.last_line = number
         report.pending = row
         if report.columns is None and row.complete and row.columns.root is not None:
-            report.columns = row.columns  # without a header, from the first complete row
+            report.columns = row.columns  # a report without a header has the columns of its first complete row
         if row.complete:
             report.close_row()
         return True
 
     def version(self, line: str) -> bool:
-        """Process NCCL's version, of the current or the next report.
+        """Process a line with NCCL's version; return whether it has one.
 
-        Returns whether the line has it.
+        The version is that of the current report, or if that is finished, of the next one.
         """
         if "CCL version" not in line or not (match := words.NCCL_VERSION.search(line)):
             return False
@@ -318,7 +318,7 @@ class _Reader:
         return True
 
     def now(self, tag: str) -> ReportBuilder:
-        """Return the report for a line that may occur anywhere."""
+        """Return the report with this line prefix, or else the last one."""
         return self.open.get(tag) or self.all[-1]
 
 

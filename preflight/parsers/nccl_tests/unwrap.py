@@ -1,4 +1,4 @@
-"""Joins nccl-tests reports wrapped by a terminal; lines keep their numbers."""
+"""Joining of nccl-tests reports that a terminal wrapped."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from preflight.textprep.wrapped_lines import join_at
 
-#: Terminal widths; a complete row has 100 to 130 characters.
+#: Minimum and maximum terminal width; a complete row has 100 to 130 characters.
 _NARROWEST, _WIDEST = 60, 200
-#: Maximum number of lines read: more than people copy from a screen.
+#: Maximum number of lines; text that is copied from a screen has fewer.
 _MOST_LINES = 5000
-#: Number of rows that end at the same column from which that column is the screen's edge.
+#: Minimum number of rows that end at the same column for it to be the terminal's width.
 _LEAST = 3
 
 _HEADER = re.compile(r"(?:.{0,60}?[\s#>:|])?(?:size\s{1,40}count|bytes\s{1,40}N)\s{1,40}type\s.*")
@@ -27,7 +27,10 @@ _WORDS = ("time", "algbw", "busbw")
 
 
 def unwrap_report(text: str) -> str:
-    """Join broken lines; each further piece becomes an empty line."""
+    """Join wrapped lines on their first line.
+
+    The rest of a wrapped line becomes empty, so that line numbers do not change.
+    """
     if "busbw" not in text and "float" not in text and " device " not in text:
         return text
     if text.count("\n") > _MOST_LINES:
@@ -41,23 +44,23 @@ def unwrap_report(text: str) -> str:
 
 
 def _goes_on(line: str) -> bool:
-    """Return whether a line may continue another: it starts no line of the report."""
+    """Return whether a line does not start a report line, and may continue one."""
     return not (line.lstrip().startswith("#") or _ROW_CUT.fullmatch(line) or _NCCL.match(line) or _DEVICE.match(line))
 
 
 def _of_header(lines: list[str]) -> int | None:
-    """Return the column at which the table header was broken."""
+    """Return the column at which the table header was wrapped, or None."""
     for line, after in pairwise(lines):
         if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
             joined = (line + after).split()
-            # both halves have the same columns; a broken line lacks some of the second
+            # both halves have the same columns, of which a wrapped line lacks some in the second half
             if any(joined.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
                 return len(line)
     return None
 
 
 def _of_rows(lines: list[str]) -> int | None:
-    """Return the column at which rows without a header were broken."""
+    """Return the column at which rows without a header were wrapped, or None."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)
@@ -69,7 +72,7 @@ def _of_rows(lines: list[str]) -> int | None:
 
 
 def _of_devices(lines: list[str]) -> int | None:
-    """Return the column at which a list of devices without a table was broken."""
+    """Return the column at which a device list without a table was wrapped, or None."""
     ends = Counter(
         len(line)
         for line, after in pairwise(lines)

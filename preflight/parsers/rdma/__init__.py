@@ -1,1 +1,1 @@
-"""Output of tools for RDMA devices: ports, GIDs, counters."""
+"""Parsers of the output of RDMA tools: ports, GIDs, counters."""

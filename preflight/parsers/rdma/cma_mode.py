@@ -1,4 +1,4 @@
-"""``cma_roce_mode``, ``cma_roce_tos``: packet marking by rdma_cm."""
+"""``cma_roce_mode`` and ``cma_roce_tos``: RoCE version and TOS of rdma_cm."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _TOS = re.compile(r"\s*(\d{1,3})\s*")
 
 @dataclass(frozen=True)
 class CmaMode:
-    """Settings of rdma_cm on a device; None: not shown."""
+    """The settings of rdma_cm on a device; a setting that is not shown is None."""
 
     device: str | None
-    version: int | None  # of RoCE
+    version: int | None  # RoCE version, 1 or 2
     tos: int | None  # type of service: DSCP x 4
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a mode, or the command for the type of service, is on a line."""
+    """Return whether a line is a mode, or the command for the type of service."""
     text = lines[at].text
     if _MODE.fullmatch(text):
         return True
@@ -35,7 +35,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CmaMode]:
-    """Read the line of the value."""
+    """Read the mode or the type of service."""
     if match := _MODE.fullmatch(lines[at].text):
         device = queried_device(lines, at, "cma_roce_mode")
         return Parsed(CmaMode(device, int(match[1]), None, lines[at].number), (), at + 1)

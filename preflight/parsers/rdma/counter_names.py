@@ -1,6 +1,6 @@
-"""Names of RDMA counters that no other tool prints, by driver.
+"""Names that only RDMA counters have, by driver.
 
-Source: Linux, drivers/infiniband. Two of them identify a list without paths.
+Two of them identify a list of counters without paths. Source: Linux, drivers/infiniband.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``flint query`` and ``mlxfwmanager``: a NIC's firmware, running and in flash."""
+"""``flint query`` and ``mlxfwmanager``: a NIC's running and flashed firmware."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINTS = ("Image type:", "Image Type:", "Device Type:")
 
 _HEAD = re.compile(r"\s*(?:Image [tT]ype|Device Type):\s+\S.{0,60}")
 _FIELD = re.compile(r"\s*([A-Z][\w ()/-]{1,30}?):\s*(.{0,200})")
-#: Rows below "Versions:": a part of the image, the running version, and the available one.
+#: A row below "Versions:": a part of the image, its running version, and the available version.
 _VERSION = re.compile(
     r"\s*(FW|PXE|UEFI|UEFI Virtio (?:blk|net)|FW \(Running\))\s+(\d\S{0,40}|N/A|--)\s+(\d\S{0,40}|N/A|--)\s*"
 )
@@ -23,7 +23,7 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True)
 class FirmwareImage:
-    """One NIC."""
+    """The firmware of one NIC, as printed."""
 
     device: str | None
     line: int
@@ -32,17 +32,17 @@ class FirmwareImage:
 
     @property
     def burnt(self) -> str | None:
-        """The version in flash."""
+        """The version in flash; None if not printed."""
         return self.fields.get("FW Version")
 
     @property
     def running(self) -> str | None:
-        """The running version, if different."""
+        """The running version, which is printed if it differs; otherwise None."""
         return self.fields.get("FW Version(Running)") or self.fields.get("Running FW Version")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``flint`` or ``mlxfwmanager`` output begins at a line."""
     text = lines[at].text
     if not _HEAD.fullmatch(text):
         return False
@@ -51,7 +51,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FirmwareImage]:
-    """Read the fields starting at a line."""
+    """Read the fields of one NIC."""
     end, taken = block(
         lines, at, lambda text: bool(_FIELD.fullmatch(text) or _VERSION.fullmatch(text)),
         again=lambda text: bool(_HEAD.fullmatch(text)),

@@ -1,4 +1,4 @@
-"""One row of a GID table, from ``show_gids`` or ``ibv_devinfo -v``."""
+"""A row of a GID table, from ``show_gids`` or ``ibv_devinfo -v``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class GidRow:
-    """One address of a port; None: not in the text."""
+    """One address of a port; a value that the text lacks is None."""
 
     device: str | None
     port: int | None
@@ -24,12 +24,12 @@ class GidRow:
 
     @property
     def is_link_local(self) -> bool:
-        """Whether it is a link-local address, which no router forwards."""
+        """Whether the GID is a link-local address, which no router forwards."""
         return bool(self.gid) and str(self.gid).lower().startswith("fe80:")
 
     @property
     def is_zero(self) -> bool:
-        """Whether the row is empty: all zero."""
+        """Whether the row is empty: its GID is zero."""
         try:
             return int(ipaddress.IPv6Address(self.gid or "")) == 0
         except ValueError:
@@ -47,7 +47,7 @@ _MAPPED = re.compile(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
 
 
 def mapped_ipv4(gid: str) -> str | None:
-    """Return the mapped IPv4 address; None if there is none."""
+    """Return the IPv4 address that a GID maps; None without one."""
     match = _MAPPED.fullmatch(gid)
     try:
         return str(ipaddress.IPv6Address(gid).ipv4_mapped or "") or None if match else None

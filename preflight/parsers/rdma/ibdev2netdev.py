@@ -25,20 +25,20 @@ _IBDEV_BEGUN = re.compile(r"\s*[A-Za-z]\w{0,40}_?\d{1,3}\s+po?r?t?(?:\s+\d.*)?$"
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ibdev2netdev`` output begins at a line."""
     return "==>" in lines[at].text and bool(_IBDEV.fullmatch(lines[at].text))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the lines starting at a line."""
+    """Read the ports and their interfaces."""
     ports, cut = [], list[ParseGap]()
     end, taken = block(lines, at, lambda text: "==>" in text and bool(_IBDEV.fullmatch(text)), blanks=1)
     for line in taken:
         match = _IBDEV.fullmatch(line.text)
         assert match
         if match["device"] is None:
-            cut.append(ParseGap(line.number, "the beginning of the line, which names the device, is missing"))
-        # (Up) is the interface's state: an InfiniBand port may work with IPoIB down
+            cut.append(ParseGap(line.number, "the start of the line, which names the device, is missing"))
+        # (Up) is the state of the interface; an InfiniBand port may work while its IPoIB interface is down
         ports.append(RdmaPort(
             match["device"], int(match["port"]), line.number, match["state"], netdev=match["netdev"],
             other={"netdev_state": match["up"]},

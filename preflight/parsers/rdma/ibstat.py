@@ -36,7 +36,7 @@ _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
 _LATER_FIELD = re.compile(
     r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
 )
-#: Lines of a port; two are enough if the head is missing or a search filtered the list.
+#: Lines of a port, of which two are enough if the head is missing or the list was filtered with grep.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
     r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"
@@ -44,11 +44,11 @@ _OWN = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ibstat`` output begins at a line."""
     text = lines[at].text
     if _CA.fullmatch(text):
         return True
-    # The head is missing: a port's first lines are enough
+    # if the head is missing, a port's first lines are enough
     if _PORT_LINE.fullmatch(text):
         return any((result := field(line.text)) and result[0] in ("State", "Physical state")
                    for line in lines[at + 1 : at + 3])  # fmt: skip
@@ -58,7 +58,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the devices and ports starting at a line."""
+    """Read the devices and their ports."""
     listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
 
     def belongs(text: str) -> bool:
@@ -84,12 +84,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         cut.append(ParseGap(last, "the text ends at the start of another device"))
     listing.name_alone(queried_device(lines, at, "ibstat"))
     ports = []
-    others: dict[str | None, Mapping[str, str | None]] = {}  # one for all ports of a device
+    others: dict[str | None, Mapping[str, str | None]] = {}  # shared by all ports of a device
     for port in listing.ports:
         if port.device not in listing.devices:
             cut.append(ParseGap(port.line, "the line that names the device is missing"))
         if missing := _missing_of(port):
-            cut.append(ParseGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(last, f"{port.shown} lacks {', '.join(missing)}"))
         fields = port.fields
         if port.device not in others:
             others[port.device] = _of_device(listing.of(port.device))
@@ -108,7 +108,7 @@ def _of_device(fields: Mapping[str, str]) -> Mapping[str, str | None]:
 
 
 def _missing_of(port: PortLines) -> list[str]:
-    """Return the missing fields of a port; old releases have no link layer."""
+    """Return the missing fields of a port; old releases do not print a link layer."""
     fields = port.fields
     expected = ("State", "Physical state", "Rate", "Port GUID" if "Port GUID" in fields else "Link layer")
     missing = ["its number"] * (port.number is None) + [name for name in expected if not fields.get(name)]
@@ -118,5 +118,5 @@ def _missing_of(port: PortLines) -> list[str]:
 
 
 def _guid(text: str | None) -> str | None:
-    """Return a complete GUID; digits may be masked."""
+    """Return a complete GUID, of which digits may be masked; None for any other text."""
     return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None

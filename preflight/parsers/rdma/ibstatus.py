@@ -1,4 +1,4 @@
-"""``ibstatus`` (infiniband-diags): the ports, one block each."""
+"""``ibstatus`` (infiniband-diags): a block for each port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IBSTATUS_FIELDS = frozenset(
 )
 
 
-#: Lines of a port; two are enough if the head is missing.
+#: Lines of a port, of which two are enough if the head is missing.
 _IBSTATUS_OWN = re.compile(
     r"\s*(?:default gid:\s+[0-9a-fA-F:]{6,}|(?:base|sm) lid:\s+0x[0-9a-f]+|(?:phys )?state:\s+\d: \w+"
     r"|rate:\s+\d+ Gb/sec .*|link_layer:\s+\w+)\s*"
@@ -29,14 +29,14 @@ _IBSTATUS_OWN = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ibstatus`` output begins at a line."""
     if _IBSTATUS.fullmatch(lines[at].text):
         return True
     return len(lines) > at + 1 and all(_IBSTATUS_OWN.fullmatch(line.text) for line in lines[at : at + 2])
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the ports starting at a line."""
+    """Read the ports."""
     listing, cut = PortListBuilder(_IBSTATUS_FIELDS), list[ParseGap]()
     if not _IBSTATUS.fullmatch(lines[at].text):
         cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))
@@ -68,10 +68,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
         ))  # fmt: skip
         required = {"state": fields.get("state"), "phys state": physical, "rate": fields.get("rate")}
         if missing := [name for name, value in required.items() if not value]:
-            cut.append(ParseGap(taken[-1].number, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(taken[-1].number, f"{port.shown} lacks {', '.join(missing)}"))
     return Parsed(PortList(tuple(ports)), tuple(cut), end)
 
 
 def _word(text: str | None) -> str | None:
-    """Remove the number from ``4: ACTIVE``."""
+    """Return the word of ``4: ACTIVE``; None if there is only a number."""
     return text.partition(":")[2].strip() or text if text and not text.isdigit() else None

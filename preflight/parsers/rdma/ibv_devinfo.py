@@ -1,4 +1,4 @@
-"""Ports by ``ibv_devinfo``, with and without ``-v`` (ibverbs-utils)."""
+"""``ibv_devinfo`` (ibverbs-utils), with or without ``-v``: devices and ports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEVINFO_LIST = re.compile(
 )
 
 
-#: Maximum number of consecutive unknown lines of ``-v``.
+#: Maximum number of consecutive unknown lines in the output of ``-v``.
 _OTHER = 16
 _OF_DEVICES = re.compile(r"(?:max|num|hca|device|supported|qp_rate)_\w+|\w+_caps")
 _OF_PORTS = frozenset(
@@ -43,7 +43,7 @@ _OF_PORTS = frozenset(
      "port_cap_flags2", "max_vl_num", "bad_pkey_cntr", "qkey_viol_cntr", "sm_sl", "pkey_tbl_len", "gid_tbl_len",
      "subnet_timeout", "init_type_reply", "active_width", "active_speed", "phys_state", "gids")
 )  # fmt: skip
-#: Lines, two of which identify an output that is truncated, or filtered with grep.
+#: Lines of which two identify output that is truncated or was filtered with grep.
 _DEVINFO_HEADLESS = re.compile(
     r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)|(?:sm|port)_lid:\s*\d{1,5}"
     r"|port_lmc:\s*0x\d\d"
@@ -60,7 +60,7 @@ _GID = re.compile(r"\s*GID\[\s*\d{1,4}\]:\s+[0-9a-fA-F:.]{6,45}\b.*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ibv_devinfo`` output begins at a line."""
     text = lines[at].text
     if _HCA.fullmatch(text) or _STATE.fullmatch(text):
         return True
@@ -73,9 +73,9 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _over_other(lines: Lines, at: int, end: int) -> int | None:
-    """Return the next known line of a device after deeper ones; otherwise None.
+    """Return the next known line of a device after unknown lines, or None.
 
-    The capabilities of ``-v`` differ between libraries and OFED releases.
+    The capabilities that ``-v`` prints differ between libraries and OFED releases.
     """
     deep = _depth(lines[at].text)
     if not _HCA.fullmatch(lines[at].text):
@@ -97,7 +97,7 @@ def _depth(text: str) -> int:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the devices and ports starting at a line."""
+    """Read the devices and their ports."""
     listing, cut = PortListBuilder(_OF_PORTS), list[ParseGap]()
     if not _HCA.fullmatch(lines[at].text):
         cut.append(ParseGap(lines[at].number, "the line that names the device is missing"))
@@ -126,7 +126,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
             name for name in ("state", "active_mtu", "port_lid") if not fields.get(name)
         ]
         if missing:
-            cut.append(ParseGap(last, f"of {port.shown} is missing: {', '.join(missing)}"))
+            cut.append(ParseGap(last, f"{port.shown} lacks {', '.join(missing)}"))
         ports.append(_port(port, listing.of(port.device)))
     return Parsed(PortList(tuple(ports), tuple(listing.devices)), tuple(cut), end)
 
@@ -150,7 +150,7 @@ def _port(port: PortLines, device_fields: Mapping[str, str]) -> RdmaPort:
     )  # fmt: skip
 
 
-#: ``GID[  3]:  ::ffff:10.0.0.1, RoCE v2``; before rdma-core 34 the address has all its digits and no type.
+#: ``GID[  3]:  ::ffff:10.0.0.1, RoCE v2``; before rdma-core 34, the address has all its digits, and no type follows.
 _GID_FIELD = re.compile(r"GID\[\s*(\d{1,4})\]")
 _GID_VALUE = re.compile(r"([0-9a-fA-F:.]{6,45})(?:,\s*(?:IB/)?(?:RoCE (v[12])|(IB)))?")
 
@@ -164,7 +164,7 @@ def _gids(port: PortLines) -> Iterator[GidRow]:
 
 
 def _mtu(text: str | None) -> int | None:
-    """Return an MTU; None if it is truncated."""
+    """Return an MTU in bytes; None if it is missing or truncated."""
     value = number(text)
     return value if value in (256, 512, 1024, 2048, 4096) else None
 

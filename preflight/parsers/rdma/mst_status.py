@@ -1,4 +1,4 @@
-"""``mst status -v``: NICs with RDMA devices, interfaces and NUMA nodes."""
+"""``mst status -v``: NICs with their RDMA devices, interfaces and NUMA nodes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _ROW = re.compile(
 
 @dataclass(frozen=True)
 class MstDevice:
-    """One function of a NIC; empty if the row shows none."""
+    """One PCI function of a NIC; ``rdma`` and ``netdev`` are empty if not shown."""
 
-    type: str  # ConnectX7(rev:0)
+    type: str  # such as ConnectX7(rev:0)
     address: str
     rdma: str
     netdev: str
@@ -31,7 +31,7 @@ class MstDevice:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``mst status -v`` output begins at a line."""
     text = lines[at].text
     if _HEAD.fullmatch(text):
         return True

@@ -1,4 +1,4 @@
-"""``mlxconfig query``: settings in a NIC's firmware, by device."""
+"""``mlxconfig query``: the firmware settings of NICs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REST = re.compile(r"\s*(?:-{5,}|The '\*' shows .*|Array\[.*)\s*")
 
 @dataclass(frozen=True)
 class NicConfiguration:
-    """One NIC; ``settings`` apply after the next boot, ``current`` now, if shown."""
+    """The settings of one NIC: after the next boot, and ``current`` ones if shown."""
 
     device: str
     type: str
@@ -32,7 +32,7 @@ class NicConfiguration:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``mlxconfig query`` output begins at a line."""
     text = lines[at].text
     if _HEAD.fullmatch(text):
         return any(_ROW.fullmatch(line.text) for line in lines[at + 1 : at + 3])
@@ -42,7 +42,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[NicConfiguration, ...]]:
-    """Read the devices starting at a line."""
+    """Read the settings of all NICs."""
     devices: list[tuple[int, dict[str, str], dict[str, str], dict[str, str]]] = []
     columns: list[str] = []
     end, last = at, at

@@ -16,7 +16,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = (":",)
 
-#: Other output of perfquery besides counters.
+#: Fields of perfquery that are not counters.
 _NO_COUNTER = frozenset(("PortSelect", "CounterSelect", "CounterSelect2"))
 
 _PERF_HEAD = re.compile(
@@ -24,14 +24,14 @@ _PERF_HEAD = re.compile(
     r"(?:Lid (\d{1,5})|DR path [\d ;,a-z]{1,200}?) port (\d{1,3})\b.*",
     re.IGNORECASE,
 )
-#: The end of the head, broken by a mail.
+#: The end of the head, if an e-mail wrapped it.
 _PERF_HEAD_END = re.compile(
     r"\s*(?:\(?CapMask\d?:\s*)?(?:0x[0-9a-fA-F]{4,8}\s*)?(?:CapMask2:\s*0x[0-9a-fA-F]{4,8})?\)\s*"
 )
 _PERF_ROW = re.compile(r"\s*([A-Z][A-Za-z0-9]{2,60}):(?:[.…]*|\s+(?=\d+\s*$))(\S.*)?")
 
 
-#: Names that only perfquery prints this way, two of which identify it if the head is missing.
+#: Names that only perfquery prints in this form; two of them identify its output if the head is missing.
 _PERF_OWN = re.compile(
     r"\s*(?:(?:SymbolError|LinkErrorRecovery|LinkDowned)Counter|Port(?:Unicast|Multicast)?(?:Rcv|Xmit)[A-Za-z]{3,40}"
     r"|LocalLinkIntegrityErrors|ExcessiveBufferOverrunErrors|VL15Dropped|QP1Dropped|CounterSelect2?|LinkDowned|SymbolErrors|LinkRecovers|(?:Xmt|Xmit|Rcv)(?:Data|Pkts|Discards))"
@@ -43,7 +43,7 @@ _PERF_BEGUN = re.compile(r"\s*(?:Po|Ex|Lo|VL|QP|Co|Li|Sy|Xm|Rc)\w*:?\.*\s*$")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``perfquery`` output begins at a line."""
     text = lines[at].text
     if _PERF_HEAD.fullmatch(text) or (text.lstrip().startswith("PortSelect:") and ".." in text):
         return True
@@ -51,7 +51,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters starting at a line."""
+    """Read the counters of one port, with data in bytes."""
     counters: dict[str, int] = {}
     result = CounterList(counters)
     cut = list[ParseGap]()

@@ -1,6 +1,6 @@
 """RDMA port counters: sysfs ``counters``, ``hw_counters``, ``rdma statistic``.
 
-sysfs files come in the usual forms of listings.
+The sysfs files may be listed with ``grep``, ``cat``, ``more``, ``tail`` or a loop.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ()
 
-#: People put commas into large numbers.
+#: A number, which may have thousands separators.
 _VALUE = r"(?P<value>-?\d{1,3}(?:,\d{3}){1,8}|-?\d{1,30})"
-_BETWEEN = r"(?:\s*[:=]\s*|\s+)"  # of a name and its value
+_BETWEEN = r"(?:\s*[:=]\s*|\s+)"  # between a name and its value
 _PORT = r"(?:(?P<device>[A-Za-z][\w.-]{0,63})/ports/(?P<port>\d{1,3})/)?(?:hw_counters|counters)"
 #: Some counter names of irdma contain blanks.
 _PATH = (
     rf"(?:\S{{0,300}}?/)??{_PORT}/(?P<name>[A-Za-z]\w{{2,60}}(?:(?: [A-Za-z]\w{{0,20}}){{1,4}}(?=\s?(?:[:=]|<==|$)))?)"
 )
-#: ``grep . *``, and a loop that prints the name before the value.
+#: A line of ``grep . *``, or of a loop that prints the name before the value.
 _SYSFS = re.compile(rf"\s*{_PATH}{_BETWEEN}{_VALUE}\s*")
-#: ``tail -n +1 *``, and a loop that prints the name on a separate line; otherwise the command that prints one value.
+#: The name above a value: a line of ``tail -n +1 *`` or of a loop, or the command that prints the value.
 _ABOVE = re.compile(rf"\s*(?:==>\s*|.{{0,200}}\bcat\s+)?{_PATH}(?:\s*<==)?(?:\s*:)?\s*")
 _NAMED = re.compile(rf"\s*(?P<name>[A-Za-z]\w{{2,60}}){_BETWEEN}{_VALUE}\s*")
 _ALONE = re.compile(r"\s*(?:==>\s*)?(?:\./)?(?P<name>[A-Za-z]\w{2,60})(?:\s*<==)?(?:\s*:)?\s*")
 _NUMBER = re.compile(rf"\s*{_VALUE}\s*")
-#: A command run in the directory of the counters, or over it; the first may show one of them.
+#: A command in the counters' directory that prints one of them, and a command that lists them.
 _WITHIN = re.compile(
     rf"(?:.{{0,200}}?[/:\s])?{_PORT}\]?[#$%>]\s+(?:cat|more)\s+(?:\./)?(?P<name>[A-Za-z]\w{{2,60}})\s*"
 )
@@ -42,30 +42,30 @@ _THROUGH = re.compile(r".{0,300}(?:/hw_counters\b|/ports/\d{1,3}/counters\b|[/\s
 _MORE = re.compile(r"\s*:{14}\s*")
 #: The kernel's message for a counter that the port's management agent lacks.
 _NONE = re.compile(rf"\s*{_PATH}{_BETWEEN}N/A \(no PMA\)\s*")
-#: ``rdma statistic``: all counters of a port after its name, or each on a separate line. Those of queue pairs have the
-#: number of the set and their owner.
+#: ``rdma statistic``: a port, followed by all its counters on the line, or by one per line. Counters of queue pairs
+#: have the number of their set and the owner.
 _LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:](?=link ))?link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?"
     r"(?:\s+cntn \d{1,9}(?:\s+(?:pid|comm|type|qp-type) \S{1,64}){0,4})?(?:\s+(?P<rest>.*))?"
 )
-#: Numbers that mark an object as counters, regardless of their names.
+#: Number of numeric fields from which a JSON object contains counters, even with unknown names.
 _LEAST_IN_JSON = 3
 _TWO_PAIRS = re.compile(r"(?:[A-Za-z]\w{2,60}\s+\d{1,30}(?:\s+|$)){2}.*")
 _PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
 
 
 class _Rows:
-    """Counters by port, read line by line."""
+    """The counters of ports, read line by line."""
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}
         self.by_port: dict[str, dict[str, int]] = {}
         self._where: str | None = None
-        self._linked = False  # ``rdma statistic``: names and values continue across line ends
-        self.waiting: str | None = None  # a name before its value
+        self._linked = False  # in ``rdma statistic``, where names and values continue across line ends
+        self.waiting: str | None = None  # the name of which the value follows
 
     def take(self, text: str) -> bool:
-        """Process a line; return False if it is not in a list of counters."""
+        """Process a line; return whether it belongs to a list of counters."""
         if _MORE.fullmatch(text) or ("N/A" in text and _NONE.fullmatch(text)):
             return True
         if match := _SYSFS.fullmatch(text):
@@ -111,7 +111,7 @@ class _Rows:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether a list of RDMA counters begins at a line."""
     text = lines[at].text
     after = lines[at + 1].text if at + 1 < len(lines) else ""
     if "counters" in text and (_SYSFS.fullmatch(text) or _NONE.fullmatch(text) or _shown(lines, at)):
@@ -124,7 +124,7 @@ def begins(lines: Lines, at: int) -> bool:
         rest = match["rest"] or after
         first = rest.split()[:1]
         if not match["rest"] and all(_NAMED.fullmatch(line.text) for line in lines[at + 1 : at + 3]):
-            return at + 2 < len(lines)  # each on a separate line, with the driver's names
+            return at + 2 < len(lines)  # one per line, with names of the driver
         return bool(first) and (first[0] in OWN_NAMES or bool(_TWO_PAIRS.fullmatch(rest.strip())))
     if match := _ALONE.fullmatch(text):
         return match["name"] in OWN_NAMES and bool(_NUMBER.fullmatch(after)) and any(
@@ -138,7 +138,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters starting at a line."""
+    """Read the counters, with data in bytes."""
     rows = _Rows()
     if document := _json(lines, at) if lines[at].text.lstrip().startswith("[") else None:
         end, links = document
@@ -149,7 +149,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
         return Parsed(CounterList(rows.counters, rows.by_port), (), end)
     rows.take(lines[at].text)
     end, taken = block(lines, at, rows.take, blanks=1)
-    while not rows.waiting and _shown(lines, end):  # one command after the other, each with its value
+    while not rows.waiting and _shown(lines, end):  # several commands, each followed by its value
         rows.take(lines[end].text)
         end, taken = block(lines, end, rows.take, blanks=1)
     cut = [ParseGap(taken[-1].number, f"{rows.waiting} has no value")] if rows.waiting else []
@@ -157,7 +157,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
 
 
 def _shown(lines: Lines, at: int) -> bool:
-    """Return whether a line is a counter's file, and the next one its value."""
+    """Return whether a line names a counter's file, and the next one is its value."""
     if at + 1 >= len(lines) or "counters" not in lines[at].text:
         return False
     value = at + 1 + bool(_MORE.fullmatch(lines[at + 1].text))
@@ -180,5 +180,5 @@ def _links(entries: list[object]) -> Iterator[tuple[str, dict[str, int]]]:
             values = {str(name): value for name, value in entry.items() if name not in ("ifindex", "ifname", "port")}
             counters = {name: value for name, value in values.items() if type(value) is int}
             if not OWN_NAMES & values.keys() and (len(counters) < _LEAST_IN_JSON or len(counters) < len(values)):
-                continue  # a link, or a resource of one
+                continue  # a link or a resource, as opposed to counters
             yield f"{entry['ifname']}/{entry['port']}", counters

@@ -17,17 +17,17 @@ HINTS = ("/ports/",)
 _NAMES = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
 _PATH = rf"(?:\S{{0,200}}/)?([A-Za-z][\w.-]{{0,63}})/ports/(\d{{1,3}})/({'|'.join(_NAMES)})"
 _LINE = re.compile(rf"\s*{_PATH}\s{{0,4}}[:=]\s{{0,4}}(\S.{{0,80}}?)\s*")
-#: Other files, which are skipped.
+#: Other files of a port, which are skipped.
 _OTHER = re.compile(r"\s*\S{0,200}/ports/\d{1,3}/\w{1,40}(?:/\d{1,3})?\s{0,4}:.{0,200}")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of these files begins at a line."""
     return _LINE.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the files starting at a line, in port order."""
+    """Read the files of all ports, in order of the ports' first lines."""
     ports: dict[tuple[str, int], dict[str, str]] = {}
     first: dict[tuple[str, int], int] = {}
     end = last = at

@@ -13,9 +13,9 @@ from preflight.parsers.rdma.gid_row import GidRow
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """One port in the terms of the tool; None: not in the text.
+    """One port, with the words of the tool; a value that the text lacks is None.
 
-    ``rate`` is the text of ``rate_gbps``; ``other`` has the fields that only this tool prints.
+    ``rate`` is ``rate_gbps`` as printed; ``other`` has fields that only one tool prints.
     """
 
     device: str | None
@@ -36,26 +36,26 @@ class RdmaPort:
 
     @property
     def name(self) -> str:
-        """The port in NCCL's notation, ``mlx5_0:1``; otherwise its interface."""
+        """The port in NCCL's notation, ``mlx5_0:1``; without a device, its interface."""
         if self.device is None:
             return self.netdev or f"a port (line {self.line})"
         return self.device if self.number is None else f"{self.device}:{self.number}"
 
     @property
     def logical(self) -> str:
-        """Logical state in sysfs terms: ACTIVE, DOWN, INIT, ARMED; otherwise empty."""
+        """The logical state in sysfs terms (ACTIVE, DOWN, INIT, ARMED); may be empty."""
         word = (self.state or "").upper()
         return "INIT" if word == "INITIALIZING" else "ACTIVE" if word == "ACTIVE_DEFER" else word
 
     @property
     def trained(self) -> str:
-        """Physical state in sysfs terms: LinkUp, Polling, …; empty if not in the text."""
+        """The physical state in sysfs terms (LinkUp, Polling, …); may be empty."""
         word = (self.physical_state or "").replace("_", "").replace(" ", "").lower()
         return _PHYSICAL.get(word, self.physical_state or "")
 
     @property
     def state_shown(self) -> str:
-        """Both states as printed by the tool: ``Down/Polling``."""
+        """Both states in the words of the tool: ``Down/Polling``."""
         return "/".join(word for word in (self.state, self.physical_state) if word)
 
     def document(self) -> dict[str, Any]:
@@ -75,9 +75,9 @@ _PHYSICAL = {
 
 @dataclass(frozen=True)
 class PortList:
-    """The ports of one output.
+    """The ports in the output of one tool.
 
-    ``devices`` are those that it names, None if the tool names only ports.
+    ``devices`` are the devices that it names; None if the tool only names ports.
     """
 
     ports: tuple[RdmaPort, ...]
@@ -85,7 +85,7 @@ class PortList:
 
 
 def facts(listed: PortList) -> dict[str, Any]:
-    """Return a list as `preflight read --json` prints it."""
+    """Return the ports as `preflight read --json` prints them."""
     devices = {} if listed.devices is None else {"devices": list(listed.devices)}
     rows = [row.document() for port in listed.ports for row in port.gids]
     return {"ports": [port.document() for port in listed.ports], **devices, **({"gids": rows} if rows else {})}
@@ -100,7 +100,7 @@ def summary(listed: PortList) -> str:
     return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
 
 
-#: The words for states and link layers in infiniband-diags and libibverbs.
+#: Words of infiniband-diags and libibverbs for states and link layers.
 _WORDS = (
     "Active", "Down", "Initializing", "Armed", "ACTIVE", "DOWN", "INIT", "ARMED", "ACTIVE_DEFER", "NOP",
     "Sleep", "Polling", "Disabled", "PortConfigurationTraining", "LinkUp", "LinkErrorRecovery", "Phy Test",
@@ -110,7 +110,7 @@ _WORDS = (
 
 
 def word(text: str | None) -> str | None:
-    """Return the word for a port's state; None if missing or truncated."""
+    """Return a state or link layer; None if it is missing or truncated."""
     if not text or (text not in _WORDS and any(known.startswith(text) for known in _WORDS)):
         return None
     return text
@@ -127,18 +127,19 @@ class PortLines:
 
     @property
     def shown(self) -> str:
-        """Return the port in the notation of messages."""
+        """The port, as messages name it."""
         return f"{self.device or 'a device'} port {'?' if self.number is None else self.number}"
 
 
 class PortListBuilder:
-    """Builder of devices and ports from the lines of a list.
+    """Builder of the devices and ports in a list.
 
-    Pasted lists are often filtered. A port field before any port, or a repeated one, starts a port with unknown number.
+    Pasted lists are often filtered with grep. A port's field before any port, or a repeated field, therefore starts a
+    port with an unknown number.
     """
 
     def __init__(self, of_ports: Set[str]) -> None:
-        """Set the fields that only a port has."""
+        """Start an empty list; ``of_ports`` are the fields that only ports have."""
         self.devices: dict[str, dict[str, str]] = {}
         self.ports: list[PortLines] = []
         self._of_ports = of_ports
@@ -146,7 +147,7 @@ class PortListBuilder:
         self._port: PortLines | None = None
 
     def name_alone(self, name: str | None) -> None:
-        """Store the device of the command, if the list names none."""
+        """Set the device of all ports if the list names none."""
         if name and not self.devices:
             for port in self.ports:
                 port.device = name
@@ -157,12 +158,12 @@ class PortListBuilder:
         self.devices.setdefault(name, {})
 
     def begin_port(self, number: int | None, line: int) -> None:
-        """Start a port of the last device."""
+        """Start a port of the current device."""
         self._port = PortLines(self._device, number, line)
         self.ports.append(self._port)
 
     def add(self, name: str, value: str, line: int) -> None:
-        """Store a field of the last port, otherwise of the last device."""
+        """Store a field of the current port, or if there is none, of the device."""
         if name in self._of_ports and (self._port is None or (self._port.number is None and name in self._port.fields)):
             self.begin_port(None, line)
         if self._port is not None:
@@ -171,11 +172,11 @@ class PortListBuilder:
             self.devices[self._device][name] = value
 
     def of(self, device: str | None) -> dict[str, str]:
-        """Return the fields of a device."""
+        """Return the fields of a device; empty if it is unknown."""
         return self.devices.get(device, {}) if device else {}
 
     def missing(self, promised: str) -> list[str]:
-        """Return the devices with fewer ports than announced, or without that field."""
+        """Return the devices with fewer ports than the field ``promised``, or without it."""
         shown = Counter(port.device for port in self.ports)
         promises = {name: re.match(r"\d{1,3}", fields.get(promised, "")) for name, fields in self.devices.items()}
         return [name for name, match in promises.items() if match is None or shown[name] < int(match[0])]

@@ -1,4 +1,4 @@
-"""Values of an RDMA port in the format of sysfs and rdma-core."""
+"""Parsers of an RDMA port's values in the formats of sysfs and rdma-core."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def state(text: str) -> str | None:
 
 
 def rate(text: str | None) -> float | None:
-    """Return a rate in Gb/s, or None.
+    """Return a rate in Gb/s; None for any other text.
 
-    From ``400``, ``400 Gb/sec (4X NDR)`` or ``25.0 Gbps (32)``.
+    The text is like ``400``, ``400 Gb/sec (4X NDR)`` or ``25.0 Gbps (32)``.
     """
     match = _RATE.fullmatch(text.strip()) if text else None
     return float(match[1]) if match else None

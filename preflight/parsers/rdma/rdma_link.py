@@ -1,4 +1,4 @@
-"""``rdma link`` (iproute2), also as JSON: ports and their interfaces."""
+"""``rdma link`` (iproute2), as text or JSON: ports and their interfaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
 
 HINTS = ("/", "[")
 
-#: States of a port; other objects of ``rdma`` have different ones.
+#: States of a port, which other objects of ``rdma`` do not have.
 _STATES = frozenset(("ACTIVE", "DOWN", "INIT", "ARMED", "NOP", "DEFER", "ACTIVE_DEFER", "UNKNOWN"))
 _RDMA_LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:：](?=link ))?(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?([A-Za-z][\w.-]{0,63})/(\d{1,3}):?\s+"
@@ -25,9 +25,9 @@ _RDMA_LINK = re.compile(
 )
 
 
-#: Fields that are read from a port in JSON.
+#: Fields of a port in JSON that must be words or numbers.
 _WORDS = {"port", "physical_state", "netdev", "lid", "sm_lid"}
-#: A line broken before the state, and the text after the break.
+#: A line that was wrapped before the state.
 _RDMA_HEAD = re.compile(
     r"\s*(?:\d{1,5}(?:/\d{1,3})?:\s*)?(?:link )?[A-Za-z][\w.-]{0,63}/\d{1,3}:?\s+subnet_prefix"
     r" \S+(?:\s+\w+ \S+){0,10}(?:\s+\w+)?\s*"
@@ -41,7 +41,7 @@ _CAPABILITIES = re.compile(r"\s+caps:\s*<.*|\s+[A-Z][A-Z0-9_]+(?:, [A-Z][A-Z0-9_
 
 
 def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
-    """Return a link, and the line after it; a mail may have wrapped it."""
+    """Return a link and the index after it, or None; an e-mail may have wrapped it."""
     if at >= len(lines):
         return None
     text = lines[at].text
@@ -54,7 +54,7 @@ def _link_at(lines: Lines, at: int) -> tuple[re.Match[str], int] | None:
 
 
 def _over(lines: Lines, at: int) -> int:
-    """Return the line after omitted lines, a blank one, and capabilities (``-d``)."""
+    """Return the index after omitted lines, a blank line and capabilities (``-d``)."""
     blanks = 0
     while at < len(lines) and blanks < 2:
         text = lines[at].text
@@ -66,7 +66,7 @@ def _over(lines: Lines, at: int) -> int:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``rdma link`` output begins at a line."""
     text = lines[at].text
     if text.lstrip().startswith("[") and any('"ifname"' in line.text for line in lines[at : at + 5]):
         return _rdma_json(lines, at) is not None
@@ -87,7 +87,7 @@ def _rdma_json(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
-    """Read the links starting at a line."""
+    """Read the links."""
     ports, cut = list[RdmaPort](), list[ParseGap]()
     if document := _rdma_json(lines, at):
         end, entries = document

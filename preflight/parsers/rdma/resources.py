@@ -1,4 +1,4 @@
-"""``rdma res`` and ``rdma dev``: RDMA devices, with their open resources."""
+"""``rdma res`` and ``rdma dev``: RDMA devices and their open resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINE = re.compile(r"\s*\d{1,4}: ([A-Za-z][\w.-]{1,63}): ((?:[a-z_]{2,16} \S{1,6
 
 @dataclass(frozen=True)
 class RdmaDevice:
-    """One device: ``node_type``, ``fw``; or numbers of ``qp``, ``cq``, ``mr``."""
+    """A device with ``node_type`` and ``fw``, or numbers of ``qp``, ``cq``, ``mr``."""
 
     name: str
     fields: Mapping[str, str]
@@ -33,13 +33,13 @@ def _device(text: str) -> tuple[str, dict[str, str]] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``rdma res`` or ``rdma dev`` output begins at a line."""
     device = _device(lines[at].text)
     return device is not None and not device[1].keys().isdisjoint(("qp", "node_type"))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[RdmaDevice, ...]]:
-    """Read the devices starting at a line."""
+    """Read the devices."""
     end, taken = block(lines, at, lambda text: _device(text) is not None)
     devices = [(line.number, device) for line in taken if (device := _device(line.text)) is not None]
     return Parsed(tuple(RdmaDevice(name, fields, line) for line, (name, fields) in devices), (), end)

@@ -1,4 +1,4 @@
-"""The GID tables of RoCE ports: ``show_gids`` (mlnx-tools)."""
+"""``show_gids`` (mlnx-tools): the GID tables of RoCE ports."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ _TAIL = (
     r"(?:\s+(?P<ipv4>\d{1,3}(?:\.\d{1,3}){3}))?(?:\s+(?P<version>(?i:(?:IB/)?RoCE ?v[12]|v[12]|IB)))?"
     r"(?:\s+(?P<netdev>[A-Za-z][\w.@-]{0,63}))?\s*"
 )
-#: Remains of an address or a version if the row was truncated.
+#: Remains of an address or a version in a truncated row.
 _TORN = r"(?:\s+(?:\d{1,3}(?:\.\d{0,3}){0,2}|\d{1,3}(?:\.\d{1,3}){2}\.|v)\s*)?"
 _GID_ROW = re.compile(
     rf"\s*(?P<device>[A-Za-z][\w.-]{{0,63}})\s+(?P<port>\d{{1,3}})\s+(?P<index>\d{{1,4}})\s+"
     rf"(?P<gid>{_FULL_GID}|(?=\S{{0,40}}:\S{{0,40}}:)[0-9a-fA-F]{{0,4}}:[0-9a-fA-F:.…]{{3,44}})(?:{_TORN}|{_TAIL})"
 )
-#: The rest of a row broken after the GID or the address, and of the head.
+#: The rest of a row that was wrapped after the GID or the address, or of the wrapped head.
 _GID_REST = re.compile(rf"(?=.*\b(?:v[12]|IB)\b){_TAIL}|\s*VER\s+DEV\s*", re.IGNORECASE)
 _NETDEV = re.compile(r"\s*[A-Za-z][\w.@-]{0,63}\s*")
-#: Minimum length of a row that may have been broken before its last word.
+#: Minimum length of a row that may have been wrapped before its last word.
 _BROKEN = 50
-#: Lines between the cells of a drawn table.
+#: Minimum number of vertical rules in a row of a drawn table.
 _LINES_OF_A_TABLE = 5
 _GIDS_RULE = re.compile(r"[\s-]{3,}")
 _GIDS_FOUND = re.compile(r"\s*n_gids_found=(\d{1,6})\s*")
 
 
 def _gid(text: str) -> str | None:
-    """Return a complete GID; digits may be masked, but not missing."""
+    """Return a complete GID, of which digits may be masked; None if truncated."""
     *before, last = text.split(":")
     torn = "::" not in text and (len(before) < 7 or (len(last) < 4 and all(len(group) == 4 for group in before)))
     return None if torn or ".." in text or "…" in text else text.lower()
 
 
 def _version(text: str | None) -> str | None:
-    """Return ``v1`` or ``v2`` in any spelling; ``IB`` for InfiniBand."""
+    """Return ``v1``, ``v2`` or ``IB`` for a version in any spelling, or None."""
     return (f"v{text[-1]}" if text[-1].isdigit() else "IB") if text else None
 
 
 def _plain(text: str) -> str:
-    """Return a row without the lines of a drawn table."""
+    """Return a row without the vertical rules of a drawn table."""
     return text.replace("|", " ") if text.count("|") >= _LINES_OF_A_TABLE else text
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``show_gids`` output begins at a line."""
     text = _plain(lines[at].text)
     return bool(_GIDS_HEAD.fullmatch(text) or _GID_ROW.fullmatch(text))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GidRow, ...]]:
-    """Read the table starting at a line."""
+    """Read the rows of the table."""
     gids: list[GidRow] = []
     cut, promised = list[ParseGap](), None
 

@@ -220,7 +220,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
         elif _COMMENT.match(text):
             last = end
         elif _BEGIN.match(text[:_LONGEST]):
-            gaps.append(ParseGap(lines[end].number, "a metric without a number"))
+            gaps.append(ParseGap(lines[end].number, "the metric has no number"))
             last = end
         end += 1
     return Parsed(of_samples(samples), tuple(gaps), last + 1)

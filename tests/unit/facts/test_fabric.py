@@ -291,7 +291,7 @@ def test_sudoers_of_a_sweep() -> None:
     [
         ({"reference": "gone.ref"}, "cannot be read"),
         ({"reference": "cut.ref"}, "is not a reference: is incomplete"),
-        ({"reference": "log.ref"}, "is not a reference: there is no place for the line"),
+        ({"reference": "log.ref"}, "is not a reference: unexpected line"),
         ({"reference": "evidence.ref"}, "has no sweep"),
         ({"reference": "."}, "not a regular file"),
         ({"device": "mlx5_0; reboot"}, "takes the name of an RDMA device"),
