@@ -2,7 +2,7 @@
 
 Sources: D. Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM, 2021,
 equation 3; Megatron-LM, ``theoretical_memory_usage.py`` and ``num_floating_point_operations``; DeepSeek-V3 technical
-report for multi-head latent attention.
+report (multi-head latent attention).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from preflight.layout.job import Transformer
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """Parameter counts of a model by part."""
+    """The number of parameters in each part of a model."""
 
     attention: int  # of one layer
     norms: int  # of one layer
-    dense: int  # feed-forward of a dense layer
+    dense: int  # feed-forward part of a dense layer
     expert: int  # one expert
     shared: int  # shared experts and router of one layer
     embedding: int
-    output: int  # output layer, unless it shares weights with the embedding
+    output: int  # output layer; 0 if it shares weights with the embedding
     total: int
-    active: int  # those that a token uses
+    active: int  # parameters that each token uses
 
 
 def parameters(model: Transformer) -> ParameterCount:
@@ -62,9 +62,9 @@ class Operations:
     """Floating-point operations of a forward pass for one token."""
 
     attention: float  # projections of one layer
-    scores: float  # attention scores of one layer, causal
-    dense: float  # feed-forward of a dense layer
-    sparse: float  # feed-forward, shared and active experts, of a layer with experts
+    scores: float  # causal attention scores of one layer
+    dense: float  # feed-forward part of a dense layer
+    sparse: float  # shared and active experts of a layer with experts
     output: float  # logits
 
     def layers(self, model: Transformer) -> float:
@@ -77,7 +77,7 @@ class Operations:
 
 
 def operations(model: Transformer, sequence: int) -> Operations:
-    """Count the operations of a forward pass for each token of a causal sequence."""
+    """Count the operations of a forward pass, per token of a causal sequence."""
     count = parameters(model)
     width = model.heads * model.head_size
     values = width
@@ -95,8 +95,8 @@ def operations(model: Transformer, sequence: int) -> Operations:
 def model_flops(model: Transformer, sequence: int, causal: bool = True) -> float:
     """Return the operations of a forward and backward pass for one token.
 
-    Recomputation is not counted. Without ``causal`` the scores above the diagonal are included, as in Narayanan's
-    equation.
+    Recomputation is not counted. Without ``causal``, the attention scores above the diagonal are included, as in
+    Narayanan's equation.
     """
     own = operations(model, sequence)
     scores = model.layers * own.scores * (1 if causal else 2)

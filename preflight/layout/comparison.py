@@ -1,7 +1,7 @@
-"""Measured steps of a job, compared with its plan.
+"""Comparison of a job's measured steps with its plan.
 
-Collectives in profiles are assigned to the axes of the layout by the ranks of their process groups. Times are seconds
-per step, averaged over the traced ranks.
+The collectives in profiles are assigned to the axes of the layout by the ranks of their process groups. Times are
+seconds per step, averaged over the traced ranks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from preflight.layout.rank_map import RankMap
 from preflight.parsers.torch.collective_calls import CallKey
 from preflight.parsers.torch.intervals import Coverage
 
-#: Rows of a comparison, each with the plan's parts that it contains. Receives wait for other stages: the bubble.
+#: Rows of a comparison, with the plan's parts that each contains. Receives include waiting for other stages: the
+#: bubble.
 ROWS = {
     "compute": ("compute", "optimizer"),
     "tensor": ("tensor",),
@@ -32,52 +33,52 @@ ROWS = {
     "other": (),
 }
 
-#: Rows that collectives and messages may have.
+#: Rows to which collectives and messages may belong.
 _COMMUNICATION = frozenset(ROWS) - {"compute", "other"}
 
-#: Minimum number of steps in a log whose median is compared.
+#: Minimum number of steps in a log for a comparison of their median.
 _ENOUGH_STEPS = 4
 
-#: Maximum number of ranks of a group in a message.
+#: Maximum number of ranks of a group that a message lists.
 _MOST_SHOWN = 8
 
-#: Kinds that only experts exchange over ranks that also share gradients.
+#: Kinds of collectives that belong to experts if the same ranks also reduce gradients.
 _OF_EXPERTS = frozenset({"alltoall"})
 _MESSAGES = frozenset({"send", "recv"})
 
-#: Words of Megatron's and torchtitan's descriptions of process groups, by axis; the first match counts.
+#: Words in the process group descriptions of Megatron and torchtitan, with the axis; the first match is used.
 _WORDS = (("expert_data", "data"), ("expert", "expert"), ("pipeline", "pipeline"), ("context", "context"),
           ("data", "data"), ("tensor", "tensor"))  # fmt: skip
 
 
 @dataclass(frozen=True)
 class MeasuredPart:
-    """One row: exposed seconds of a step, planned and measured."""
+    """One row of a comparison: planned and measured exposed seconds per step."""
 
     name: str
     planned: float
     measured: float
-    waiting: float = 0.0  # upper bound of the measured time spent waiting for late ranks
+    waiting: float = 0.0  # upper bound on the part of ``measured`` that waits for late ranks
 
 
 @dataclass(frozen=True)
 class MeasuredStep:
-    """A measured step, beside the planned one."""
+    """The measured step, with its parts beside the planned ones."""
 
-    ranks: int  # with traces; 0 for a step from a log
-    seconds: float  # median step
+    ranks: int  # number of ranks with traces; 0 for a step from a log
+    seconds: float  # median length of a step
     parts: Sequence[MeasuredPart]
     late: tuple[int, ...]  # ranks that delay their peers
     foreign: tuple[str, ...] = ()  # process groups that are not groups of the layout
 
     @property
     def idle(self) -> float:
-        """Seconds of a step that belong to none of the parts."""
+        """The seconds of a step that belong to none of the parts."""
         return max(0.0, self.seconds - sum(part.measured for part in self.parts))
 
 
 def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
-    """Compare traces with a plan; raises LayoutError if they do not belong together."""
+    """Compare traces with a plan. Raises LayoutError if they are of different jobs."""
     job, step = plan.job, plan.step
     if job is None or isinstance(step, str):
         raise LayoutError(plan.why_no_job if job is None else str(step))
@@ -107,7 +108,10 @@ def compare(plan: Plan, trace: JobTrace) -> MeasuredStep:
 
 
 def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
-    """Return the step in a job's log; raises LayoutError for another job."""
+    """Return the median step in a job's logs.
+
+    Raises LayoutError if a log is of a different job, or has too few steps.
+    """
     job = plan.job
     if job is None or isinstance(plan.step, str):
         raise LayoutError(plan.why_no_job if job is None else str(plan.step))
@@ -120,7 +124,7 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
         if batches and batches != {job.schedule.global_batch}:
             raise LayoutError(f"{key.removeprefix('log:')} has a global batch of {sorted(batches)[0]}, but the plan "
                               f"has {job.schedule.global_batch}")  # fmt: skip
-        of_log = [time for time, step in timed(log.steps) if step.step_time_s][1:]  # the first one compiles
+        of_log = [time for time, step in timed(log.steps) if step.step_time_s][1:]  # the first one includes compilation
         times = max(times, of_log, key=len)
     if len(times) < _ENOUGH_STEPS:
         raise LayoutError(f"the log states the time of fewer than {_ENOUGH_STEPS + 1} steps")
@@ -128,9 +132,9 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
 
 
 def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple[float, float, int]]:
-    """Return exposed and waiting microseconds, and the number of calls, by row.
+    """Return (exposed µs, waiting µs, number of calls) of each row.
 
-    Two collectives that run at the same time share the time: their sum is what the GPU spent without arithmetic.
+    Collectives that run at the same time share it, so that their sum is the time that the GPU spent without arithmetic.
     """
     exposed: dict[str, float] = defaultdict(float)
     waited: dict[str, float] = defaultdict(float)
@@ -150,13 +154,13 @@ def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple
 
 
 class _Axes:
-    """Axes of a layout, by the ranks of process groups."""
+    """The axes of a layout, by the ranks of their groups."""
 
     def __init__(self, plan: Plan) -> None:
         assert plan.dense is not None
         assert plan.experts is not None
         dense, experts = plan.dense, plan.experts
-        #: In this order: if axes have the same ranks, the first one is used.
+        #: In order of precedence, for axes with the same ranks.
         self._axes: Sequence[tuple[str, RankMap, tuple[str, ...]]] = (
             ("tensor", dense, ("tp",)), ("expert", experts, ("ep",)), ("expert", experts, ("tp", "ep")),
             ("context", dense, ("cp",)), ("pipeline", dense, ("pp",)), ("data", dense, ("dp",)),
@@ -168,7 +172,7 @@ class _Axes:
         self.foreign: set[str] = set()
 
     def of(self, key: CallKey, rank: int) -> str:
-        """Return the row of a series of calls."""
+        """Return the row to which a rank's series of calls belongs."""
         if (name := self._known.get((key, rank))) is None:
             name = self._known[key, rank] = self._find(key, rank)
         return name
@@ -181,14 +185,14 @@ class _Axes:
         if key.kind in _MESSAGES:
             return self._of_message(key, rank)
         names = [name for name, ranks, axes in self._axes if ranks.group_of(rank, *axes) == frozenset(group.ranks)]
-        if "expert" in names and len(set(names)) > 1:  # the same ranks also share gradients
+        if "expert" in names and len(set(names)) > 1:  # the same ranks also reduce gradients
             names = ["expert"] if key.kind in _OF_EXPERTS else [name for name in names if name != "expert"]
         if not names:
             self.foreign.add(f"{key.kind} of ranks {fold_ranks(group.ranks)}")
         return names[0] if names else "other"
 
     def _of_message(self, key: CallKey, rank: int) -> str:
-        """Return the axis of a send or receive: that of its peer."""
+        """Return the axis of a send or receive, by its peer."""
         ranks = key.group.ranks
         peer = ranks[key.peer] if key.peer is not None and key.peer < len(ranks) else None
         peers = frozenset((peer,) if peer is not None else ranks)
@@ -201,6 +205,6 @@ class _Axes:
 
 
 def fold_ranks(ranks: Iterable[int]) -> str:
-    """Return the first ranks of a group as text."""
+    """Return the first ranks of a group as text: ``0, 1, 2 ...``."""
     first = sorted(ranks)
     return ", ".join(map(str, first[:_MOST_SHOWN])) + (" ..." if len(first) > _MOST_SHOWN else "")

@@ -1,4 +1,4 @@
-"""Other costs of a run: loss of the run, checkpoints, smallest batch.
+"""Other costs of a run: a lost run, checkpoints, the smallest batch.
 
 Sources: J. Young, A first order approximation to the optimum checkpoint interval, 1974, and J. Daly, 2006 (checkpoint
 interval); J. Austin et al., How to Scale Your Model, chapter on GPUs (smallest batch).
@@ -15,7 +15,7 @@ from preflight.expectations.roofline import batch
 from preflight.layout.hardware import Hardware
 from preflight.layout.job import TrainingJob
 
-#: Inputs of the costs, with descriptions; none has a default.
+#: Inputs of the costs, with their descriptions; none has a default.
 INPUTS = {
     "watts": "power of a GPU under load, in W",
     "hours": "hours of the run that are lost",
@@ -27,7 +27,7 @@ INPUTS = {
 
 @dataclass(frozen=True)
 class Cost:
-    """One result, or the names of its missing inputs."""
+    """A computed cost, or the names of its missing inputs."""
 
     name: str
     value: float | None
@@ -51,17 +51,17 @@ def lost_run(watts: float, gpus: int, hours: float, price: float) -> float:
 
 
 def checkpoint_interval(write: float, between_failures: float) -> float:
-    """Return the seconds between checkpoints that minimise lost time.
+    """Return the seconds between checkpoints that minimise the lost time.
 
-    This is the square root of 2 x write time x MTBF, both in seconds.
+    This is the square root of 2 x write time x MTBF, all in seconds.
     """
     return sqrt(2 * write * between_failures)
 
 
 def lost_share(write: float, between_failures: float, interval: float) -> float:
-    """Return the share of time lost to writing checkpoints and to repeated work.
+    """Return the share of time that checkpoints and repeated work take.
 
-    A failure repeats half an interval on average (Young's model); times are seconds.
+    After a failure, half an interval is repeated on average (Young's model). Times are seconds.
     """
     return write / interval + interval / (2 * between_failures)
 
@@ -86,12 +86,12 @@ def _cost(name: str, unit: str, values: Mapping[str, Any], inputs: tuple[str, ..
 
 @dataclass(frozen=True)
 class LevelBatch:
-    """Tokens per GPU at which arithmetic hides the gradients on one level of links."""
+    """Tokens per GPU at which arithmetic hides the gradients on a level of links."""
 
     level: str
-    bandwidth: float  # of an all-reduce, GB/s
-    least: float
-    tokens: float  # tokens per GPU in the job
+    bandwidth: float  # bandwidth of an all-reduce in GB/s
+    least: float  # minimum tokens per GPU
+    tokens: float  # tokens per GPU of the job
 
     @property
     def busy(self) -> bool:
@@ -102,8 +102,8 @@ class LevelBatch:
 def level_batches(job: TrainingJob, hardware: Hardware) -> tuple[LevelBatch, ...]:
     """Return the smallest batch for each level of links that the gradients cross.
 
-    In-network reduction is assumed for NVLink from Hopper on, and nowhere else. Tokens are counted per GPU
-    between two exchanges: one microbatch with full sharding, else one step.
+    In-network reduction is assumed for NVLink from Hopper on, and elsewhere only with SHARP. Tokens are counted per GPU
+    between two exchanges: of a microbatch with full sharding, otherwise of a step.
     """
     flops, machine = hardware.flops(job.schedule.precision), hardware.machine
     if flops is None or job.data * job.parallel.context == 1:

@@ -1,4 +1,4 @@
-"""A training job from its settings: stated, derived, default or missing."""
+"""Derivation of a training job from its stated settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.parsers.job_config.settings import DEFAULT, JobSetting, JobSettin
 #: Origin of a value that follows from the cluster.
 CLUSTER = "the cluster"
 
-#: Frameworks whose default of the global batch is micro-batch x data-parallel size.
+#: Frameworks whose default global batch is micro-batch x data-parallel size, with their display names.
 _BATCH_DEFAULTS = {"megatron": "Megatron-LM", "torchtitan": "torchtitan"}
 
 #: Short names of settings on the command line.
@@ -23,10 +23,10 @@ SHORT = {
     "mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence", "dp": "data",
 }  # fmt: skip
 
-#: Numbers of ranks.
+#: Settings that are numbers of ranks or nodes.
 _OF_RANKS = frozenset({"gpus", "nodes", "tensor", "pipeline", "context", "expert", "expert_tensor", "data", "replicas"})
 
-#: Required settings, with descriptions for the message about a missing one.
+#: Required settings, with the descriptions that are shown if they are missing.
 REQUIRED = {
     "gpus": "number of GPUs (--gpus)",
     "layers": "number of layers",
@@ -41,27 +41,28 @@ REQUIRED = {
 
 @dataclass(frozen=True)
 class Described:
-    """The settings of a job, with derived values."""
+    """The settings of a job, with derived and default values."""
 
     values: Mapping[str, Any]
     origins: Mapping[str, str]
     missing: tuple[str, ...]  # names of required settings without a value
-    unread: frozenset[str]  # those among them that are stated but unreadable
+    unread: frozenset[str]  # names of settings that are stated but unreadable
     job: TrainingJob | None  # None if a setting is missing or the numbers are inconsistent
-    gaps: tuple[str, ...]  # values that could not be read
+    gaps: tuple[str, ...]  # descriptions of values that could not be read
 
 
 def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int | None = None) -> Described:
-    """Complete the settings of a job.
+    """Add derived and default values to the settings of a job.
 
-    ``gpus`` and ``gpus_per_node`` are those of the cluster, if known.
+    ``gpus`` and ``gpus_per_node`` are the numbers of the cluster, if known.
     """
     settings = _sizes_checked(settings)
     stated = dict(settings.values)
     _complete(stated, gpus, gpus_per_node)
     if "global_batch" not in settings.unread:
         _default_batch(stated)
-    # an unreadable value does not fall back to the default; nodes only imply the number of GPUs, which is required
+    # a default does not replace an unreadable value; unreadable nodes do not prevent a plan if the number of GPUs is
+    # known
     unread = settings.unread - {"nodes", "gpus_per_node"}
     values = {name: setting.value for name, setting in stated.items() if name not in unread}
     origins = {name: setting.origin for name, setting in stated.items() if name not in unread}
@@ -73,7 +74,7 @@ def describe(settings: JobSettings, gpus: int | None = None, gpus_per_node: int 
 
 
 def _sizes_checked(settings: JobSettings) -> JobSettings:
-    """Return settings without sizes below 1, each with its origin as a gap."""
+    """Return the settings without sizes out of range, which become gaps."""
     wrong = {
         name: own for name, own in settings.values.items()
         if name in NUMBERS and isinstance(own.value, int)
@@ -123,7 +124,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         add("kv_heads", number("heads"), "as many as heads: grouped queries are not stated")
     if "hidden" in stated:
         if stated["gated"].value:
-            # Megatron-LM, arguments.py: the same number of parameters as without a gate, in multiples of 64
+            # as in Megatron-LM (arguments.py): as many parameters as without a gate, rounded down to a multiple of 64
             width, rule = int(4 * number("hidden") * 2 / 3 / 64) * 64, "8/3 of the hidden size"
         else:
             width, rule = 4 * number("hidden"), "4 x hidden size"
@@ -154,7 +155,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
 
 
 def _default_batch(stated: dict[str, JobSetting]) -> None:
-    """Add the frameworks' default of the global batch: one microbatch of each replica."""
+    """Add a framework's default global batch: one microbatch for each replica."""
     name = _BATCH_DEFAULTS.get(str(stated["framework"].value)) if "framework" in stated else None
     if name is None or not {"micro_batch", "gpus"} <= stated.keys():
         return
@@ -187,7 +188,7 @@ def _dense(pattern: str, layers: int) -> int | None:
 
 
 def _job(values: Mapping[str, Any], origins: Mapping[str, str]) -> TrainingJob | None:
-    """Return the job for complete settings; None if ranks or batch are not divisible."""
+    """Return the job for complete settings; None if the numbers do not fit together."""
     model, parallel, schedule = (
         kind(**{setting.name: values[setting.name] for setting in fields(kind) if values.get(setting.name) is not None})
         for kind in (Transformer, Parallelism, Schedule)

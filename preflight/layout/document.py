@@ -1,4 +1,4 @@
-"""The document of a plan: ``preflight.layout/1``."""
+"""The JSON document of a plan: ``preflight.layout/1``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from preflight.layout.traffic import exchanges
 
 SCHEMA = "preflight.layout/1"
 
-#: Maximum stages times microbatches for which the timeline of a pipeline is computed.
+#: Maximum product of stages and microbatches for which the timeline of a pipeline is computed.
 _MOST_CELLS = 4096
 
-#: Maximum number of nodes of a group that are listed.
+#: Maximum number of nodes listed for a group.
 _MOST_NODES = 64
 
-#: Names of the group sizes of a layout.
+#: Names of a layout's group sizes.
 _SIZES = ("tensor", "context", "expert", "pipeline", "virtual_stages")
 
 
@@ -42,8 +42,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the document of a plan.
 
-    ``trace`` has the joined profiles of the running job, ``trainings`` its logs. An unknown part is null, with the
-    reason in ``unknown``.
+    ``trace`` has the joined profiles of the running job, and ``trainings`` its logs. An unknown part is null, and
+    ``unknown`` has the reason.
     """
     job, hardware = plan.job, plan.hardware
     shown: dict[str, Any] = {
@@ -139,7 +139,7 @@ def document(
 
 
 def _group(placement: RankPlacement, ranks: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the nodes of a group, each with its GPUs, NVLink domain and unit."""
+    """Return the nodes of a group, with their GPUs, NVLink domain and unit."""
     nodes = list(placement.nodes_of(ranks).values())
     return [
         {
@@ -151,7 +151,7 @@ def _group(placement: RankPlacement, ranks: Sequence[int]) -> list[dict[str, Any
 
 
 def _assumed(plan: Plan) -> list[str]:
-    """Return the notes about settings that follow from the cluster alone."""
+    """Return notes about settings that the job does not define."""
     values, notes = plan.described.values, []
     if "layers" not in values and "flavor" in values:
         origin = plan.described.origins["flavor"]
@@ -162,7 +162,7 @@ def _assumed(plan: Plan) -> list[str]:
 
 
 def _compared(plan: Plan, trace: JobTrace | None, trainings: Mapping[str, TrainingRun]) -> dict[str, Any] | None:
-    """Return the measured step beside the planned one; None if they do not fit."""
+    """Return the measured step beside the planned one; None if not comparable."""
     try:
         measured_step = compare(plan, trace) if trace is not None else logged(plan, trainings)
     except LayoutError:
@@ -178,7 +178,7 @@ def _compared(plan: Plan, trace: JobTrace | None, trainings: Mapping[str, Traini
 
 
 def _pipeline(job: TrainingJob) -> dict[str, Any] | None:
-    """Return the bubble of a pipeline, with a timeline if it is short."""
+    """Return the bubble of a pipeline, with a timeline if that is short, or None."""
     stages, microbatches = job.parallel.pipeline, job.microbatches
     if stages == 1:
         return None

@@ -1,4 +1,4 @@
-"""The cluster that a layout runs on: GPUs, NVLink domains, NICs, leaves."""
+"""The cluster on which a layout runs: GPUs, NVLink domains, NICs, leaves."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from preflight.facts.job_nodes import JobNode
 from preflight.layout.job import LayoutError
 from preflight.nodeset import fold
 
-#: FLOP/s of a GPU with dense FP8, by its name in the catalogue (NVIDIA's datasheets; half of the figure with sparsity).
+#: Dense FP8 FLOP/s of a GPU, by its name in the catalogue (NVIDIA's datasheets; half of the figure with sparsity).
 FP8_FLOPS = {
     "H100 SXM": 1979e12, "H800 SXM": 1979e12, "H200 SXM": 1979e12, "H20": 296e12,
     "B200 SXM": 4500e12, "B300 SXM": 4500e12, "GB200": 5000e12, "GB300": 5000e12,
 }  # fmt: skip
 
-#: Bytes/s of a GPU's memory (NVIDIA's datasheets); of A100 by its memory in GiB.
+#: Bytes/s of a GPU's memory (NVIDIA's datasheets); the A100 is listed with its larger memory.
 MEMORY_BANDWIDTH = {
     "A100 SXM": 2.039e12, "A800 SXM": 2.039e12, "H100 SXM": 3.35e12, "H800 SXM": 3.35e12, "H200 SXM": 4.8e12,
     "H20": 4.0e12, "B200 SXM": 7.7e12, "B300 SXM": 7.7e12, "GB200": 8.0e12, "GB300": 8.0e12,
@@ -30,36 +30,36 @@ MEMORY_BANDWIDTH = {
 #: Memory in GiB of models whose PCI ids the catalogue does not map to a size (NVIDIA's datasheets).
 _MEMORY = {"B300 SXM": 270.0, "GB300": 279.0}
 
-#: Common names of parts in the catalogue, and the number of nodes in each.
+#: Common names of systems, with the catalogue's name of a node and the number of nodes.
 _ALIASES = {"GB200 NVL72": ("GB200 tray", 18), "GB300 NVL72": ("GB300 tray", 18)}
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """The network above the nodes; fields are None if unknown."""
+    """The network above the nodes; unknown values are None or empty."""
 
     unit_nodes: int | None = None  # nodes below one group of leaves (a scalable unit)
-    rail_optimised: bool | None = None  # each leaf connects the NICs of one rail
+    rail_optimised: bool | None = None  # whether each leaf connects the NICs of one rail
     oversubscription: float | None = None  # of the leaves' uplinks; 1 is non-blocking
-    leaves: Mapping[tuple[str, int], str] = field(default_factory=dict)  # leaf of a node's rail, by name
-    units: Mapping[str, str] = field(default_factory=dict)  # group of leaves of a node, by name
-    domains: Mapping[str, str] = field(default_factory=dict)  # NVLink domain of a node, by name
+    leaves: Mapping[tuple[str, int], str] = field(default_factory=dict)  # (node name, number of its GPU) -> leaf
+    units: Mapping[str, str] = field(default_factory=dict)  # node name -> group of leaves
+    domains: Mapping[str, str] = field(default_factory=dict)  # node name -> NVLink domain
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Nodes of one kind, and their fabric."""
+    """Identical nodes, and their fabric."""
 
     machine: RooflineMachine
     part: str
     nodes: int | None
-    names: tuple[str, ...] = ()  # of the nodes, in the order of the job; empty if they are numbered
+    names: tuple[str, ...] = ()  # names of the nodes, in the order of the job; empty if unknown
     memory_gib: float | None = None
     fabric: Fabric = Fabric()
-    distribution: str = "block"  # of ranks over nodes, in srun's terms: block, cyclic, plane=SIZE
+    distribution: str = "block"  # distribution of ranks over nodes, as for srun: block, cyclic, plane=SIZE
     order: tuple[int, ...] = ()  # node number of each rank, if a hostfile states it
     source: str = ""
-    ranks_per_node: int | None = None  # if a job uses fewer than all GPUs of a node
+    ranks_per_node: int | None = None  # None if a job uses all GPUs of a node
     #: Ratio of measured to typical busbw, by collective and level of links ("all_reduce/NVLink").
     measured: Mapping[str, float] = field(default_factory=dict)
 
@@ -70,33 +70,33 @@ class Hardware:
 
     @property
     def each(self) -> int:
-        """Number of ranks on a node."""
+        """The number of ranks on a node."""
         return self.ranks_per_node or self.machine.gpus
 
     @property
     def domain(self) -> int:
-        """Number of ranks in an NVLink domain."""
+        """The number of ranks in an NVLink domain."""
         return max(1, self.machine.domain // self.machine.gpus) * self.each
 
     @property
     def gpus(self) -> int | None:
-        """Number of GPUs that a job can use."""
+        """The number of GPUs that a job can use; None if unknown."""
         return self.nodes * self.each if self.nodes is not None else None
 
     def flops(self, precision: str) -> float | None:
-        """Return the FLOP/s of a GPU in a precision; None if not in the catalogue."""
-        return (FP8_FLOPS if precision == "fp8" else BF16_FLOPS).get(self.gpu.name)  # fp16 as bf16
+        """Return the dense FLOP/s of a GPU in a precision; None if not in the catalogue."""
+        return (FP8_FLOPS if precision == "fp8" else BF16_FLOPS).get(self.gpu.name)  # the rate of fp16 is that of bf16
 
     @property
     def memory_bandwidth(self) -> float | None:
-        """Bytes/s of a GPU's memory; None if not in the catalogue."""
+        """The bytes/s of a GPU's memory; None if not in the catalogue."""
         if self.gpu.name == "A100 SXM" and self.memory_gib is not None and self.memory_gib < 60:
             return 1.555e12
         return MEMORY_BANDWIDTH.get(self.gpu.name)
 
 
 def memory_of(gpu: GpuModel) -> float | None:
-    """Return the memory of a GPU model in GiB; None if several sizes exist."""
+    """Return the memory of a GPU model in GiB; None if unknown or of several sizes."""
     sizes = {size for _, size in gpu.sizes_gib}
     return float(sizes.pop()) if len(sizes) == 1 else _MEMORY.get(gpu.name)
 
@@ -116,7 +116,10 @@ def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardwa
 
 
 def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) -> Hardware:
-    """Return the cluster of identical nodes; raises LayoutError."""
+    """Return the hardware of collected nodes.
+
+    Raises LayoutError if the nodes differ, are not in the catalogue, or lack their NVLink domain.
+    """
     first = nodes[0]
     for name in ("part", "gpus", "nics", "nic_gbps", "memory_gib"):
         kinds: dict[Any, list[str]] = {}
@@ -151,8 +154,8 @@ def of_nodes(nodes: Sequence[JobNode], oversubscription: float | None = None) ->
 def at_places(made: Hardware, racks: Mapping[str, str], leaves: Mapping[str, str]) -> Hardware:
     """Return hardware with the declared racks and leaves of its nodes.
 
-    Racks are NVLink domains if these span nodes. What the evidence of the nodes shows takes precedence, and a table
-    that lacks a node is not used.
+    Racks are NVLink domains if a domain spans several nodes. The evidence of the nodes takes precedence, and a table
+    without one of the nodes is not used.
     """
     fabric = made.fabric
     if not fabric.units and (units := _declared(made.names, leaves)):
@@ -163,17 +166,17 @@ def at_places(made: Hardware, racks: Mapping[str, str], leaves: Mapping[str, str
 
 
 def _declared(names: Sequence[str], places: Mapping[str, str]) -> dict[str, str]:
-    """Return the place of each node; empty if one is missing."""
+    """Return the rack or leaf of each node; empty if one is missing."""
     own = {name: place for name in names if (place := places.get(name) or places.get(name.partition(".")[0]))}
     return own if len(own) == len(names) else {}
 
 
-#: Display names of a node's fields.
+#: Names of a node's fields in messages.
 _KINDS = {"part": "part", "gpus": "GPUs", "nics": "compute NICs", "nic_gbps": "Gb/s of a NIC", "memory_gib": "GiB"}
 
 
 def _rails(nodes: Sequence[JobNode]) -> bool | None:
-    """Return whether each leaf has the NICs of one rail only; None if unknown."""
+    """Return whether each leaf connects only the NICs of one rail; None if unknown."""
     rails: dict[str, set[int]] = {}
     for node in nodes:
         for gpu, leaf in enumerate(node.switches):
@@ -190,17 +193,17 @@ _NICS = re.compile(r"([1-9]|[1-3][0-9])\s*[x×]\s*([1-9][0-9]{1,3})\s*G(?:b/s|bp
 _MEMORY_SIZE = re.compile(r"([1-9][0-9]{1,2})\s*G(?:i?B)", re.IGNORECASE)
 _UNIT = re.compile(r"units? of ([1-9][0-9]{0,4})(?: nodes)?", re.IGNORECASE)
 
-#: Fastest NIC that is accepted, Gb/s.
+#: Maximum accepted speed of a NIC in Gb/s.
 _MOST_GBPS = 1600
 
 _EXAMPLE = '"512 x HGX H100, rail-optimised, 2:1"'
 
 
 def described(phrase: str) -> Hardware:
-    """Parse the description of a cluster; raises LayoutError.
+    """Parse the description of a cluster, such as ``64 x HGX H100, 2:1``.
 
-    After the part may follow, in any order: ``rail-optimised``, ``2:1`` (oversubscription), ``units of 32 nodes``,
-    ``8 x 400G`` (NICs of a node), ``80 GB`` (memory of a GPU), ``cyclic``. Raises LayoutError.
+    The part may be followed, in any order, by ``rail-optimised``, ``2:1`` (oversubscription), ``units of 32 nodes``,
+    ``8 x 400G`` (NICs of a node), ``80 GB`` (memory of a GPU) and ``cyclic``. Raises LayoutError for any other text.
     """
     first, *rest = phrase.split(",")
     nodes = _PHRASE.fullmatch(first)

@@ -1,4 +1,4 @@
-"""A training job: model, parallel layout and batch, each with its origin."""
+"""A training job: its model, parallel layout and schedule."""
 
 from __future__ import annotations
 
@@ -20,121 +20,121 @@ class Transformer:
 
     layers: int
     hidden: int
-    feed_forward: int  # of a dense layer
+    feed_forward: int  # width of a dense layer
     heads: int
     kv_heads: int
     vocabulary: int
     head_size: int
-    gated: bool = False  # gated feed-forward layer: SwiGLU, GeGLU
-    tied: bool = True  # embedding and output layer share weights
-    experts: int = 0  # of a mixture-of-experts layer
-    active_experts: int = 0  # experts that each token uses
+    gated: bool = False  # whether feed-forward layers are gated (SwiGLU, GeGLU)
+    tied: bool = True  # whether the embedding and the output layer share weights
+    experts: int = 0  # number in a mixture-of-experts layer
+    active_experts: int = 0  # number that each token uses
     expert_feed_forward: int = 0
     shared_feed_forward: int = 0  # total width of the shared experts, which every token uses
-    dense_layers: int = 0  # layers of a mixture-of-experts model that have no experts
-    query_rank: int = 0  # multi-head latent attention: ranks of the compressed query and of keys and values
-    kv_rank: int = 0
-    position_size: int = 0  # part of a head that encodes the position
+    dense_layers: int = 0  # number of layers without experts in a mixture-of-experts model
+    query_rank: int = 0  # multi-head latent attention: rank of the compressed queries
+    kv_rank: int = 0  # the same for keys and values
+    position_size: int = 0  # width of the part of a head that encodes the position
     value_size: int = 0
 
     @property
     def expert_layers(self) -> int:
-        """Number of layers with experts."""
+        """The number of layers with experts."""
         return self.layers - self.dense_layers if self.experts else 0
 
 
-#: Exchanges of context parallelism that run beside attention: a ring, alone or between nodes.
+#: Exchanges of context parallelism that overlap with attention: those with a ring.
 RINGS = frozenset({"p2p", "a2a+p2p"})
 
 
 @dataclass(frozen=True)
 class Parallelism:
-    """Division of a model and its batch among ranks."""
+    """The division of a model and its batch among ranks."""
 
     tensor: int = 1
     pipeline: int = 1
-    virtual_stages: int = 1  # of each pipeline rank (interleaved schedule)
+    virtual_stages: int = 1  # number on each pipeline rank (interleaved schedule)
     context: int = 1
     expert: int = 1
     expert_tensor: int = 1
-    order: str = "tp-cp-ep-dp-pp"  # of the axes in a rank's number, fastest first
+    order: str = "tp-cp-ep-dp-pp"  # order of the axes in a rank's number, fastest first
     sequence_parallel: bool = False
-    sharding: str = "none"  # of data parallelism: none, optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP)
-    replicas: int = 1  # of a sharded model: hybrid sharding, the shards of each are consecutive ranks
+    sharding: str = "none"  # data parallelism: none, optimizer (ZeRO-1), gradients (ZeRO-2), full (ZeRO-3, FSDP)
+    replicas: int = 1  # number of sharded copies (hybrid sharding), each on consecutive ranks
     context_exchange: str = "p2p"  # p2p (ring), all_gather, a2a (Ulysses), a2a+p2p
-    first_layers: int = 0  # layers of the first and last stage, if stated; else 0
-    last_layers: int = 0
-    embedding_layer: bool = False  # the embedding counts as a layer of the first stage, the loss as one of the last
-    loss_layer: bool = False
-    stage_layout: str = ""  # layers of each stage, in Megatron's letters
+    first_layers: int = 0  # layers of the first stage, if stated; else 0
+    last_layers: int = 0  # the same for the last stage
+    embedding_layer: bool = False  # whether the embedding counts as a layer of the first stage
+    loss_layer: bool = False  # whether the loss counts as a layer of the last stage
+    stage_layout: str = ""  # layers of each virtual stage, in Megatron's notation
 
     @property
     def model_ranks(self) -> int:
-        """Number of ranks that hold one replica and its sequence."""
+        """The number of ranks for one replica: tensor x pipeline x context."""
         return self.tensor * self.pipeline * self.context
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Batch, precision and overlap of a job."""
+    """The batch, precision, memory settings and overlap of a job."""
 
     sequence: int
     micro_batch: int
     global_batch: int
-    precision: str = "bf16"  # of matrix products: bf16, fp8
+    precision: str = "bf16"  # precision of matrix products: bf16, fp16, fp8
     recompute: str = "none"  # none, selective, full
-    recompute_layers: int | None = None  # number of fully recomputed layers of a stage; None for all
-    recompute_method: str = "block"  # block: this number of layers; uniform: all layers, in groups of this number
-    recompute_modules: str = "core_attn"  # selective recomputation of these parts of a layer, Megatron's names
-    offload_layers: int = 0  # of a stage, whose activations are offloaded to host memory
-    gradient_bytes: int = 4  # of a gradient in a reduction
-    accumulated_bytes: int = 0  # of a second copy of each gradient, for accumulation over microbatches
-    master_bytes: int = 4  # of the optimizer's copy of a parameter
-    moment_bytes: int = 8  # of both moments of Adam
-    host_states: int = 0  # per cent of the optimizer's states in host memory
-    dropout: bool = True  # of the residual stream: its masks are stored
+    recompute_layers: int | None = None  # number of fully recomputed layers in a stage; None for all
+    recompute_method: str = "block"  # block: only that many layers; uniform: all layers, in groups of that many
+    recompute_modules: str = "core_attn"  # parts of a layer that selective recomputation covers, by Megatron's names
+    offload_layers: int = 0  # number of layers in a stage with activations in host memory
+    gradient_bytes: int = 4  # bytes of a gradient in a reduction
+    accumulated_bytes: int = 0  # bytes of a second copy of each gradient, for accumulation over microbatches
+    master_bytes: int = 4  # bytes of the optimizer's copy of a parameter
+    moment_bytes: int = 8  # bytes of both moments of Adam, per parameter
+    host_states: int = 0  # percentage of the optimizer's states in host memory
+    dropout: bool = True  # whether the residual stream has dropout, with stored masks
     framework: str = ""  # framework that provides the kernels: megatron, torchtitan; empty if unknown
     overlap_gradients: bool = False
     overlap_parameters: bool = False
-    overlap_tensor: bool = False  # tensor-parallel communication overlaps with matrix products
-    fused_attention: bool = True  # the matrix of attention scores is never stored
+    overlap_tensor: bool = False  # whether tensor-parallel communication overlaps with matrix products
+    fused_attention: bool = True  # whether the matrix of attention scores is never stored
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A job with all values known."""
+    """A job of which all values are known."""
 
     model: Transformer
     parallel: Parallelism
     schedule: Schedule
     gpus: int
-    origins: Mapping[str, str] = field(default_factory=dict)  # of each value, by name
+    origins: Mapping[str, str] = field(default_factory=dict)  # name of a setting -> its origin
 
     @property
     def data(self) -> int:
-        """Number of data-parallel replicas."""
+        """The number of data-parallel replicas."""
         return self.gpus // self.parallel.model_ranks
 
     @property
     def shards(self) -> int:
-        """Number of ranks that share a sharded model or optimizer."""
+        """The number of ranks over which a model or optimizer is sharded."""
         return max(1, self.data * self.parallel.context // self.parallel.replicas)
 
     @property
     def depths(self) -> tuple[float, ...]:
-        """Number of layers of each pipeline stage."""
+        """The number of layers in each pipeline stage; a mean if uneven."""
         own = self.parallel
         return depths(self.model.layers, own.pipeline, own.stage_layout, (own.first_layers, own.last_layers),
                       (own.embedding_layer, own.loss_layer))  # fmt: skip
 
     @property
     def layers(self) -> float:
-        """Number of layers of the deepest stage, which sets the pace."""
+        """The number of layers in the stage with the most, which sets the pace."""
         return max(self.depths)
 
     @property
     def recomputed(self) -> float:
-        """Share of the layers that full recomputation computes again."""
+        """The share of layers that are fully recomputed."""
         own = self.schedule
         if own.recompute != "full":
             return 0.0
@@ -144,27 +144,27 @@ class TrainingJob:
 
     @property
     def expert_layers(self) -> float:
-        """Number of its layers with experts, on average."""
+        """The average number of layers with experts in that stage."""
         return self.layers * self.model.expert_layers / self.model.layers
 
     @property
     def expert_data(self) -> int:
-        """Number of replicas of an expert."""
+        """The number of replicas of an expert."""
         parallel = self.parallel
         return self.gpus // (parallel.expert_tensor * parallel.expert * parallel.pipeline)
 
     @property
     def microbatches(self) -> int:
-        """Number of microbatches of a step and replica."""
+        """The number of microbatches per step and replica."""
         return self.schedule.global_batch // (self.schedule.micro_batch * self.data)
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of a step."""
+        """The number of tokens per step."""
         return self.schedule.global_batch * self.schedule.sequence
 
     def changed(self, **values: Any) -> TrainingJob:
-        """Return the job with other values of its layout or schedule."""
+        """Return a copy of the job with changed values of its layout or schedule."""
         parallel = {key: values.pop(key) for key in list(values) if key in _names(Parallelism)}
         schedule = {key: values.pop(key) for key in list(values) if key in _names(Schedule)}
         return replace(

@@ -1,4 +1,4 @@
-"""Load of the busiest GPU's links: NVLink, NIC, uplinks of the leaf."""
+"""Load of a GPU's links: NVLink, NIC, leaf uplink."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from preflight._startup.lightclass import dataclass
 from preflight.layout.hardware import Hardware
 from preflight.layout.traffic import Exchange
 
-#: Names of the links, in the order that data passes them.
+#: Names of the links, in the order in which data passes them.
 NVLINK, NIC, UPLINK = "NVLink", "NIC", "leaf uplink"
 
 
 @dataclass(frozen=True)
 class LinkLoad:
-    """Bytes of a step over one kind of link, for one GPU."""
+    """The bytes that one GPU sends over one kind of link in a step."""
 
     link: str
     moved: float | None  # bytes that a GPU sends in a step; None if unknown
-    rate: float | None  # GB/s of one GPU's share at line rate; None if unknown
-    largest: str = ""  # axis that sends most of them
+    rate: float | None  # line rate of one GPU's share in GB/s; None if unknown
+    largest: str = ""  # the axis that sends the most
 
     def busy(self, seconds: float) -> float | None:
-        """Return the share of a step during which the link is busy at line rate."""
+        """Return the share of a step in which the link is busy; None if unknown."""
         return None if self.rate is None or self.moved is None else self.moved / (self.rate * 1e9 * seconds)
 
 
 def link_loads(hardware: Hardware, moved: Iterable[Exchange]) -> list[LinkLoad]:
     """Return the load of each kind of link that the job uses.
 
-    The load of the uplinks is unknown if the group of leaves above each node is.
+    The load of the uplinks is unknown if the groups of leaves are.
     """
     machine, fabric = hardware.machine, hardware.fabric
     nic = machine.node_nics / machine.gpus if machine.node_nics is not None else None
@@ -50,10 +50,10 @@ def link_loads(hardware: Hardware, moved: Iterable[Exchange]) -> list[LinkLoad]:
 
 
 def _crossed(exchange: Exchange) -> Iterator[tuple[str, float]]:
-    """Yield each kind of link that an exchange crosses, with the bytes of a GPU.
+    """Yield each kind of link, with the bytes that a GPU sends over it.
 
-    Point-to-point data crosses one kind of link. A ring leaves a domain, or a unit, once; the GPUs of the group inside
-    share these bytes. An all-to-all sends a separate part to each GPU outside.
+    Point-to-point data either leaves the domain or not. A ring leaves each domain and unit once, so that the group's
+    GPUs in it share these bytes. An all-to-all sends a separate part to each GPU outside.
     """
     spread, moved = exchange.spread, exchange.moved
     leaves_domain, leaves_unit = spread.domains > 1, spread.level == "spine"

@@ -1,4 +1,4 @@
-"""Bandwidths measured by nccl-tests, as ratios to the typical ones."""
+"""Bandwidths that nccl-tests measured, as ratios to the typical ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _COLLECTIVES = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoal
 def with_measurements(
     hardware: Hardware, reports: Mapping[str, Sequence[Report]]
 ) -> tuple[Hardware, dict[str, str], list[str]]:
-    """Return the hardware with measured ratios, their origins, and the unused runs.
+    """Return the hardware with measured ratios, their origins, and unused runs.
 
-    A ratio is the measured bus bandwidth over the typical one for the same collective, ranks and links. It
-    applies to the same collective over the same level of links; the best of several runs is used.
+    A ratio is measured / typical bus bandwidth for the same collective, ranks and links. It applies to this collective
+    over this level of links; of several runs, the best is used. Each unused run has a reason.
     """
     shares: dict[str, float] = {}
     origins: dict[str, str] = {}
@@ -55,7 +55,7 @@ def with_measurements(
 
 
 def _unusable(hardware: Hardware, report: Report) -> str:
-    """Return why a run does not apply to this cluster; empty if it does."""
+    """Return the reason why a run does not apply to the cluster; empty if it does."""
     models = {model.name if (model := gpu_named(name)) is not None else name for name in report.device_names}
     if report.collective not in _COLLECTIVES:
         return f"{report.collective or 'an unknown collective'} is not part of the plan"
@@ -66,7 +66,7 @@ def _unusable(hardware: Hardware, report: Report) -> str:
     if report.best(LARGE) is None:
         return f"it has no message of at least {LARGE >> 20} MiB"
     if models and models != {hardware.gpu.name}:
-        return f"it ran on {', '.join(sorted(models))}, the plan is for {hardware.gpu.name}"
+        return f"it ran on {', '.join(sorted(models))}, but the plan is for {hardware.gpu.name}"
     if report.nranks < 2 or report.nranks % report.nnodes or report.nranks // report.nnodes > hardware.machine.gpus:
         return f"{report.nranks} ranks on {report.nnodes} hosts do not fit {hardware.part}"
     return ""

@@ -1,9 +1,9 @@
-"""Memory of a GPU: optimizer states, activations, logits.
+"""Memory of a GPU: weights, gradients, optimizer states, activations, logits.
 
 Sources: Megatron-LM, ``theoretical_memory_usage.py`` (bytes per parameter, the most loaded stage) and
 ``transformer_config.py`` (parts that are recomputed); V. Korthikanti et al., Reducing Activation Recomputation in Large
-Transformer Models, 2022 (activations); S. Rajbhandari et al., ZeRO; Transformer Engine, ``module/`` (what a layer in
-FP8 keeps); torchtitan, ``activation_checkpoint.py`` and ``loss.py``; DeepSpeed, ``pipe/engine.py``.
+Transformer Models, 2022 (activations); S. Rajbhandari et al., ZeRO; Transformer Engine, ``module/`` (tensors that
+an FP8 layer stores); torchtitan, ``activation_checkpoint.py`` and ``loss.py``; DeepSpeed, ``pipe/engine.py``.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from preflight.parsers.job_config.settings import DEFAULT
 #: Bytes of a parameter's weight on a GPU.
 WEIGHT = 2.0
 
-#: Bytes of a logit: 16-bit value, float32 copy and gradient; for an unfused loss also the softmax, with both gradients
-#: in float32.
+#: Bytes of a logit: a 16-bit value, a float32 copy and the gradient. An unfused loss also stores the softmax, and both
+#: gradients in float32.
 LOGIT, LOGIT_UNFUSED = 8.0, 14.0
 
-#: GiB of a GPU that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation
-#: takes (judgement call, from logs with the bytes of both the tensors and the device).
+#: GiB that the driver, the CUDA context, NCCL's buffers and workspaces take, and the share that fragmentation takes
+#: (estimated from logs with the bytes of the tensors and of the device).
 OVERHEAD_GIB, FRAGMENTATION = 4.0, 0.15
 
-#: Frameworks whose kernels keep no more memory than is counted here.
+#: Frameworks whose kernels store no more than is counted here.
 FUSED = ("megatron", "nemo")
 
 #: Frameworks that reduce gradients after each microbatch.
@@ -43,19 +43,19 @@ PARTS = ("weights", "gradients", "states", "buffers", "activations", "logits")
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on the most loaded GPU."""
+    """The bytes on the most loaded GPU, by part."""
 
-    parameters: float  # parameters that the GPU's shard is taken from, before data-parallel division
+    parameters: float  # number of parameters of the GPU's stage, before data-parallel sharding
     weights: float
     gradients: float
     states: float
-    buffers: float  # layers that full sharding gathers
+    buffers: float  # parameters and gradients that full sharding gathers
     activations: float
     logits: float
 
     @property
     def total(self) -> float:
-        """Sum of all parts, without NCCL buffers, workspace and fragmentation."""
+        """The sum of all parts, without NCCL buffers, workspaces and fragmentation."""
         return float(sum(getattr(self, name) for name in PARTS))
 
 
@@ -79,16 +79,16 @@ def memory(job: TrainingJob) -> Memory:
 
 
 def _state_bytes(job: TrainingJob) -> float:
-    """Return the bytes of optimizer states per parameter on a GPU."""
+    """Return the bytes of optimizer states in GPU memory, per parameter."""
     schedule = job.schedule
     return (schedule.master_bytes + schedule.moment_bytes) * (1 - min(100, schedule.host_states) / 100)
 
 
 def least(job: TrainingJob) -> float:
-    """Return a lower bound of the bytes that any run of the job needs.
+    """Return a lower bound on the bytes that a run of the job needs.
 
-    Settings that the job does not state take the values of the least demanding framework: gradients and moments
-    in 16 bit, full recomputation, one gathered layer.
+    Settings that the job does not state have the values of the least demanding framework: 16-bit gradients and moments,
+    full recomputation, one gathered layer.
     """
     smallest = open_settings(job)
     if "recompute" in smallest:
@@ -98,7 +98,7 @@ def least(job: TrainingJob) -> float:
 
 
 def open_settings(job: TrainingJob) -> dict[str, object]:
-    """Return the settings left to the framework, with the least demanding values."""
+    """Return the settings that the job leaves open, with the least demanding values."""
     schedule = job.schedule
     if schedule.framework == "megatron":  # its arguments or defaults determine every setting
         return {}
@@ -113,14 +113,14 @@ def open_settings(job: TrainingJob) -> dict[str, object]:
 
 
 def most(job: TrainingJob) -> float:
-    """Return the bytes that a run of the job may need, including overhead."""
+    """Return an upper estimate of the bytes that a run needs, including overhead."""
     own = memory(job)
     deepest = ceil(job.layers) / job.depths[0]
-    static = own.weights + own.gradients + own.states  # Megatron-LM allocates them once, in one piece
+    static = own.weights + own.gradients + own.states  # Megatron-LM allocates them only once, as one block
     moving = own.total - static
     if job.schedule.framework in FUSED:
         if job.schedule.precision == "fp8" and job.parallel.sharding != "full":
-            static += own.weights  # 8-bit copies by row and by column, in addition to 16 bit
+            static += own.weights  # 8-bit copies by row and by column, in addition to 16-bit weights
         need = static + moving * (1 + FRAGMENTATION)
     else:
         moving += _unfused(job) + own.logits * (LOGIT_UNFUSED / _logit(job) - 1)
@@ -130,10 +130,10 @@ def most(job: TrainingJob) -> float:
 
 
 def _accumulated(job: TrainingJob) -> float:
-    """Return the bytes of unsharded gradients that an unknown framework accumulates.
+    """Return the bytes of unsharded gradients that a framework may accumulate.
 
-    Between two steps of the optimizer, PyTorch's FSDP may add up gradients before it reduces them (``no_sync``);
-    DeepSpeed and torchtitan reduce them after each microbatch.
+    PyTorch FSDP may add up the gradients of all microbatches before it reduces them (``no_sync``); DeepSpeed and
+    torchtitan reduce them after each microbatch.
     """
     if job.parallel.sharding != "full" or job.microbatches == 1 or job.schedule.framework in _REDUCES:
         return 0.0
@@ -141,12 +141,12 @@ def _accumulated(job: TrainingJob) -> float:
 
 
 def _stated(job: TrainingJob, name: str) -> bool:
-    """Return whether the description of a job states a setting explicitly."""
+    """Return whether a setting is stated, as opposed to a framework's default."""
     return name in job.origins and not job.origins[name].startswith(DEFAULT)
 
 
 def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
-    """Return the parameters of a first-stage GPU, outside experts and in them."""
+    """Return the number of first-stage parameters per GPU, without and in experts."""
     model, parallel = job.model, job.parallel
     count = parameters(model)
     stages, layers = parallel.pipeline, job.depths[0]
@@ -162,8 +162,8 @@ def _stage_parameters(job: TrainingJob) -> tuple[float, float]:
 def _buffers(job: TrainingJob, held: float) -> float:
     """Return the bytes of parameters and gradients that full sharding gathers.
 
-    Without a pipeline, these are the weights of one layer and the next, and the gradients of one, or those of
-    the embedding. With a pipeline, they stay gathered from the first microbatch to the last.
+    Without a pipeline, these are the weights of two consecutive layers and the gradients of one, or the same for the
+    embedding. With a pipeline, all of them remain gathered from the first microbatch to the last.
     """
     if job.parallel.sharding != "full":
         return 0.0
@@ -173,7 +173,7 @@ def _buffers(job: TrainingJob, held: float) -> float:
 
 
 def _gathered(job: TrainingJob) -> float:
-    """Return the parameters of the largest part that full sharding gathers at once."""
+    """Return the number of parameters in the largest part that is gathered at once."""
     if job.parallel.sharding != "full":
         return 0.0
     count = parameters(job.model)
@@ -184,9 +184,9 @@ def _gathered(job: TrainingJob) -> float:
 
 
 def in_flight(job: TrainingJob) -> float:
-    """Return the maximum number of microbatches that the first stage keeps.
+    """Return the maximum number of microbatches in flight in the first stage.
 
-    1F1B keeps as many as there are stages; the interleaved schedule keeps more, by a share of (p-1)/(p v).
+    With 1F1B, it is the number of stages p; with v virtual stages (interleaved schedule), it is higher by (p-1)/(p v).
     """
     parallel = job.parallel
     stages, virtual = parallel.pipeline, parallel.virtual_stages
@@ -195,9 +195,9 @@ def in_flight(job: TrainingJob) -> float:
 
 
 def in_flight_last(job: TrainingJob) -> float:
-    """Return the maximum number of microbatches that the last stage keeps.
+    """Return the maximum number of microbatches in flight in the last stage.
 
-    It starts each backward pass at once.
+    It starts each backward pass immediately.
 
     The interleaved schedule first runs all but the last virtual stage, for as many microbatches as there are stages.
     """
@@ -206,9 +206,10 @@ def in_flight_last(job: TrainingJob) -> float:
 
 
 def _activations(job: TrainingJob, layers: float, live: float, logits: float) -> tuple[float, float]:
-    """Return the bytes of a stage's activations, and of its logits.
+    """Return the bytes of a stage's activations and of its logits.
 
-    The stage has ``layers``; ``live`` microbatches are in flight. Layers are recomputed after the logits are freed.
+    The stage has ``layers`` layers, and ``live`` microbatches are in flight. Layers are recomputed after the logits
+    have been freed.
     """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
@@ -228,27 +229,27 @@ def _activations(job: TrainingJob, layers: float, live: float, logits: float) ->
 
 
 def _layer(job: TrainingJob) -> float:
-    """Return the bytes of activations of one layer and token."""
+    """Return the bytes of activations per layer and token."""
     model, parallel, schedule = job.model, job.parallel, job.schedule
     hidden, tensor = model.hidden, parallel.tensor
     divided = tensor if parallel.sequence_parallel else 1
     if schedule.recompute == "selective" and schedule.framework == "torchtitan":
         return _every_second_product(job)
     again = schedule.recompute_modules.split(",") if schedule.recompute == "selective" else []
-    product = 1 if schedule.precision == "fp8" else 2  # bytes stored only for a matrix product: its input
-    # inputs of both norms, their outputs, and the masks of dropout: on every GPU of a tensor group unless the sequence
-    # is divided
+    product = 1 if schedule.precision == "fp8" else 2  # bytes of a value stored only as the input of a product
+    # inputs and outputs of both norms, and dropout masks: on every GPU of a tensor group, unless the sequence is
+    # divided
     shared = (4 + (0 if "layernorm" in again else 2 * product) + (2 if schedule.dropout else 0)) * hidden / divided
     attention = _attention(job, "mla_up_proj" in again)
     if product == 1:
         attention += _output_width(job) / tensor
     if not schedule.fused_attention and (schedule.recompute != "selective" or "core_attn" not in again):
         attention += 5 * model.heads * schedule.sequence / tensor
-    inner = 4 if model.gated else 2  # bytes of the output of the first product, for each of its columns
+    inner = 4 if model.gated else 2  # bytes of the first product's output, per column
     dense = 0.0 if "mlp" in again else (inner + product) * model.feed_forward / tensor
     if not model.experts:
         return shared + attention + dense
-    # rows received by a GPU's experts, for each token: a tensor group shares its tokens
+    # rows that a GPU's experts receive, per token, since a tensor group shares its tokens
     rows = model.active_experts * parallel.expert_tensor / tensor
     width = inner + (0 if "moe_act" in again else product)
     routed = 0.0 if "moe" in again else rows * (
@@ -261,12 +262,12 @@ def _layer(job: TrainingJob) -> float:
 
 
 def _output_width(job: TrainingJob) -> float:
-    """Return the width of the output of attention."""
+    """Return the width of attention's output."""
     return job.model.heads * (job.model.value_size if job.model.kv_rank else job.model.head_size)
 
 
 def _attention(job: TrainingJob, projected_again: bool) -> float:
-    """Return the bytes of queries, keys, values and output, for each token."""
+    """Return the bytes of attention's queries, keys, values and output, per token."""
     model, tensor = job.model, job.parallel.tensor
     output = 2 * _output_width(job) / tensor
     if not model.kv_rank:
@@ -279,7 +280,7 @@ def _attention(job: TrainingJob, projected_again: bool) -> float:
 
 
 def _every_second_product(job: TrainingJob) -> float:
-    """Return these bytes for stored attention and every second matrix product."""
+    """Return a layer's bytes per token if every second product is stored."""
     model, tensor = job.model, job.parallel.tensor
     divided = tensor if job.parallel.sequence_parallel else 1
     inner = model.feed_forward
@@ -290,10 +291,10 @@ def _every_second_product(job: TrainingJob) -> float:
 
 
 def _unfused(job: TrainingJob) -> float:
-    """Return the additional bytes that unfused kernels keep.
+    """Return the additional bytes that unfused kernels store.
 
-    These are inputs and results of norms in float32, gathered inputs of matrix products, results of experts,
-    attention scores and their gradients in float32, and the outputs of a pipeline stage with their gradients.
+    These are the inputs and results of norms in float32, the gathered inputs of matrix products, the results of
+    experts, attention scores and their gradients in float32, and the outputs of a pipeline stage with their gradients.
     """
     model, parallel, schedule = job.model, job.parallel, job.schedule
     tokens = schedule.sequence * schedule.micro_batch / parallel.context
@@ -312,7 +313,7 @@ def _unfused(job: TrainingJob) -> float:
 
 
 def _logits(job: TrainingJob) -> float:
-    """Return the bytes of the logits of a microbatch."""
+    """Return the bytes of a microbatch's logits on a GPU."""
     schedule = job.schedule
     tokens = schedule.sequence * schedule.micro_batch / job.parallel.context
     return _logit(job) * tokens * job.model.vocabulary / job.parallel.tensor

@@ -1,4 +1,4 @@
-"""Location of each rank: node, GPU, rail, leaf and NVLink domain."""
+"""Location of each rank: its node, GPU, rail, leaf and NVLink domain."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from preflight.layout.job import LayoutError
 
 
 class RankPlacement:
-    """Placement of a job's ranks on nodes.
+    """The placement of a job's ranks on nodes.
 
-    Raises LayoutError if the distribution of ranks is not understood.
+    Raises LayoutError if the distribution is not supported, or there are too few GPUs or ranks.
     """
 
     def __init__(self, hardware: Hardware, ranks: int) -> None:
         self.hardware = hardware
         self.ranks = ranks
-        #: Number of nodes that the job fills.
+        #: Number of nodes that the job needs.
         self.nodes = -(-ranks // hardware.each)
         if hardware.gpus is not None and hardware.names and ranks > hardware.gpus and not hardware.order:
-            raise LayoutError(f"the job has {ranks} GPUs, the cluster {hardware.gpus}")
+            raise LayoutError(f"the job has {ranks} GPUs, but the cluster has {hardware.gpus}")
         fabric = hardware.fabric
         self._order = self._stated_order()
         #: Whether a rank's location follows from its number alone.
@@ -34,7 +34,9 @@ class RankPlacement:
         hardware, each = self.hardware, self.hardware.each
         if hardware.order:
             if len(hardware.order) < self.ranks:
-                raise LayoutError(f"the hostfile or job has {len(hardware.order)} ranks, the layout {self.ranks}")
+                raise LayoutError(
+                    f"the hostfile or job has {len(hardware.order)} ranks, but the layout has {self.ranks}"
+                )
             return hardware.order
         kind, _, size = hardware.distribution.partition("=")
         # the first part of srun's node:socket:core is the distribution over nodes
@@ -56,7 +58,7 @@ class RankPlacement:
 
     @property
     def scattered(self) -> bool:
-        """Whether the ranks of a node are not consecutive."""
+        """Whether ranks are not in consecutive order on the nodes."""
         return bool(self._order)
 
     def node(self, rank: int) -> int:
@@ -65,7 +67,7 @@ class RankPlacement:
 
     @cached_property
     def _gpus(self) -> list[int]:
-        """The GPU of each rank: the ranks of a node use its GPUs in order."""
+        """The GPU number of each rank; the ranks of a node use its GPUs in order."""
         used: dict[int, int] = {}
         gpus = []
         for node in self._order:
@@ -78,7 +80,7 @@ class RankPlacement:
         return self._gpus[rank] if self._order else rank % self.hardware.each
 
     def rail(self, rank: int) -> int:
-        """Return the number of a rank's NIC, which neighbouring GPUs may share."""
+        """Return the number of a rank's NIC on its node; neighbouring GPUs may share it."""
         machine = self.hardware.machine
         nics = machine.nics or machine.gpus
         return self.gpu(rank) * nics // machine.gpus if nics < machine.gpus else self.gpu(rank)
@@ -111,7 +113,7 @@ class RankPlacement:
         return names[node] if node < len(names) else f"node {node}"
 
     def spread(self, group: Sequence[int]) -> Spread:
-        """Return how a group is spread over nodes, domains and units."""
+        """Return the spread of a group over nodes, NVLink domains and units."""
         hardware = self.hardware
         if isinstance(group, range) and self._regular:
             units = hardware.fabric.unit_nodes
@@ -136,9 +138,9 @@ class RankPlacement:
         return ranks
 
     def distinct(self, groups: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
-        """Yield one of each set of congruent groups that have the same spread.
+        """Yield one of several equally shaped groups with the same spread.
 
-        With ranks in blocks, groups that start at the same offset in a unit have the same spread.
+        If ranks fill node by node, groups that start at the same offset in a unit have the same spread.
         """
         period = self.hardware.domain * (self.hardware.fabric.unit_nodes or 1)
         offsets: set[int] = set()
@@ -168,24 +170,24 @@ def _fewest(ranks: range, size: int) -> int:
 
 @dataclass(frozen=True)
 class Spread:
-    """Number of nodes, NVLink domains and units that a group of ranks spans."""
+    """The numbers of nodes, NVLink domains and units over which a group is spread."""
 
     ranks: int
     nodes: int
     domains: int
     units: int | None  # None if unknown
-    fewest: int = 1  # ranks in the domain with the smallest number
-    fewest_of_unit: int = 1  # ranks in the unit with the smallest number
+    fewest: int = 1  # number of ranks in the domain with the fewest
+    fewest_of_unit: int = 1  # number of ranks in the unit with the fewest
     group: Sequence[int] = ()  # the ranks themselves
 
     @property
     def extent(self) -> tuple[int, int, int, int, int]:
-        """Sort key to find the most widely spread group."""
+        """A sort key for finding the most widely spread group."""
         return (self.domains, self.units or 0, self.nodes, -self.fewest, self.ranks)
 
     @property
     def level(self) -> str:
-        """The highest level of links that the group's collectives cross."""
+        """The highest level of links that the group crosses: NVLink, leaf or spine."""
         if self.domains == 1:
             return "NVLink"
         return "spine" if self.units is not None and self.units > 1 else "leaf"

@@ -1,4 +1,4 @@
-"""A plan: a described job on described hardware."""
+"""The plan of a described job on a described cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from preflight.parsers.job_config import hostfile
 from preflight.parsers.job_config.settings import JobConfigError
 from preflight.parsers.nccl_tests.model import Report
 
-#: How to specify an unknown cluster.
+#: The fix if the cluster is unknown.
 NAME_CLUSTER = 'name the cluster: --on "64 x HGX H100, rail-optimised, 1:1", or --cluster FILE with `part` and `nodes`'
 
 
@@ -36,7 +36,7 @@ class Plan:
     ) -> None:
         self.settings = description.settings
         self.hardware, self.no_hardware, self._no_order = _hardware(description, site)
-        #: Parts of the input that the plan does not use.
+        #: Notes about input that the plan does not use.
         self.ignored = _ignored(description, site)
         self._hostfile = description.hostfile[0] if description.hostfile is not None else ""
         fewer = description.settings.values.get("gpus_per_node")
@@ -63,7 +63,7 @@ class Plan:
         return self.described.job
 
     def _placed(self) -> tuple[RankPlacement | None, str]:
-        """Return the placement of the ranks, or why it is unknown."""
+        """Return the placement of the ranks, or None and the reason."""
         if self.job is None:
             return None, self.why_no_job
         if self.hardware is None or self._no_order:
@@ -75,22 +75,22 @@ class Plan:
 
     @cached_property
     def dense(self) -> RankMap | None:
-        """Rank numbering for dense layers."""
+        """The rank numbering for dense layers; None without a job."""
         return dense_map(self.job) if self.job is not None else None
 
     @cached_property
     def experts(self) -> RankMap | None:
-        """Rank numbering for experts."""
+        """The rank numbering for experts; None without a job."""
         return expert_map(self.job) if self.job is not None else None
 
     @cached_property
     def memory(self) -> Memory | None:
-        """Memory of the most loaded GPU."""
+        """The memory of the most loaded GPU; None without a job."""
         return memory(self.job) if self.job is not None else None
 
     @cached_property
     def step(self) -> Step | str:
-        """The time of a step, or why it cannot be computed."""
+        """The time of a step, or the reason why it cannot be computed."""
         if self.job is None:
             return self.why_no_job
         if self.hardware is None:
@@ -102,7 +102,7 @@ class Plan:
 
     @property
     def why_no_job(self) -> str:
-        """Names of missing settings, as a message."""
+        """The message about missing or inconsistent settings."""
         if self.described.missing:
             wanted = ", ".join(f"{name} ({REQUIRED.get(name, name)})" for name in self.described.missing)
             return f"the job does not state {wanted}"
@@ -110,21 +110,21 @@ class Plan:
 
     @property
     def fix_unplaced(self) -> str:
-        """How to supply the placement of the ranks."""
+        """The fix if the placement of the ranks is unknown."""
         if self.hardware is None:
             return NAME_CLUSTER
         return f"correct {self._hostfile}" if self._hostfile else "state the order of the ranks: --hostfile FILE"
 
     @property
     def fix_no_job(self) -> str:
-        """How to supply the missing settings."""
+        """The fix for missing or inconsistent settings."""
         if self.described.missing:
             return "state it: " + " ".join(f"--set {name}=..." for name in self.described.missing)
         return "correct the sizes of the groups, the batch or the number of GPUs"
 
 
 def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None, str, str]:
-    """Return the cluster, or why it is unknown, and why the rank order is unknown."""
+    """Return the cluster (or None), why it is unknown, why the rank order is unknown."""
     try:
         made = _cluster(description, site)
     except LayoutError as error:
@@ -139,7 +139,10 @@ def _hardware(description: JobDescription, site: Site) -> tuple[Hardware | None,
 
 
 def _cluster(description: JobDescription, site: Site) -> Hardware:
-    """Return the cluster: named, collected or declared; raises LayoutError."""
+    """Return the cluster from --on, the evidence or the cluster file.
+
+    Raises LayoutError if it is unknown.
+    """
     if description.on:
         return hardware_module.described(description.on)
     members = site.members
@@ -165,21 +168,24 @@ def _cluster(description: JobDescription, site: Site) -> Hardware:
 
 
 def _ignored(description: JobDescription, site: Site) -> Sequence[str]:
-    """Return notes about parts of the cluster file that --on replaces."""
+    """Return a note if --on replaces the cluster file's nodes."""
     if description.on and site.part is not None:
         return [f"{site.path}: its nodes and tree are ignored, because --on defines the cluster"]
     return ()
 
 
 def _members(chosen: Sequence[str], declared: Sequence[str] | None, path: str) -> Sequence[str]:
-    """Return the chosen nodes, else those of the cluster file; raises LayoutError."""
+    """Return the chosen nodes, or if there are none, those of the cluster file.
+
+    Raises LayoutError if a chosen node is not in the cluster file.
+    """
     if chosen and declared and (foreign := sorted(set(chosen) - set(declared))):
         raise LayoutError(f"{fold(foreign)} is not among the nodes of {path}")
     return chosen or declared or ()
 
 
 def _ratio(tree: FatTreeTable, nics: int | None, nic_gbps: float | None) -> float | None:
-    """Return the ratio of a leaf's host links to its uplinks; None if not declared."""
+    """Return the bandwidth ratio of a leaf's host links to its uplinks, or None."""
     if not (nics and tree.unit_nodes and tree.unit_leaves and tree.spines and tree.links_per_spine):
         return None
     faster = tree.uplink_gbps / nic_gbps if tree.uplink_gbps and nic_gbps else 1.0
@@ -187,7 +193,10 @@ def _ratio(tree: FatTreeTable, nics: int | None, nic_gbps: float | None) -> floa
 
 
 def _in_order(made: Hardware, source: str, text: str) -> Hardware:
-    """Return the cluster in the order of a hostfile; raises LayoutError."""
+    """Return the cluster with its nodes and ranks in the order of a hostfile.
+
+    Raises LayoutError if it does not fit the cluster, or JobConfigError.
+    """
     each = made.machine.gpus
     names, order = hostfile.parse(text, source, each)
     short = {name.partition(".")[0]: name for name in made.names}

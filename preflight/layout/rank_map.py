@@ -1,8 +1,8 @@
 """Rank numbering: the group of each rank along each axis of parallelism.
 
-Megatron-Core numbers ranks by an order of axes, fastest first: once for dense layers and once for experts,
-which divide the same ranks into expert_tensor, expert and their own data-parallel groups
-(``megatron/core/parallel_state.py``, ``RankGenerator``).
+Megatron-Core numbers ranks by an order of axes, fastest first, once for dense layers and once for experts, which divide
+the same ranks into expert-tensor, expert and separate data-parallel groups (``megatron/core/parallel_state.py``,
+``RankGenerator``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import product
 from preflight._startup.lightclass import dataclass
 from preflight.layout.job import LayoutError, TrainingJob
 
-#: Names of the axes in an order, and of their groups.
+#: Abbreviations of the axes in an order, and the names of their groups.
 AXES = {
     "tp": "tensor-parallel", "cp": "context-parallel", "dp": "data-parallel", "pp": "pipeline-parallel",
     "ep": "expert-parallel",
@@ -22,13 +22,13 @@ AXES = {
 
 @dataclass(frozen=True)
 class RankMap:
-    """Sizes of a layout's axes in rank order, fastest first."""
+    """The sizes of a layout's axes, in rank order, fastest first."""
 
     sizes: Mapping[str, int]
 
     @property
     def world(self) -> int:
-        """Number of ranks."""
+        """The total number of ranks."""
         total = 1
         for size in self.sizes.values():
             total *= size
@@ -41,12 +41,12 @@ class RankMap:
         return strides
 
     def groups(self, *axes: str) -> Iterator[Sequence[int]]:
-        """Yield the groups along one or several axes, each in its order."""
+        """Yield the groups along one or several axes; the ranks of each are in order."""
         strides = self._strides()
         inside = [axis for axis in self.sizes if axis in axes and self.sizes[axis] > 1]
         outside = [axis for axis in self.sizes if axis not in inside]
         step, size = strides[inside[0]] if inside else 1, 1
-        chained = True  # each axis continues where the previous one ends: the group is a range
+        chained = True  # each axis continues where the previous one ends, so that the group is a range
         for axis in inside:
             chained = chained and strides[axis] == step * size
             size *= self.sizes[axis]
@@ -55,14 +55,14 @@ class RankMap:
             yield range(first, first + size * step, step) if chained else [first + offset for offset in offsets]
 
     def group_of(self, rank: int, *axes: str) -> frozenset[int]:
-        """Return the ranks of a rank's group along one or several axes."""
+        """Return the ranks in a rank's group along one or several axes."""
         strides = self._strides()
         inside = [axis for axis in self.sizes if axis in axes]
         first = rank - sum(rank // strides[axis] % self.sizes[axis] * strides[axis] for axis in inside)
         return frozenset(first + offset for offset in self._offsets(inside, strides))
 
     def _offsets(self, axes: Sequence[str], strides: Mapping[str, int]) -> Sequence[int]:
-        """Return the rank offsets along some axes, in the order of ranks."""
+        """Return the offsets of ranks along some axes, in the order of ranks."""
         slowest_first = axes[::-1]
         return [
             sum(step * strides[axis] for axis, step in zip(slowest_first, steps, strict=True))

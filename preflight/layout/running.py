@@ -9,8 +9,8 @@ from preflight.facts.rank_binding import first_count
 from preflight.layout.job import LayoutError
 from preflight.nodeset import fold
 
-#: Variables with a rank's number, the most specific first, and those with the number of ranks. The processes that srun
-#: starts may start ranks themselves.
+#: Variables with a rank's number, each with the variables that have the number of ranks. The most specific is first,
+#: since processes that srun starts may themselves start ranks.
 VARIABLES = {
     "RANK": ("WORLD_SIZE",),
     "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
@@ -23,7 +23,7 @@ MOST_RANKS = 1 << 18
 
 
 class RunningRanks:
-    """Accumulates the ranks that run on the nodes of a job."""
+    """Collector of the ranks that run on the nodes of a job."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[int, list[str]]] = {name: {} for name in VARIABLES}
@@ -32,7 +32,7 @@ class RunningRanks:
         self._without: list[str] = []
 
     def add(self, node: str, ranks: Ranks) -> None:
-        """Read the ranks of a node."""
+        """Add the ranks of a node."""
         numbered = [own for own in ranks.environments if any(own.numbers.values())]
         if not numbered:
             self._without.append(node)
@@ -45,7 +45,10 @@ class RunningRanks:
                     self._sizes[variable].add(size)
 
     def nodes(self) -> Sequence[str]:
-        """Return the node of each rank, in the order of ranks; raises LayoutError."""
+        """Return the node of each rank, in the order of ranks.
+
+        Raises LayoutError if ranks are missing, or are of several jobs.
+        """
         variable, places = next(((name, own) for name, own in self._numbers.items() if own), ("", {}))
         if not places:
             raise LayoutError(
@@ -61,7 +64,7 @@ class RunningRanks:
 
 
 def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: set[int]) -> None:
-    """Raise LayoutError unless the ranks are 0 to N - 1, each on one node."""
+    """Raise LayoutError unless the ranks are 0 to N - 1, and each is on one node."""
     twice = [number for number, nodes in sorted(places.items()) if len(set(nodes)) > 1]
     if twice:
         where = fold(sorted(set(places[twice[0]])))

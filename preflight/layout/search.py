@@ -1,4 +1,4 @@
-"""Layouts of a job that fit the cluster, fastest first."""
+"""Search for the fastest layouts of a job that fit the cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.layout.job import LayoutError, TrainingJob
 from preflight.layout.memory import GIB, memory, most
 from preflight.layout.step import Step, step
 
-#: Group sizes and micro-batch sizes to try.
+#: Group sizes, micro-batch sizes and numbers of virtual stages to try.
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 16, 18, 20, 24, 28, 32, 36, 40, 48, 64, 72, 96, 126, 128)
 _MICRO_BATCHES = (1, 2, 4, 8)
 _VIRTUAL = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
@@ -22,14 +22,14 @@ MOST = 20_000
 
 @dataclass(frozen=True)
 class Candidate:
-    """A layout that fits, and its step time."""
+    """A layout that fits, with its step and memory."""
 
     job: TrainingJob
     step: Step
     memory_gib: float
 
     def difference(self, given: TrainingJob) -> str:
-        """Return the differences from a given layout in one line."""
+        """Return the differences from a given layout, as one line."""
         old, new = _shown(given), _shown(self.job)
         changed = [f"{name} {value} (was {old[name]})" for name, value in new.items() if value != old[name]]
         return ", ".join(changed) or "as given"
@@ -46,10 +46,10 @@ def _shown(job: TrainingJob) -> dict[str, str]:
 
 
 def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidate]:
-    """Return the fastest layouts of a job that fit its GPUs; raises LayoutError.
+    """Return the ``best`` fastest layouts of a job that fit in GPU memory.
 
-    The number of GPUs, the global batch, the sharding and the overlaps stay as given. Tensor parallelism stays
-    inside an NVLink domain, and so do experts if they fit.
+    The number of GPUs, the global batch, the sharding and the overlaps remain as given. Tensor parallelism remains
+    within an NVLink domain. Raises LayoutError if the memory of a GPU is unknown.
     """
     if hardware.memory_gib is None:
         raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
@@ -92,7 +92,7 @@ def _candidates(job: TrainingJob, hardware: Hardware) -> Iterator[TrainingJob]:
 
 
 def _expert_sizes(job: TrainingJob, tensor: int, ranks: int) -> Iterator[tuple[int, int]]:
-    """Yield sizes for experts: undivided, divided like dense layers, or as given."""
+    """Yield (expert, expert-tensor) sizes that divide the experts and the ranks."""
     if not job.model.experts:
         yield 1, tensor
         return
@@ -103,7 +103,7 @@ def _expert_sizes(job: TrainingJob, tensor: int, ranks: int) -> Iterator[tuple[i
 
 
 def _schedules(job: TrainingJob, pipeline: int, replicas: int, micro: int) -> Iterator[tuple[int, str]]:
-    """Yield the variants with virtual stages and recomputation."""
+    """Yield the possible (virtual stages, recomputation) of a pipeline."""
     microbatches = job.schedule.global_batch // (micro * replicas)
     for virtual in _VIRTUAL:
         if virtual > 1 and (pipeline == 1 or microbatches % pipeline or job.model.layers % (pipeline * virtual)):

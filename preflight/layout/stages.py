@@ -1,4 +1,4 @@
-"""Layers of each pipeline stage.
+"""The number of layers in each pipeline stage.
 
 Source: Megatron-LM, ``--decoder-first-pipeline-num-layers``, ``--account-for-embedding-in-pipeline-split`` and
 ``--pipeline-model-parallel-layout`` (``megatron/core/transformer/pipeline_parallel_layer_layout.py``).
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 
-#: Maximum length of an expanded layout.
+#: Maximum number of characters in an expanded layout.
 _MOST = 20_000
 
 _REPEATED = re.compile(r"(?:\(([^()]*)\)|([EtmL|]))\*(\d{1,4})")
 
 
 def layers_of(layout: str) -> tuple[int, ...] | None:
-    """Return the layers of each virtual stage of a layout; None if unreadable.
+    """Return the number of layers in each virtual stage; None if unreadable.
 
-    ``Et*3|(tt|)*29,m|L``: E is the embedding, t a layer, m a layer for multi-token prediction, L the loss.
+    A layout is like ``Et*3|(tt|)*29,m|L``: E is the embedding, t a layer, m a layer for multi-token prediction, and L
+    the loss.
     """
     text = re.sub(r"[\s,]", "", layout)
     for _ in range(8):
@@ -41,8 +42,8 @@ def depths(
 ) -> tuple[float, ...]:
     """Return the layers of each pipeline rank; a mean if they do not divide evenly.
 
-    ``ends`` are stated layers of the first and last stage; ``counted`` is whether the embedding and the loss count
-    as layers of these.
+    ``ends`` has the stated layers of the first and last stage (0: not stated). ``counted`` has whether the embedding
+    and the loss count as a layer of these.
     """
     listed = layers_of(layout) if layout else None
     if listed is not None and sum(listed) == layers and len(listed) % stages == 0:

@@ -1,6 +1,6 @@
 """Time of a step: arithmetic, memory, exposed communication, bubble, optimizer.
 
-One constant is fitted for each GPU generation and precision: the share of the datasheet's FLOP/s that large matrix
+Only one constant is fitted for each GPU generation and precision: the share of the datasheet's FLOP/s that large matrix
 products reach in training. Everything else follows from the job and the cluster.
 """
 
@@ -20,30 +20,31 @@ from preflight.layout.traffic import Exchange, exchanges, factor
 #: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
 EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.625, ("Hopper", "fp8"): 0.50}
 
-#: The same for generations without runs in the fit.
+#: Generations without published runs, and the generation whose share is used for each.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
 
-#: Ranges of the published runs, as shares of the computed time: for dense models on fitted generations, on other
-#: generations, and for models with experts, whose small products and exchange vary most (docs/plan.md).
+#: Ranges of published runs, as ratios to the computed time: for dense models on fitted generations, for those on other
+#: generations, and for models with experts, whose small products and exchanges vary most (docs/plan.md).
 FITTED, NOT_FITTED, EXPERTS = (0.86, 1.16), (0.80, 1.28), (0.75, 4.0)
 
-#: The same for frameworks other than Megatron-LM's and NVIDIA's, whose kernels and overlap vary.
+#: The same for frameworks other than Megatron-LM and NeMo, whose kernels and overlap vary.
 UNTUNED = (0.78, 3.0)
 
 #: Share of a GPU's memory above which PyTorch's allocator frees and reallocates it in each step, and the maximum
 #: slowdown of a step then (llm-foundry's largest sequence: 1.4).
 FULL, SLOWED = 0.92, 1.5
 
-#: FLOP/s that a GPU sustains over those of its datasheet. GB200 has the chip of B200, whose datasheet states 2250
-#: instead of 2500 TFLOP/s; the power limits of GB300 and GB200 are 1400 and 1200 W, of B300 and B200 1100 and
-#: 1000 W, and bound the clock of large matrix products (NVIDIA's datasheets).
+#: Ratio of the FLOP/s that a GPU sustains to those of its datasheet. GB200 has the chip of B200, whose datasheet states
+#: 2250 instead of 2500 TFLOP/s; the power limits of GB300 and GB200 are 1400 and 1200 W, of B300 and B200 1100 and 1000
+#: W, and bound the clock of large matrix products (NVIDIA's datasheets).
 SUSTAINED = {"GB200": 2250 / 2500, "GB300": 2250 / 2500 * 1400 / 1200, "B300 SXM": 1100 / 1000}
 
-#: GPUs of a rack's NVLink domain that a job is assumed to use: 16 of 18 trays (Slurm, topology/block:
-#: ``--segment=16``), so that groups with power-of-two sizes stay inside.
+#: NVLink domain size -> number of its GPUs that a job is assumed to use: 16 of 18 trays (Slurm, topology/block:
+#: ``--segment=16``), so that groups with power-of-two sizes remain within it.
 SEGMENT = {72: 64}
 
-#: Columns of a product's inner dimension lost while its tiles fill and drain: three stages of 64 and the epilogue.
+#: Columns of a product's inner dimension that filling and draining its tiles costs: three stages of 64 and the
+#: epilogue.
 FILL = 448
 
 #: Share of the memory bandwidth that element-wise kernels reach.
@@ -55,20 +56,20 @@ START, HOP = 15e-6, 8e-6
 #: Share of one microbatch's backward pass that can hide the reduction of gradients.
 BEHIND = 0.8
 
-#: Share of overlapped tensor-parallel communication that stays exposed: the first and last part of each product.
+#: Share of overlapped tensor-parallel communication that remains exposed: the first and last part of each product.
 UNHIDDEN = 0.3
 
 
 @dataclass(frozen=True)
 class StepPart:
-    """Seconds of a step for one purpose."""
+    """The seconds of a step that are spent on one purpose."""
 
     name: str
-    seconds: float  # exposed: they add to the step
-    hidden: float = 0.0  # overlapped with arithmetic
-    busbw: float | None = None  # assumed, GB/s
-    basis: str = ""  # measured or customary
-    level: str = ""
+    seconds: float  # exposed seconds, which add to the step
+    hidden: float = 0.0  # seconds that overlap with arithmetic
+    busbw: float | None = None  # assumed bus bandwidth in GB/s
+    basis: str = ""  # basis of ``busbw``: measured or customary
+    level: str = ""  # highest level of links that it crosses
 
 
 @dataclass(frozen=True)
@@ -80,21 +81,21 @@ class Step:
     high: float
     model_flops: float  # per GPU and step
     peak: float  # FLOP/s of a GPU in the job's precision
-    bubble: float  # share of the steady time
+    bubble: float  # as a share of the steady time
 
     @property
     def seconds(self) -> float:
-        """Sum of the exposed parts."""
+        """The sum of the exposed parts."""
         return sum(part.seconds for part in self.parts)
 
     @property
     def flops(self) -> float:
-        """FLOP/s of a GPU that serve the model."""
+        """The model FLOP/s of a GPU, without recomputation."""
         return self.model_flops / self.seconds
 
     @property
     def mfu(self) -> float:
-        """Transformer FLOP/s utilisation: of the datasheet's FLOP/s."""
+        """The model FLOP/s utilisation: the share of the datasheet's FLOP/s."""
         return self.flops / self.peak
 
 
@@ -109,9 +110,9 @@ def bubble_share(pipeline: int, virtual_stages: int, microbatches: int) -> float
 
 
 def active_stages(pipeline: int, microbatches: int) -> list[int]:
-    """Return the number of busy pipeline stages in each step, until it is empty.
+    """Return the number of busy stages in each slot, until the pipeline is empty.
 
-    Each pass takes one step; a stage may run a forward and a backward pass in the same step.
+    Each pass takes one slot; a stage may run a forward and a backward pass in the same slot.
     """
     steps = microbatches + 2 * pipeline - 2
     active = [0] * steps
@@ -130,7 +131,7 @@ def efficiency(hardware: Hardware, precision: str) -> float | None:
 
 
 def step(job: TrainingJob, hardware: Hardware) -> Step:
-    """Return the time of a step; raises LayoutError for unknown hardware."""
+    """Return the time of a step. Raises LayoutError if the GPU or NIC is unknown."""
     peak, share = hardware.flops(job.schedule.precision), efficiency(hardware, job.schedule.precision)
     half, memory_rate = hardware.flops("bf16"), hardware.memory_bandwidth
     if peak is None or share is None or half is None or memory_rate is None:
@@ -143,7 +144,7 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
     hardware = segmented(hardware, job)
     forward, backward, last = _microbatch(job, rates)
     microbatches, stages = job.microbatches, job.parallel.pipeline
-    depth = job.depths[-1] / job.layers  # of the last stage, which also computes the logits
+    depth = job.depths[-1] / job.layers  # relative depth of the last stage, which also computes the logits
     steady = microbatches * max(forward + backward, depth * (forward + backward) + last)
     waiting = (stages - 1) / job.parallel.virtual_stages * (forward + backward)
     parts = [StepPart("compute", steady), StepPart("bubble", waiting)]
@@ -162,9 +163,9 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
 
 
 def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
-    """Return hardware whose NVLink domains have only the GPUs that a job uses.
+    """Return the hardware with NVLink domains of the size that a job uses.
 
-    This applies only if no nodes are named, and if the job's sizes and the number of racks allow segments.
+    It is returned unchanged if nodes are named, or if the job or the number of racks does not allow such segments.
     """
     machine = hardware.machine
     size = SEGMENT.get(machine.domain)
@@ -172,13 +173,13 @@ def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
     if size is None or hardware.names or job.gpus <= size or size % group or job.gpus % size:
         return hardware
     racks, more = divmod(hardware.gpus or 0, machine.domain)
-    if hardware.gpus is not None and not more and job.gpus // size > racks:  # complete racks, and too few
+    if hardware.gpus is not None and not more and job.gpus // size > racks:  # complete racks, but too few
         return hardware
     return replace(hardware, machine=replace(machine, domain=size))
 
 
 def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
-    """Return the range of nine in ten published runs, as ratios to the computed time."""
+    """Return the range of 90 % of published runs, as ratios to the computed time."""
     if job.model.experts:
         return EXPERTS
     if job.schedule.framework not in FUSED:
@@ -195,7 +196,7 @@ def _bf16(hardware: Hardware) -> float:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Rates that a GPU reaches: matrix products, bfloat16 products, memory."""
+    """The rates that a GPU reaches: FLOP/s of products, of bf16 products, bytes/s."""
 
     products: float
     bf16: float
@@ -203,7 +204,7 @@ class _Rates:
 
 
 def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
-    """Return the seconds for a stage's layers, forward and backward, and for logits."""
+    """Return the seconds of a stage's forward and backward pass, and of the logits."""
     model, parallel, schedule = job.model, job.parallel, job.schedule
     own = operations(model, schedule.sequence)
     tokens = schedule.micro_batch * schedule.sequence / parallel.context
@@ -215,11 +216,11 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     products_time = tokens * products / parallel.tensor / rates.products
     scores_time = tokens * scores / parallel.tensor / rates.bf16
     softmax = 0.0
-    if not schedule.fused_attention:  # read and write the scores in 16 bit: product, softmax, dropout
+    if not schedule.fused_attention:  # the product, softmax and dropout read and write 16-bit scores
         softmax = tokens * layers * 12 * model.heads * schedule.sequence / parallel.tensor / rates.memory
     element = tokens * layers * _element_bytes(job) / rates.memory
     forward = products_time + scores_time + softmax + element
-    scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # fused: the scores are computed again
+    scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # a fused kernel computes the scores again
     backward = 2 * products_time + scores_back + 2 * softmax + 2 * element
     if schedule.recompute == "full":
         backward += forward * job.recomputed
@@ -230,9 +231,9 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
 
 
 def _fill(model: Transformer, width: float) -> float:
-    """Return the time of a feed-forward's matrix products relative to very large ones.
+    """Return the time of feed-forward products, relative to very large ones.
 
-    The inner dimensions are the hidden size and the width on a GPU; small ones are short compared with the pipeline
+    Their inner dimensions are the hidden size and the width on a GPU; small ones are short compared with the pipeline
     depth of a tile.
     """
     into = (2 if model.gated else 1) / (3 if model.gated else 2)
@@ -240,7 +241,7 @@ def _fill(model: Transformer, width: float) -> float:
 
 
 def _attention_fill(job: TrainingJob) -> float:
-    """Return the time of attention's matrix products relative to very large ones.
+    """Return the time of attention's products, relative to very large ones.
 
     The output projection is a quarter of them.
     """
@@ -257,20 +258,20 @@ def _element_bytes(job: TrainingJob) -> float:
         sparse = model.active_experts * model.expert_feed_forward + model.shared_feed_forward
         part = model.expert_layers / model.layers
         inner = round(part * sparse + (1 - part) * inner)
-        # by expert rank, by expert, and back: each reads and writes a row; the sum reads it once more
+        # rows are sorted by expert rank, by expert, and back: each reads and writes a row; the sum reads it once more
         hidden += part * 14 * model.active_experts * model.hidden / tensor
     return hidden + (6 if model.gated else 4) * inner / tensor
 
 
 def _optimizer(job: TrainingJob, memory_rate: float) -> float:
-    """Return the seconds of Adam, which moves 30 bytes for each parameter."""
+    """Return the seconds of Adam, which moves 30 bytes per parameter."""
     own = memory(job)
     divided = own.states / max(1e-9, job.schedule.master_bytes + job.schedule.moment_bytes)
     return 30 * divided / memory_rate
 
 
 def bandwidth(hardware: Hardware, collective: str, spread: Spread) -> tuple[float, str]:
-    """Return the busbw of a group's collective, GB/s, and its basis."""
+    """Return the busbw of a group's collective in GB/s, and its basis."""
     share = hardware.measured.get(f"{collective}/{spread.level}")
     customary = _customary(hardware, collective, spread)
     return (customary, "customary") if share is None else (share * customary, "measured")
@@ -285,19 +286,19 @@ def _customary(hardware: Hardware, collective: str, spread: Spread) -> float:
         return inside
     if machine.node_nics is None:
         raise LayoutError("the NICs of a node are not known; name them, such as 8 x 400G")
-    nic = machine.node_nics / machine.gpus  # of one GPU
+    nic = machine.node_nics / machine.gpus  # share of one GPU
     over = hardware.fabric.oversubscription or 1.0 if level == "spine" else 1.0
     if collective == "sendrecv":
         return NICS * max(machine.nic or 0.0, nic) / over
     if collective == "alltoall":
-        together = spread.ranks / max(1, spread.domains)  # GPUs of the group in one domain
+        together = spread.ranks / max(1, spread.domains)  # number of the group's GPUs in one domain
         outside = (spread.ranks - together) / max(1, spread.ranks - 1)
         return min(inside, NIC_PAIRS * nic / over / max(outside, 1e-9))
-    return min(inside, NICS * nic * max(1, spread.fewest) / over)  # all data passes the domain with the fewest
+    return min(inside, NICS * nic * max(1, spread.fewest) / over)  # all data passes the domain with the fewest GPUs
 
 
 def seconds(hardware: Hardware, exchange: Exchange) -> tuple[float, float, str]:
-    """Return an axis's seconds in a step, the assumed busbw, and its basis."""
+    """Return the seconds of an exchange in a step, the assumed busbw, and its basis."""
     busbw, basis = bandwidth(hardware, exchange.collective, exchange.spread)
     each = exchange.size * factor(exchange.collective, exchange.spread.ranks) / (busbw * 1e9)
     nodes = exchange.spread.domains
@@ -315,7 +316,7 @@ def _exposed(
     if name == "tensor" and schedule.overlap_tensor:
         hidden = (1 - UNHIDDEN) * time
     elif name == "context" and parallel.context_exchange in RINGS:
-        # the ring overlaps with attention on the part that has arrived
+        # the ring overlaps with attention on the part that has already arrived
         hidden = min(time, 0.8 * job.microbatches * (forward + backward) * 0.5)
     elif name == "pipeline" and parallel.virtual_stages > 1:
         hidden = 0.8 * time
@@ -329,7 +330,7 @@ def _exposed(
 
 
 def joined(parts: Sequence[StepPart]) -> list[StepPart]:
-    """Return one part for each name, in order."""
+    """Merge the parts with the same name, in order."""
     by_name: dict[str, StepPart] = {}
     for part in parts:
         if (old := by_name.get(part.name)) is None:

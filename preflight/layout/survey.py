@@ -1,4 +1,4 @@
-"""Nodes of a job, from their evidence."""
+"""Description of a job's nodes from their evidence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from preflight.facts.rdma_ports import Port
 
 
 class Survey:
-    """Accumulates the nodes of a job without keeping their evidence."""
+    """Collector of a job's nodes, which does not store their evidence."""
 
     def __init__(self, site_of: Callable[[NodeFacts], Site]) -> None:
         self._site_of = site_of
@@ -26,7 +26,7 @@ class Survey:
         self._sweeps: list[FabricFacts] = []
 
     def add(self, node: NodeFacts) -> None:
-        """Read a node; raises EvidenceError that names it."""
+        """Add a node. Raises EvidenceError, naming the node."""
         site = self._site_of(node)
         self._seen[node.node] = _read(node, site)
         self._heard[node.node] = leaves.heard(node, self._compute)
@@ -36,7 +36,7 @@ class Survey:
         }  # fmt: skip
 
     def add_fabric(self, node: NodeFacts) -> None:
-        """Read the fabric sweep of a node that is not one of the job's."""
+        """Add the fabric sweep of a node that is not part of the job."""
         self._sweeps += sweeps([node], self._compute)
 
     def _compute(self, node: NodeFacts) -> Sequence[Port]:
@@ -44,7 +44,7 @@ class Survey:
 
     @property
     def oversubscription(self) -> float | None:
-        """Largest ratio of host links to uplinks among the leaves above the nodes.
+        """The largest ratio of host links to uplinks of the leaves above the nodes.
 
         None without a complete sweep.
         """
@@ -80,7 +80,7 @@ class Survey:
 
 
 def _read(node: NodeFacts, site: Site) -> tuple[JobNode, tuple[str, ...]]:
-    """Return a node without its switches, and the NIC nearest to each GPU."""
+    """Return a node without its switches, and the nearest NIC of each GPU."""
     try:
         gpus = node.gpus_on_bus
         compute = site.roles(node).compute
@@ -99,7 +99,7 @@ def _read(node: NodeFacts, site: Site) -> tuple[JobNode, tuple[str, ...]]:
 
 
 def _memory(node: NodeFacts, site: Site) -> float | None:
-    """Return the nominal memory of the GPUs in GiB; None if they differ."""
+    """Return the nominal memory of a GPU in GiB; None if unknown or different."""
     if site.part is None:
         return None
     sizes = {site.part.gpu.memory_gib(gpu.device) for gpu in node.gpus_on_bus}
@@ -107,7 +107,7 @@ def _memory(node: NodeFacts, site: Site) -> float | None:
 
 
 def _domain(node: NodeFacts) -> str:
-    """Return the multi-node NVLink domain that all GPUs report; else empty."""
+    """Return the multi-node NVLink domain that all GPUs report, or an empty text."""
     try:
         fabrics = {gpu.fabric for gpu in node.gpu_health.gpus}
     except EvidenceError:

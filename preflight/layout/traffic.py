@@ -1,4 +1,4 @@
-"""Bytes that each axis of parallelism moves in a step, by level of links.
+"""Bytes that each axis of parallelism moves in a step, and the links they cross.
 
 Sources: M. Shoeybi et al., Megatron-LM, 2019, and V. Korthikanti et al., 2022 (tensor); D. Narayanan et al., 2021
 (pipeline); S. Rajbhandari et al., ZeRO, 2020 (data); H. Liu et al., Ring Attention, 2023 (context); DeepSeek-V3
@@ -19,23 +19,23 @@ from preflight.layout.rank_map import RankMap, dense_map, expert_map
 
 @dataclass(frozen=True)
 class Exchange:
-    """One kind of collective of an axis, with its count per step."""
+    """One kind of collective of an axis, with its size and its count per step."""
 
     axis: str  # tensor, context, expert, pipeline, data
     collective: str  # all_reduce, all_gather, reduce_scatter, alltoall, sendrecv
     spread: Spread
-    size: float  # bytes of the array (nccl-tests' size), of one operation
-    count: float  # operations per step and GPU
+    size: float  # bytes of one operation's array (the size of nccl-tests)
+    count: float  # number of operations per step and GPU
     note: str = ""
 
     @property
     def moved(self) -> float:
-        """Bytes that a GPU sends in a step."""
+        """The bytes that a GPU sends in a step."""
         return self.count * self.size * factor(self.collective, self.spread.ranks)
 
 
 def factor(collective: str, ranks: int) -> float:
-    """Return the ratio of bus bytes to size, as in nccl-tests."""
+    """Return the ratio of bus bytes to size (busbw / algbw of nccl-tests)."""
     if collective == "sendrecv":
         return 1.0
     share = (ranks - 1) / ranks
@@ -45,7 +45,7 @@ def factor(collective: str, ranks: int) -> float:
 def neighbours(group: Sequence[int], interleaved: bool) -> Iterator[Sequence[int]]:
     """Yield each pair of neighbouring stages of a pipeline.
 
-    In an interleaved schedule, the last stage also sends to the first.
+    In an interleaved schedule, the last and the first stage are also neighbours.
     """
     for place in range(len(group) - 1):
         yield group[place : place + 2]
@@ -64,7 +64,7 @@ def worst(placement: RankPlacement, groups: Iterable[Sequence[int]]) -> Spread:
 
 
 def exchanges(job: TrainingJob, placement: RankPlacement) -> list[Exchange]:
-    """Return the data that the ranks of a job exchange in a step."""
+    """Return all exchanges between the ranks of a job in a step."""
     dense, experts = dense_map(job), expert_map(job)
     return [
         *_tensor(job, placement, dense),
@@ -76,7 +76,7 @@ def exchanges(job: TrainingJob, placement: RankPlacement) -> list[Exchange]:
 
 
 def _tokens(job: TrainingJob) -> float:
-    """Return the tokens of a microbatch on one context rank."""
+    """Return the number of tokens of a microbatch on one context-parallel rank."""
     return job.schedule.micro_batch * job.schedule.sequence / job.parallel.context
 
 
@@ -88,12 +88,12 @@ def _tensor(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Itera
     size = 2 * _tokens(job) * job.model.hidden
     layers, sparse = job.layers, job.expert_layers
     passes = 4.0 + 2.0 * job.recomputed
-    # in the feed-forward half, a layer with experts exchanges tokens instead
+    # in its feed-forward half, a layer with experts exchanges tokens instead
     count = job.microbatches * passes * (layers - sparse / 2)
     if not parallel.sequence_parallel:
         yield Exchange("tensor", "all_reduce", spread, size, count)
         return
-    # one more all-gather in the backward pass of each: a rank stores only its part of a product's input
+    # the backward pass has one more all-gather per product, since a rank stores only its part of the input
     again = job.microbatches * 2 * (layers - sparse / 2)
     yield Exchange("tensor", "all_gather", spread, size, count + again)
     yield Exchange("tensor", "reduce_scatter", spread, size, count)
@@ -118,7 +118,7 @@ def _context(job: TrainingJob, placement: RankPlacement, ranks: RankMap) -> Iter
         yield Exchange("context", "reduce_scatter", spread, array, layers)
         return
     shard = array / parallel.context
-    # forward: keys and values; backward: these and their gradients
+    # the forward pass sends keys and values, the backward pass these and their gradients
     yield Exchange("context", "sendrecv", spread, shard, 3 * layers * (parallel.context - 1), "ring")
 
 

@@ -128,7 +128,7 @@ def test_the_order_of_a_hostfile(tmp_path: Path, saved: dict[str, Path]) -> None
     assert "hostfile" in fix
     dealt.write_text("gpu001:4\ngpu002:4\n")
     document = plan(tmp_path, text, saved["roce"], "--hostfile", str(dealt), "--gpus", "16")
-    assert "the hostfile or job has 8 ranks, the layout 16" in message(document, "layout.tensor-domain")
+    assert "the hostfile or job has 8 ranks, but the layout has 16" in message(document, "layout.tensor-domain")
 
 
 def _running(folder: Path, at: Callable[[int], int]) -> Path:
@@ -242,7 +242,7 @@ def test_measured_bandwidths(tmp_path: Path, saved: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (_all_reduce("NVIDIA A100-SXM4-80GB", 230.0), "it ran on A100 SXM, the plan is for H100 SXM"),
+        (_all_reduce("NVIDIA A100-SXM4-80GB", 230.0), "it ran on A100 SXM, but the plan is for H100 SXM"),
         (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, footer=False), "it did not complete successfully"),
         (_all_reduce("NVIDIA H100 80GB HBM3", 230.0, ranks=9), "9 ranks on 2 hosts do not fit HGX H100"),
     ],

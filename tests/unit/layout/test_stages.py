@@ -153,7 +153,7 @@ def test_the_range_of_other_frameworks_is_wide() -> None:
 
 def test_a_job_that_is_larger_than_its_named_nodes_is_not_placed() -> None:
     named = replace(described("2 x HGX H100, 1:1"), names=("a", "b"))
-    with pytest.raises(LayoutError, match="the job has 32 GPUs, the cluster 16"):
+    with pytest.raises(LayoutError, match="the job has 32 GPUs, but the cluster has 16"):
         RankPlacement(named, 32)
     assert RankPlacement(named, 16).nodes == 2
 
