@@ -1,4 +1,4 @@
-"""Output of tools of the host."""
+"""Parsers of the output of host tools."""
 
 from __future__ import annotations
 

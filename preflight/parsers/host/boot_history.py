@@ -1,4 +1,4 @@
-"""``last reboot`` and ``last -x``: boots, and sessions ended by a crash.
+"""``last reboot`` and ``last -x``: boots, shutdowns and sessions ended by a crash.
 
 Source: last(1).
 """
@@ -28,21 +28,21 @@ _FOOT = re.compile(r"(?:wtmp|\S{0,40}wtmp\S{0,20}) begins .*")
 
 @dataclass(frozen=True)
 class BootHistory:
-    """Times of boots and of orderly shutdowns; sessions that a crash ended, by line."""
+    """Boots and crashed sessions, and the number of orderly shutdowns."""
 
-    boots: tuple[tuple[int, str], ...]
+    boots: tuple[tuple[int, str], ...]  # line number and time
     shutdowns: int
-    crashes: tuple[tuple[int, str], ...]
+    crashes: tuple[tuple[int, str], ...]  # line number and start of the session
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``last`` output begins at a line."""
     text = lines[at].text
     return _BOOT.fullmatch(text) is not None or (" - crash" in text and _SESSION.fullmatch(text) is not None)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[BootHistory]:
-    """Read the rows starting at a line."""
+    """Read the rows of ``last``, starting at a line."""
     forms = (_BOOT, _DOWN, _SESSION, _FOOT)
     end, taken = block(lines, at, lambda text: any(form.fullmatch(text) for form in forms), blanks=1)
     boots, crashes = list[tuple[int, str]](), list[tuple[int, str]]()

@@ -15,14 +15,14 @@ class Option:
     value: str = ""  # empty for an option without one
 
     def __str__(self) -> str:
-        """Return the option as written."""
+        """Return the option as ``NAME=VALUE``, or ``NAME`` if it has no value."""
         return f"{self.name}={self.value}" if self.value else self.name
 
 
 def parse(text: str) -> tuple[Option, ...]:
-    """Read ``/proc/cmdline`` in order; raises ValueError.
+    """Read the kernel's options from ``/proc/cmdline``; raises ValueError.
 
-    A value may be quoted and contain blanks.
+    The options are returned in order. A quoted value may contain blanks. Words after ``--`` belong to init.
     """
     words = _words(text)
     if not words:

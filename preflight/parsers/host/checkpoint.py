@@ -18,14 +18,14 @@ class CheckpointEntry:
 
     @property
     def changed_at(self) -> str:
-        """The same, to the minute, in the form 2026-11-21T02:40Z."""
+        """The UTC time of the change, to the minute, as 2026-11-21T02:40Z."""
         return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.changed_at_s))
 
 
 def newest(text: str) -> CheckpointEntry | None:
-    """Return the entry changed last, None for an empty directory.
+    """Return the entry that changed last; None for an empty directory.
 
-    Sharded checkpoints are deeper than find searches, so their directory is used. Raises ValueError.
+    The files of a sharded checkpoint are deeper than ``find`` searches, so their directory is used. Raises ValueError.
     """
     best: CheckpointEntry | None = None
     for line in text.splitlines():
@@ -38,9 +38,9 @@ def newest(text: str) -> CheckpointEntry | None:
 
 
 def seconds(collected_at: str) -> float:
-    """Read a document's time as seconds since 1970; raises ValueError.
+    """Convert a document's collection time to seconds since 1970; raises ValueError.
 
-    The form is ``2026-11-21T03:00:00Z``.
+    The expected format is ``2026-11-21T03:00:00Z``.
     """
     try:
         at = datetime.strptime(collected_at, "%Y-%m-%dT%H:%M:%SZ")

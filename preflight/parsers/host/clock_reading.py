@@ -1,4 +1,4 @@
-"""The clock of a node: ``chronyc -n tracking``, ``timedatectl show``."""
+"""A node's clock, from ``chronyc -n tracking`` or ``timedatectl show``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from preflight._startup.lightclass import dataclass
 
-#: Leap status of chrony -> whether the clock is synchronised.
+#: chrony's leap status -> whether the clock is synchronised.
 _LEAP = {"Normal": True, "Insert second": True, "Delete second": True, "Not synchronised": False}
 _OFFSET = re.compile(r"(\d{1,12}\.\d{1,12}) seconds (fast|slow) of NTP time")
 _LEAP_LINE = re.compile(r"^Leap status[ \t]*:([^\n]*)$", re.MULTILINE)
@@ -16,19 +16,19 @@ _SHOWN = re.compile(r"^NTPSynchronized=(yes|no)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class ClockReading:
-    """Whether the clock is synchronised, and its offset if the tool prints one."""
+    """Whether the clock is synchronised, and its offset."""
 
     synchronised: bool
-    offset_s: float | None  # seconds ahead of true time
+    offset_s: float | None  # seconds ahead of true time; None if not synchronised or not printed
 
 
 def is_synchronised(leap: str) -> bool | None:
-    """Return the meaning of a leap status; None if unknown."""
+    """Return whether a leap status means synchronised; None if the status is unknown."""
     return _LEAP.get(leap)
 
 
 def offset_s(system_time: str) -> float | None:
-    """Return the seconds that the clock is ahead; None if the text has no offset."""
+    """Return how many seconds the clock is ahead; None if the text has no offset."""
     match = _OFFSET.match(system_time)
     return float(match[1]) * (1 if match[2] == "fast" else -1) if match else None
 

@@ -1,4 +1,4 @@
-"""``chronyc sources`` and ``ntpq -p``: the servers that a clock follows.
+"""``chronyc sources`` and ``ntpq -p``: a clock's time sources.
 
 Sources: chronyc(1), ntpq(8).
 """
@@ -27,18 +27,18 @@ _NTPQ_ROW = re.compile(
 
 @dataclass(frozen=True)
 class ClockSource:
-    """One server or reference clock."""
+    """One time server or reference clock."""
 
     name: str
     selected: bool
     stratum: int
-    reach: int  # of the last eight polls, a bit each
+    reach: int  # the last eight polls, one bit each: 1 if answered
     usable: bool  # reachable, and not a falseticker
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``chronyc`` or ``ntpq`` begins at a line."""
     return _CHRONY.fullmatch(lines[at].text) is not None or _NTPQ.fullmatch(lines[at].text) is not None
 
 
@@ -76,4 +76,4 @@ def facts(sources: tuple[ClockSource, ...]) -> dict[str, Any]:
 def summary(sources: tuple[ClockSource, ...]) -> str:
     """Return a one-line summary of the sources."""
     chosen = next((source.name for source in sources if source.selected), "none")
-    return f"{len(sources)} sources of time; selected: {chosen}"
+    return f"{len(sources)} time sources; selected: {chosen}"

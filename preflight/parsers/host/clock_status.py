@@ -20,7 +20,7 @@ _HEAD = re.compile(r"\s*(?:Local time: .*|System clock synchronized: (?:yes|no)\
 
 @dataclass(frozen=True)
 class ClockStatus:
-    """The state of the clock; None: not shown."""
+    """The state of the clock; a value that the text lacks is None."""
 
     synchronised: bool | None
     offset_s: float | None  # seconds ahead of true time
@@ -31,7 +31,7 @@ class ClockStatus:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``timedatectl`` or ``chronyc tracking`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
@@ -45,7 +45,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ClockStatus]:
     if leap is not None:
         synchronised = is_synchronised(leap)
     ahead_s = offset_s(fields.get("System time", "")) if synchronised else None
-    what = f"the leap status {leap[:40]!r} is not known" if leap else "whether it is synchronised is missing"
+    what = f"the leap status {leap[:40]!r} is not known" if leap else "the synchronisation state is missing"
     gaps = () if synchronised is not None else (ParseGap(lines[at].number, what),)
     service = fields.get("NTP service") or fields.get("systemd-timesyncd.service active")
     stratum = fields.get("Stratum", "")

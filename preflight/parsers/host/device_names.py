@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 
-#: Devices without data of the node: optical drives and a BMC's virtual ones, floppies, loops, RAM disks.
+#: Devices that contain no data of the node: optical drives (also a BMC's virtual ones), floppies, loops, RAM disks.
 _NO_DISK = re.compile(r"(?:sr|fd|loop|ram|zram|scd)\d")
-#: A partition, and its disk.
+#: A device; a partition has its disk as a group.
 _PARTITION = re.compile(r"((?:nvme\d+(?:c\d+)?n|mmcblk|md|nbd)\d+)p\d+|((?:sd|vd|hd|xvd)[a-z]{1,4})\d+|(.*)")
-#: Interfaces without a cable.
+#: Interfaces that never have a cable, or are on USB.
 _VIRTUAL = re.compile(
     r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|vxlan|geneve|dummy|ifb|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
 )
 
 
 def disk_of(device: str) -> str:
-    """Return the disk of a partition; other devices unchanged."""
+    """Return the disk of a partition; any other device is returned unchanged."""
     match = _PARTITION.fullmatch(device)
     return next(part for part in match.groups() if part is not None) if match else device
 
@@ -26,5 +26,5 @@ def holds_data(device: str) -> bool:
 
 
 def is_virtual(interface: str) -> bool:
-    """Return whether an interface has no cable."""
+    """Return whether an interface is virtual, or on USB, by its name."""
     return _VIRTUAL.match(interface) is not None

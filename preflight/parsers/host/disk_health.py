@@ -31,17 +31,17 @@ class DiskAttribute:
     number: int
     name: str
     raw: int
-    failing: bool | None  # whether it is below its threshold: True now, None at some time before, False never
+    failing: bool | None  # below its threshold: True: now; None: only in the past; False: never
 
 
 @dataclass(frozen=True)
 class DiskHealth:
-    """One disk; a value that the text lacks is None."""
+    """The health of one disk; a value that the text lacks is None."""
 
     model: str | None
     serial: str | None
     health: str | None  # PASSED, FAILED!, OK, or the words of a SAS disk
-    critical_warning: int | None  # bits of an NVMe disk
+    critical_warning: int | None  # bit mask; NVMe only
     spare_percent: int | None
     spare_threshold_percent: int | None
     used_percent: int | None
@@ -49,16 +49,16 @@ class DiskHealth:
     attributes: tuple[DiskAttribute, ...]
     fields: dict[str, str]
     line: int
-    device: str | None = None  # its name, where the output shows that instead of a model
+    device: str | None = None  # name of the device, if the output shows it instead of a model
 
     @property
     def healthy(self) -> bool | None:
-        """Whether the disk reports that it is healthy; None if the text lacks it."""
+        """Whether the disk reports that it is healthy; None if the text lacks this."""
         return None if self.health is None else self.health.rstrip("!.").upper() in ("PASSED", "OK")
 
     @property
     def name(self) -> str:
-        """Model and serial number, as far as they are shown."""
+        """The model and serial number that are shown, else the device, else "the disk"."""
         return " ".join(filter(None, (self.model, self.serial))) or self.device or "the disk"
 
 
@@ -67,12 +67,12 @@ def begins(lines: Lines, at: int) -> bool:
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
-#: Blank lines in a row within an output.
+#: Maximum consecutive blank lines within a report.
 _BLANKS = 2
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
-    """Read the output starting at a line, up to a prompt or the next output."""
+    """Read the report that starts at a line, up to a prompt or the next report."""
     end, taken = block(lines, at, lambda text: True, blanks=_BLANKS, again=lambda text: bool(_HEAD.fullmatch(text)))
     fields: dict[str, str] = {}
     attributes: list[DiskAttribute] = []
@@ -97,7 +97,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DiskHealth]:
 
 
 def number(text: str | None) -> int | None:
-    """Return the number at the start of a value; None if there is none."""
+    """Return the number at the start of a text; None if it has none."""
     match = re.match(r"(0x[0-9a-fA-F]{1,4}|[\d,]{1,24})", text or "")
     return int(match[1].replace(",", ""), 0 if match[1].startswith("0x") else 10) if match else None
 

@@ -1,4 +1,4 @@
-"""``df``: the space of the mounted file systems, in any of its units."""
+"""``df``: the space on mounted file systems, in any unit that ``df`` prints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2*
 
 @dataclass(frozen=True)
 class MountedSpace:
-    """One file system; for ``df -i`` the numbers are inodes. None: not shown."""
+    """One row of ``df``: bytes, or inodes for ``df -i``; None if not shown."""
 
     device: str
     mount: str
-    size: float | None  # bytes
+    size: float | None
     free: float | None
     used_pct: int | None
     line: int
@@ -34,19 +34,19 @@ class MountedSpace:
 
 @dataclass(frozen=True)
 class DiskSpace:
-    """The rows of one table."""
+    """One table of ``df``; ``inodes`` states that it counts inodes instead of bytes."""
 
     rows: tuple[MountedSpace, ...]
     inodes: bool
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``df`` begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DiskSpace]:
-    """Read the rows below a header."""
+    """Read the rows below the header."""
     head = _HEAD.fullmatch(lines[at].text)
     assert head is not None
     unit = _size(head[2], 1) or 1024.0 if head[2] else 1.0

@@ -1,4 +1,4 @@
-"""``systemctl status nvidia-fabricmanager`` and ``nvidia-imex``."""
+"""``systemctl status`` of the fabric manager and of IMEX."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ HINTS = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the status of either starts at a line."""
+    """Return whether the status of one of the two services begins at a line."""
     return service_status.unit_of(lines, at) in HINTS

@@ -1,4 +1,4 @@
-"""``fio``: rates, latencies and errors of a run, as text and as JSON.
+"""``fio``: rates, latencies and errors of a run, as text or JSON.
 
 Sources: fio(1), "Interpreting the output" in fio's HOWTO.
 """
@@ -32,34 +32,34 @@ _UNITS = {"B": 1.0, **{f"{unit}iB": 1024.0**power for power, unit in enumerate("
           **{f"{unit}B": 1000.0**power for power, unit in enumerate("kMGT", 1)}, "KB": 1000.0}  # fmt: skip
 _SECONDS = {"nsec": 1e-9, "usec": 1e-6, "msec": 1e-3, "sec": 1.0}
 _JSON = re.compile(r'\s*\{?\s*"fio version"')
-#: Lines of one job's report.
+#: Maximum lines of one job's report.
 _FAR = 400
 
 
 @dataclass(frozen=True)
 class FioRate:
-    """One direction of one job."""
+    """The rate of one job in one direction."""
 
     job: str
     direction: str  # read, write, trim
     iops: float
     bytes_per_s: float
-    latency_s: float | None  # mean completion or total latency
+    latency_s: float | None  # mean total or completion latency
 
 
 @dataclass(frozen=True)
 class FioReport:
-    """A run."""
+    """The report of one fio run."""
 
     version: str | None
     rates: tuple[FioRate, ...]
-    errors: tuple[str, ...]  # as printed, one text each
-    jobs: int  # reports of jobs or groups
+    errors: tuple[str, ...]  # each as printed, or "JOB: err N"
+    jobs: int  # number of reports, of jobs or groups
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a report begins at a line."""
+    """Return whether a fio report begins at a line."""
     text = lines[at].text
     if _SETTING.fullmatch(text) or _JOB.fullmatch(text) or _ERROR.fullmatch(text):
         return True
@@ -104,7 +104,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FioReport]:
     )
 
 
-#: Other lines of a report.
+#: Lines of a report that are not parsed.
 _INSIDE = re.compile(
     r"\s+\S|Starting \d|Run status group|Disk stats|Jobs: \d|\.\.\.$|[\w.-]{1,60}: Laying out IO file|clock setaffinity"
 )
@@ -113,7 +113,7 @@ _INSIDE = re.compile(
 def _from_json(lines: Lines, at: int) -> Parsed[FioReport]:
     parsed = json_at(lines, at)
     if parsed is None or not isinstance(parsed[1], dict):
-        gap = ParseGap(lines[at].number, "the JSON is cut")
+        gap = ParseGap(lines[at].number, "the JSON is truncated")
         return Parsed(FioReport(None, (), (), 0, lines[at].number), (gap,), len(lines))
     end, document = parsed
     rates, errors = list[FioRate](), list[str]()
@@ -159,5 +159,5 @@ def summary(report: FioReport) -> str:
 
 
 def in_words(rate: FioRate) -> str:
-    """Describe the rates of one direction."""
+    """Format a rate for a message."""
     return f"{rate.direction} {rate.bytes_per_s / 2**20:.5g} MiB/s, {rate.iops:.4g} IOPS"

@@ -1,4 +1,4 @@
-"""``cpupower frequency-info``: the governor and the limits of a CPU's clock.
+"""``cpupower frequency-info``: a CPU's frequency governor, driver and clock.
 
 Source: cpupower-frequency-info(1).
 """
@@ -23,7 +23,7 @@ _CURRENT = re.compile(r"\s*current CPU frequency: (\d{1,6}(?:\.\d{1,3})?) ([GM])
 
 @dataclass(frozen=True)
 class FrequencyPolicy:
-    """The policy of one CPU; None: not shown."""
+    """The frequency policy of one CPU; a value that the text lacks is None."""
 
     cpu: int
     driver: str | None
@@ -33,7 +33,7 @@ class FrequencyPolicy:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``cpupower`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

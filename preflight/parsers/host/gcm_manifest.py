@@ -1,4 +1,4 @@
-"""The manifest of gcm's health checks: PCI devices, ports and disks of a node."""
+"""The manifest of gcm's health checks: a node's PCI devices, ports and disks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 
-#: Maximum characters of a manifest, and members of one of its objects.
+#: Maximum characters of a manifest, and maximum members of each of its objects.
 LONGEST, MOST_MEMBERS = 1 << 20, 2000
 
 KeyPath = tuple[str, ...]
@@ -24,10 +24,10 @@ class Manifest:
 
     values: Mapping[str, Any]
     lines: Mapping[KeyPath, int]
-    repeated: tuple[KeyPath, ...]  # keys that occur twice in an object: the last one is used
+    repeated: tuple[KeyPath, ...]  # keys that occur more than once in an object; the last value is used
 
     def line(self, *path: str) -> int:
-        """Return the line of a key, or of the closest enclosing one."""
+        """Return the line of a key, else of the closest enclosing one, else 1."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -35,7 +35,7 @@ class Manifest:
         return 1
 
     def table(self, name: str) -> Mapping[str, Any]:
-        """Return an object of the manifest; empty if absent or of another type."""
+        """Return an object of the manifest; empty if it is absent or not an object."""
         value = self.values.get(name)
         return value if isinstance(value, dict) else {}
 
@@ -55,7 +55,7 @@ def parse(text: str) -> Manifest:
 
 
 def _places(text: str) -> tuple[dict[KeyPath, int], list[KeyPath]]:
-    """Return the lines of keys, down to four levels, and the repeated keys."""
+    """Return the line of each key down to the fourth level, and the repeated keys."""
     lines: dict[KeyPath, int] = {}
     repeated: list[KeyPath] = []
     number = 1

@@ -1,4 +1,4 @@
-"""``sensors``: temperatures, fans and voltages that the kernel reads.
+"""``sensors``: temperatures, fan speeds and voltages, as read by the kernel.
 
 Sources: sensors(1); lm-sensors, prog/sensors/chips.c.
 """
@@ -29,7 +29,7 @@ _MORE = re.compile(r"\s+\(.*|\s+.*\b(?:ALARM|sensor = ).*")
 
 @dataclass(frozen=True)
 class HwmonReading:
-    """One input of a chip; a value that the text lacks is None."""
+    """The reading of one sensor of a chip; a value that the text lacks is None."""
 
     chip: str
     name: str
@@ -37,17 +37,17 @@ class HwmonReading:
     unit: str
     high: float | None
     critical: float | None
-    alarm: str  # ALARM, ALARM (CRIT), FAULT; empty: none
+    alarm: str  # ALARM, ALARM (CRIT), FAULT; empty if there is none
     line: int
 
     @property
     def temperature(self) -> bool:
-        """Whether it is a temperature."""
+        """Whether the reading is a temperature."""
         return self.unit.endswith("C")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line: a chip above its adapter."""
+    """Return whether ``sensors`` output begins at a line: a chip above its adapter."""
     if _CHIP.fullmatch(lines[at].text):
         return at + 1 < len(lines) and _ADAPTER.fullmatch(lines[at + 1].text) is not None
     return False
@@ -79,7 +79,7 @@ def _belongs(text: str) -> bool:
 
 
 def _continued(texts: list[str], at: int) -> str:
-    """Return the values on the indented lines below a reading."""
+    """Return the indented lines below a reading, which continue it, as one text."""
     below: list[str] = []
     for text in texts[at + 1 : at + 4]:
         if not _MORE.fullmatch(text):
@@ -105,4 +105,4 @@ def summary(readings: tuple[HwmonReading, ...]) -> str:
         (reading.value for reading in readings if reading.temperature and reading.value is not None), default=None
     )
     most = f", the hottest at {hottest:g} °C" if hottest is not None else ""
-    return f"{len(readings)} readings of {len({reading.chip for reading in readings})} chips{most}"
+    return f"{len(readings)} readings from {len({reading.chip for reading in readings})} chips{most}"

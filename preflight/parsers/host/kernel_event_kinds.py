@@ -1,7 +1,8 @@
-"""Kinds of kernel log events, as data: the patterns of their lines.
+"""The kinds of kernel log events, and the patterns of their lines.
 
-``hints`` are texts, one of which occurs in every line of the kind: a log without them never compiles the pattern. Named
-groups of a pattern: ``dev`` (the device), ``bus`` (its PCI address), ``n`` (count), ``who`` (process, state or cause).
+Every line of a kind contains one of its ``hints``, so a log without them is not searched for the pattern. The named
+groups of a pattern are ``dev`` (the device), ``bus`` (its PCI address), ``n`` (a count or number) and ``who`` (process,
+state or cause).
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from preflight._startup.lightclass import dataclass
 if TYPE_CHECKING:
     import re
 
-#: Severities. A note is a fault only together with others.
+#: Severities. A note alone is not a fault; other lines or events can make it one.
 FATAL, ERROR, CORRECTED, NOTE = "fatal", "error", "corrected", "note"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One pattern of one kind of event."""
+    """One of the patterns of a kind of event."""
 
     name: str
     severity: str
@@ -37,9 +38,9 @@ _DEVICE = rf"\b(?P<dev>{_PCI})(?: [\w.@-]{{1,32}})?: "
 _BLOCK = r"(?P<dev>[\w!-]{1,32})"
 _LINK = r"[Ll]ink (?:is )?"
 
-#: In order; within a kind, the first matching pattern is used.
+#: In order of precedence: within a kind, the first matching pattern is used.
 KINDS = (
-    # GPUs: their codes are left to the Xid parser
+    # GPUs; the Xid parser reads their error codes
     _kind("gpu-fallen-off-bus", FATAL, "allen off the bus|ALLEN OFF THE BUS",
           r"(?i)(?:NVRM:.{0,400}|GPU has )fallen off the bus"),
     _kind("gpu-init-failed", FATAL, "RmInitAdapter failed|rm_init_adapter failed",
@@ -78,19 +79,19 @@ KINDS = (
           r"Memory failure: 0x[0-9a-f]{1,16}: |Uncorrected hardware memory error"),
     _kind("machine-check", FATAL, "Machine Check Exception",
           r"CPU ?(?P<dev>\d{1,5}): Machine Check Exception: (?P<who>.{0,80})"),
-    _kind("machine-check", NOTE, "Machine Check",  # severity from the bank's state
+    _kind("machine-check", NOTE, "Machine Check",  # the severity is in the bank's state
           r"(?:CPU ?(?P<dev>\d{1,5}): )?Machine Check(?: Event)?: .{0,40}Bank (?P<n>\d{1,3}): (?P<who>[0-9a-f]{16})"),
     _kind("machine-check", FATAL, "Hardware Error]: System Fatal", r"\[Hardware Error\]: System Fatal error"),
     _kind("machine-check", ERROR, "Hardware Error]: ",
           r"\[Hardware Error\]: (?:Uncorrected|Deferred) ?(?:error|,)"),
     _kind("machine-check", CORRECTED, "Hardware Error]: Corrected", r"\[Hardware Error\]: Corrected error, no action"),
-    _kind("machine-check-state", NOTE, "_STATUS[",  # of the machine check on the line before (AMD)
+    _kind("machine-check-state", NOTE, "_STATUS[",  # completes the machine check on a line before (AMD)
           r"\[Hardware Error\]: CPU:(?P<dev>\d{1,5}) .{0,40}MC(?P<n>\d{1,3})_STATUS\[.{0,80}\]: "
           r"0x(?P<who>[0-9a-f]{16})"),
     _kind("machine-check-storm", CORRECTED, "CMCI storm detected", "CMCI storm detected"),
     _kind("machine-check", NOTE, "mce: [Hardware Error]|Machine check events logged",
           r"mce: \[Hardware Error\]|Machine check events logged"),
-    _kind("hardware-error", NOTE, "event severity: ",  # severity from the text
+    _kind("hardware-error", NOTE, "event severity: ",  # the severity is in the text
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +event severity: (?P<who>\w{1,20})"),
     _kind("hardware-section", NOTE, "section_type: ",
           r"\{(?P<n>\d{1,9})\}\[Hardware Error\]: +section_type: (?P<who>[\w ,-]{1,60})"),
@@ -169,9 +170,9 @@ KINDS = (
     _kind("nic-firmware", FATAL, "mlx5_core ",
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}(?:device's health compromised|Fatal error \d{{1,5}} detected"
           r"|health recovery (?:flow )?(?:aborted|failed)|handling bad device here|mlx5_error_sw_reset: start)"),
-    _kind("nic-firmware", FATAL, "Health issue observed",  # severities of the kernel: emergency, alert, critical
+    _kind("nic-firmware", FATAL, "Health issue observed",  # the kernel's severities emergency, alert and critical
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}Health issue observed, (?P<who>.{{1,60}}), severity\([0-2]\)"),
-    _kind("nic-health", ERROR, "Health issue observed",  # an overheated one has the kind module-hot
+    _kind("nic-health", ERROR, "Health issue observed",  # overheating has the kind module-hot
           rf"mlx5_core (?P<dev>{_PCI})?.{{0,80}}"
           r"Health issue observed, (?![Hh]igh [Tt]emp)(?P<who>.{1,60}), severity\([3-7]\)"),
     _kind("nic-timeout", ERROR, "transmit queue|Will cause a leak of a command resource",
@@ -287,8 +288,8 @@ KINDS = (
           r"\brcu.{0,40}detected (?:expedited )?stalls?\b"),
 )  # fmt: skip
 
-#: Functions of a call trace that show a wait for a busy disk.
+#: Functions in a call trace that indicate a wait for a busy disk.
 DISK = re.compile(r"\b(?:io_schedule|wbt_wait|rq_qos_wait|blk_mq_get_tag|balance_dirty_pages|jbd2_log_wait_commit"
                   r"|folio_wait_writeback|wait_on_page_writeback)\w{0,40}\+0x")  # fmt: skip
-#: Functions of a call trace that show a wait for a network file system.
+#: Functions in a call trace that indicate a wait for a network file system.
 NETWORK_FS = re.compile(r"\b(?:nfs4?|rpc|ptlrpc|osc|mdc|ll|cl|ceph|fuse|gpfs|beegfs)_\w{1,60}\+0x")

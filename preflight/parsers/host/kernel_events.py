@@ -1,4 +1,4 @@
-"""Kernel log events other than Xids, with device and severity."""
+"""Kernel log events other than Xids, with their devices and severities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.host.kernel_event_kinds import CORRECTED, DISK, ERROR, FATAL, KINDS, NETWORK_FS, NOTE, Kind
 
-#: Maximum examined characters of a line, and lines after a hung task that may be its call trace.
+#: Maximum characters of a line that are examined, and maximum lines of a hung task's call trace.
 _LONGEST, _TRACE = 1000, 60
 
 
@@ -21,15 +21,15 @@ class KernelEvent:
     device: str  # as in the line; empty if not named
     at_s: float | None  # on the log's clock; None if the line has no readable time
     text: str
-    line: int  # line number in its text, or in the log
+    line: int  # line number in the log, or in the pasted text
     count: int = 1
-    bus: str = ""  # the owner of the device: its PCI address, its memory controller
+    bus: str = ""  # PCI address or memory controller that the device belongs to
     detail: str = ""  # process, state or cause
-    state: str = ""  # of a machine check: its bank's status, 16 hexadecimal digits
+    state: str = ""  # bank status of a machine check: 16 hexadecimal digits
 
 
 def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent, ...]:
-    """Find the events in lines, given as number, time and text."""
+    """Find the events in lines, each given as number, time in seconds and text."""
     lines = list(lines)
     present = present_kinds([text for _, _, text in lines])
     if not present:
@@ -39,7 +39,7 @@ def events(lines: Iterable[tuple[int, float | None, str]]) -> tuple[KernelEvent,
 
 
 def present_kinds(texts: Sequence[str]) -> tuple[Kind, ...]:
-    """Return the kinds with a hint in any of the texts."""
+    """Return the kinds that have a hint in any of the texts."""
     joined = "\n".join(texts)
     hints = {hint for kind in KINDS for hint in kind.hints}
     held = {hint for hint in hints if hint in joined}
@@ -92,9 +92,9 @@ def _aer_severity(words: str) -> str:
 
 
 def _bank_severity(status: str) -> str:
-    """Return the severity in an x86 bank's state.
+    """Return the severity encoded in an x86 bank's status.
 
-    Bit 63: valid, 61: uncorrected, 57: the processor's context is corrupt.
+    Bit 63 marks a valid status, bit 61 an uncorrected error, and bit 57 a corrupt processor context.
     """
     value = int(status, 16)
     if not value >> 63 & 1:
@@ -107,30 +107,31 @@ def _bank_severity(status: str) -> str:
 #: Lines that name the kind and the device of a firmware error.
 _PARTS = ("hardware-section", "hardware-device")
 
-#: A line with the processor and the bank's state of the machine check before it, and its maximum distance in lines.
+#: Kind of the line with the processor and bank status of a preceding machine check; maximum distance in lines.
 _STATE, _STATE_LINES = "machine-check-state", 3
 
-#: Words of firmware for a hardware error.
+#: The firmware's severity of a hardware error -> severity of the event.
 _SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
-#: What a hung task waits for, by functions of its call trace.
+#: What a hung task waits for, and the functions in its call trace that indicate it.
 _WAITS = (("network file system", NETWORK_FS), ("busy disk", DISK))
-#: Limits that the job sets for a process: reaching them is not a memory shortage of the node.
+#: Constraints of a job: a process that exceeds them does not mean that the node lacks memory.
 _OF_JOB = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 
 
 def reports_memory(check: KernelEvent) -> bool:
-    """Return whether the bank state of a machine check names the memory.
+    """Return whether the bank status of a machine check indicates a memory error.
 
-    Error codes of the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), poisoned memory read as data
-    (0134) or as instructions (0150); 011b is DRAM on AMD. Bit 12 marks corrected errors that are filtered.
+    The error codes are from the Intel SDM, volume 3B: a memory controller (0000 0000 1MMM CCCC), and poisoned memory
+    read as data (0134) or as instructions (0150). On AMD, 011b is DRAM. Bit 12, which is ignored here, marks filtered
+    corrected errors.
     """
     code = int(check.state, 16) & 0xEFFF if check.state else 0
     return 0x0080 <= code <= 0x00FF or code in (0x0134, 0x0150, 0x011B)
 
 
 def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
-    """Join the lines of one event: its section, its call trace, its limit."""
+    """Join each event with its further lines: section, call trace or constraint."""
     sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}
     devices = {event.bus: event.detail for event in matched if event.kind == "hardware-device"}
     hung = {event.text for event in matched if event.kind == "hung-task"}
@@ -159,12 +160,12 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
 
 
 def _with_states(matched: Sequence[KernelEvent]) -> list[KernelEvent]:
-    """Join machine checks with the next line's processor and state (AMD).
+    """Join machine checks with the processor and status on a line below (AMD).
 
-    Corrected errors of one memory are logged by any processor, so they stay without one.
+    Corrected errors get no processor: any of them may log those of one memory.
     """
     joined: list[KernelEvent] = []
-    last = -1  # place of the machine check without a state
+    last = -1  # index of the machine check that still has no state
     for event in matched:
         if event.kind == _STATE:
             if last >= 0 and event.line - joined[last].line <= _STATE_LINES:
@@ -179,7 +180,7 @@ def _with_states(matched: Sequence[KernelEvent]) -> list[KernelEvent]:
 
 
 def _trace(texts: Sequence[str], place: int | None) -> Iterator[str]:
-    """Yield the lines after a hung task, up to the next task."""
+    """Yield the lines after a hung task's line, up to the next hung task."""
     for line in texts[place + 1 : place + _TRACE] if place is not None else ():
         if "INFO: task " in line:
             return

@@ -1,9 +1,9 @@
-"""The kernel log: lines with times, in the format of any tool.
+"""Lines of the kernel log with their times, in the format of any tool.
 
-``dmesg --raw`` writes ``<4>[12.345678] text``. The same lines come as plain ``[12.34] text``, with a wall clock
-(``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``; a page or a mail may have
-added a bullet or a number before them. This module is the only reader of these formats, for records of nodes and for
-pasted text.
+``dmesg --raw`` prints ``<4>[12.345678] text``. The same lines also occur as plain ``[12.34] text``, with a wall-clock
+time (``dmesg -T``, ``--time-format iso``, journalctl, syslog) or as records of ``/dev/kmsg``. A web page or mail may
+have added a bullet or a number before them. All of these formats are read here, both for node records and for pasted
+text.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import NamedTuple
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: UCX prints a similar time since boot, followed by host and process.
+#: Excludes UCX, which prints a similar time since boot, followed by host and process.
 _NO_UCX = r"(?!\s\[[\w.-]{1,64}:\d{1,10} ?:\d{1,5}\])"
-#: Start of a line in the form that nodes send, for fast recognition.
+#: A line in the format that nodes send; it is tried first, for speed.
 _RAW = re.compile(
     rf"(?:<[0-9]{{1,3}}>)?\[ {{0,12}}([0-9]{{1,10}}\.[0-9]{{1,9}})\]{_NO_UCX}(?:\[[ 0-9TC]{{1,12}}\])?"
     r"(?! ?\[[ 0-9TC]| ?(?:\S{1,255} )?kernel:):{0,2} ?(.*)"
 )
 
-#: Start of a line: its time, in any format of dmesg, journalctl and syslog.
+#: The start of a line, up to and including its time, in any format of dmesg, journalctl and syslog.
 STAMP = re.compile(
     r"\s{0,8}(?:(?:#|//|[*>•-]|\d{1,5}\.)\s{1,4})?(?:(?:kern\s*:\w+\s*:\s*|kernel:\s*|<\d{1,3}>)?"
     rf"(?:\d{{1,7}}[:-]?\s?(?=\[))?(?P<at>\[\s*\+?\d{{1,10}}\.\d{{1,9}}\]{_NO_UCX}"
@@ -33,7 +33,7 @@ STAMP = re.compile(
     r"|[^\W_][\w.]{1,5} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,6})?"
     r"|\d{1,3},\d{1,12},\d{1,18},[^;]{1,16};))"
 )
-#: A node's name: before a line from a launcher, or after the time from a log daemon.
+#: The node's name: a launcher prints it before the line, a log daemon after the time.
 _LAUNCHED = re.compile(
     r"\s{0,4}(?!NVRM|kern|nvidia|mce|EDAC|AER|pci|mlx|DMAR|usb|ata|nvme|sd)([a-z][a-z0-9.-]{0,62}\d[a-z0-9.-]{0,20}): "
     r" {0,3}(?=\[|NVRM: |kernel: |<\d|\d{4}-|[A-Z][a-z]{2} |Out of memory: Kill|INFO: task |EDAC |mce: "
@@ -44,23 +44,23 @@ _LOGGED = re.compile(r" ([\w.-]{1,255}) kernel: ?")
 _HOST_KERNEL = re.compile(r"(?:\S{1,255} )?kernel: ?")
 _CALLER = re.compile(r"\[[ 0-9TC]{1,12}\] ?")
 _SINCE_BOOT = re.compile(r"\[ {0,12}[0-9]{1,10}\.[0-9]{1,9}\] ?")
-#: journalctl's mark of another boot: earlier lines belong to a previous one.
+#: journalctl's line between two boots.
 _OTHER_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --\s*")
 _BANNER = re.compile(r"Linux version [0-9]")
 
-#: A time step back of more than these seconds is another boot; CPUs may differ by less.
+#: If the time goes back by more than this many seconds, another boot has begun; CPUs may differ by less.
 _BOOT_STEP_S = 60
-#: Times from this value are of a wall clock, not seconds since boot.
+#: Times of at least this value are from a wall clock; smaller ones are seconds since boot.
 _WALL_S = 3e8
 
 
 @dataclass(frozen=True)
 class KernelLogLine:
-    """One line of the log."""
+    """One line of the kernel log."""
 
-    at_s: float  # since boot, or since 1970 if the log has a wall clock; nan: a pasted line without a time
+    at_s: float  # since boot, or since 1970 for a wall clock; nan for a pasted line without a time
     text: str
-    number: int = 0  # line number in a pasted text
+    number: int = 0  # line number in pasted text
 
     @property
     def wall(self) -> bool:
@@ -77,12 +77,12 @@ def parse(text: str) -> tuple[KernelLogLine, ...]:
         if line is not None:
             lines.append(line)
     if not lines:
-        raise ValueError(f"no line of it carries a time; it begins {normalize_text(text).strip()[:80]!r}")
+        raise ValueError(f"no line has a time; the text begins with {normalize_text(text).strip()[:80]!r}")
     return tuple(lines)
 
 
 def _lines(text: str) -> Iterator[KernelLogLine | None]:
-    """Yield the lines of a log, None at the start of another boot."""
+    """Yield the lines of a log, and None where another boot begins."""
     at_s: float | None = None
     for raw in normalize_text(text).split("\n"):
         if not raw or raw.isspace():
@@ -94,37 +94,37 @@ def _lines(text: str) -> Iterator[KernelLogLine | None]:
                 yield None
             at_s = line.at_s
             yield line
-        elif at_s is not None:  # continuation of a message of several lines
+        elif at_s is not None:  # continues a message of several lines
             yield KernelLogLine(at_s, raw.strip())
 
 
 def read_line(raw: str) -> KernelLogLine | None:
-    """Read one line; None if it has no readable time."""
+    """Read one line; return None if it has no readable time."""
     parts = split_line(raw)
     if parts.stamp is None or parts.at_s is None:
         return None
-    if parts.stamp[10:11] == " " and parts.stamp[:1].isdigit():  # a program's own log; the kernel's format has a T
+    if parts.stamp[10:11] == " " and parts.stamp[:1].isdigit():  # a program's log; the kernel log has a T
         return None
     return KernelLogLine(parts.at_s, parts.message)
 
 
 class LineParts(NamedTuple):
-    """The parts of a line in any format."""
+    """The parts of one line of the kernel log, in any format."""
 
     stamp: str | None  # its time, as written
     at_s: float | None  # the same in seconds; None if unreadable
     message: str  # the kernel's message
-    host: str  # the node that wrote it; empty if not named
+    host: str  # the node that logged it; empty if not named
 
 
 def without_writer(raw: str) -> str:
-    """Return a line without the node name that a launcher prefixed."""
+    """Return a line without the node name that a launcher put before it."""
     launched = _LAUNCHED.match(raw)
     return raw[launched.end() :] if launched else raw
 
 
 def split_line(raw: str) -> LineParts:
-    """Split a line into its time, the kernel's message and the node's name."""
+    """Split a line into its time, the kernel's message and the node name."""
     if match := _RAW.fullmatch(raw):
         return LineParts(match[1], float(match[1]), match[2].rstrip(), "")
     launched = _LAUNCHED.match(raw)
@@ -137,7 +137,7 @@ def split_line(raw: str) -> LineParts:
 
 
 def message(raw: str, at: int = 0) -> str:
-    """Return the kernel's message in a line, after its time."""
+    """Return the kernel's message in a line whose time ends at a position."""
     rest = raw[at:].lstrip(":").removeprefix(" ")
     for part in (_CALLER, _HOST_KERNEL, _SINCE_BOOT):
         if match := part.match(rest):
@@ -145,7 +145,7 @@ def message(raw: str, at: int = 0) -> str:
     return rest.rstrip()
 
 
-#: Format of each kind of wall clock, and its layout for ``strptime``.
+#: Formats of wall-clock times, and of ``/dev/kmsg``.
 _CTIME = re.compile(r"\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9]?[0-9] [0-9:]{8} [0-9]{4})\]")
 _ISO = re.compile(
     r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9:]{8})(?:[.,]([0-9]{0,9}))?(?:Z|([+-])([0-9]{2}):?([0-9]{2}))?"
@@ -155,7 +155,7 @@ _KMSG = re.compile(r"[0-9]{1,4},[0-9]{1,15},([0-9]{1,18}),[^;\n]{1,80};")
 
 
 def seconds(stamp: str) -> float | None:
-    """Return a line's time in seconds since boot or 1970; None if unreadable."""
+    """Convert a line's time to seconds since boot or 1970; None if unreadable."""
     if match := re.fullmatch(r"\[\s*([0-9]{1,10}\.[0-9]{1,9})\]", stamp):
         return float(match[1])
     if match := _KMSG.fullmatch(stamp):
@@ -168,7 +168,7 @@ def seconds(stamp: str) -> float | None:
         return at_s + float(f"0.{match[3] or 0}") - (-offset_s if match[4] == "-" else offset_s)
     if match := _CTIME.fullmatch(stamp):
         return _clock(match[1], "%a %b %d %H:%M:%S %Y")
-    if match := _SYSLOG.fullmatch(stamp):  # syslog has no year; only differences are used
+    if match := _SYSLOG.fullmatch(stamp):  # syslog prints no year; only differences are used
         return _clock(f"2000 {match[1]} {match[2]} {match[3]}", "%Y %b %d %H:%M:%S")
     return None
 
@@ -183,7 +183,7 @@ def _clock(text: str, layout: str) -> float | None:
 
 
 def parse_uptime(text: str) -> float:
-    """Read the seconds since boot from /proc/uptime; raises ValueError."""
+    """Return the seconds since boot from /proc/uptime; raises ValueError."""
     match = re.match(r"([0-9]{1,10}\.[0-9]{1,6}) ", text)
     if not match:
         raise ValueError(f"there are no seconds since boot in {text[:40]!r}")

@@ -1,6 +1,6 @@
-"""A kernel log within a pasted text.
+"""A kernel log within pasted text.
 
-Finds its start and end, joins its lines, and extracts Xids and events.
+Finds the start and end of the log, joins broken lines, and extracts Xids and events.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import left_out
 from preflight.textprep.wrapped_lines import KERNEL_TIME
 
-#: Line widths of mails and screens; pieces of one line, and minimum lines to recognise the width.
+#: Range of widths at which mails and screens break lines; maximum pieces of one line; lines examined for the width.
 _BROKEN, _MOST_PIECES, _MOST_NEAR = (50, 140), 8, 200
-#: Consecutive foreign lines that end a log; blank ones are counted separately.
+#: Number of foreign lines in a row, and of blank lines in a row, that end a log.
 _GAP, _BLANKS = 3, 6
 
 
-#: A driver's line without time: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
+#: A driver's line without a time: ``pcieport 0000:00:03.0: AER: …``, ``EDAC MC0: 1 CE …``.
 _UNTIMED = re.compile(
     r"\s*(?:kernel: )?(?:mlx[45]_\w{2,6}(?: [\w.-]{1,16})?: |mlx5_\w{4,40}:\d{1,5}:\(pid \d{1,8}\): "
     r"|[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [\w@.-]{1,32})?: "
@@ -44,30 +44,30 @@ def _is_log(text: str) -> bool:
     return bool(_UNTIMED.fullmatch(text))
 
 
-#: An error of a switch, and not the text of a program that prints one.
+#: An NVSwitch error in the kernel log; other programs print it differently.
 _SWITCH = re.compile(r"SXid \((?:PCI:)?[0-9a-fA-F]{4}")
-#: The switch of the node.
+#: The device number of the NVSwitch.
 _DEVICE = re.compile(r"\bnvidia-nvswitch([0-9]{1,3}): SXid ")
-#: An error whose line is truncated within the address.
+#: An Xid whose line is truncated within the PCI address.
 _TORN = re.compile(r"NVRM: Xid \((?:PCI:)?[0-9a-fA-F:.]{0,24}$")
-#: The driver's name in prose, or in a command that searches for it.
+#: The name of an error in prose, or in a command that searches for it.
 _ONLY_NAMED = re.compile(r"NVRM: Xid(?! \()|grep\b.{0,80}(?:NVRM|SXid)")
 
 
-#: The time in a shortened form, or in words.
+#: The time since boot, shortened, or the time of ``dmesg -T``.
 _STAMP = re.compile(r"\s*\[(?:\s*\d{1,10}\.\d{1,5}|[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4})\] ")
-#: ``dmesg -T``, and the name of its writer.
+#: The time of ``dmesg -T``, and the name of the driver or subsystem.
 _IN_WORDS = re.compile(
     r"\[[^\W\d_]{2,4}\.? [^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d \d{4}\] +"
     r"[A-Za-z][\w.-]{1,30}(?: [\w.:@-]{1,32}){0,2}: "
 )
 
 
-#: ``dmesg --time-format iso``: a comma and six digits, as Python's loggers do not write them.
+#: ``dmesg --time-format iso``: a comma and six digits, unlike the three digits of Python's loggers.
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d \S")
 
 
-#: Maximum lines after a line with a time for a driver error to show that they are a kernel's.
+#: Within how many lines a driver error shows that lines with times are from the kernel.
 _NEAR = 40
 
 
@@ -93,7 +93,7 @@ def begins(lines: Lines, at: int) -> bool:
         return True
     if _DMESG_ISO.match(text):
         return True
-    # Other programs also write times: it is the kernel's if a driver and its device, or names of the kernel, are nearby
+    # Other programs also log times: it is a kernel log if a driver and its device follow the time, or an Xid is nearby
     if _UNTIMED.fullmatch(text, time.end()):
         return True
     return any(_holds_error(line.text) for line in lines[at : at + _NEAR])
@@ -106,28 +106,28 @@ def _holds_error(text: str) -> bool:
 
 @dataclass(frozen=True)
 class PastedLine:
-    """A line of the log."""
+    """One line of a pasted kernel log."""
 
-    number: int  # in the source
+    number: int  # line number in the pasted text
     stamp: str | None  # its time, as written
     at_s: float | None  # the same in seconds; None if unreadable
     text: str  # as written, with broken parts joined
     message: str  # the kernel's message
-    host: str = ""  # the node that wrote it, if the line names it
+    host: str = ""  # the node that logged it; empty if not named
 
 
 @dataclass(frozen=True)
 class LoggedCode:
-    """An Xid, or the SXid of a switch, with its line."""
+    """An Xid, or an SXid of an NVSwitch, with its line."""
 
     mark: LoggedXid
     line: PastedLine
-    switch: int | None = None  # device number of the switch
+    switch: int | None = None  # device number of the NVSwitch
 
 
 @dataclass(frozen=True)
 class KernelText:
-    """Content of a pasted kernel log."""
+    """The content of a pasted kernel log."""
 
     lines: tuple[PastedLine, ...]
     xids: tuple[LoggedCode, ...]
@@ -135,11 +135,11 @@ class KernelText:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes that wrote the lines, each once; empty if the lines name none."""
+        """The nodes that logged the lines, each once; empty text for unnamed ones."""
         return tuple(dict.fromkeys(line.host for line in self.lines))
 
     def of_host(self, host: str) -> KernelText:
-        """Return the lines of one node."""
+        """Return the log of one node."""
         return KernelText(
             tuple(line for line in self.lines if line.host == host),
             tuple(code for code in self.xids if code.line.host == host),
@@ -148,22 +148,22 @@ class KernelText:
 
     @cached_property
     def events(self) -> tuple[KernelEvent, ...]:
-        """The events other than Xids."""
+        """The events other than Xids and SXids."""
         return events((line.number, line.at_s, line.message) for line in self.lines)
 
     @property
     def driver(self) -> str | None:
-        """The version of the NVIDIA driver that was loaded last."""
+        """The version of the NVIDIA driver that was loaded last; None if not logged."""
         return next((match[1] for line in reversed(self.lines) if (match := _DRIVER.search(line.message))), None)
 
     @property
     def firmware(self) -> Mapping[str, str]:
-        """The firmware versions that NICs printed, by PCI address."""
+        """The firmware versions that NIC drivers logged, by PCI address."""
         return {match[1]: match[2] for line in self.lines if (match := _FIRMWARE.search(line.message))}
 
     @property
     def log_lines(self) -> Iterator[KernelLogLine]:
-        """The lines in the format of a node's log."""
+        """The lines in the format of a node's kernel log."""
         return (
             KernelLogLine(nan if line.at_s is None else line.at_s, line.message, line.number) for line in self.lines
         )
@@ -184,11 +184,11 @@ def _has_event(text: str) -> bool:
 class _Width:
     """The width at which a mail or a screen broke the lines.
 
-    0 if they were not broken.
+    It is 0 if they were not broken.
     """
 
     most: int
-    hard: bool  # also within words
+    hard: bool  # lines were also broken within words
 
     @classmethod
     def of(cls, lines: Lines) -> _Width:
@@ -197,14 +197,14 @@ class _Width:
         return cls(most if _BROKEN[0] <= most <= _BROKEN[1] else 0, lengths.count(most) > 1)
 
     def joined(self, text: str, last: str, after: str) -> str | None:
-        """Return a text, joined with the line after ``last`` if it was wrapped there."""
+        """Join a text with the line after ``last`` if it was wrapped there, else None."""
         if self.hard and len(last) == self.most:
             return text + after
         return f"{text} {after.lstrip()}" if len(last) + 1 + len(after.split()[0]) > self.most else None
 
 
 def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
-    """Return a complete line of the log, and the position of the next one."""
+    """Return the log line at an index, with its pieces joined, and the next index."""
     text, end = lines[at].text, at + 1
     while width.most and end < min(len(lines), at + _MOST_PIECES):
         after = lines[end].text
@@ -219,7 +219,7 @@ def _complete_line(lines: Lines, at: int, width: _Width) -> tuple[str, int]:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
-    """Read the log that begins at a line."""
+    """Read the kernel log that begins at a line."""
     xids: list[LoggedCode] = []
     sxids: list[LoggedCode] = []
     log_lines: list[PastedLine] = []
@@ -231,7 +231,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KernelText]:
         if end > at and is_prompt(text):
             break
         if not _is_log(text):
-            bare = text.strip()  # line numbers of a page are between them
+            bare = text.strip()  # a web page's line numbers may be between the lines
             others, blanks = others + (bare != "" and not bare.isdigit()), blanks + (not bare)
             end += 1
             continue

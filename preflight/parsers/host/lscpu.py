@@ -1,6 +1,6 @@
-"""``lscpu``: its list, in any language.
+"""``lscpu``: the list, in any language.
 
-``lscpu -e`` and ``-p``, a line for each CPU; ``lscpu -J``.
+Also reads ``lscpu -e`` and ``-p``, which print one line per CPU, and ``lscpu -J``.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, cpu_ids, field
 from preflight.textprep.lines import Lines
 
-#: The CPUs of a node, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
+#: The CPUs of a NUMA node, in any language: ``NUMA node0 CPU(s):``, ``NUMA-Knoten0 CPU(s):``, ``NUMA 节点0 CPU：``.
 _NUMA_LINE = re.compile(r"\s*NUMA[ -]?[^\W\d]{1,16}\s?(\d{1,4}) CPU(?:\(s\))?\s*[:：]\s*(\d[\d,\s-]*)?")
-#: Not ``NUMA node: 1``, which describes a device in lspci, nor virsh's cells.
+#: The number of NUMA nodes; neither ``NUMA node: 1``, which describes a device in lspci, nor virsh's cells.
 _NUMA_COUNT = re.compile(r"\s*(?!NUMA node:|NUMA cell)NUMA[ -]?[^\W\d]{1,16}(?:\(s\))?\s*[:：]\s*(\d{1,4})")
-#: Names that only lscpu prints; two of them identify a truncated output.
+#: Names that only lscpu prints; two of them identify a truncated list.
 _NAMES = re.compile(
     r"\s*(?:CPU op-mode\(s\)|CPU\(s\)|On-line CPU\(s\) list|Thread\(s\) per core|Core\(s\) per socket|Socket\(s\)):\s.*"
 )
-#: Names that other tools also print, before the nodes of a list without its head.
+#: Names that other tools also print; they may start a truncated list if the NUMA nodes follow.
 _MORE = re.compile(
     r"\s*(?:Vendor ID|CPU family|Model(?: name)?|Stepping|CPU (?:max |min )?MHz|BogoMIPS|Virtualization(?: type)?"
     r"|Hypervisor vendor|L\d[di]? cache|Byte Order|Address sizes):\s.*"
 )
-#: Maximum lines of the list between its head and the nodes.
+#: Maximum lines of the list before its NUMA nodes.
 _AHEAD = 25
-#: The first name of the list, and the names of the parsed values, in other common languages.
+#: The first line of the list, and the names of the parsed values, in other common languages.
 _FIRST_LINE = re.compile(r"\s*(?:Architecture|Architektur|架构)\s*[:：]\s*\S+\s*")
 _WORDS = {
     "Architektur": "Architecture", "Modellname": "Model name", "Sockel": "Socket(s)",
@@ -36,14 +36,14 @@ _WORDS = {
     "座": "Socket(s)", "每个核的线程数": "Thread(s) per core",
 }  # fmt: skip
 _WORD = re.compile(rf"\s*({'|'.join(map(re.escape, _WORDS))})\s*[:：]\s*(\S.*?)\s*")
-#: Flags broken by a page.
+#: Flags on a further line, broken by a web page.
 _FLAGS = re.compile(r"(?=.*[_\d])[a-z\d_]{1,24}(?: [a-z\d_]{1,24}){2,40}")
 _HEAD = re.compile(r"\s*CPU\s+NODE\s+SOCKET\s+CORE\b.*")
 _COMMENT = re.compile(r"# (?:The following is the parsable format|CPU,Core,Socket,Node\b).*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output of lscpu begins at a line."""
+    """Return whether ``lscpu`` output begins at a line."""
     text = lines[at].text
     if _HEAD.fullmatch(text) or _COMMENT.fullmatch(text) or _is_json(lines, at):
         return True
@@ -107,7 +107,7 @@ def _ids(text: str) -> tuple[int, ...] | None:
 
 
 def _table(lines: Lines, at: int) -> Parsed[HostCpus]:
-    """Read ``lscpu -e`` or ``lscpu -p``: a line for each CPU."""
+    """Read ``lscpu -e`` or ``lscpu -p``, which print one line per CPU."""
     wide = bool(_HEAD.fullmatch(lines[at].text))
     row = re.compile(r"\s*(\d{1,5})\s+(\d{1,4})(?:\s+\S+){1,12}" if wide else r"(\d{1,5}),\d*,\d*,(\d{0,4})(?:,.*)?")
     end, taken = block(lines, at, lambda text: bool(row.fullmatch(text)) or (not wide and text[:2] == "# "), blanks=0)

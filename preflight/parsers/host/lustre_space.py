@@ -1,4 +1,4 @@
-"""``lfs df`` and ``lfs check``: the servers of a Lustre file system.
+"""``lfs df`` and ``lfs check``: the storage targets of a Lustre file system.
 
 Sources: lfs-df(1), lfs-check(1).
 """
@@ -30,16 +30,16 @@ _TOTAL = re.compile(r"filesystem_summary:.*")
 
 @dataclass(frozen=True)
 class LustreTarget:
-    """One target; a value that the text lacks is None."""
+    """One storage target of a Lustre file system."""
 
     name: str
-    used_pct: int | None
-    state: str  # active, or what is wrong with it
+    used_pct: int | None  # None if not shown
+    state: str  # "active", or the printed problem
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``lfs`` output begins at a line."""
     return any(form.fullmatch(lines[at].text) for form in (_HEAD, _CHECK, _ROW))
 
 
@@ -71,4 +71,4 @@ def facts(targets: tuple[LustreTarget, ...]) -> dict[str, Any]:
 
 def summary(targets: tuple[LustreTarget, ...]) -> str:
     """Return a one-line summary of the targets."""
-    return f"{len(targets)} targets of a Lustre file system"
+    return f"{len(targets)} Lustre targets"

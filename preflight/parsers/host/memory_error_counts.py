@@ -1,4 +1,4 @@
-"""``edac-util`` and ``ras-mc-ctl``: corrected and uncorrected memory errors.
+"""``edac-util`` and ``ras-mc-ctl``: corrected and uncorrected hardware errors.
 
 Sources: edac-util(1), ras-mc-ctl(8).
 """
@@ -34,16 +34,16 @@ _NONE = re.compile(
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Errors of one place."""
+    """The memory or other hardware errors counted at one place."""
 
-    place: str
+    place: str  # memory controller, DIMM or kind of event, as printed
     corrected: bool
     number: int
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a report begins at a line."""
+    """Return whether a report of ``edac-util`` or ``ras-mc-ctl`` begins at a line."""
     return any(form.fullmatch(lines[at].text) for form in (_EDAC, _RAS_HEAD, _NONE))
 
 

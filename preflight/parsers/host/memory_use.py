@@ -1,4 +1,4 @@
-"""``free``: memory and swap of the host, in any of its units."""
+"""``free`` and ``/proc/meminfo``: the host's memory and swap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNITS = {unit: 1024.0**power for power, unit in enumerate("BKMGTP")}
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Amounts in the unit of the table; a value that the text lacks is None."""
+    """Amounts in the unit of the text; a value that the text lacks is None."""
 
     total: float
     available: float | None
@@ -28,17 +28,17 @@ class MemoryUse:
     line: int
 
 
-#: ``/proc/meminfo``, in KiB.
+#: A line of ``/proc/meminfo``, in KiB.
 _MEMINFO = re.compile(r"(\w[\w()]{1,40}):\s{1,20}(\d{1,18})(?: kB)?\s*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether ``free`` output or ``/proc/meminfo`` begins at a line."""
     return lines[at].text.startswith("MemTotal:") or _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[MemoryUse]:
-    """Read the rows below the header."""
+    """Read the table or list that begins at a line."""
     if lines[at].text.startswith("MemTotal:"):
         return _meminfo(lines, at)
     rows: dict[str, list[float]] = {}
@@ -47,7 +47,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[MemoryUse]:
         rows.setdefault(match[1], [_amount(cell) for cell in match[2].split()])
         end += 1
     memory, swap = rows.get("Mem", []), rows.get("Swap", [])
-    gaps = () if len(memory) == 6 else (ParseGap(lines[at].number, "the row of the memory is missing or truncated"),)
+    gaps = () if len(memory) == 6 else (ParseGap(lines[at].number, "the memory row is missing or truncated"),)
     return Parsed(
         MemoryUse(memory[0] if memory else 0.0, memory[5] if len(memory) == 6 else None, swap[0] if swap else None,
                   swap[1] if len(swap) > 1 else None, lines[at].number),
@@ -85,4 +85,4 @@ def facts(memory: MemoryUse) -> dict[str, Any]:
 def summary(memory: MemoryUse) -> str:
     """Return a one-line summary of the memory."""
     share = f", {100 * memory.available / memory.total:.0f} % available" if memory.total and memory.available else ""
-    return f"memory of the host{share}"
+    return f"host memory{share}"

@@ -18,18 +18,18 @@ _FIELD = re.compile(r"\s*([a-z_]{2,24}):\s*(.{0,2000})")
 
 @dataclass(frozen=True)
 class ModuleInfo:
-    """One module; with all values of repeated fields."""
+    """One kernel module's fields in order; a name such as ``parm`` may be repeated."""
 
     name: str
     fields: tuple[tuple[str, str], ...]
 
     def value(self, name: str) -> str | None:
-        """Return the first value of a field; None if missing."""
+        """Return the first value of a field; None if it is missing."""
         return next((value for field, value in self.fields if field == name), None)
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``modinfo`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

@@ -18,7 +18,7 @@ _ROW = re.compile(r"\s*([a-z0-9][\w-]{1,60})\s+(\d{3,12})\s+(\d{1,6}|-)(?:\s+([\
 
 @dataclass(frozen=True)
 class LoadedModule:
-    """One module."""
+    """One loaded kernel module."""
 
     size: int  # bytes
     users: int | None
@@ -27,7 +27,7 @@ class LoadedModule:
 
 @dataclass(frozen=True)
 class ModuleList:
-    """The modules by name; a list without a header is a search result."""
+    """The modules by name; without a header, the list may be a search result."""
 
     modules: Mapping[str, LoadedModule]
     headed: bool

@@ -1,4 +1,4 @@
-"""``mount`` and ``findmnt``: mounted file systems with their options.
+"""``mount`` and ``findmnt``: mounted file systems and their options.
 
 Sources: mount(8), findmnt(8).
 """
@@ -32,12 +32,12 @@ class MountedPlace:
 
     @property
     def read_only(self) -> bool:
-        """Whether it is mounted read-only."""
+        """Whether the file system is mounted read-only."""
         return "ro" in self.options
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of mounts begins at a line."""
     return _MOUNT.fullmatch(lines[at].text) is not None or _FIND_HEAD.fullmatch(lines[at].text) is not None
 
 

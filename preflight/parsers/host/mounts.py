@@ -1,6 +1,6 @@
-"""Mounted file systems and their space: ``/proc/self/mountinfo``, ``df --output``.
+"""Mounted file systems and their space, from ``/proc/self/mountinfo`` and ``df``.
 
-Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils, which prints ``-`` for unknown numbers.
+Sources: proc_pid_mountinfo(5); df(1) of GNU coreutils. df prints ``-`` for unknown numbers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from preflight._startup.lightclass import dataclass
 
 MOUNTS = "file:/proc/self/mountinfo"
 
-#: File systems that the kernel turns read-only after an error.
+#: File systems that the kernel can make read-only after an error.
 _ON_DISKS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "jfs", "reiserfs", "vfat", "bcachefs", "ocfs2", "gfs2")
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
@@ -20,48 +20,51 @@ _ROW = re.compile(r"(\S{1,80})\s+([0-9]{1,20}|-)\s+([0-9]{1,20}|-)\s+([0-9]{1,20
 
 @dataclass(frozen=True)
 class MountEntry:
-    """One line of the table of mounts."""
+    """One line of the mount table."""
 
     place: str
     kind: str
     source: str
     options: tuple[str, ...]  # of this mount
     of_system: tuple[str, ...]  # of the file system, independent of the mount
-    written_options: str  # current options of the file system
-    number: str = ""  # of its device: major:minor
+    written_options: str  # the same as one text, as printed
+    number: str = ""  # device number, as major:minor
 
     @property
     def disk(self) -> str:
-        """The block device, as named in the kernel log; empty if not shown."""
+        """The block device as the kernel log names it; empty if there is none."""
         if self.source.startswith("/dev/mapper/"):
             return f"dm-{self.number.partition(':')[2]}" if self.number else ""
         return self.source.removeprefix("/dev/") if self.source.startswith("/dev/") else ""
 
     @property
     def read_only(self) -> bool:
-        """Whether it is not writable."""
+        """Whether the mount or its file system is read-only."""
         return "ro" in self.options or "ro" in self.of_system or "emergency_ro" in self.of_system
 
     @property
     def turned_read_only(self) -> bool:
-        """Whether the kernel made it read-only although the mount is writable."""
+        """Whether the kernel made the file system read-only, not its mount options."""
         return self.kind in _ON_DISKS and self.read_only and "ro" not in self.options
 
 
 @dataclass(frozen=True)
 class Space:
-    """The space of a file system that users can fill; None: not reported."""
+    """The space of a file system; None if not reported."""
 
     kind: str
     place: str  # mount point
     size_bytes: int | None
-    free_bytes: int | None
-    inodes: int | None  # 0: it creates inodes as needed
+    free_bytes: int | None  # available to unprivileged users
+    inodes: int | None  # 0 if the file system creates inodes as needed
     free_inodes: int | None
 
 
 def parse(text: str) -> tuple[MountEntry, ...]:
-    """Read ``/proc/self/mountinfo``; a later mount hides an earlier one."""
+    """Read ``/proc/self/mountinfo`` in order; raises ValueError.
+
+    At the same mount point, a later mount hides an earlier one.
+    """
     entries = []
     for line in text.split("\n"):
         if not line.strip():
@@ -80,12 +83,12 @@ def parse(text: str) -> tuple[MountEntry, ...]:
 
 
 def _plain(text: str) -> str:
-    """Undo the octal escapes of blanks."""
+    """Decode the octal escapes for blanks and other characters."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def parse_space(text: str) -> tuple[Space, ...]:
-    """Read the table of ``df -B1 --output``; raises ValueError."""
+    """Read the table of ``df -B1 --output=…``; raises ValueError."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines or not re.match(r"Type\s+1B-blocks\s+Avail\s+Inodes\s+IFree\s+Mounted on$", lines[0]):
         raise ValueError(f"{lines[0][:80] if lines else ''!r} is not the head of df's table")

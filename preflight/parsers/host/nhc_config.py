@@ -1,7 +1,7 @@
 """The configuration of LBNL Node Health Check: ``TARGET || check arguments``.
 
-The part after ``||`` is shell text. It is never executed: quotes are removed, ``$NAME`` is replaced if an earlier line
-of the file sets it, and all other shell syntax is rejected.
+The part after ``||`` is shell text, which is never executed. Quotes are removed, ``$NAME`` is replaced if an earlier
+line of the file sets it, and all other shell syntax is rejected.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.errors import PreflightError
 
-#: Maximum lines of a file: ten thousand nodes, each with a separate line for every check.
+#: Maximum lines of a file: enough for ten thousand nodes, each with a separate line for every check.
 MOST_LINES = 500_000
 
-#: Maximum characters of a line and of the values of its variables, and words of a line.
+#: Maximum characters of a line, of the values that replace its variables, and maximum words of a line.
 LONGEST_LINE, LONGEST_VALUE, MOST_WORDS = 8192, 4096, 500
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -24,7 +24,7 @@ _OPERATORS = ";|&<>()"
 
 
 class ShellSyntax(PreflightError, ValueError):
-    """The text is more than one command with plain arguments."""
+    """Raised for shell text that is more than one command with plain arguments."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ConfigLine:
 
 
 def parse(text: str) -> list[ConfigLine]:
-    """Split a file into lines; a backslash at the end joins two. Raises ValueError."""
+    """Split a file into lines; a final backslash joins two. Raises ValueError."""
     if text.count("\n") > MOST_LINES:
         raise ValueError(f"has more than {MOST_LINES} lines")
     lines = []
@@ -68,9 +68,9 @@ def _line(number: int, text: str) -> ConfigLine:
 
 
 def words(command: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the words of a command without quotes and comment; raises ShellSyntax.
+    """Return a command's words without quotes and comments; raises ShellSyntax.
 
-    ``variables`` are the variables that the file has set so far. File names are not expanded, as in NHC.
+    ``variables`` are those that earlier lines of the file set. As in NHC, file names are not expanded.
     """
     if len(command) > LONGEST_LINE:
         raise ShellSyntax(f"the line has more than {LONGEST_LINE} characters")
@@ -78,7 +78,7 @@ def words(command: str, variables: Mapping[str, str]) -> list[str]:
 
 
 def assignments(words: list[str]) -> dict[str, str] | None:
-    """Return the variables that a line sets; None if it does anything else."""
+    """Return the variables that a line sets; None if the line does anything else."""
     rest = words[1:] if words and words[0] == "export" else words
     if not rest or not all(_ASSIGNED.match(word) or (rest is not words and _NAME.fullmatch(word)) for word in rest):
         return None
@@ -100,7 +100,7 @@ class _Words:
         self._made: list[str] = []
         self._word: list[str] | None = None
         self._expanded = 0  # characters that came from variables
-        self._brace = ""  # unquoted characters of the word, starting at its first brace
+        self._brace = ""  # the word's unquoted characters from its first brace on
 
     def split(self) -> list[str]:
         text = self._text
@@ -168,10 +168,10 @@ class _Words:
             raise ShellSyntax("has a quote that does not end")
 
     def _expansion(self, quoted: bool) -> None:
-        """Replace ``$NAME`` and ``${NAME}``; stop at its last character."""
+        """Replace ``$NAME`` or ``${NAME}``, and stop at its last character."""
         text, at = self._text, self._at
         if text[at] == "`" or text.startswith("$(", at):
-            raise ShellSyntax("contains a command in a command; it is not executed")
+            raise ShellSyntax("contains a command substitution; it is not executed")
         braced = text.startswith("${", at)
         name = _NAME.match(text, at + (2 if braced else 1))
         if braced and not (name and text.startswith("}", name.end())):

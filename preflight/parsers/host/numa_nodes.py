@@ -1,4 +1,4 @@
-"""CPUs and NUMA nodes of a host, from ``lscpu`` and ``numactl -H``."""
+"""A host's CPUs and NUMA nodes, from ``lscpu`` and ``numactl -H``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class PrintedNumaNode:
-    """One NUMA node; None if the text lacks the value."""
+    """One NUMA node; a value that the text lacks is None."""
 
     cpus: tuple[int, ...] | None = None
     memory_bytes: int | None = None
@@ -18,7 +18,7 @@ class PrintedNumaNode:
 
 @dataclass(frozen=True)
 class HostCpus:
-    """A host's processors."""
+    """A host's processors; a value that the text lacks is None."""
 
     nodes: Mapping[str, PrintedNumaNode]  # by number
     cpus: int | None = None

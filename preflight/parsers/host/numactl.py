@@ -1,4 +1,4 @@
-"""``numactl -H``: the CPUs and the memory of each NUMA node."""
+"""``numactl -H``: the CPUs and memory of each NUMA node."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from preflight.parsers.text_block import block, cpu_ids
 from preflight.textprep.lines import Lines
 
 _AVAILABLE = re.compile(r"\s*available:\s*(\d{1,4}) nodes?\b.*")
-#: With ``--cpu-compress``, ranges followed by the number of CPUs.
+#: With ``--cpu-compress``, CPU ranges followed by the number of CPUs.
 _NODE_CPUS = re.compile(r"\s*node (\d{1,4}) cpus:([\d\s,-]*)(?:\([\w ,-]{1,40}\)\s*)?")
-#: The rest of a node's CPUs, if the line was broken.
+#: The rest of a node's CPUs, if their line was broken.
 _MORE_CPUS = re.compile(r"\s*\d{1,5}(?:\s+\d{1,5})*\s*")
 #: The number may be masked: ``size: n MB``.
 _NODE_SIZE = re.compile(r"\s*node (\d{1,4}) (size|memory|free):\s*(\S{1,12}) ([KMG]B)\s*")
@@ -20,7 +20,7 @@ _UNIT = {"KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output of numactl -H begins at a line."""
+    """Return whether ``numactl -H`` output begins at a line."""
     text = lines[at].text
     if "node" not in text:
         return False
@@ -74,9 +74,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
 
 
 def _joined(text: str, more: str) -> list[str]:
-    """Join the broken list of CPUs, split between or within numbers.
+    """Join a CPU list with its next line; it was broken between or within numbers.
 
-    Complete numbers ascend.
+    Since complete numbers ascend, a smaller one shows that a number was broken.
     """
     numbers = [int(number) for number in re.findall(r"\d{1,5}", text[-24:])][-2:]
     cut = numbers[-1:] <= numbers[-2:-1] or [int(more.split()[0])] <= numbers[-1:]

@@ -18,12 +18,12 @@ HINTS = ("Smart Log for NVME",)
 
 _HEAD = re.compile(r"Smart Log for NVME device: ?(\S{1,60}) namespace-id: ?\S{1,20}")
 _FIELD = re.compile(r"[\w %()./-]{2,60}?\s{0,40}:.*")
-#: A bit of the critical warning, expanded on a line below it.
+#: A bit of the critical warning, on a separate line below it.
 _BIT = re.compile(r"\s{1,16}[A-Za-z][\w ./()-]{1,60}\[\d{1,2}\]\s{0,40}:.*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a log begins at a line."""
+    """Return whether ``nvme smart-log`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

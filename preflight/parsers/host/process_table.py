@@ -1,4 +1,4 @@
-"""``ps`` with a state column: processes in uninterruptible sleep, and zombies.
+"""``ps`` with a state column, which shows uninterruptible sleep and zombies.
 
 Source: ps(1), PROCESS STATE CODES.
 """
@@ -22,17 +22,17 @@ _LONGEST = 2000
 
 @dataclass(frozen=True)
 class ListedProcess:
-    """One process."""
+    """One process in the table."""
 
     pid: int
     state: str
-    waits_in: str  # function of the kernel; empty: not shown
+    waits_in: str  # kernel function; empty if not shown
     command: str
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``ps`` begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

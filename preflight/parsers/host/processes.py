@@ -1,4 +1,4 @@
-"""Processes from ps(1) of procps."""
+"""The processes of a node, from ps(1) of procps."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _LINE = re.compile(r"\s{0,20}([0-9]{1,10})\s+([0-9]{1,10})\s+([A-Z]\S{0,10})\s+(
 
 @dataclass(frozen=True)
 class ProcessEntry:
-    """One process."""
+    """One running process or zombie."""
 
     pid: int
     parent: int
     state: str
     uid: int
     user: str
-    program: str  # at most 15 characters
+    program: str  # name of the program, at most 15 characters
 
     @property
     def zombie(self) -> bool:
-        """Whether it has ended but was not reaped by its parent."""
+        """Whether the process has ended but was not reaped by its parent."""
         return self.state.startswith("Z")
 
 

@@ -1,4 +1,4 @@
-"""Software RAID: the arrays of ``/proc/mdstat``, their members and states.
+"""Software RAID arrays, their members and states, from ``/proc/mdstat``.
 
 Sources: md(4); drivers/md/md.c, ``md_seq_show`` and ``status_resync``.
 """
@@ -18,12 +18,12 @@ ARRAYS = "file:/proc/mdstat"
 
 HINTS = ("Personalities :",)
 
-#: Levels that survive the loss of one member.
+#: RAID levels that survive the loss of one member.
 _REDUNDANT = frozenset({"raid1", "raid4", "raid5", "raid6", "raid10"})
 
 _ARRAY = re.compile(r"(md[\w-]{1,32}) : (active|inactive)(?: \(([a-z-]{1,20})\))?((?: \S{1,60}){0,4096})\s*")
 _MEMBER = re.compile(r"([\w!-]{1,32})\[[0-9]{1,5}\]((?:\([A-Z]\)){0,3})")
-#: Slots of an array and those in use; a letter or underscore for each.
+#: The number of slots of an array, the number in use, and one letter or underscore per slot.
 _SLOTS = re.compile(r"\[(\d{1,5})/(\d{1,5})\] \[([U_]{1,4096})\]")
 _WORK = re.compile(r"\b(recovery|resync|reshape|check|repair)\s*=\s*(?:(\d{1,3}(?:\.\d)?)%|(DELAYED|PENDING))")
 _HEAD = "Personalities :"
@@ -41,12 +41,12 @@ class RaidArray:
     failed: tuple[str, ...] = ()  # members that the kernel has marked as faulty
     slots: int | None = None  # None: not shown, as for raid0
     in_use: int | None = None
-    work: str = ""  # recovery 12.4 %, check 3.1 %
+    work: str = ""  # such as "recovery 12.4 %"; empty if there is none
     line: int = 0
 
     @property
     def redundant(self) -> bool:
-        """Whether it survives the loss of one member."""
+        """Whether the array survives the loss of one member."""
         return self.level in _REDUNDANT
 
 
@@ -66,7 +66,7 @@ def parse(text: str) -> tuple[RaidArray, ...]:
 
 
 def _array(lines: Sequence[str], at: int) -> RaidArray | None:
-    """Read an array's line and the indented ones below it; None if it is another line."""
+    """Read an array's line and the lines below it; None if it is not an array's line."""
     if not (match := _ARRAY.fullmatch(lines[at])):
         return None
     words = match[4].split()
@@ -87,17 +87,17 @@ def _array(lines: Sequence[str], at: int) -> RaidArray | None:
     )  # fmt: skip
 
 
-#: Lines of details below an array: blocks, progress, bitmap.
+#: Maximum lines of details below an array: blocks, progress, bitmap.
 _DETAILS = 4
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``/proc/mdstat`` begins at a line."""
     return lines[at].text.startswith(_HEAD)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[RaidArray, ...]]:
-    """Read the arrays of pasted text."""
+    """Read the arrays in pasted text."""
     end, taken = block(lines, at, lambda text: text.startswith((" ", "md", _LAST)))
     texts = [line.text for line in taken]
     arrays, gaps = list[RaidArray](), list[ParseGap]()

@@ -15,7 +15,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = (" | ",)
 
-#: Short and long forms of the state of a sensor with thresholds; ns: no reading.
+#: Short and long forms of the state of a sensor with thresholds; ``ns`` and ``na`` mean no reading.
 _STATES = "ok|ns|nc|cr|nr|lnc|lcr|lnr|unc|ucr|unr|na|us"
 _SDR = re.compile(rf"([^|]{{1,40}}?) +\| ([^|]{{1,100}}?) +\| ({_STATES})\s*")
 _ELIST = re.compile(
@@ -29,18 +29,18 @@ _SENSOR = re.compile(
 
 @dataclass(frozen=True)
 class SensorRow:
-    """One sensor."""
+    """One sensor of the BMC."""
 
     name: str
-    reading: str  # with its unit, or the states of a discrete sensor; empty: none
-    state: str  # ok, nc, cr, ...; 0x0180 of a discrete sensor in `ipmitool sensor`
+    reading: str  # with its unit, or the states of a discrete sensor; empty if there is none
+    state: str  # ok, nc, cr, ...; for a discrete sensor in `ipmitool sensor`, a mask such as 0x0180
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line.
+    """Return whether a list of sensors begins at a line.
 
-    A single row of three cells may be part of a different table, so a second one must follow.
+    A row of three cells may belong to a different table, so it must have a unit, or a second row must follow.
     """
     if _row(lines[at].text, 0) is None:
         return False

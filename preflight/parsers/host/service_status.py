@@ -1,4 +1,4 @@
-"""``systemctl status`` of a unit, with the lines of its log below."""
+"""``systemctl status``: the state of a unit, and the lines of its log."""
 
 from __future__ import annotations
 
@@ -25,32 +25,38 @@ _OF_SYSTEMD = re.compile(r"Failed with result|[Mm]ain process exited|Failed to s
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """The state of a unit, and its log lines that report trouble."""
+    """The state of a unit, and its log lines that report a problem."""
 
     unit: str
     loaded: str | None
     enabled: str | None
     active: str | None  # active, inactive, failed
     sub_state: str | None
-    result: str | None  # exit-code, timeout
+    result: str | None  # exit-code, timeout, …
     host: str | None
-    troubles: tuple[tuple[int, str], ...]  # line, message
+    troubles: tuple[tuple[int, str], ...]  # line number and message
 
     @property
     def cause(self) -> tuple[int, str] | None:
-        """The first reported trouble other than systemd's message about the end."""
+        """The line and message of the first problem; None if there is none.
+
+        systemd's messages on how the unit ended are used only if there are no others.
+        """
         own = [trouble for trouble in self.troubles if not _OF_SYSTEMD.search(trouble[1])]
         return next(iter(own or self.troubles), None)
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the status of a unit begins at a line."""
+    """Return whether a unit's status begins at a line.
+
+    The fabric manager and IMEX have a separate parser.
+    """
     unit = unit_of(lines, at)
     return bool(unit) and unit not in ("nvidia-fabricmanager.service", "nvidia-imex.service")
 
 
 def unit_of(lines: Lines, at: int) -> str:
-    """Return the unit whose status starts at a line; empty if none."""
+    """Return the unit whose status begins at a line; empty if there is none."""
     match = _HEAD.fullmatch(lines[at].text)
     if match is None:
         return ""

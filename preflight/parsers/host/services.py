@@ -1,4 +1,4 @@
-"""System services from ``systemctl show``, and the fabric manager's version."""
+"""systemd units, and the fabric manager's version."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FABRIC_MANAGER = "cmd:nv-fabricmanager --version"
 
 @dataclass(frozen=True)
 class Service:
-    """One unit."""
+    """One systemd unit and its state."""
 
     name: str
     load: str  # loaded, not-found, masked, …
     active: str  # active, inactive, failed, activating, …
     sub: str  # running, exited, dead, …
-    names: tuple[str, ...] = ()  # all of its names, if collected
+    names: tuple[str, ...] = ()  # all names of the unit, if collected
 
     @property
     def known(self) -> bool:
@@ -32,9 +32,9 @@ class Service:
 
 
 def parse(text: str) -> Mapping[str, Service]:
-    """Read blocks of ``KEY=value`` by unit name; raises ValueError.
+    """Read the units in ``systemctl show`` output, by name; raises ValueError.
 
-    Empty lines separate the blocks.
+    Each unit is a block of ``KEY=value`` lines; empty lines separate the blocks.
     """
     found = {}
     for block in re.split(r"\n[ \t]*\n", normalize_text(text).strip()):
@@ -50,7 +50,7 @@ def parse(text: str) -> Mapping[str, Service]:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit in a list: its name and description."""
+    """The name and description of a unit in a list."""
 
     name: str
     about: str
@@ -59,7 +59,7 @@ class Unit:
 def parse_units(text: str) -> tuple[Unit, ...]:
     """Read ``systemctl list-units --plain``, with or without bullets.
 
-    Its last line counts the units, so an empty text is rejected. Raises ValueError.
+    The list must end with its count of units, so an empty text is rejected. Raises ValueError.
     """
     units: list[Unit] = []
     for line in normalize_text(text).split("\n"):
@@ -73,7 +73,7 @@ def parse_units(text: str) -> tuple[Unit, ...]:
                                       line.rstrip())):  # fmt: skip
             raise ValueError(f"{line.strip()[:80]!r} is not a line of a list of units")
         units.append(Unit(match[1], (match[3] or "").strip()))
-    raise ValueError("the list of units has no last line that counts them")
+    raise ValueError("the list of units does not end with their count")
 
 
 def fabric_manager_version(text: str) -> str:
@@ -83,5 +83,5 @@ def fabric_manager_version(text: str) -> str:
             r"version\s{0,9}(?:is)?\s{0,9}:?\s{0,9}([0-9]{3}(?:\.[0-9]{1,4}){1,2})\b", normalize_text(text), re.I
         )
     ):
-        raise ValueError(f"{normalize_text(text).strip()[:80]!r} names no version")
+        raise ValueError(f"{normalize_text(text).strip()[:80]!r} contains no version")
     return match[1]

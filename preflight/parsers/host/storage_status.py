@@ -1,4 +1,4 @@
-"""States of ``ceph -s``, ``mmgetstate``, ``mmhealth`` and ``zpool status``.
+"""Storage states: ``ceph -s``, ``mmgetstate``, ``mmhealth`` and ``zpool status``.
 
 Sources: ceph(8), mmgetstate and mmhealth of IBM Storage Scale, zpool-status(8).
 """
@@ -32,17 +32,17 @@ _RULE = re.compile(r"\s*-{8,}\s*")
 
 @dataclass(frozen=True)
 class StorageState:
-    """The state of a file system, node, pool or device."""
+    """The state of a file system, node, component, pool or device."""
 
     name: str
     state: str  # as printed
-    words: str
+    words: str  # further text; empty if there is none
     line: int
-    errors: int = 0  # read, write and checksum errors
+    errors: int = 0  # how many of the read, write and checksum error counts are not zero
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether the output of one of the tools begins at a line."""
     text = lines[at].text
     return any(form.fullmatch(text) for form in (_CEPH, _GPFS_HEAD, _MMHEALTH_HEAD, _POOL))
 
@@ -111,4 +111,4 @@ def facts(states: tuple[StorageState, ...]) -> dict[str, Any]:
 
 def summary(states: tuple[StorageState, ...]) -> str:
     """Return a one-line summary of the states."""
-    return f"{len(states)} states of a file system"
+    return f"{len(states)} storage states"

@@ -1,4 +1,4 @@
-"""``sysctl``, and files of ``/proc/sys``: settings of the kernel by name."""
+"""Kernel settings by name, from ``sysctl`` or files of ``/proc/sys``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE = re.compile(r"\s*/proc/sys/([\w./@:-]{3,200}?):(?:\s*)(.{0,400})")
 
 @dataclass(frozen=True)
 class KernelSettings:
-    """The settings, and their lines."""
+    """The values of the settings and their line numbers, by name."""
 
     values: Mapping[str, str]
     lines: Mapping[str, int]
@@ -34,12 +34,12 @@ def _setting(text: str) -> tuple[str, str] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of kernel settings begins at a line."""
     return _setting(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KernelSettings]:
-    """Read the settings starting at a line; the last of repeated names is used."""
+    """Read the settings starting at a line; of a repeated name, the last is used."""
     end, taken = block(lines, at, lambda text: _setting(text) is not None)
     values: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -56,4 +56,4 @@ def facts(settings: KernelSettings) -> dict[str, Any]:
 
 def summary(settings: KernelSettings) -> str:
     """Return a one-line summary of the settings."""
-    return f"{len(settings.values)} settings of the kernel"
+    return f"{len(settings.values)} kernel settings"

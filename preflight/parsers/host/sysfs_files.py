@@ -1,4 +1,4 @@
-"""Files of ``/sys`` by path, as ``grep .`` lists them, except RDMA ports."""
+"""Files of ``/sys`` by path, as ``grep .`` prints them, except RDMA ports."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("/sys/",)
 
-#: A folder name may contain the colons of a PCI address.
+#: A path and its content; a folder's name may contain the colons of a PCI address.
 _LINE = re.compile(r"\s*(/sys/(?:[\w.@:+,-]{1,128}/){1,24}[\w.@+,-]{1,128}):\s{0,4}(\S.{0,400})")
 
 
 @dataclass(frozen=True)
 class SysfsFiles:
-    """The contents by path, and their lines."""
+    """The contents of the files and their line numbers, by path."""
 
     contents: Mapping[str, str]
     lines: Mapping[str, int]
 
     def by_folder(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the files of each folder by name."""
+        """Return the contents of the files, by folder and then by file name."""
         folders: dict[str, dict[str, str]] = {}
         for path, value in self.contents.items():
             folder, _, name = path.rpartition("/")
@@ -34,7 +34,7 @@ class SysfsFiles:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of ``/sys`` files begins at a line."""
     return _LINE.fullmatch(lines[at].text) is not None
 
 

@@ -24,19 +24,19 @@ _ROW = re.compile(
 
 @dataclass(frozen=True)
 class SystemEvent:
-    """One entry of the log."""
+    """One entry of the BMC's event log."""
 
     number: int
     date: str
     time: str
-    sensor: str  # type and name: Memory DIMM_B2
+    sensor: str  # type and name, as in "Memory DIMM_B2"
     event: str
-    asserted: bool  # False: the state has ended
+    asserted: bool  # False if the state has ended
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a log begins at a line."""
+    """Return whether a BMC event log begins at a line."""
     return _ROW.fullmatch(lines[at].text) is not None
 
 
@@ -46,11 +46,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[SystemEvent, ...]]:
     entries = tuple(_entry(line.number, match) for line in taken if (match := _ROW.fullmatch(line.text)))
     last = lines[end - 1].text.count("|") < _CELLS
     cut = last or (end < len(lines) and _BEGUN.match(lines[end].text) is not None)
-    gaps = (ParseGap(lines[end - 1].number, "the log is cut"),) if cut else ()
+    gaps = (ParseGap(lines[end - 1].number, "the log is truncated"),) if cut else ()
     return Parsed(entries[:-1] if last and len(entries) > 1 else entries, gaps, end)
 
 
-#: Separators of an entry with its direction; the beginning of an entry.
+#: Number of separators in an entry with a direction, and the beginning of an entry.
 _CELLS = 5
 _BEGUN = re.compile(r"\s{0,8}[0-9a-f]{1,4}(?: \||\s*$)")
 
@@ -74,4 +74,4 @@ def facts(entries: tuple[SystemEvent, ...]) -> dict[str, Any]:
 
 def summary(entries: tuple[SystemEvent, ...]) -> str:
     """Return a one-line summary of the log."""
-    return f"{len(entries)} entries of the BMC's log"
+    return f"{len(entries)} entries in the BMC's log"

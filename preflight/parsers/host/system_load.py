@@ -1,4 +1,4 @@
-"""``uptime``, ``top``, ``vmstat``, ``iostat -x``, ``/proc/pressure``: load.
+"""The host's load, from ``uptime``, ``top``, ``vmstat``, ``iostat -x`` and PSI.
 
 Sources: uptime(1), top(1), vmstat(8), iostat(1), Documentation/accounting/psi.rst.
 """
@@ -34,16 +34,16 @@ _FORMS = (_LOAD, _TASKS, _CPU, _TOP, _VMSTAT_HEAD, _VMSTAT, _IOSTAT_CPU, _IOSTAT
 
 @dataclass(frozen=True)
 class LoadReading:
-    """One value: its name, the device if any, and the line."""
+    """One value of the host's load, and its line number."""
 
     name: str  # load, zombies, waiting_pct, blocked, swapped_kib_s, utilization_pct, await_ms, pressure_pct
-    device: str
+    device: str  # for pressure_pct, "some" or "full"; empty for the host
     value: float
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether the output of one of the tools begins at a line."""
     text = lines[at].text
     heads = (_LOAD, _TASKS, _CPU, _VMSTAT_HEAD, _IOSTAT_CPU, _IOSTAT_HEAD, _PRESSURE)
     return any(form.fullmatch(text) for form in heads)

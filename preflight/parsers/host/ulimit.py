@@ -14,19 +14,19 @@ _BASH = re.compile(r"\s*([A-Za-z][A-Za-z /-]{2,30}?)\s+\((?:([\w -]{1,14}), )?-(
 _PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
 _PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
 _UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}
-#: Names in /proc and in bash.
+#: Name in /proc -> name in bash.
 _NAMES = {"locked memory": "max locked memory", "processes": "max user processes", "address space": "virtual memory"}
 
 
 @dataclass(frozen=True)
 class ProcessLimits:
-    """Soft limits by the names of bash; bytes and counts, None for unlimited."""
+    """Soft limits by bash's names, in bytes or as counts; None if unlimited."""
 
     soft: Mapping[str, int | None]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list of limits begins at a line."""
+    """Return whether a list of process limits begins at a line."""
     text = lines[at].text
     if _PROC_HEAD.fullmatch(text):
         return True

@@ -1,4 +1,4 @@
-"""``systemctl list-units`` as pasted text: units that have failed.
+"""``systemctl list-units`` in pasted text: units and their states.
 
 Source: systemctl(1).
 """
@@ -27,7 +27,7 @@ _COUNT = re.compile(r"\s*(\d{1,6}) (?:loaded )?units? listed\..*")
 
 @dataclass(frozen=True)
 class ListedUnit:
-    """One unit of the list."""
+    """One systemd unit in the list."""
 
     name: str
     load: str
@@ -38,7 +38,7 @@ class ListedUnit:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of units begins at a line."""
     text = lines[at].text
     match = _ROW.fullmatch(text)
     return _HEAD.fullmatch(text) is not None or (match is not None and match[2] in _LOADS and match[3] in _STATES)

@@ -116,10 +116,10 @@ def _system_events(part: PastedValue) -> Iterator[Finding]:
     strange = [entry for entry in lasting if entry not in faults and not _USUAL.search(entry.event)]
     if strange:
         quoted = "; ".join(f"{entry.sensor}: {entry.event} (line {entry.line})" for entry in strange[:3])
-        yield unknown(f"no rule matches {len(strange)} entries of the BMC's log: {quoted}", found=strange[0].event,
+        yield unknown(f"no rule matches {len(strange)} entries in the BMC's log: {quoted}", found=strange[0].event,
                       evidence=part.evidence, fix="`ipmitool sel get NUMBER` shows an entry in full.")  # fmt: skip
     elif entries and not faults and part.complete:
-        yield passed(f"no fault in {len(entries)} entries of the BMC's log", evidence=part.evidence)
+        yield passed(f"no fault in {len(entries)} entries in the BMC's log", evidence=part.evidence)
 
 
 #: States of a sensor with thresholds: critical or beyond, and not critical.
