@@ -142,7 +142,7 @@ def test_the_loaded_driver() -> None:
     assert driver_version.open_modules(text("nvrm_open_565.txt"))
     assert driver_version.open_modules(text("nvrm_jetson.txt"))
     with pytest.raises(
-        ValueError, match="names no NVRM version"
+        ValueError, match="contains no NVRM version"
     ):  # a Jetson's is not a version of a data centre driver
         driver_version.driver_version(text("nvrm_jetson.txt"))
 

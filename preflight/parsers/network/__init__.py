@@ -1,4 +1,4 @@
-"""Output of network tools."""
+"""Parsers of the output of network tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/proc/net/bonding/IF``: the members of a bond and their links."""
+"""``/proc/net/bonding/IF``: a bond, its members and their links."""
 
 from __future__ import annotations
 
@@ -23,39 +23,39 @@ _NAME = re.compile(r"/proc/net/bonding/([\w.-]{1,40})")
 
 @dataclass(frozen=True)
 class BondMember:
-    """One interface of a bond."""
+    """One interface of a bond; a value that the text lacks is None."""
 
     name: str
-    mii_status: str | None  # up, down
+    mii_status: str | None  # "up" or "down"
     speed_gbps: float | None
     link_failures: int | None  # since the bond was created
-    aggregator: int | None  # of LACP: only members in the active aggregator carry traffic
+    aggregator: int | None  # LACP aggregator ID; only members of the active aggregator carry traffic
 
 
 @dataclass(frozen=True)
 class Bond:
-    """A bond and its members."""
+    """A bond and its members; a value that the text lacks is None or empty."""
 
     line: int
     name: str
     mode: str | None
     mii_status: str | None
-    active: str | None  # the member that carries the traffic (active-backup)
+    active: str | None  # the member that carries the traffic, in mode active-backup
     members: tuple[BondMember, ...] = field(default=())
 
     @property
     def is_lacp(self) -> bool:
-        """Whether the members are aggregated by LACP."""
+        """Whether LACP aggregates the members."""
         return "802.3ad" in (self.mode or "")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether the file of a bond begins at a line."""
     return bool(_HEAD.fullmatch(lines[at].text) or _MODE.fullmatch(lines[at].text))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Bond]:
-    """Read a bond starting at a line."""
+    """Read the bond that begins at a line."""
     end, taken = block(lines, at, lambda text: bool(_FIELD.fullmatch(text)),
                        again=lambda text: bool(_HEAD.fullmatch(text)))  # fmt: skip
     own: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""``devlink health show``: a NIC driver's reports on firmware and queues."""
+"""``devlink health show``: what NIC drivers report on firmware and queues."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _DUMPED = re.compile(r"last_dump_date (\S{1,20})(?: last_dump_time (\S{1,20}))?"
 
 @dataclass(frozen=True)
 class Reporter:
-    """One reporter of one device or port."""
+    """One health reporter of a device or port."""
 
-    device: str  # pci/0000:9a:00.0, pci/0000:9a:00.0/1
+    device: str  # pci/0000:9a:00.0, or pci/0000:9a:00.0/1 for a port
     name: str  # fw, fw_fatal, tx, rx, vnic
     state: str  # healthy, error
-    errors: int  # since driver load
+    errors: int  # since the driver was loaded
     recoveries: int
-    dumped: str  # time of the last dump; empty if never
+    dumped: str  # date and time of the last dump; empty if there is none
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of reporters begins at a line."""
     return bool(_DEVICE.fullmatch(lines[at].text)) and any(
         _REPORTER.fullmatch(line.text) for line in lines[at + 1 : at + 3]
     )

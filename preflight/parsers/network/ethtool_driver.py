@@ -1,4 +1,4 @@
-"""``ethtool -i``: driver, firmware and PCI address of an interface."""
+"""``ethtool -i``: an interface's driver, firmware and PCI address."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ HINTS = ("driver:",)
 
 @dataclass(frozen=True)
 class DriverInfo:
-    """Driver and firmware of an interface; None: not shown, or masked."""
+    """An interface's driver and firmware; a missing or masked value is None."""
 
     driver: str | None
     version: str | None
-    firmware: str | None  # 28.39.1002
-    psid: str | None  # MT_0000000838: the board of the firmware
-    bus_info: str | None
+    firmware: str | None  # as in 28.39.1002
+    psid: str | None  # board ID of the firmware, as in MT_0000000838
+    bus_info: str | None  # PCI address
     line: int
     fields: Mapping[str, str]
 
@@ -34,12 +34,12 @@ _DRIVER = frozenset(
 
 
 _DRIVER_BEGUN = re.compile(r"\s*(?:su?p?p?|supports[\w-]*|expansion[\w-]*|bus-?\w*|firmware[\w-]*)$")
-#: The start of a PCI address.
+#: The start of a PCI address, within which the text was truncated.
 _PCI_BEGUN = re.compile(r"[0-9a-f]{1,4}(?::[0-9a-f]{0,2}(?::[0-9a-f]{0,2}\.?)?)?")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ethtool -i`` output begins at a line."""
     if not re.fullmatch(r"\s*driver:\s*\S+\s*", lines[at].text):
         return False
     return any((result := field(line.text)) and result[0] in ("version", "firmware-version", "bus-info")
@@ -58,7 +58,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[DriverInfo]:
         cut.append(ParseGap(lines[end - 1].number, "the text stops within a field"))
     bus = value_or_none(fields.get("bus-info"))
     if _PCI_BEGUN.fullmatch(bus or ""):
-        cut.append(ParseGap(lines[end - 1].number, "bus-info is cut"))
+        cut.append(ParseGap(lines[end - 1].number, "bus-info is truncated"))
         bus = None
     firmware = re.match(r"(\S+)(?:\s+\((\w+)\))?", fields.get("firmware-version", ""))
     driver, version = (value_or_none(fields.get(name)) for name in ("driver", "version"))
@@ -75,5 +75,5 @@ def facts(driver: DriverInfo) -> dict[str, Any]:
 
 
 def summary(driver: DriverInfo) -> str:
-    """Return a one-line summary of driver and firmware."""
+    """Return a one-line summary of the driver and firmware."""
     return f"{driver.driver} {driver.version or ''}, firmware {driver.fields.get('firmware-version')}"

@@ -1,4 +1,4 @@
-"""``ethtool DEVICE``: speed, modes and link of an interface."""
+"""``ethtool DEVICE``: an interface's speed, link modes and link state."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ HINTS = ("Settings for ", "Speed:")
 
 @dataclass(frozen=True)
 class EthernetLink:
-    """The link of an interface; None: not shown."""
+    """The link of an interface; a value that the text lacks is None."""
 
     interface: str | None
     line: int
     speed_gbps: float | None
     duplex: str | None
     link: bool | None
-    link_text: str | None  # no (No cable)
+    link_text: str | None  # as printed: "no (No cable)"
     autonegotiation: bool | None
-    fastest_gbps: float | None  # of the supported modes
+    fastest_gbps: float | None  # fastest supported mode
     fields: Mapping[str, str]
 
 
 _LINK_HEAD = re.compile(r"\s*Settings for ([\w.@-]{1,64}):\s*")
-#: Messages of ethtool between the fields if it lacks permission.
+#: Messages that ethtool prints between the fields if it lacks permission.
 _REFUSED = re.compile(r"(?:Cannot get [\w -]{2,60}|netlink error): .{0,80}")
 _SPEED = re.compile(r"(\d{1,7})Mb/s")
 
 
-#: Fields that remain after a search, or without the head.
+#: Fields that may start the output if a search or a paste removed its head.
 _SPEED_LINE = re.compile(r"\s*Speed:\s+(?:\d{1,7}Mb/s|Unknown!.{0,20})\s*")
 _DUPLEX_LINE = re.compile(r"\s*(?:Duplex:\s+\w{2,8}!?.{0,10}|Link detected:\s+\w{2,3}.{0,40})")
 
 
-#: Text of the output, even without blanks: fields, modes, enabled messages.
+#: A line of the output whose leading blanks are lost: fields, modes, or enabled messages.
 _LINK_FIELD = re.compile(
     r"\s*(?:(?:(?:Supported|Supports|Advertised|Link partner advertised) [\w -]{4,30}|Speed|Lanes|Duplex|Port|PHYAD"
     r"|Transceiver|Auto-negotiation|MDI-X|Wake-on|SecureOn password|Current message level|Link detected"
@@ -57,7 +57,7 @@ def _has_lanes(lines: Lines, at: int) -> bool:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ethtool DEVICE`` output begins at a line."""
     if _LINK_HEAD.fullmatch(lines[at].text):
         return True
     return bool(
@@ -66,12 +66,12 @@ def begins(lines: Lines, at: int) -> bool:
     )
 
 
-#: A mode with its speed, Mb/s: ``200000baseCR4/Full``.
+#: A mode that begins with its speed in Mb/s: ``200000baseCR4/Full``.
 _MODE = re.compile(r"(\d{2,7})base\S")
 
 
 def _fastest(lines: Lines, at: int, end: int) -> float | None:
-    """Return the fastest of the supported modes, Gb/s."""
+    """Return the speed of the fastest supported mode in Gb/s; None if not shown."""
     speeds: list[int] = []
     inside = False
     for line in lines[at:end]:
@@ -101,7 +101,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[EthernetLink]:
     cut = [] if detected is not None else [ParseGap(lines[end - 1].number, "Link detected is missing")]
     interface = head[1] if head else queried_device(lines, at, "ethtool")
     if interface is None:
-        cut.append(ParseGap(lines[at].number, "the head of the list is missing"))
+        cut.append(ParseGap(lines[at].number, "the header of the list is missing"))
     link = EthernetLink(
         interface, lines[at].number, int(speed[1]) / 1000 if speed else None, fields.get("Duplex"),
         None if detected is None else detected.startswith("yes"), detected, switch(fields.get("Auto-negotiation")),

@@ -1,7 +1,7 @@
 """Modules and cables: ``ethtool -m``, ``ethtool --show-fec``, ``mlxlink``.
 
-Standards SFF-8636, SFF-8472, CMIS; mlxlink runs with ``-m -c``. Sources: ethtool(8); SFF-8636, CMIS; the mlxlink pages
-of NVIDIA's MFT documentation.
+The modules follow SFF-8636, SFF-8472 or CMIS; mlxlink runs with ``-m -c``. Sources: ethtool(8); SFF-8636, CMIS; the
+mlxlink pages of NVIDIA's MFT documentation.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NUMBER = re.compile(r"(-?\d{1,7}(?:\.\d{1,7})?)\s*(degrees C|mA|mW|V)\b")
 class Flag:
     """An active alarm or warning of a module."""
 
-    what: str  # Module temperature
+    what: str  # name of the value, as in "Module temperature"
     side: str  # high or low
     level: str  # alarm or warning
-    channel: str  # (Chan 1); empty: the module
-    now: bool | None  # whether the value exceeds the module's own threshold now; None: not shown
+    channel: str  # as in "(Chan 1)"; empty for the module
+    now: bool | None  # whether the value violates its threshold now; None if value or threshold is not shown
 
     def __str__(self) -> str:
         return " ".join(part for part in (self.what, self.side, self.level, self.channel) if part)
@@ -41,15 +41,15 @@ class Flag:
 
 @dataclass(frozen=True)
 class Module:
-    """A transceiver or cable."""
+    """A transceiver module or cable."""
 
     identifier: str
     vendor: str
     part: str
     serial: str
     temperature_c: float | None
-    measures: bool  # whether it supports alarm flags: passive copper does not
-    flags: tuple[Flag, ...]  # active ones
+    measures: bool  # whether it has alarm flags; passive copper has none
+    flags: tuple[Flag, ...]  # active flags
     voltage_v: float | None = None
     alarms: tuple[str, ...] = ()  # the flags as printed, including those in an unknown format
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class Module:
 
     @property
     def name(self) -> str:
-        """Vendor, part and serial number, as far as known."""
+        """The vendor, part and serial number, as far as known, else the identifier."""
         return " ".join(part for part in (self.vendor, self.part, self.serial) if part) or self.identifier
 
 
 def parse_module(text: str) -> Module:
-    """Read ``ethtool -m`` of a node.
+    """Read a node's ``ethtool -m``; raises ValueError.
 
-    Raises ValueError if it does not describe a module, or a part is missing.
+    It is an error if the text does not describe a module, or is incomplete.
     """
     return parse_complete(text, begins, parse_lines)
 
@@ -72,12 +72,12 @@ def parse_module(text: str) -> Module:
 _MODULE_FIELD = re.compile(r"\s*([A-Z0-9][^:]{1,70}?)\s*:\s*(\S.*)?")
 
 
-#: Pages that show it without the column also omit the code.
+#: The first field. Pages that print it without the wide column also omit its code.
 _IDENTIFIER = re.compile(r"\s*Identifier\s*:\s*(?:0x[0-9a-fA-F]{2}\b.*|(?:Q|O|D)?SFP[\w+-]{0,8}\s*)")
 _ALARM = re.compile(r"(?i)\b(?:alarm|warning|fault)(?:\s*\(Chan(?:nel)? ?\d{1,2}\))?$")
 
 
-#: Names that only a module's list has, with its wide column; two in a row identify it without the head.
+#: Names that occur only in a module's list, with its wide column; two in a row identify a list without its header.
 _OWN_FIELD = re.compile(
     r"\s*(?:(?:Laser (?:bias current|output power|tx bias|rx power|wavelength)|Module (?:temperature|voltage)"
     r"|Transmit avg optical|Rcvr signal avg optical|Receiver signal|Transmitter technology|Transceiver (?:type|codes)"
@@ -91,19 +91,19 @@ _NEAR_FIELD = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ethtool -m`` output begins at a line."""
     text = lines[at].text
     if _IDENTIFIER.fullmatch(text):
         return "0x" in text or any(_NEAR_FIELD.match(line.text) for line in lines[at + 1 : at + 3])
     return len(lines) > at + 1 and all(_OWN_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
 
 
-#: The wide name column that identifies modules.
+#: The wide column of names that identifies a module's list.
 _COLUMN = re.compile(r"\s*[A-Z].{20,70}? : \S")
 
 
 def _carried(lines: Lines, at: int) -> bool:
-    """Return whether a line continues the previous field, after a wrap."""
+    """Return whether a line is the wrapped rest of the previous field."""
     if at + 1 == len(lines) or " : " in lines[at].text or not lines[at].text.strip():
         return False
     above, below = (_COLUMN.match(line.text) for line in (lines[at - 1], lines[at + 1]))
@@ -111,7 +111,7 @@ def _carried(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
-    """Read the fields starting at a line; the first of repeated names is used."""
+    """Read the fields starting at a line; of a repeated name, the first is used."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -188,7 +188,7 @@ def _flags(fields: Mapping[str, str]) -> Iterator[Flag]:
             yield Flag(what, side, level, channel, _beyond(fields, what, side, level, channel))
 
 
-#: Families of flags: common prefix of their flags and thresholds, and name of the value.
+#: Families of flags: the prefix of the names of flags and thresholds, and the name of the value.
 _VALUES = (
     (r"Laser (?:tx )?bias(?: current)?", r"Laser (?:tx )?bias current"),
     (r"Laser (?:tx|output) power", r"(?:Laser (?:tx|output) power|Transmit avg optical power)"),
@@ -199,9 +199,10 @@ _VALUES = (
 
 
 def _beyond(fields: Mapping[str, str], what: str, side: str, level: str, channel: str) -> bool | None:
-    """Return whether a value exceeds its threshold now.
+    """Return whether a value violates its threshold now.
 
-    The flags are latched, and may date from the last insertion.
+    A flag is latched, so its cause may date from the insertion of the module. The result is None if the value or its
+    threshold is not shown.
     """
     number = re.sub(r"[^0-9]", "", channel)
     for family, value in _VALUES:
@@ -219,18 +220,18 @@ _RECEIVED = re.compile(_VALUES[2][1] + r"\s*\(Chan(?:nel)?\s*(\d{1,2})\)", re.IG
 
 
 def received_mw(module: Module) -> dict[int, float]:
-    """Return the power that each lane receives, in mW."""
+    """Return the received power in mW, by lane; lanes that are not shown are missing."""
     matches = ((_RECEIVED.fullmatch(name), _quantity(value)) for name, value in module.fields.items())
     return {int(match[1]): power for match, power in matches if match and power is not None}
 
 
 def least_received_mw(module: Module) -> float | None:
-    """Return the low alarm threshold of received power, in mW, if shown."""
+    """Return the low alarm threshold of received power in mW; None if not shown."""
     return _first(module.fields, rf"{_VALUES[2][0]}\s+low\s+alarm\s+threshold")
 
 
 def lanes_without_signal(module: Module) -> tuple[int, ...]:
-    """Return the lanes with a loss of signal, numbered from 1."""
+    """Return the lanes that report a loss of signal, numbered from 1."""
     words = re.findall(r"\w+", module.fields.get("Rx loss of signal", ""))
     return tuple(lane for lane, word in enumerate(words, 1) if word.lower() == "yes")
 
@@ -246,9 +247,9 @@ def _quantity(text: str) -> float | None:
 
 
 def parse_fec(text: str) -> str:
-    """Read ``ethtool --show-fec``: the encoding in use; raises ValueError.
+    """Return the active encoding of ``ethtool --show-fec``; raises ValueError.
 
-    For example RS, BaseR, Off or None.
+    Examples are RS, BaseR, Off and None.
     """
     active = _fields(text).get("Active FEC encoding", _fields(text).get("Active FEC encodings", ""))
     if not active:
@@ -258,26 +259,29 @@ def parse_fec(text: str) -> str:
 
 @dataclass(frozen=True)
 class LinkQuality:
-    """Error ratios of a link by ``mlxlink``, averages since the counters were cleared."""
+    """A link's error ratios, from ``mlxlink``; a value that it lacks is None or empty.
 
-    minutes: float | None  # since then
+    The ratios are averages since the counters were last cleared.
+    """
+
+    minutes: float | None  # since the counters were last cleared
     raw_ber: float | None  # before FEC
     effective_ber: float | None  # after FEC
     symbol_ber: float | None
     fec: str
     temperature_c: float | None
-    limits_c: tuple[float, float] | None  # of the module's temperature
+    limits_c: tuple[float, float] | None  # lowest and highest allowed temperature of the module
     cable: str  # Passive copper cable, Optical Module, …
 
 
 def parse_mlxlink(text: str) -> LinkQuality:
-    """Read ``mlxlink -m -c``; raises ValueError if it has no bit error ratio."""
+    """Read ``mlxlink -m -c``; raises ValueError if it lacks all bit error ratios."""
     fields = _fields(text)
     raw = _ratio(fields.get("Raw Physical BER", ""))
     effective, symbol = _ratio(fields.get("Effective Physical BER", "")), _ratio(fields.get("Symbol BER", ""))
     if raw is None and effective is None and symbol is None:
         first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
-        raise ValueError(f"it contains no bit error ratio; it begins {first[:80]!r}")
+        raise ValueError(f"it contains no bit error ratio; it begins with {first[:80]!r}")
     temperature, limits = None, None
     if match := _HEAT.match(fields.get("Temperature [C]", "")):
         temperature = float(match[1])
@@ -297,14 +301,17 @@ def parse_mlxlink(text: str) -> LinkQuality:
 
 
 def _ratio(text: str) -> float | None:
-    """Parse ``2E-9``; mlxlink writes zero as ``15E-255``."""
+    """Convert a ratio such as ``2E-9``; None for other text.
+
+    mlxlink prints ``15E-255`` instead of zero.
+    """
     if not re.fullmatch(r"\d{1,4}(\.\d{1,4})?([eE][-+]?\d{1,3})?", text):
         return None
     return float(text)
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the lines ``name : value``; the first of repeated names is used."""
+    """Return the lines ``name : value``; of a repeated name, the first is used."""
     result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):

@@ -1,4 +1,4 @@
-"""``ethtool -a``: global pause (IEEE 802.3x), as set and as negotiated."""
+"""``ethtool -a``: global pause (IEEE 802.3x), as configured and negotiated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HINTS = ("Pause parameters for ", "[")
 
 @dataclass(frozen=True)
 class PauseParameters:
-    """Whether a port accepts (RX) and sends (TX) pause frames; None: not shown."""
+    """Whether a port accepts (RX) and sends (TX) pause frames; None if not shown."""
 
     interface: str | None
     autonegotiate: bool | None
@@ -30,24 +30,24 @@ class PauseParameters:
 
     @property
     def effective(self) -> tuple[bool | None, bool | None]:
-        """RX and TX in effect: as negotiated, else as set."""
+        """RX and TX in effect: the negotiated values, else the configured ones."""
         rx = self.rx if self.rx_negotiated is None else self.rx_negotiated
         return rx, self.tx if self.tx_negotiated is None else self.tx_negotiated
 
 
 _PAUSE_HEAD = re.compile(r"\s*Pause parameters for ([\w.@-]{1,64}):\s*")
 _PAUSE = ("Autonegotiate", "RX", "TX", "RX negotiated", "TX negotiated")
-#: Text added by ``--include-statistics``.
+#: Lines that ``--include-statistics`` adds.
 _PAUSE_COUNTER = re.compile(r"\s*(?:Statistics:|[rt]x_pause_frames:\s*\d{1,20})\s*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ethtool -a`` output begins at a line."""
     return bool(_PAUSE_HEAD.fullmatch(lines[at].text)) or _pause_json(lines, at) is not None
 
 
 def _pause_json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
-    """Return an interface's settings from ``ethtool --json -a``."""
+    """Return the end and the first interface of ``ethtool --json -a``, or None."""
     if lines[at].text.lstrip()[:1] != "[" or not any('"autonegotiate"' in line.text for line in lines[at : at + 5]):
         return None
     result = json_at(lines, at, 200)

@@ -1,4 +1,4 @@
-"""``ethtool -k``, ``-c``, ``-g``, ``-l``, ``--show-fec``: settings by name."""
+"""An interface's settings: ``ethtool -k``, ``-c``, ``-g``, ``-l``, ``--show-fec``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADAPTIVE = re.compile(r"\s*Adaptive RX:\s*(\S{1,8})\s+TX:\s*(\S{1,8})\s*")
 
 @dataclass(frozen=True)
 class InterfaceSettings:
-    """Settings of one kind; those of a section are below its name."""
+    """Settings of one kind, by name; those in a section are below its name."""
 
     interface: str
     what: str  # features, coalesce parameters, ring parameters, channel parameters, fec parameters, private flags
@@ -36,7 +36,7 @@ class InterfaceSettings:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether settings printed by ``ethtool`` begin at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

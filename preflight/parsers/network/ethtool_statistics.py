@@ -1,4 +1,4 @@
-"""``ethtool -S``: the counters of one network interface."""
+"""``ethtool -S``: the counters of a network interface."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NIC_STATISTICS = re.compile(r"\s*(?:(?:NIC|PHY) statistics|Standard stats for [
 _STATISTIC = re.compile(r"\s*([A-Za-z\[][\w .,:+/()\[\]-]{0,80}?)\s*:\s*(-?\d{1,30}|\d{1,3}(?:,\d{3}){1,8})" + _REMARK)
 
 
-#: Names that identify a list without its head, as after `| grep pause`: they contain a direction. ``rx-usecs`` and
-#: ``rx-frames`` are settings of ``ethtool -c``.
+#: Names that identify a list without its header, as after `| grep pause`: they contain a direction. ``rx-usecs`` and
+#: ``rx-frames`` are excluded, because they are settings in ``ethtool -c``.
 _NIC_NAME = re.compile(
     r"\s*(?:(?:[\w.\[\]-]{1,20}(?:[._\]-]|: ?))?(?:rx|tx)\d{0,4}(?!-usecs|-frames?\b"
     r"|_(?:read|write|atomic)_requests|_icrc_|_dct_)"
     r"(?:[._-]|: ?)[\w.-]{2,60}"
-    r"|[a-z]\w{2,60}_(?:phy|allowance_exceeded)"  # or mlx5's counters of the wire, and those of Amazon's limits
+    r"|[a-z]\w{2,60}_(?:phy|allowance_exceeded)"  # or mlx5's physical counters, and AWS's counters of exceeded limits
     r"):\s*\d{1,30}" + _REMARK
 )
 _SNAKE = re.compile(r"\s*[a-z][a-z0-9]*_[\w.-]{1,60}:\s*\d{1,30}" + _REMARK)
-#: An explanation next to a counter that continues on the next line, far to the right.
+#: The second line of an explanation next to a counter, far to the right.
 _EXPLAINED = re.compile(r"\s{20,}[^\s:][^:]{0,120}")
 #: Maximum lines between a command and its output.
 _NEAR = 8
@@ -38,7 +38,7 @@ _NIC_COMMAND = re.compile(r"\bethtool[ _](?:-S|--statistics)[ _].*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``ethtool -S`` output begins at a line."""
     text = lines[at].text
     if _NIC_STATISTICS.fullmatch(text):
         return True
@@ -54,16 +54,16 @@ def begins(lines: Lines, at: int) -> bool:
     return any(_NIC_COMMAND.search(line.text) for line in lines[max(0, at - _NEAR) : at])
 
 
-#: Maximum number of counters: interfaces with hundreds of queues have ten thousand; a longer list has another cause.
+#: Maximum number of counters. Interfaces with hundreds of queues have ten thousand; a longer list is implausible.
 MOST_COUNTERS = 50_000
 
 
-#: An indented line that belongs to the list but has no number.
+#: An indented line that belongs to the list, but has a text instead of a number.
 _NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200})")
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters starting at a line; the first of repeated names is used."""
+    """Read the counters starting at a line; of a repeated name, the first is used."""
     counters: dict[str, int] = {}
     end = at if _STATISTIC.fullmatch(lines[at].text) else at + 1
     while end < len(lines) and (match := _STATISTIC.fullmatch(lines[end].text)):
@@ -87,7 +87,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
     if not _NIC_STATISTICS.fullmatch(lines[at].text):
         cut.append(
             ParseGap(
-                lines[at].number, "the head of the list is missing: preceding counters may be missing", beside=True
+                lines[at].number, "the header of the list is missing: preceding counters may be missing", beside=True
             )
         )
     if broken_off(lines, end):

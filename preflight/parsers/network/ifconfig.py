@@ -1,4 +1,4 @@
-"""``ifconfig`` (net-tools): interfaces in the form of ``ip link``."""
+"""``ifconfig`` (net-tools), read into the interfaces of ``ip_link``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MORE = re.compile(r"\s+(?:inet6? |ether |infiniband |unspec |loop |RX |TX |devi
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``ifconfig`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

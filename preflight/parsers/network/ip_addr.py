@@ -1,4 +1,4 @@
-"""``ip addr`` (iproute2): the output of ``ip link``, with addresses."""
+"""``ip addr`` (iproute2): the output of ``ip link`` with IP addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ip -br link`` and ``ip -br addr``: one line for each interface."""
+"""``ip -br link`` and ``ip -br addr``: one line per interface."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LINE = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``ip -br`` output begins at a line."""
     return _LINE.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
-    """Read the interfaces starting at a line; their MTU is not shown."""
+    """Read the interfaces starting at a line; the MTU, which is not shown, is 0."""
     end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None, blanks=0)
     result: list[Interface] = []
     for line in taken:

@@ -1,4 +1,4 @@
-"""``ip link`` and ``ip addr`` (iproute2), also with ``-s``."""
+"""``ip link`` and ``ip addr`` (iproute2), with or without ``-s``."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def _subnet(address: str) -> str:
 
 @dataclass(frozen=True)
 class Interface:
-    """One network interface."""
+    """One network interface; a value that the text lacks is None."""
 
     name: str
     line: int
     flags: frozenset[str]
-    mtu: int  # bytes
-    state: str | None  # UP, DOWN, UNKNOWN
+    mtu: int  # bytes; 0 if not shown
+    state: str | None  # UP, DOWN, UNKNOWN, …
     mac: str | None = None
     addresses: tuple[str, ...] = ()
     rx_errors: int | None = None
@@ -51,17 +51,17 @@ class Interface:
 
     @property
     def subnets(self) -> tuple[str, ...]:
-        """The IPv4 subnets of its addresses, except those with two addresses or fewer."""
+        """The IPv4 subnets of the addresses, except /31 and /32."""
         return tuple(dict.fromkeys(subnet for address in self.addresses if (subnet := _subnet(address))))
 
     @property
     def is_up(self) -> bool:
-        """Whether it is administratively up."""
+        """Whether the interface is administratively up."""
         return "UP" in self.flags
 
     @property
     def has_carrier(self) -> bool:
-        """Whether its cable has a link."""
+        """Whether the interface has a link."""
         return "LOWER_UP" in self.flags and "NO-CARRIER" not in self.flags
 
 
@@ -71,7 +71,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def is_head(text: str) -> bool:
-    """Return whether a line starts an interface."""
+    """Return whether a line is the first line of an interface."""
     return _HEAD.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""``ip route`` and ``ip rule``: routes, and the choice of their table."""
+"""``ip route`` and ``ip rule``: routes, and the rules that select their table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RULE = re.compile(
     r"|blackhole|prohibit|goto)(?: (?P<table>\S{1,32}))?(?: .{0,80})?\s*"
 )
 _NEXT_HOP = re.compile(r"\s+nexthop (?:\S{1,64} ?){1,20}\s*")
-#: Words of a route without a value (iproute2, ip/iproute.c).
+#: Words of a route that have no value (iproute2, ip/iproute.c).
 _FLAGS = frozenset({"linkdown", "dead", "onlink", "pervasive", "offload", "offload_failed", "trap", "notify",
                     "unresolved", "rt_offload", "rt_trap", "cache"})  # fmt: skip
 _NAMES = frozenset(
@@ -55,36 +55,36 @@ _NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Route:
-    """One route; empty: not shown."""
+    """One route; a value that the text lacks is empty."""
 
     to: str
     device: str
     via: str
     source: str
     table: str
-    kind: str  # unreachable, local, …; empty: unicast
+    kind: str  # unreachable, local, …; empty for unicast
     flags: tuple[str, ...]  # linkdown, dead, onlink, …
     line: int
 
     @property
     def connected(self) -> bool:
-        """Whether the network is directly attached to the interface."""
+        """Whether the route is to a network directly attached to the interface."""
         return "/" in self.to and not self.via and not self.kind
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One policy routing rule."""
+    """One rule of policy routing."""
 
     rank: int
-    select: str  # from 10.0.0.4
+    select: str  # packets that the rule applies to, as in "from 10.0.0.4"
     table: str
     line: int
 
 
 @dataclass(frozen=True)
 class Routing:
-    """The routes and the rules of one list."""
+    """The routes and rules of one list."""
 
     routes: tuple[Route, ...]
     rules: tuple[Rule, ...]
@@ -122,7 +122,7 @@ def _is_network(text: str) -> bool:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of routes or rules begins at a line."""
     text = lines[at].text
     return _RULE.fullmatch(text) is not None or _route(text, 0) is not None
 

@@ -1,4 +1,4 @@
-"""``iperf3``: the rates and retransmissions of a TCP or UDP test.
+"""``iperf3``: the rates and TCP retransmissions of a test.
 
 Source: iperf3(1).
 """
@@ -32,18 +32,18 @@ _SCALE = {"": 1e-9, "K": 1e-6, "M": 1e-3, "G": 1.0, "T": 1e3}
 
 @dataclass(frozen=True)
 class IperfReport:
-    """One test; None: not shown."""
+    """One iperf3 test; a value that the text lacks is None."""
 
     peer: str | None
     sent_gbps: float | None
     received_gbps: float | None
     retransmitted: int | None
-    error: str
+    error: str  # empty if none was printed
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a report begins at a line."""
+    """Return whether ``iperf3`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None or _ERROR.fullmatch(lines[at].text) is not None
 
 
@@ -72,7 +72,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[IperfReport]:
 
 
 def _total(rates: dict[tuple[str, str], tuple[float, int | None]], side: str) -> tuple[float | None, int | None]:
-    """Return the sum of a side's streams, as printed or summed up."""
+    """Return the rate and retransmissions of a side, over all of its streams.
+
+    The printed sum is used; if it is missing, the streams are added up. Values that the text lacks are None.
+    """
     if (side, "SUM") in rates:
         return rates[side, "SUM"]
     own = [value for (name, _), value in rates.items() if name == side]

@@ -1,7 +1,7 @@
-"""LLDP neighbours: switch, port, frame size, PFC.
+"""LLDP neighbours: switch, port, frame size, PFC and ETS.
 
-``lldpcli`` decodes the standard's own TLVs and prints those of DCBX as bytes; they are decoded here, after IEEE
-802.1Qaz-2011, annex D (organisation 00-80-C2).
+``lldpcli`` decodes the TLVs of the LLDP standard, but prints the TLVs of DCBX as bytes. They are decoded here, after
+IEEE 802.1Qaz-2011, annex D (organisation 00-80-C2).
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from preflight.evidence import json_limits
 
 LLDP = "cmd:lldpcli -f json0 show neighbors details"
 
-#: Organisation codes of 802.1Qaz, and of its predecessor CEE, whose TLVs have other meanings.
+#: Organisation codes of 802.1Qaz, and of its predecessor CEE, whose TLVs have different meanings.
 _QAZ, _CEE = "00,80,C2", "00,1B,21"
 _ETS, _PFC, _APPLICATION = 9, 11, 12
 _BY_DSCP = 5  # selector of an application entry
 
 
-#: Transmission selection of a traffic class by bandwidth share (802.1Qaz, table D-2).
+#: Algorithm that selects a traffic class by its share of bandwidth (802.1Qaz, table D-2).
 SHARED = 2
 
 
 @dataclass(frozen=True)
 class Ets:
-    """Enhanced transmission selection: traffic classes and their bandwidth."""
+    """Enhanced transmission selection: traffic classes and their bandwidth shares."""
 
-    class_of: tuple[int, ...]  # traffic class of priority 0…7
-    percent: tuple[int, ...]  # share of bandwidth of class 0…7
-    selection: tuple[int, ...]  # algorithm of class 0…7: SHARED, 0 for strict priority
+    class_of: tuple[int, ...]  # traffic class of each priority 0…7
+    percent: tuple[int, ...]  # share of bandwidth of each class 0…7
+    selection: tuple[int, ...]  # algorithm of each class 0…7: SHARED, or 0 for strict priority
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A port at the other end of a cable. None: not announced."""
+    """The port at the other end of a cable; a value that it does not announce is None."""
 
     netdev: str
-    switch: str  # its name, or its identity
+    switch: str  # name, else chassis ID
     port: str
-    max_frame: int | None  # bytes, with Ethernet header and checksum
-    pfc: frozenset[int] | None  # priorities
-    pfc_willing: bool | None  # whether it accepts the priorities of its peer
+    max_frame: int | None  # bytes, including the Ethernet header and checksum
+    pfc: frozenset[int] | None  # priorities with PFC
+    pfc_willing: bool | None  # whether it adopts the PFC priorities of its peer
     ets: Ets | None
     dscp: Mapping[int, int] | None  # DSCP -> priority
-    cee: bool  # uses the predecessor of 802.1Qaz
-    vlan: int | None = None  # for untagged packets (port VLAN id, IEEE 802.1Q)
+    cee: bool  # announces CEE, the predecessor of 802.1Qaz
+    vlan: int | None = None  # of untagged packets (port VLAN ID, IEEE 802.1Q)
 
 
 def parse(text: str) -> dict[str, Neighbour]:
     """Read the neighbours by interface; raises ValueError.
 
-    An interface with several is left out, because there is a bridge in between.
+    An interface with several neighbours is left out, because a bridge must be in between.
     """
     try:
         value = json_limits.text(text)
@@ -75,7 +75,7 @@ def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
-    """Return a list of objects; json0 formats every value as one."""
+    """Return the list of objects under a key; json0 prints every value as one."""
     found = holder.get(key, []) if isinstance(holder, dict) else None
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise ValueError(f"{key} is not a list of objects")
@@ -83,7 +83,7 @@ def _list(holder: Any, key: str) -> list[Mapping[str, Any]]:
 
 
 def _value(holder: Any, *path: str) -> str:
-    """Return the text at the end of a path of lists, the first of each; else empty."""
+    """Return the value at a path, using the first item of each list; empty if absent."""
     for key in path:
         below = _list(holder, key)
         if not below:
@@ -134,15 +134,15 @@ def _bytes(text: str) -> bytes:
 
 
 def _ets(value: bytes) -> Ets:
-    """Read an ETS configuration TLV: flags, classes, shares, algorithms."""
+    """Decode an ETS configuration TLV: flags, classes, shares and algorithms."""
     nibbles = [half for octet in value[1:5] for half in (octet >> 4, octet & 0x0F)]
     return Ets(tuple(nibbles), tuple(value[5:13]), tuple(value[13:21]))
 
 
 def _dscp(value: bytes) -> dict[int, int]:
-    """Read the DSCP entries of an application TLV.
+    """Decode the DSCP entries of an application TLV.
 
-    Three bytes each after the first, which is reserved.
+    A reserved byte comes first; each entry after it has three bytes.
     """
     entries = [value[at : at + 3] for at in range(1, len(value) - 2, 3)]
     return {entry[2]: entry[0] >> 5 for entry in entries if entry[0] & 0x07 == _BY_DSCP and entry[1] == 0}

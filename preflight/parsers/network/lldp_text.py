@@ -1,4 +1,4 @@
-"""``lldpctl`` as text: the switch port at the other end of each cable."""
+"""``lldpctl`` in text form: the switch port at the other end of each cable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_BLANKS = 2
 
 @dataclass(frozen=True)
 class LldpEntry:
-    """One neighbour of one interface; the first of repeated names is used."""
+    """One neighbour of an interface; of a repeated name, the first value is used."""
 
     interface: str
     line: int
@@ -31,17 +31,17 @@ class LldpEntry:
 
     @property
     def switch(self) -> str:
-        """The name of the neighbour, or its identity."""
+        """The name of the neighbour, else its chassis ID; empty if neither is shown."""
         return self.fields.get("SysName") or self.fields.get("ChassisID", "").partition(" ")[2]
 
     @property
     def port(self) -> str:
-        """The neighbour's port."""
+        """The neighbour's port ID, else its description; empty if neither is shown."""
         return self.fields.get("PortID", "").partition(" ")[2] or self.fields.get("PortDescr", "")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether a list of LLDP neighbours begins at a line."""
     return bool(_TITLE.fullmatch(lines[at].text) or _HEAD.fullmatch(lines[at].text))
 
 

@@ -1,4 +1,4 @@
-"""``mlxlink``: state, speed, FEC, bit error ratios and advice of one port."""
+"""``mlxlink``: a port's state, speed, FEC, bit error ratios and advice."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _MOST_BLANKS = 2
 
 @dataclass(frozen=True)
 class PortLink:
-    """One port; None: not shown."""
+    """One port; a value that the text lacks is None."""
 
-    device: str | None  # from the command before it
+    device: str | None  # from the command above the output
     state: str | None  # Active, Polling, Disable
     physical_state: str | None
     speed: str | None  # IB-NDR, 400G
     width: str | None
     fec: str | None
-    opcode: int | None  # 0: no issue was observed
+    opcode: int | None  # 0 if no issue was observed
     advice: str | None
     link_downs: int | None
     quality: LinkQuality | None
@@ -43,7 +43,7 @@ class PortLink:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``mlxlink`` output begins at a line."""
     if lines[at].text.strip() not in HINTS or at + 2 >= len(lines):
         return False
     first = at + 2 if _RULE.fullmatch(lines[at + 1].text) else at + 1

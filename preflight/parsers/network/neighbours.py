@@ -1,4 +1,4 @@
-"""``ip neigh``: addresses of the same network, and whether they answer.
+"""``ip neigh``: addresses in the local networks, and whether they respond.
 
 Source: ip-neighbour(8).
 """
@@ -24,16 +24,16 @@ _ROW = re.compile(
 
 @dataclass(frozen=True)
 class NetworkNeighbour:
-    """One address."""
+    """One entry of the neighbour table."""
 
     address: str
-    interface: str
+    interface: str  # empty if not shown
     state: str
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``ip neigh`` output begins at a line."""
     return _ROW.fullmatch(lines[at].text) is not None
 
 

@@ -1,7 +1,6 @@
-"""Multus's ``network-status``: the networks of a pod, as JSON.
+"""The annotation ``network-status`` of Multus: the networks of a pod, as JSON.
 
-Source: Kubernetes Network Custom Resource Definition De-facto Standard; only a network's name is
-required.
+Only the name of a network is required. Source: Kubernetes Network Custom Resource Definition De-facto Standard.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ HINTS = ("network-status", "networks-status", "[", "}")
 class PodNetwork:
     """One network that the pod is attached to."""
 
-    name: str  # NAMESPACE/NAME of the attachment
-    interface: str = ""  # net1
-    ips: tuple[str, ...] | None = ()  # None: the text ends within it
-    default: bool = False  # the cluster's own network
+    name: str  # NAMESPACE/NAME of the network attachment
+    interface: str = ""  # as in net1
+    ips: tuple[str, ...] | None = ()  # None if the list is truncated
+    default: bool = False  # whether it is the cluster's default network
     rdma_device: str = ""  # device-info.pci.rdma-device
     pci_address: str = ""  # device-info.pci.pci-address
     mac: str | None = None
@@ -48,7 +47,8 @@ def parse_network_status(text: str) -> tuple[PodNetwork, ...]:
 
 def _network(entry: Mapping[str, Any], line: int) -> PodNetwork:
     name, ips, info = entry.get("name"), entry.get("ips", []), entry.get("device-info")
-    if not isinstance(name, str) or (not name and entry.get("default") is not True):  # the cluster's own has none
+    # only the default network may have no name
+    if not isinstance(name, str) or (not name and entry.get("default") is not True):
         raise ValueError("a network of the status has no name")
     details = [item for item in info.values() if isinstance(item, dict)] if isinstance(info, dict) else []
     device = next((item for item in details if "rdma-device" in item), details[0] if details else {})
@@ -66,25 +66,25 @@ def _network(entry: Mapping[str, Any], line: int) -> PodNetwork:
     )
 
 
-#: Separator between two networks' entries.
+#: Separator between the entries of two networks.
 _NEXT_NETWORK = re.compile(r"\s*},\s*{\s*")
 
 
-#: Maximum characters of one network's entry searched if its end is missing.
+#: Maximum characters that are searched in an entry whose end is missing.
 _LONGEST_NETWORK = 4000
 
-#: The annotation that requests networks; their status is in another one.
+#: The annotation that requests networks, which does not contain their status.
 _REQUESTED_NETWORKS = re.compile(r"cncf\.io/networks\b(?!-status)")
-#: The annotation, originally called ``networks-status``; older kubectl puts ``=`` after its name.
+#: The annotation, formerly named ``networks-status``. Older versions of kubectl print ``=`` after the name.
 _ANNOTATION = re.compile(r"\bnetworks?-status\b")
 
 
-#: A list of objects; a prompt also starts with a bracket.
+#: The start of a list of objects; a prompt also starts with a bracket.
 _LIST = re.compile(r"\s*\[\s*(?:\{|$)")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether a network status begins at a line."""
     text = lines[at].text
     if _NEXT_NETWORK.fullmatch(text):  # the head is missing
         near = " ".join(line.text[:4000] for line in lines[at + 1 : at + 6])
@@ -98,7 +98,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PodNetwork, ...]]:
-    """Read the list starting at a line; only complete networks of a truncated list."""
+    """Read the list starting at a line; a truncated list yields what it has."""
     cut = list[ParseGap]()
     parsed = None if _NEXT_NETWORK.fullmatch(lines[at].text) else _status(lines, at)
     if parsed is None:
@@ -134,7 +134,10 @@ def summary(networks: tuple[PodNetwork, ...]) -> str:
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
-    """Return the complete networks of a truncated list, and its end."""
+    """Return the end and the networks of a truncated list.
+
+    The last network may be incomplete; it then has its complete members.
+    """
     headless = _NEXT_NETWORK.fullmatch(lines[at].text)
     begun = next((index for index in range(at, min(at + 3, len(lines))) if "[" in lines[index].text), at)
     begun = at if headless else begun
@@ -158,7 +161,7 @@ def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:
 
 
 def _begun(text: str) -> dict[str, Any]:
-    """Return the complete members of a truncated object."""
+    """Return the complete members of a truncated object; empty if there are none."""
     closing, inside = list[str](), False
     places: list[tuple[int, str]] = []
     for match in re.finditer(r'\\.|["\[\]{},]', text[:_LONGEST_NETWORK]):
@@ -186,7 +189,10 @@ def _begun(text: str) -> dict[str, Any]:
 
 
 def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
-    """Find the list alone, after its annotation's name, or quoted in one line."""
+    """Return the end and the networks of a complete list, or None.
+
+    The list may be alone, follow the annotation's name, or be quoted on one line.
+    """
     text = lines[at].text
     name = _ANNOTATION.search(text)
     start = text.find("[", name.end() if name else 0)
@@ -202,22 +208,22 @@ def _status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]] | None:
         if at == len(lines):
             return None
     rest = [type(lines[at])(lines[at].number, text[start:] if start else lines[at].text), *lines[at + 1 : at + 2000]]
-    if len(rest) > 1 and '\\"' in rest[1].text:  # an annotation's file, with the quotes escaped for the shell
+    if len(rest) > 1 and '\\"' in rest[1].text:  # quotes escaped for the shell
         rest = [type(line)(line.number, line.text.replace('\\"', '"')) for line in rest]
     # `kubectl describe` continues on lines that start with blanks
     result = json_at(rest, 0)
     return (at + result[0], result[1]) if result and _is_status(result[1]) else None
 
 
-#: Start of a quoted list, and its end at the end of its line; a combined pattern would search for the end from each
-#: start.
+#: The start of a quoted list, and its end at the end of the line. A combined pattern would search for the end from
+#: every start.
 _QUOTE_BEGINS, _QUOTE_ENDS = re.compile(r"""["']\["""), re.compile(r"""\]["']\s*,?\s*$""")
 
 
 def _quoted_list(text: str) -> str:
     """Return the quoted list at the end of a line.
 
-    Empty if there is none.
+    The result is empty if there is none.
     """
     begin, end = _QUOTE_BEGINS.search(text), _QUOTE_ENDS.search(text)
     return text[begin.start() + 1 : end.start() + 1] if begin and end and begin.end() <= end.start() else ""

@@ -1,8 +1,8 @@
-"""Output of point-to-point tests: perftest and ``ibv_rc_pingpong``.
+"""Output of the point-to-point tests of perftest, and of ``ibv_rc_pingpong``.
 
-perftest includes ``ib_write_bw``, ``ib_write_lat`` and others. Sources: linux-rdma/perftest; rdma-core
-libibverbs/examples. Client and server print errors on either stream, and output may be buffered: a hanging program
-often has not printed anything.
+perftest includes ``ib_write_bw`` and ``ib_write_lat``. Client and server print errors to stdout or stderr. As stdout
+may be buffered, a hanging program has often printed nothing. Sources: linux-rdma/perftest; rdma-core
+libibverbs/examples.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Gb/s per unit. perftest's MB are 2^20 bytes; later versions write MiB for the same.
+#: Gb/s per unit. perftest's MB is 2^20 bytes; later versions call it MiB.
 UNITS = {"Gb/sec": 1.0, "MB/sec": 2**20 * 8e-9, "MiB/sec": 2**20 * 8e-9}
 
 _COLUMN = re.compile(r"#[a-z]{1,20}|(?:BW |[0-9.]{1,6}% )?[A-Za-z_]{1,20}\[[A-Za-z/]{1,12}\]")
@@ -27,33 +27,33 @@ class Bandwidth:
 
     size: int  # message size in bytes
     messages: int
-    average_gbps: float  # Gb/s
-    peak_gbps: float | None  # Gb/s; None: not measured, as with a duration
+    average_gbps: float
+    peak_gbps: float | None  # None if not measured, as in tests of a fixed duration
 
 
 @dataclass(frozen=True)
 class Latency:
-    """One row of a latency test, microseconds; for a write, half of the round trip."""
+    """One row of a latency test; for a write, half of the round trip."""
 
     size: int  # message size in bytes
     messages: int
     typical_us: float  # the median
     average_us: float
-    p99_us: float | None  # 99th percentile; None: not printed
+    p99_us: float | None  # 99th percentile; None if not printed
 
 
 @dataclass(frozen=True)
 class PingPong:
-    """The two lines of ``ibv_rc_pingpong``."""
+    """The rate and round-trip time that ``ibv_rc_pingpong`` printed."""
 
-    bytes: int
+    bytes: int  # in all messages
     messages: int
-    gbps: float  # Gb/s
+    gbps: float
     round_trip_us: float
 
 
 class PerftestError(str, enum.Enum):
-    """The error reported by a test."""
+    """The kind of error that a test reported."""
 
     CONNECT = "no TCP connection"
     PORT = "the TCP port is in use"
@@ -64,7 +64,7 @@ class PerftestError(str, enum.Enum):
     QUEUE = "queue pair not connected"
 
 
-#: Words of an error message, the most specific first: general messages follow the first failure.
+#: Patterns of error messages, the most specific ones first: after the first failure, general messages follow.
 _WORDS = (
     (PerftestError.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
                 r"|(?m:^ *local address:.*, GID ::$)"),
@@ -79,13 +79,13 @@ _WORDS = (
 
 
 def cause(text: str) -> PerftestError | None:
-    """Return the error of a failed test; None if unknown."""
+    """Return the kind of error in a test's output; None if no message is known."""
     printed = normalize_text(text)
     return next((cause for cause, words in _WORDS if re.search(words, printed)), None)
 
 
 def connected(text: str) -> bool:
-    """Return whether a side received the peer's address, which shows that TCP works."""
+    """Return whether the output shows the peer's address: TCP works."""
     return re.search(r"(?m)^ *remote address:", normalize_text(text)) is not None
 
 
@@ -101,7 +101,7 @@ def parse_bandwidth(text: str) -> Bandwidth:
 def parse_latency(text: str) -> Latency:
     """Read the last row of ``ib_write_lat``; raises ValueError.
 
-    The test must have run for a number of messages.
+    The test must have been limited by a number of messages, not by time.
     """
     row, unit = _row(text, "t_typical")
     if unit != "usec":
@@ -111,7 +111,7 @@ def parse_latency(text: str) -> Latency:
 
 
 def table_rows(text: str) -> tuple[Mapping[str, str], list[Mapping[str, float]]]:
-    """Return the columns of the last table with their units, and its rows by column."""
+    """Return the last table: the unit of each column, and the rows by column."""
     columns: list[tuple[str, str]] = []
     rows: list[Mapping[str, float]] = []
     for line in normalize_text(text).split("\n"):
@@ -126,7 +126,7 @@ def table_rows(text: str) -> tuple[Mapping[str, str], list[Mapping[str, float]]]
 
 
 def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
-    """Return the last row by column without units, and the wanted column's unit."""
+    """Return the last row by column, and the unit of the wanted column."""
     columns, rows = table_rows(text)
     unit = columns.get(wanted)
     if not rows or unit is None:

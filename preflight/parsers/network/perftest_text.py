@@ -1,4 +1,4 @@
-"""perftest's output: test, device, rows, error."""
+"""Pasted output of perftest: the test, its device, rows and error."""
 
 from __future__ import annotations
 
@@ -21,45 +21,46 @@ _COLUMNS = re.compile(r"\s*#bytes\s+#iterations\s.*")
 _NAMED = re.compile(r"([A-Z][A-Za-z /-]{1,24}?)\s*:\s+(\S+)")
 _ENDS = re.compile(r"\s*-{20,}\s*")
 _STATUS = re.compile(r"[Ff]ailed status (\d{1,3})(?:\D{1,40}\d{1,20} syndrome? (0x[0-9a-fA-F]{1,8}))?")
-#: The rate of a port, in sysfs and in lists of ports; lines above a test, and below its device, in which it may be.
+#: The rate of a port, in sysfs and in lists of ports; maximum lines above a test, and below the device's name, in which
+#: it is searched.
 _RATE = re.compile(r"\s*(?:[Rr]ate:?\s+)?(\d{1,4}(?:\.\d)?)(?: G(?:b/sec|bps|b/s)(?: \(.{1,20}\))?)?\s*")
 _ABOVE, _BELOW_NAME = 80, 25
-#: Maximum lines of one test, with one row per size of a sweep.
+#: Maximum lines of one test; a sweep prints one row per message size.
 _MOST_LINES = 200
 
 
 @dataclass(frozen=True)
 class PerftestRow:
-    """One size of a test."""
+    """The results for one message size."""
 
-    bytes: int
+    bytes: int  # message size
     messages: int
-    bandwidth_gbps: float | None = None  # Gb/s on average
+    bandwidth_gbps: float | None = None  # average
     million_messages_per_s: float | None = None
     latency_us: float | None = None  # typical; for a write, half of the round trip
-    peak_gbps: float | None = None  # Gb/s; None: not measured, as with a duration
+    peak_gbps: float | None = None  # None if not measured, as in tests of a fixed duration
 
 
 @dataclass(frozen=True)
 class PerftestRun:
-    """One side of a test."""
+    """The output of one side of a test; a value that the text lacks is None."""
 
     line: int
-    tool: str | None  # ib_write_bw
+    tool: str | None  # as in ib_write_bw
     device: str | None
     link_layer: str | None
     mtu: int | None  # bytes
     rows: tuple[PerftestRow, ...]
     error: PerftestError | None
-    error_text: str
-    port_gbps: float | None = None  # rate of the device's port, if the text above shows it
-    status: int | None = None  # of the work completion that failed
+    error_text: str  # first line with an error; empty if there is none
+    port_gbps: float | None = None  # rate of the device's port, from the text above the test
+    status: int | None = None  # status of the failed work completion
     syndrome: str | None = None
-    fields: Mapping[str, str] = field(default_factory=dict)  # above the table, as printed
+    fields: Mapping[str, str] = field(default_factory=dict)  # name -> value, as printed
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether perftest output begins at a line."""
     text = lines[at].text
     return bool(_HEAD.fullmatch(text) or _COLUMNS.fullmatch(text))
 
@@ -79,7 +80,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
     error = cause("\n".join(texts))
     gaps = []
     if head is None:
-        gaps.append(ParseGap(lines[at].number, "the head of the test is missing"))
+        gaps.append(ParseGap(lines[at].number, "the header of the test is missing"))
     if not rows and error is None and not any("rror" in text or "ailed" in text for text in texts):
         gaps.append(ParseGap(lines[end - 1].number, "no row of results follows"))
     tool = f"ib_{head[1].lower().split()[0]}_{'bw' if head[2] == 'BW' else 'lat'}" if head else None
@@ -95,7 +96,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PerftestRun]:
 
 
 def _port_gbps(above: Lines, device: str) -> float | None:
-    """Return the rate that lines above a test show below its device's name."""
+    """Return the rate shown below the device's name above a test; None without one."""
     named = [at for at, line in enumerate(above) if device and re.search(rf"\b{re.escape(device)}\b", line.text)]
     for at in reversed(named):
         for line in above[at + 1 : at + _BELOW_NAME]:
@@ -105,7 +106,7 @@ def _port_gbps(above: Lines, device: str) -> float | None:
 
 
 def begins_anew(lines: Lines, at: int, index: int) -> bool:
-    """Return whether the test that began at ``at`` ends before a line."""
+    """Return whether the test that began at ``at`` ends before line ``index``."""
     text = lines[index].text
     if _HEAD.fullmatch(text):
         return True

@@ -1,4 +1,4 @@
-"""``ping -M do`` (iputils) with one size: unfragmented packets and their errors."""
+"""``ping -M do`` (iputils) with packets of one size, which are not fragmented."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import normalize_text
 
-#: Bytes of IP and ICMP headers around ping's payload.
+#: IP version -> bytes of the IP and ICMP headers around ping's payload.
 HEADERS = {4: 28, 6: 48}
 
 _SUMMARY = re.compile(r"(?m)^([0-9]{1,9}) packets transmitted, ([0-9]{1,9}) (?:packets )?received\b")
@@ -22,28 +22,28 @@ class Ping:
 
     sent: int
     received: int
-    local_mtu: int | None  # bytes: this host rejects the size, because of its interface or an earlier router message
-    reported_mtu: int | None  # bytes: a router on the path rejects it and reports that
-    objection: str  # another ICMP error: Destination Host Unreachable; "No buffer space available" of a virtual link
+    local_mtu: int | None  # bytes; set if this host rejects the size, because of its interface or a router
+    reported_mtu: int | None  # bytes; set if a router on the path rejects the size and reports its MTU
+    objection: str  # another error, such as "Destination Host Unreachable"; empty if there is none
 
     @property
     def passes(self) -> bool:
-        """Whether any packet of this size was answered."""
+        """Whether at least one packet was answered."""
         return self.received > 0
 
     @property
     def silent(self) -> bool:
-        """Whether packets were sent, but none was answered."""
+        """Whether neither an answer nor an error was received."""
         return not self.received and not self.local_mtu and not self.reported_mtu and not self.objection
 
 
 def parse(text: str) -> Ping:
-    """Read both streams of ``ping``; raises ValueError without its summary."""
+    """Read the stdout and stderr of ``ping``; raises ValueError without a summary."""
     printed = normalize_text(text)
     summary = _SUMMARY.search(printed)
     if not summary:
         first = next((line.strip() for line in printed.split("\n") if line.strip()), "")
-        raise ValueError(f"there is no summary in it; it begins {first[:80]!r}")
+        raise ValueError(f"it contains no summary; it begins with {first[:80]!r}")
     objection = _OBJECTION.search(printed)
     words = objection[1] if objection else ""
     if not words and "No buffer space available" in printed:

@@ -1,4 +1,4 @@
-"""``ping`` and ``ibping`` in a pasted text."""
+"""``ping`` and ``ibping`` in pasted text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_LINES = 100_000
 
 @dataclass(frozen=True)
 class PingRun:
-    """One run; None: its summary is missing."""
+    """One run of ``ping``; ``result`` is None if its summary is missing."""
 
     peer: str
     line: int
@@ -30,7 +30,7 @@ class PingRun:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a run begins at a line."""
+    """Return whether ``ping`` or ``ibping`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 

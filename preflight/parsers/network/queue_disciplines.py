@@ -1,4 +1,4 @@
-"""``tc -s qdisc``: sent and dropped packets of an interface's queues."""
+"""``tc -s qdisc``: the sent and dropped packets of queueing disciplines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MORE = re.compile(
 
 @dataclass(frozen=True)
 class QueueDiscipline:
-    """One queue; None: its statistics are not shown."""
+    """One queueing discipline; without statistics, its counts are None."""
 
     kind: str
     device: str
@@ -31,12 +31,12 @@ class QueueDiscipline:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a list begins at a line."""
+    """Return whether ``tc qdisc`` output begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[QueueDiscipline, ...]]:
-    """Read the queues starting at a line."""
+    """Read the queueing disciplines starting at a line."""
     end, taken = block(lines, at, lambda text: bool(_HEAD.fullmatch(text) or _MORE.fullmatch(text)))
     device = queried_device(lines, at, r"qdisc (?:show|ls|list) dev") or ""
     queues: list[QueueDiscipline] = []

@@ -1,4 +1,4 @@
-"""Messages of UCX and Open MPI about ports, devices and memory."""
+"""Errors of UCX and Open MPI with ports, devices and memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pai
 
 _UCX = re.compile(r"(?:\[\d{9,11}\.\d{1,9}\]\s*)?(?:\[([\w.-]{1,64}):\d{1,9}(?::\d{1,5})?\s*:?\d{0,5}\]\s*)?"
              r"(?:\S{0,80}:\d{1,6}\s+)?UCX\s+(ERROR|WARN|FATAL|DIAG)\s+(\S.{0,2000})")  # fmt: skip
-#: Only the failure, as printed by UCX's fatal handler.
+#: A failure as UCX's handler of fatal errors prints it.
 _FATAL = re.compile(r"\[([\w.-]{1,64}):\d{1,9}\s{0,4}(?::\d{1,9}){0,3}\]\s+\S{1,80}\.c:\d{1,6}\s+(\S.{0,2000})")
 _RULE = re.compile(r"\s*-{40,}\s*")
 _FIELD = re.compile(r"\s+(Local host|Local device|Local port|Peer host|Device name|Host)\s*:\s*(\S{1,128})\s*")
@@ -21,7 +21,7 @@ _DEVICE = re.compile(
     r"\b((?:mlx[45]|bnxt_re|irdma|rocep?|rdma|efa|ib|mlx5_bond|cxgb4|hns|ionic)\w*_?\w*?)(?::(\d{1,2}))(?=\W|$)"
 )
 
-#: (object, words, check for the same fault, meaning). The first match is used.
+#: (name, pattern, check for the same fault, meaning). The first match is used.
 SIGNATURES = (
     ("retries-exceeded", r"[Tt]ransport retry count exceeded|InfiniBand retry count between two MPI processes",
      "counters.loss", "retry count exceeded: packets are not acknowledged, or the peer is gone"),
@@ -48,26 +48,26 @@ _COMPILED = tuple((what, re.compile(words), check, meaning) for what, words, che
 
 @dataclass(frozen=True)
 class TransportMessage:
-    """One message."""
+    """One message that reports a known error; a value that it lacks is None."""
 
-    what: str
+    what: str  # name of its signature
     line: int
     text: str
     host: str | None
     device: str | None
     port: int | None
     peer: str | None
-    check: str  # id of the check for the reported fault
+    check: str  # ID of the check for the same fault
     meaning: str
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether messages begin at a line."""
+    """Return whether a message that reports a known error begins at a line."""
     return _message(lines, at) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
-    """Read the messages starting at a line."""
+    """Read the messages starting at a line; repeated ones count once."""
     result: list[TransportMessage] = []
     index = end = at
     while index < len(lines):
@@ -88,7 +88,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
 
 
 def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
-    """Return the line after a message that starts at a line, and the message."""
+    """Return the index after the message at a line, and the message, or None."""
     text = lines[at].text.strip()
     head = _UCX.fullmatch(text) or _FATAL.fullmatch(text)
     if head:
@@ -113,7 +113,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     )  # fmt: skip
 
 
-#: Start of Open MPI's paragraphs, and maximum lines of one.
+#: The start of a paragraph that Open MPI prints, and its maximum lines.
 _PARAGRAPH = re.compile(r"\s*(?:WARNING: There (?:is|was)|The InfiniBand retry count|A process failed to create|"
                    r"The OpenFabrics|WARNING: It appears that your OpenFabrics|Open MPI failed).*")  # fmt: skip
 _LINES = 8

@@ -1,4 +1,4 @@
-"""Output of ``nvidia-smi``."""
+"""Parsers of the output of NVIDIA's tools, the driver and AMD's tools."""
 
 from __future__ import annotations
 

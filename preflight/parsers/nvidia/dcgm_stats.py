@@ -1,4 +1,4 @@
-"""``dcgmi stats``: events of a job or process on each GPU."""
+"""``dcgmi stats``: statistics of a job or process on each GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FRAME = re.compile(r"\s*(?:\|.*|\+[-=+]+\+?)\s*")
 
 @dataclass(frozen=True)
 class GpuStats:
-    """The rows of one GPU by section and name."""
+    """The statistics of one GPU."""
 
     gpu: int
     line: int
-    sections: Mapping[str, Mapping[str, str]]
+    sections: Mapping[str, Mapping[str, str]]  # section -> name -> value as printed
 
     def number(self, name: str) -> float | None:
-        """Return the number in a row of any section; None if there is none."""
+        """Return the value of the first row with a name; None if it is not a number."""
         for rows in self.sections.values():
             if (value := rows.get(name)) is not None:
                 return float(value) if re.fullmatch(r"\d{1,15}(?:\.\d{1,6})?", value) else None
@@ -35,7 +35,7 @@ class GpuStats:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the table of a GPU begins at a line."""
+    """Return whether a GPU's table of ``dcgmi stats`` begins at a line."""
     return _TITLE.fullmatch(lines[at].text) is not None
 
 

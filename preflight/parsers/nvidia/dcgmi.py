@@ -23,21 +23,21 @@ class DiagTest:
     section: str
     name: str
     result: str  # pass, fail, warn, skip
-    gpus: str  # as printed
+    gpus: str  # numbers as printed; empty for all GPUs
     messages: tuple[str, ...]
     line: int
 
 
 @dataclass(frozen=True)
 class Diag:
-    """A run of ``dcgmi diag``."""
+    """The versions and results that one run of ``dcgmi diag`` printed."""
 
     versions: Mapping[str, str]
     tests: tuple[DiagTest, ...]
 
 
 def cells_of(text: str) -> list[str] | None:
-    """Return the cells of a row; None for another line."""
+    """Return the cells of a row; None if the line is not a row."""
     if "|" not in text:
         return None
     cells = [cell.strip() for cell in text.strip().strip("|").split("|")]
@@ -53,7 +53,7 @@ def diag_begins(lines: Lines, at: int) -> bool:
     return cells is not None and cells[0] == "Diagnostic" and cells[1] == "Result"
 
 
-#: The rest of the label ``Warning: GPU 6``.
+#: The part of the label ``Warning: GPU 6`` after its colon.
 _OF_GPU = re.compile(r"\s*GPUs?\s+\d[\d, ]*")
 
 
@@ -112,7 +112,7 @@ def _test_of(section: str, name: str, result: re.Match[str], line: int) -> DiagT
 
 
 def _joined(first: DiagTest, other: DiagTest) -> DiagTest:
-    """Return the worse result of a test whose GPUs differ."""
+    """Join two results of one test: the worse result, with the GPUs that have it."""
     worst = next(word for word in ("fail", "warn", "pass", first.result) if word in (first.result, other.result))
     worse = [test for test in (first, other) if test.result == worst]
     gpus = ", ".join(test.gpus for test in worse if test.gpus)
@@ -121,7 +121,7 @@ def _joined(first: DiagTest, other: DiagTest) -> DiagTest:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """A report of ``dcgmi health -c``."""
+    """One report of ``dcgmi health -c``."""
 
     overall: str
     problems: tuple[tuple[str, str, str, str, int], ...]  # entity, system, state, message, line
@@ -133,7 +133,7 @@ def health_begins(lines: Lines, at: int) -> bool:
 
 
 def _heading(text: str) -> list[str] | None:
-    """Return the cells of a row with a heading across the table."""
+    """Return the cells of a heading that spans the table; None for any other line."""
     match = re.fullmatch(r"\s*\|\s{0,12}((?:-> )?[A-Za-z][\w ]{0,40}?)\s*\|\s*", text)
     return [match[1], ""] if match else None
 
@@ -171,11 +171,11 @@ def parse_health(lines: Lines, at: int) -> Parsed[HealthReport]:
 
 @dataclass(frozen=True)
 class Discovery:
-    """A list of ``dcgmi discovery -l``."""
+    """The GPUs and NVSwitches that ``dcgmi discovery -l`` lists."""
 
-    gpu_count: int | None
+    gpu_count: int | None  # as printed; None if missing
     switch_count: int | None
-    gpus: tuple[Mapping[str, str], ...]
+    gpus: tuple[Mapping[str, str], ...]  # for each GPU, name -> value as printed
 
 
 _FOUND = re.compile(r"\s*(\d{1,3}) (GPUs?|NvSwitche?s?) found\.?\s*")
@@ -217,9 +217,12 @@ def parse_discovery(lines: Lines, at: int) -> Parsed[Discovery]:
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """The NVLinks of GPUs and switches: U up, D down, X disabled, _ not supported."""
+    """The NVLink states of GPUs and NVSwitches.
 
-    gpus: Mapping[str, str]  # number -> one letter for each link
+    U is up, D down, X disabled and _ not supported.
+    """
+
+    gpus: Mapping[str, str]  # number -> one letter per link
     switches: Mapping[str, str]
 
 

@@ -1,4 +1,4 @@
-"""``dcgmi diag`` as a format: its table, and its JSON (``-j``)."""
+"""The format ``dcgmi diag``: a table, or JSON with ``-j``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("Diagnostic", "diagnostic", "{")
 
-#: Keys of the report in DCGM 2 and 3, and in DCGM 4.
+#: The report's key in DCGM 2 and 3, and in DCGM 4.
 _KEYS = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
-_OPENING = 3  # first lines of a printed report, of which one has the key
+_OPENING = 3  # one of this many first lines has the key
 _RESULTS = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip"}
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a report begins at a line."""
+    """Return whether a report of ``dcgmi diag`` begins at a line."""
     return diag_begins(lines, at) or _begins_json(lines, at)
 
 

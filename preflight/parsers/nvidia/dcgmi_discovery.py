@@ -1,4 +1,4 @@
-"""``dcgmi discovery`` as a format."""
+"""The format ``dcgmi discovery -l``; the parser is in ``dcgmi``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dcgmi health`` as a format."""
+"""The format ``dcgmi health -c``; the parser is in ``dcgmi``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dcgmi nvlink`` as a format."""
+"""The format ``dcgmi nvlink --link-status``; the parser is in ``dcgmi``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``/proc/driver/nvidia/version``: version and flavour of the loaded module."""
+"""``/proc/driver/nvidia/version``: the version and kind of the loaded module."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 from preflight._startup.lightclass import dataclass
 
 _LINE = re.compile(r"^\s{0,80}NVRM version:(.{0,200})", re.MULTILINE)
-#: The version in that line. A Jetson's has two parts, and is not a data-centre driver.
+#: The version in that line. A Jetson's, which is not a data-centre driver, may have only two parts.
 _NUMBER = re.compile(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)")
 _OPEN = "Open Kernel Module"
 
 
 @dataclass(frozen=True)
 class DriverModule:
-    """The loaded kernel module of the driver."""
+    """The driver's loaded kernel module; a version that the text lacks is None."""
 
     version: str | None
     is_open: bool
 
 
 def loaded_module(text: str) -> DriverModule | None:
-    """Return the module in the first line of the file; None without that line."""
+    """Return the module that the line ``NVRM version:`` names; None without it."""
     if not (line := _LINE.search(text)):
         return None
     version = _NUMBER.search(line[1])
@@ -32,7 +32,7 @@ def driver_version(text: str) -> str:
     """Return the version of the loaded module; raises ValueError."""
     module = loaded_module(text)
     if module is None or module.version is None:
-        raise ValueError(f"{text.strip()[:80]!r} names no NVRM version")
+        raise ValueError(f"{text.strip()[:80]!r} contains no NVRM version")
     return module.version
 
 

@@ -1,4 +1,4 @@
-"""``/var/log/fabricmanager.log``: lines with a time, a level and the thread."""
+"""``/var/log/fabricmanager.log``: lines with a time, a level and a thread."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ HINTS = ("] [tid ",)
 _LINE = re.compile(
     r"\s*\[([A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d)\] \[([A-Z]{3,9})\s*\] \[tid \d{1,9}\] (.{0,2000})"
 )
-#: Levels of normal lines.
+#: Levels of lines that are neither warnings nor errors.
 _CALM = frozenset({"INFO", "DEBUG", "NOTICE", "TRACE"})
-#: Maximum lines of one part, and lines of another writer between two of them.
+#: Maximum lines of one log, and maximum distance between two of its lines if other lines are between them.
 MOST_LINES, _APART = 100_000, 3
-#: Maximum lines with errors or warnings in one part.
+#: Maximum warnings and errors of one log.
 MOST_TROUBLES = 1000
 
 
 @dataclass(frozen=True)
 class LoggedTrouble:
-    """One line above the level of a note."""
+    """A warning or error in the fabric manager's log."""
 
     level: str
     text: str
@@ -41,12 +41,12 @@ class FabricManagerLog:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a line is one of the log."""
+    """Return whether a line is from the fabric manager's log."""
     return _LINE.fullmatch(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[FabricManagerLog]:
-    """Read the lines, starting at a line."""
+    """Read the log that begins at a line."""
     count, troubles = 0, list[LoggedTrouble]()
     end, last = at, at
     while end < len(lines) and end - last <= _APART and count < MOST_LINES:

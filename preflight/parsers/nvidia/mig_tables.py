@@ -19,31 +19,31 @@ _FRAME = re.compile(r"\s*(?:\|.*|\+[-=+]+\+?)\s*")
 
 @dataclass(frozen=True)
 class MigInstance:
-    """One row."""
+    """One row of a MIG table: an instance or a profile."""
 
     gpu: int
-    profile: str  # 3g.40gb
+    profile: str  # as in 3g.40gb
     profile_id: int
-    rest: str  # instance and placement; for profiles: free/total, memory
+    rest: str  # remaining cells: instance and placement, or, for a profile, free/total and memory
     line: int
 
 
 @dataclass(frozen=True)
 class MigTable:
-    """One table; if it has no rows, no GPU is partitioned."""
+    """One MIG table; without rows and gaps, no GPU is partitioned."""
 
     what: str
     rows: tuple[MigInstance, ...]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``nvidia-smi mig`` begins at a line."""
     text = lines[at].text
     return _NONE.fullmatch(text) is not None or (text.count("|") > 0 and _TITLE.fullmatch(text) is not None)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[MigTable]:
-    """Read the rows below a title."""
+    """Read the table whose title is at a line."""
     title = _TITLE.fullmatch(lines[at].text)
     if title is None:
         return Parsed(MigTable("GPU instances", ()), (), at + 1)

@@ -1,6 +1,6 @@
-"""``nvidia-smi dmon``, ``pmon`` and ``dcgmi dmon``: rows by GPU and reading.
+"""``nvidia-smi dmon``, ``pmon`` and ``dcgmi dmon``: one row per GPU and sample.
 
-Source: nvidia-smi(1), "dmon" and "pmon"; the header names the columns, the line below it their units.
+The header names the columns, and the line below it their units. Source: nvidia-smi(1), "dmon" and "pmon".
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ _HEAD = re.compile(r"\s*#\s?(?:Date\s+)?(?:Time\s+)?(?:gpu|Entity)\s+\S.*")
 _UNITS = re.compile(r"\s*(?:#\s?(?:YYYYMMDD\s+)?(?:HH:MM:SS\s+)?Idx\b.*|#\s?YYYYMMDD.*|ID(?:\s+\S.{0,400})?)")
 _CELL = re.compile(r"-?\d{1,20}(?:\.\d{1,9})?")
 _ENTITY = re.compile(r"\s*(?:GPU|Switch|CPU|GPU-I|GPU-CI|Core)\s+(\S{1,20})\s+")
-#: Maximum readings of one part.
+#: Maximum rows of one table.
 MOST_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class MonitorRow:
-    """One reading of one GPU; None: the tool printed no value."""
+    """One sample of one GPU; a value that the tool did not print is None."""
 
     gpu: str
     line: int
-    values: Mapping[str, float | str | None]  # by the header's names in lower case
+    values: Mapping[str, float | str | None]  # by column name, in lower case
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of one of the tools begins at a line."""
     if not _HEAD.fullmatch(lines[at].text):
         return False
     return any(_UNITS.fullmatch(line.text) or _ENTITY.match(line.text) for line in lines[at + 1 : at + 3])
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[MonitorRow, ...]]:
-    """Read the rows starting at a line; a long run repeats the header."""
+    """Read the table that begins at a line; its header may be repeated."""
     columns = _columns(lines[at].text)
     rows: list[MonitorRow] = []
     gaps: list[ParseGap] = []
@@ -91,7 +91,7 @@ def _value(cell: str) -> float | str | None:
 
 
 def largest(rows: tuple[MonitorRow, ...], column: str) -> Iterator[tuple[str, float, int]]:
-    """Yield the largest value of a column for each GPU, and its line."""
+    """Yield each GPU, its largest value in a column, and the line of that value."""
     highest: dict[str, tuple[float, int]] = {}
     for row in rows:
         value = row.values.get(column)

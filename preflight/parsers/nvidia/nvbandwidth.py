@@ -1,4 +1,4 @@
-"""``nvbandwidth``: copies between host and GPUs, and between GPUs."""
+"""``nvbandwidth``: bandwidths of copies between host and GPUs, and between GPUs."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ class CopyTest:
     name: str
     unit: str
     rows: Mapping[int, tuple[float | None, ...]]
-    total: float | None  # the printed sum
+    total: float | None  # the printed sum, minimum, maximum or average
     waived: bool
     line: int
 
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """A run."""
+    """The results of one nvbandwidth run."""
 
     version: str
     tests: tuple[CopyTest, ...]
-    errors: tuple[tuple[int, str], ...]
+    errors: tuple[tuple[int, str], ...]  # line number and text
     driver: str | None = None
     devices: tuple[str, ...] = ()  # GPUs as listed, with their PCI addresses
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a run begins at a line."""
+    """Return whether ``nvbandwidth`` output begins at a line."""
     text = lines[at].text
     return bool(_HEAD.fullmatch(text)) or (
         bool(_RUNNING.fullmatch(text)) and any(_TITLE.fullmatch(line.text) for line in lines[at + 1 : at + 3])
@@ -57,7 +57,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Bandwidths]:
-    """Read the run that begins at a line."""
+    """Read the output of one run, which begins at a line."""
     head = _HEAD.fullmatch(lines[at].text)
     tests: list[CopyTest] = []
     errors: list[tuple[int, str]] = []

@@ -1,6 +1,6 @@
-"""Text of ``nvidia-smi nvlink -e``.
+"""The text of ``nvidia-smi nvlink -e``.
 
-Each counter of each NVLink has a separate line.
+Each counter of each NVLink is on a separate line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _COUNTER = re.compile(r"\s*Link ([0-9]{1,3}): ([A-Za-z][A-Za-z0-9 /_-]{1,60}?) ?
 _SILENT = re.compile(
     r"\s*(?:NVML: Unable to retrieve NVLink information.{0,60}|Device does not have or support nvlink)\s*", re.I
 )
-#: Not a count: empty, or a rate (``15e-255``).
+#: A value that is not a count: not available, or a rate (``15e-255``).
 _NOT_COUNTED = re.compile(r"\[?N/A\]?|not supported|[0-9.]{1,20}e[+-]?[0-9]{1,4}|[0-9]{1,12}\.[0-9]{1,12}", re.I)
 
-#: Maximum counters of one text: 16 GPUs with 18 links of 20 counters are 5760.
+#: Maximum counters of one text; 16 GPUs with 18 links and 20 counters per link have 5760.
 MAX_COUNTERS = 50_000
 
 
@@ -36,7 +36,7 @@ class GpuErrors:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the counters begin at a line: a GPU with counters below it."""
+    """Return whether a GPU with NVLink counters below it is at a line."""
     return bool(_GPU.fullmatch(lines[at].text)) and any(
         _COUNTER.fullmatch(line.text) for line in lines[at + 1 : at + 3]
     )
@@ -56,12 +56,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuErrors, ...]]:
         elif links is not None and (match := _COUNTER.fullmatch(text)):
             counters += 1
             if counters > MAX_COUNTERS:
-                gaps.append(ParseGap(lines[end].number, f"it has more than {MAX_COUNTERS} counters"))
+                gaps.append(ParseGap(lines[end].number, f"there are more than {MAX_COUNTERS} counters"))
                 break
             if re.fullmatch(r"[0-9]{1,20}", match[3].strip()):
                 links.setdefault(int(match[1]), {})[match[2]] = int(match[3])
             elif not _NOT_COUNTED.fullmatch(match[3].strip()):
-                gaps.append(ParseGap(lines[end].number, f"{text.strip()[:100]!r} holds no number"))
+                gaps.append(ParseGap(lines[end].number, f"{text.strip()[:100]!r} contains no number"))
         elif text.strip() and (is_prompt(text) or not _SILENT.fullmatch(text)):
             break
         if text.strip():

@@ -1,7 +1,7 @@
-"""Error counters of NVLinks, from ``nvidia-smi nvlink -e``.
+"""NVLink error counters, from ``nvidia-smi nvlink -e``.
 
-Up to NVLink 4 each link has ``Replay Errors``, ``Recovery Errors`` and ``CRC Errors``; NVLink 5 has other names, some
-of them for errors corrected by FEC. Unknown names are skipped, because each driver adds some.
+Up to NVLink 4, each link has ``Replay Errors``, ``Recovery Errors`` and ``CRC Errors``. NVLink 5 has other counters,
+some of them for errors that FEC corrected. Unknown names are skipped, because new drivers add counters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.textprep.plain_text import normalize_text
 
 NVLINK_ERRORS = "cmd:nvidia-smi nvlink -e"
 
-#: Kinds of error, and the names of their counters; corrected ones (symbols, FEC) are not errors.
+#: Kinds of errors, and the names of their counters. Corrected symbol and FEC errors are not counted as errors.
 CRC, REPLAY, RECOVERY, FAILED, DAMAGED = "CRC", "replay", "recovery", "failed recovery", "damaged packet"
 _KINDS = (
     (re.compile(r"CRC (?:FLIT |data )?errors?", re.I), CRC),
@@ -25,20 +25,20 @@ _KINDS = (
     (re.compile(r"(?:malformed packet|buffer overrun|rx|local link integrity|effective) errors?", re.I), DAMAGED),
 )
 
-#: UUID -> link -> kind -> number; a GPU without links or counters has none.
+#: UUID -> link -> kind -> number; empty for a GPU without links or counters.
 Counts = Mapping[str, Mapping[int, Mapping[str, int]]]
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of error of a counter's name.
+    """Return the kind of error that a counter counts.
 
-    None for corrected errors and unknown names.
+    It is None for corrected errors and unknown names.
     """
     return next((kind for names, kind in _KINDS if names.fullmatch(name)), None)
 
 
 def parse(text: str) -> Counts:
-    """Read the errors of each link by the GPU's UUID; raises ValueError."""
+    """Read the error counts by GPU UUID, link and kind; raises ValueError."""
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
     parsed = nvlink_error_text.parse_lines(lines, start)
@@ -47,12 +47,12 @@ def parse(text: str) -> Counts:
         raise ValueError(f"{rest.text.strip()[:100]!r} is neither a GPU nor a counter of a link")
     gpus = parsed.required()
     if not gpus:
-        raise ValueError("it names no GPU")
+        raise ValueError("the output names no GPU")
     return {gpu.uuid: by_kind(gpu.links) for gpu in gpus if gpu.uuid}
 
 
 def by_kind(links: Mapping[int, Mapping[str, int]]) -> dict[int, dict[str, int]]:
-    """Return the counters of each link by kind instead of by name."""
+    """Sum up the counters of each link by kind of error; unknown names are left out."""
     counts: dict[int, dict[str, int]] = {}
     for link, counters in links.items():
         for name, number in counters.items():

@@ -1,4 +1,4 @@
-"""``nvidia-smi nvlink -s``: the rate of each NVLink of each GPU, per direction."""
+"""``nvidia-smi nvlink -s``: the rate of each GPU's NVLinks, per direction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.textprep.plain_text import normalize_text
 
 NVLINK = "cmd:nvidia-smi nvlink -s"
 
-#: Text instead of links if there are none, on a separate line or after the GPU.
+#: Text printed instead of links if there are none, on a separate line or after the GPU.
 _NO_LINKS = (
     r"NVML: Unable to retrieve nvlink information.{0,60}|Device does not have or support nvlink"
     r"|.{0,40}\ball links are inactive\b.{0,20}"
@@ -27,48 +27,48 @@ _LINK = re.compile(
 _BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 
-#: Maximum links of one GPU: a higher number is damaged text.
+#: Highest plausible link number of a GPU; a higher one is damaged text.
 _MOST_LINKS = 64
 
 
 @dataclass(frozen=True)
 class GpuLinks:
-    """The NVLinks of one GPU."""
+    """The NVLinks that the text lists for one GPU."""
 
     index: int
     name: str
     uuid: str | None
-    rates: tuple[float | None, ...]  # GB/s by link number, None if inactive; empty: the tool reports no link
+    rates: tuple[float | None, ...]  # GB/s by link number, None if inactive; empty if the tool reports no link
     cut: bool = False  # links are missing from the text
 
     @property
     def up(self) -> tuple[bool, ...]:
-        """Whether each link is active."""
+        """Whether each link is active, by link number."""
         return tuple(rate is not None for rate in self.rates)
 
     @property
     def gbytes_s(self) -> float | None:
-        """The rate of the slowest active link, per direction."""
+        """The rate of the slowest active link, per direction; None if none is active."""
         return min((rate for rate in self.rates if rate is not None), default=None)
 
 
 @dataclass(frozen=True)
 class Links:
-    """The NVLinks of one GPU of a node."""
+    """The state and rate of one GPU's NVLinks."""
 
-    up: tuple[bool, ...]  # by link number; empty if the tool reports that none is up
-    gbytes_s: float | None  # rate of the slowest active link, per direction
+    up: tuple[bool, ...]  # by link number; empty if the tool reports no link
+    gbytes_s: float | None  # rate of the slowest active link, per direction; None if none is active
 
 
 def parse(text: str) -> dict[str, Links]:
-    """Read the links of each GPU by its UUID.
+    """Read the links of each GPU, by UUID; raises ValueError.
 
-    Raise ValueError with the unreadable line.
+    The error quotes the unreadable line. A GPU without a UUID is left out.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
     if not _GPU.fullmatch(lines[start].text):
-        raise ValueError(f"{lines[start].text.strip()[:100]!r} begins the output: it names no GPU before its links")
+        raise ValueError(f"{lines[start].text.strip()[:100]!r} begins the output; it should begin with a GPU")
     parsed = parse_lines(lines, start)
     rest = next((line for line in lines[parsed.end :] if line.text.strip()), None)
     if rest is not None:
@@ -78,7 +78,7 @@ def parse(text: str) -> dict[str, Links]:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the output begins at a line: a GPU with links below it."""
+    """Return whether a GPU with NVLinks below it is at a line."""
     text = lines[at].text
     if _GPU.fullmatch(text):
         following = [line.text for line in lines[at + 1 : at + 3]]
@@ -91,14 +91,14 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
     rates: dict[int, list[float | None]] = {}
     heads: dict[int, tuple[str, str | None]] = {}
     damaged: set[int] = set()
-    seen: set[str] = set()  # numbers of GPUs
+    seen: set[str] = set()  # GPU numbers
     gpu, gaps = -1, list[ParseGap]()
 
     def belongs(text: str) -> bool:
         return bool(_GPU.fullmatch(text) or _LINK.fullmatch(text) or _ALL_DOWN.fullmatch(text))
 
     def again(text: str) -> bool:
-        """Return whether a GPU occurs again, in another run or from another node."""
+        """Return whether a GPU number is repeated: another run or node follows."""
         match = _GPU.fullmatch(text)
         shown = match is not None and match[1] in seen
         seen.update([match[1]] if match else ())

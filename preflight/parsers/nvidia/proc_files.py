@@ -1,4 +1,4 @@
-"""``/proc/driver/nvidia``: the driver's version, and its data on each GPU."""
+"""Files of ``/proc/driver/nvidia``: the driver's version, and one file per GPU."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _FIELD = re.compile(r"\s*([A-Z][\w ]{1,24}):\s*(.{0,160})")
 
 @dataclass(frozen=True)
 class DriverFiles:
-    """The version, or the fields of one GPU."""
+    """The content of one file: the driver's version, or the fields of one GPU."""
 
-    version: str | None
-    open_modules: bool | None
-    gpu: Mapping[str, str]
+    version: str | None  # None in a GPU's file
+    open_modules: bool | None  # None in a GPU's file
+    gpu: Mapping[str, str]  # empty in the version file
     line: int
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a file begins at a line."""
+    """Return whether one of the files begins at a line."""
     if (module := loaded_module(lines[at].text)) and module.version:
         return True
     ahead = [line.text for line in lines[at + 1 : at + 4]]
@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DriverFiles]:
-    """Read one file starting at a line."""
+    """Read the file that begins at a line."""
     number = lines[at].number
     if module := loaded_module(lines[at].text):
         end = at + 1

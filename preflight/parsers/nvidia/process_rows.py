@@ -1,4 +1,4 @@
-"""``nvidia-smi --query-compute-apps`` as CSV: the processes that use GPUs."""
+"""``nvidia-smi --query-compute-apps`` as CSV: the processes that use the GPUs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _MIB = re.compile(r"(\d{1,9})(?: MiB)?")
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """One process on one GPU; None: not shown."""
+    """One process on one GPU; a value that is not shown is None or empty."""
 
     pid: int | None
     name: str
     used_mib: int | None
-    gpu: str  # UUID or bus address
+    gpu: str  # UUID or PCI address
     line: int
 
 
 def _columns(text: str) -> list[str] | None:
-    """Return the meaning of a header's columns; None for any other line."""
+    """Return the field of each column of a header; None for any other line."""
     if not 1 <= text.count(",") <= 12 or len(text) > 400:
         return None
     matches = [_COLUMN.fullmatch(cell) for cell in text.split(",")]
@@ -41,12 +41,12 @@ def _columns(text: str) -> list[str] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a CSV table of processes begins at a line."""
     return _columns(lines[at].text) is not None
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuProcess, ...]]:
-    """Read the rows below a header; without rows, no process uses a GPU."""
+    """Read the rows below a header; if there are none, no process uses a GPU."""
     columns = _columns(lines[at].text)
     assert columns is not None
     processes: list[GpuProcess] = []

@@ -1,9 +1,7 @@
-"""``nvidia-smi -q`` without its line ends.
+"""``nvidia-smi -q`` without line ends.
 
-A page or a chat joined its lines, ``MIG Mode Current : N/A Pending …``.
-
-Fields are separated by the known names of the tool. Before an unknown name, the end of a value is unknown: that value
-is left out.
+A web page or chat joined the lines: ``MIG Mode Current : N/A Pending …``. The fields are separated at the tool's known
+names. A value that precedes an unknown name is left out, because its end is unknown.
 """
 
 from __future__ import annotations
@@ -15,18 +13,18 @@ from preflight.parsers.nvidia.query_log import key
 from preflight.parsers.nvidia.query_sections import HEADS, NAMES
 
 _COLON = re.compile(r"\s:(?:\s|$)")
-#: Words of the output; without any of them in a line, more of its fields must be known.
+#: Words that identify the output; a line without any of them must contain more known fields.
 _WORDS = ("NVSMI LOG", "Attached GPUs", "Product Name", "GPU UUID", "Power Limit", "Persistence Mode")
 _BANNER = re.compile(r"(?<!=)=+\s?NVSMI LOG\s?=+")
 _GPU = re.compile(r"(?<!\S)GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](?!\S)")
-#: Names before the GPUs, and names too common to identify this output.
+#: Names above the first GPU, and names too common to identify this output.
 _OTHERS = frozenset(("timestamp", "driver_version", "cuda_version", "attached_gpus", "type", "name"))
-#: Minimum fields of one line, and known ones among them; the longest name in words.
+#: Minimum fields of a line; minimum known fields, with and without the words above; maximum words of a name.
 _LEAST, _LEAST_KNOWN, _LEAST_ALONE, _LONGEST = 5, 4, 8, 7
 
 
 def is_glued(text: str) -> bool:
-    """Return whether a line has many fields of this output."""
+    """Return whether a line contains many joined fields of ``nvidia-smi -q``."""
     if text.count(" :") < _LEAST:
         return False
     before = [piece.split() for piece in _COLON.split(text)[:-1]]
@@ -35,7 +33,7 @@ def is_glued(text: str) -> bool:
 
 
 def apart(text: str) -> list[str]:
-    """Return the lines of a joined one: ``name : value``, and section heads."""
+    """Split a joined line into fields (``name : value``) and section heads."""
     found: list[str] = []
     if banner := _BANNER.search(text):
         found.append(banner[0])
@@ -66,9 +64,9 @@ def _fields(text: str) -> Iterator[str]:
 
 
 def _tail(words: Sequence[str], known: Callable[[str], bool], end: int | None = None) -> int:
-    """Return the number of words before ``end`` that form a known name; 0 if none.
+    """Return how many words before ``end`` form a known name.
 
-    The longest name is used.
+    The longest name is used; without one, the result is 0.
     """
     end = len(words) if end is None else end
     return next((n for n in range(min(_LONGEST, end), 0, -1) if known(key(" ".join(words[end - n : end])))), 0)

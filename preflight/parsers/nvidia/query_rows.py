@@ -49,7 +49,7 @@ _PATHS = {
     "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
     "fabric.state": "fabric/state", "fabric.status": "fabric/status",
 }  # fmt: skip
-#: Columns of counted errors, whose names include the memory.
+#: Columns with counts of memory errors; their names include the kind of memory.
 _ECC = re.compile(r"ecc\.errors\.(corrected|uncorrected)\.(volatile|aggregate)\.(device_memory|dram|sram|total)")
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{2,40})")
 #: Bits of ``clocks_event_reasons.active`` (nvml.h).
@@ -61,14 +61,14 @@ _REASON_BITS = {
 _PLACES = frozenset({"index", "pci.bus_id", "gpu_bus_id", "driver_version", "timestamp", "count"})
 _COLUMN = re.compile(r"\s*([a-z][\w.]{1,60})(?: \[[\w/%]{1,8}\])?\s*")
 _LISTED = re.compile(r"\s*GPU (\d{1,3}): (\S.{0,120}?) \(UUID: ([\w-]{4,64})\)\s*")
-#: Text instead of a row if a GPU does not answer.
+#: Text printed instead of a row if a GPU does not answer.
 _LOST = re.compile(r".{0,200}(?:GPU is lost|requires reset|Unable to determine the device handle).{0,200}")
 #: Maximum columns of one query, and characters of one line.
 _MOST_COLUMNS, _LONGEST = 200, 16_000
 
 
 def _columns(text: str) -> list[str] | None:
-    """Return the columns of a header; None for any other line."""
+    """Return the column names of a header; None for any other line."""
     if text.count(",") < 1 or text.count(",") > _MOST_COLUMNS or len(text) > _LONGEST:
         return None
     matches = [_COLUMN.fullmatch(cell) for cell in text.split(",")]
@@ -77,18 +77,19 @@ def _columns(text: str) -> list[str] | None:
     names = [match[1] for match in matches if match]
     columns = [name for name in names if name in _PATHS or name in _PLACES or _ECC.fullmatch(name)
              or _REASON.fullmatch(name)]  # fmt: skip
-    own = [name for name in columns if "." in name or "_" in name]  # "name" and "index" are too common
+    # "name" and "index" are too common to identify a header
+    own = [name for name in columns if "." in name or "_" in name]
     return names if own and 2 * len(columns) >= len(names) and len(columns) > 1 else None
 
 
-#: A command whose rows have no header: they have its columns.
+#: A command that prints rows without a header; the command names their columns.
 _COMMAND = re.compile(
     r"nvidia-smi\s(?:.{0,200}\s)?--query-gpu[= ][\"']?([a-z][\w.]{1,60}(?:,[a-z][\w.]{1,60}){1,200})[\"']?(?=\s|$)"
 )
 
 
 def _queried(lines: Lines, at: int) -> list[str] | None:
-    """Return the columns that a command queries without a header, or None."""
+    """Return the columns of a command with ``noheader`` above its rows, else None."""
     text = lines[at].text
     if "--query-gpu" not in text or "noheader" not in text or at + 1 >= len(lines):
         return None
@@ -98,7 +99,7 @@ def _queried(lines: Lines, at: int) -> list[str] | None:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table or a list begins at a line."""
+    """Return whether a table of ``--query-gpu`` or a list of ``-L`` begins at a line."""
     text = lines[at].text
     if _queried(lines, at):
         return True
@@ -106,7 +107,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read the rows below a header, or the list, starting at a line."""
+    """Read the table or list that begins at a line."""
     columns = _queried(lines, at) or _columns(lines[at].text)
     if columns is None:
         return _listed(lines, at)
@@ -117,9 +118,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
 
 
 def parse_rows(lines: Lines, at: int, columns: Sequence[str]) -> Parsed[QueryLog]:
-    """Read rows of known columns, starting at a line, to the first other line.
+    """Read rows with the given columns from a line on, up to the first other line.
 
-    A GPU that does not answer has a separate line instead of a row: ``message`` of its tree.
+    A GPU that does not answer has an error line instead of a row; it becomes ``message`` in the GPU's tree.
     """
     general: Tree = {}
     gpus: list[tuple[str, Tree]] = []
@@ -164,9 +165,9 @@ def _gpu(columns: Sequence[str], cells: list[str], general: Tree) -> tuple[str, 
         elif name in _PATHS:
             _put(tree, _PATHS[name], value)
     power = tree.get("gpu_power_readings", {})
-    if "requested_power_limit" in power:  # without the enforced limit, the one that was set
+    if "requested_power_limit" in power:  # used if the enforced limit is missing
         power.setdefault("current_power_limit", power["requested_power_limit"])
-    for counts in tree.get("ecc_errors", {}).values():  # a total beside its parts is not counted twice
+    for counts in tree.get("ecc_errors", {}).values():  # a total is dropped if its parts are given
         for kind in ("correctable", "uncorrectable"):
             if counts.keys() & {f"dram_{kind}", f"sram_{kind}"}:
                 counts.pop(f"total_{kind}", None)
@@ -191,7 +192,7 @@ def _reason(tree: Tree, name: str, value: str) -> None:
 
 
 def _listed(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read ``nvidia-smi -L``; MIG instances are below their GPU."""
+    """Read ``nvidia-smi -L``, which lists MIG instances below their GPU."""
     gpus: list[tuple[str, Tree]] = []
     end = at
     while end < len(lines):

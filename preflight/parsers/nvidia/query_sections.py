@@ -1,7 +1,7 @@
-"""Sections of the fields of ``nvidia-smi -q``.
+"""The sections of ``nvidia-smi -q``, and the fields of each.
 
-They restore the place of a field if the indentation or the head of its section is lost. Sections are in the order of
-the output, for the drivers from R410 to R590.
+They show where a field belongs if the indentation or the head of its section is lost. The sections are in the order of
+the output, and cover drivers from R410 to R590.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from preflight.parsers.nvidia.query_log import Tree, key
 
-#: A path of names, starting at the GPU.
+#: The path of a section: names, starting below the GPU.
 Path = tuple[str, ...]
 
 _MEMORY = "total used free"
@@ -24,7 +24,7 @@ _ERRORS = (
 _BITS = (
     "device_memory dram register_file l1_cache l2_cache texture_memory texture_shared cbu sram total total_ecc"
 )  # fmt: skip
-#: R535 renamed the block and half of its fields, and added others with the same names after it.
+#: R535 renamed this section and half of its fields, and added sections with the same fields after it.
 _WATTS_OLD = (
     "power_management power_draw power_limit default_power_limit enforced_power_limit min_power_limit max_power_limit"
 )
@@ -107,10 +107,10 @@ _ORDER = tuple(
 )  # fmt: skip
 _CHILDREN = {path: names for path, names, _ in _ORDER}
 _VALUES = {path: value for path, _, value in _ORDER}
-#: All names of the output, and those of sections.
+#: The names of all sections.
 HEADS = frozenset(path[-1] for path in _CHILDREN)
 _OF_INSTANCE = frozenset(("ecc_errors", "volatile", "fb_memory_usage", "bar1_memory_usage"))
-#: Fields of the GPU itself; such a name ends the section before it.
+#: Top-level fields of a GPU; such a field ends the section above it.
 _FIELDS = (
     "product_name product_brand product_architecture display_mode display_active display_attached persistence_mode "
     "addressing_mode accounting_mode accounting_mode_buffer_size serial_number gpu_uuid gpu_pdi minor_number "
@@ -121,7 +121,7 @@ _FIELDS = (
 TOP = frozenset(_FIELDS.split())
 NAMES = HEADS | TOP | frozenset(name for names in _CHILDREN.values() for name in names) - {"name", "type"}
 _RANK = {path[0]: number for number, (path, _, _) in reversed(tuple(enumerate(_ORDER)))}
-#: Sections before a field of the GPU itself.
+#: Top-level field -> the section above it.
 _BEFORE = {"fan_speed": "pci", "performance_state": "pci", "compute_mode": "conf_compute_protected_memory_usage",
            "sparse_operation_mode": "clocks_event_reasons_counters", "processes": "fabric"}  # fmt: skip
 _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested functionality.*)\]?|")
@@ -129,9 +129,9 @@ _NO_DATA = re.compile(r"(?i)\[?(?:n/a|not supported|unknown error|requested func
 
 @dataclass(frozen=True)
 class FieldLine:
-    """One line: its indentation, name and value.
+    """One line of the output: its indentation, name and value.
 
-    None for the head of a section.
+    The head of a section has the value None.
     """
 
     depth: int
@@ -140,7 +140,7 @@ class FieldLine:
 
 
 def is_flat(entries: Sequence[FieldLine]) -> bool:
-    """Return whether the lines of a GPU lost their indentation."""
+    """Return whether a GPU's lines have lost their indentation."""
     inner = entries[1:]
     return len(inner) > 2 and len({entry.depth for entry in inner}) == 1 and any(map(_is_head, entries))
 
@@ -150,9 +150,9 @@ def _is_head(entry: FieldLine) -> bool:
 
 
 def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
-    """Attach fields to their sections by name.
+    """Add fields to their sections in a tree, by name.
 
-    ``begun`` is the section of the first of them.
+    ``begun`` is the section of the first field.
     """
     here, instance = begun, False
     for entry in entries:
@@ -174,9 +174,9 @@ def place(tree: Tree, entries: Iterable[FieldLine], begun: Path = ()) -> None:
 
 
 def _section(name: str, head: bool, here: Path) -> Path:
-    """Return the section of a name, or the one that it opens.
+    """Return the section that a field belongs to, or that a head opens.
 
-    ``here`` was the last section.
+    ``here`` is the section of the line before.
     """
     for depth in range(len(here), -1, -1):
         if head and (opened := (*here[:depth], name)) in _CHILDREN:
@@ -184,29 +184,29 @@ def _section(name: str, head: bool, here: Path) -> Path:
         if not head and name in _CHILDREN.get(here[:depth], ()):
             return here[:depth]
     if head:
-        return (name,)  # of another driver
+        return (name,)  # a section of an unknown driver
     return () if name in TOP else here
 
 
 def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
-    """Return whether a section of this output starts.
+    """Return whether a line is the head of a known section.
 
-    At least two of its fields are below its head.
+    At least two lines must be below it, and all of them must fit the section.
     """
     path = (key(head.name),)
     return head.value is None and path in _CHILDREN and len(below) > 1 and _fits(path, below)
 
 
 def is_top(entry: FieldLine) -> bool:
-    """Return whether a line occurs once per GPU: a section head, or a top-level field."""
+    """Return whether a line is a top-level field or section head, once per GPU."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 
 
 def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
-    """Return the number of first entries without their section head, and the section.
+    """Return how many first entries lack their section head, and their section.
 
-    None if their names fit more than one.
+    The section is None unless exactly one fits.
     """
     count = next((at for at, entry in enumerate(entries) if _opens_top(entry, entries[at + 1 : at + 2])), len(entries))
     lost = entries[:count]
@@ -218,15 +218,15 @@ def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
         fits = [path for path in before if _RANK[path[0]] == max(_RANK[one[0]] for one in before)]
     watts = [path for path in fits if path[0].endswith("power_readings")]
     if watts and len(watts) == len(fits):
-        return count, watts[0]  # a module's own values are N/A except on Grace
+        return count, watts[0]  # the power readings of a module are N/A except on Grace
     deepest = [path for path in fits if not any(other[: len(path)] == path and other != path for other in fits)]
     return count, deepest[0] if len(deepest) == 1 else None
 
 
 def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
-    """Return whether a line is at the level of the GPU.
+    """Return whether a line is at the top level of a GPU.
 
-    It is the head of a section, or a field of the GPU itself.
+    Such a line is the head of a section, or a field of the GPU itself.
     """
     name = key(entry.name)
     if entry.value is None:
@@ -235,7 +235,7 @@ def _opens_top(entry: FieldLine, after: Sequence[FieldLine]) -> bool:
 
 
 def _fits(path: Path, lost: Sequence[FieldLine]) -> bool:
-    """Return whether entries fit a section, the first of them at its top level."""
+    """Return whether all entries fit a section, starting at its top level."""
     if key(lost[0].name) not in _CHILDREN[path] and (*path, key(lost[0].name)) not in _CHILDREN:
         return False
     here = path

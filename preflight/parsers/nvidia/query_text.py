@@ -1,4 +1,4 @@
-"""Text of ``nvidia-smi -q``, complete or a part of it."""
+"""The text of ``nvidia-smi -q``, complete or in part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TEXT_FIELD = re.compile(r"(\s*)(\S[^:]{0,70}?)\s*(?::\s?(.*))?")
 
 _GPU_OR_HEAD = re.compile(rf"{_LOG.pattern}|{_TEXT_GPU.pattern}|{_ATTACHED.pattern}|{_DRIVER.pattern}")
 
-#: Names that only this output has; three close to each other identify a part from its middle.
+#: Names that occur only in this output; three close to each other identify an excerpt.
 _OWN_NAMES = re.compile(
     r"\s*(Product (?:Name|Brand|Architecture)|GPU UUID|Minor Number|VBIOS Version|MultiGPU Board|Board ID"
     r"|(?:Board|GPU|FRU) Part Number|Inforom Version|Image Version|(?:OEM|ECC) Object|Power Management Object"
@@ -52,7 +52,7 @@ _REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
 
 
 def _headless(lines: Lines, at: int) -> bool:
-    """Return whether a part from the middle of the output starts here."""
+    """Return whether an excerpt without its beginning starts at a line."""
     first = _TEXT_FIELD.fullmatch(lines[at].text)
     if not first or key(first[2]) not in NAMES or not first[2][0].isalnum():
         return False
@@ -66,7 +66,7 @@ def _headless(lines: Lines, at: int) -> bool:
 
 
 def _ends_section(lines: Lines, at: int, depth: int) -> bool:
-    """Return whether the rest of a section starts here, followed by another section."""
+    """Return whether the rest of a section starts at a line, and another one follows."""
     for end in range(at + 1, min(at + _OWN_NEAR, len(lines))):
         match = _TEXT_FIELD.fullmatch(lines[end].text)
         if not match:
@@ -82,7 +82,7 @@ def _entry(match: re.Match[str]) -> FieldLine:
 
 
 def _below(lines: Lines, at: int) -> list[FieldLine]:
-    """Return the fields in the next few lines below a line."""
+    """Return the fields in the three lines below a line, up to the first other line."""
     found = []
     for line in lines[at + 1 : at + 4]:
         if not (match := _TEXT_FIELD.fullmatch(line.text)) or match[3] is None:
@@ -91,13 +91,13 @@ def _below(lines: Lines, at: int) -> list[FieldLine]:
     return found
 
 
-#: Text before the GPUs.
+#: Fields above the first GPU.
 _GENERAL = ("timestamp", "driver_version", "cuda_version", "attached_gpus")
 _OTHERS = re.compile(r"[^\s:][^:]*(?<!\s):(?:\s|$)")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output, or a part from its middle, starts at a line."""
+    """Return whether the output, or an excerpt of it, starts at a line."""
     text = lines[at].text
     if _ATTACHED.match(text):
         return any(_TEXT_GPU.fullmatch(line.text) for line in lines[at + 1 : at + 3])
@@ -116,7 +116,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
-    """Read the output that starts at a line, complete or a part of it."""
+    """Read the output or excerpt that starts at a line."""
     end = next((end for end in range(at, len(lines)) if not is_glued(lines[end].text)), len(lines))
     if end == at:
         return _parse(lines, at, _headless(lines, at))
@@ -140,7 +140,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
         elif (end > at and _LOG.fullmatch(text)) or is_prompt(text):
             break
         elif (headless and text == "--") or left_out(text):
-            empty = 0  # the mark of grep -A, or of a person, for omitted lines
+            empty = 0  # grep -A or a person marked omitted lines
         elif match := _TEXT_GPU.fullmatch(text):
             here = []
             gpus.append((match[1], here))
@@ -152,7 +152,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
                 break
             entry = _entry(match)
             if here is general and not entry.depth and _OTHERS.match(text) and key(entry.name) not in _GENERAL:
-                break  # another tool's field: this one puts blanks before its colons
+                break  # a field of another tool: nvidia-smi puts blanks before the colon
             if here is not general and not entry.depth and here and here[-1].depth and not _of_gpu(lines, end):
                 break  # unrelated text starts at the margin
             if (
@@ -160,7 +160,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
                 and is_top(entry)
                 and any((one.depth, key(one.name)) == (entry.depth, key(entry.name)) and is_top(one) for one in here)
             ):
-                here = []  # the next GPU, of which a search left this section
+                here = []  # the next GPU; a search left only this section of each
                 gpus.append(("", here))
             here.append(entry)
             empty, last, bare = 0, end, not match[3]
@@ -169,28 +169,28 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
     log = QueryLog(_tree(general, False), trees)
     found = gaps(log, lines[last].number)
     if bare:
-        found.append(ParseGap(lines[last].number, "nothing follows the last name"))
+        found.append(ParseGap(lines[last].number, "no value follows the last name"))
     return Parsed(log, tuple(found), last + 1)
 
 
 def _opens(lines: Lines, at: int) -> bool:
-    """Return whether an unindented name opens a group.
+    """Return whether an unindented name is the head of a section.
 
-    It is the name of one, or an indented field is below it.
+    It is the name of a known section, or has a field below it.
     """
     if key(lines[at].text) in HEADS:
         return True
     match = _TEXT_FIELD.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
     if not match or match[3] is None or not re.fullmatch(r"[A-Z][\w ()/-]{1,60}", match[2]):
         return False
-    # without indentation, the name must be known from this output
+    # an unindented field must have a known name
     return bool(match[1]) or (key(match[2]) in NAMES and len(lines[at].text) < _HEAD)
 
 
 def _of_gpu(lines: Lines, at: int) -> bool:
     """Return whether an unindented name belongs to this output.
 
-    A newer driver's name is accepted if it is surrounded by this output.
+    An unknown name, as of a newer driver, is accepted if a known name follows.
     """
     here, *after = (_TEXT_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
     if here and key(here[2]) in NAMES:
@@ -199,9 +199,9 @@ def _of_gpu(lines: Lines, at: int) -> bool:
 
 
 def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
-    """Return whether an unindented name heads a section of newer drivers.
+    """Return whether an unindented name is the head of a newer driver's section.
 
-    Known names follow it.
+    Unindented lines must precede it, and a known name must follow within a few lines.
     """
     if len(here) < _OWN_LEAST or any(entry.depth for entry in here[-_OWN_LEAST:]):
         return False
@@ -217,7 +217,7 @@ def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
 
 
 def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
-    """Return fields by name, each below the previous less indented one."""
+    """Return the tree of the fields, each below the last less indented one."""
     tree: Tree = {}
     lost, section = orphans(entries) if headless else (0, None)
     if section:
@@ -232,14 +232,14 @@ def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
 
 
 def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
-    """Attach a field to the last one with less indentation."""
+    """Add a field to the tree, below the last less indented one."""
     while len(stack) > 1 and stack[-1][0] >= entry.depth:
         stack.pop()
     del stack[DEEPEST:]
     tree, name = stack[-1][1], key(entry.name)
     if entry.value is not None:
         tree.setdefault(name, entry.value.strip())
-        stack.append((entry.depth, tree))  # HW Slowdown has a value, and sub-reasons below it
+        stack.append((entry.depth, tree))  # HW Slowdown has a value as well as sub-reasons below it
         return
     below = tree.get(name)
     below = below if isinstance(below, dict) else {}

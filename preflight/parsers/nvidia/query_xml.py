@@ -1,4 +1,4 @@
-"""XML of ``nvidia-smi -q -x``, up to its end or first error."""
+"""The XML of ``nvidia-smi -q -x``, up to its end or first error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _XML_START = re.compile(r"\s*(?:<\?xml\b.*|<!DOCTYPE nvidia_smi_log.*|<nvidia_smi_log>.*|<gpu id=\".*)")
-#: Elements of one GPU that identify a part from the middle.
+#: Elements within a GPU that identify an excerpt.
 _XML_PIECE = re.compile(
     r"\s*<(?:clocks_(?:event|throttle)_reasons|fb_memory_usage|bar1_memory_usage|pci_gpu_link_info|pci_bridge_chip"
     r"|(?:gpu_)?power_readings|ecc_mode|ecc_errors|remapped_rows|retired_pages|temperature|inforom_version|mig_mode"
@@ -22,17 +22,17 @@ _DECLARATION = re.compile(r"^\s*<\?xml\b[^<>]{0,100}\?>")
 _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 
 
-#: No text follows this; it does after an opening tag: ``<mig_devices>``, and below it ``None``.
+#: A line that no text of an element follows, unlike a start tag (``<mig_devices>``, with ``None`` below it).
 _XML_CLOSED = re.compile(r".*(?:</[\w.-]{1,80}|/|\?)>\s*")
-#: Maximum lines of the content of one element.
+#: Maximum lines of text in one element.
 _LOOSE = 2
-#: Maximum lines of one GPU; maximum elements of a part before the first that identifies it.
+#: Maximum lines of one GPU, and within how many lines of an excerpt an element must identify it.
 _PIECE, _AHEAD = 400, 12
 _XML_LEAF = re.compile(r"\s*(?:<([a-z]\w{1,60})>[^<>]{0,100}</\1>|</[a-z]\w{1,60}>|<[a-z]\w{1,60}\s?/>)\s*")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a document, or a part of one GPU, starts at a line."""
+    """Return whether the document, or an excerpt from a GPU, starts at a line."""
     text = lines[at].text
     if "<" in text and _XML_PIECE.fullmatch(text):
         return sum(bool(_XML_TAG.search(line.text)) for line in lines[at : at + 4]) >= min(4, len(lines) - at)
@@ -48,13 +48,13 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _within(text: str) -> int | None:
-    """Return the start of a document on one line, after its command; otherwise None."""
+    """Return where a one-line document starts after its command; None without one."""
     found = text.rfind("<nvidia_smi_log>", 0, max(0, text.find("<driver_version>")))
     return found if found >= 0 else None
 
 
 def _leads_to_piece(lines: Lines, at: int) -> bool:
-    """Return whether only end tags precede a part of one GPU."""
+    """Return whether only simple elements and end tags precede an identifying one."""
     for line in lines[at + 1 : at + _AHEAD]:
         if _XML_PIECE.fullmatch(line.text):
             return True
@@ -67,23 +67,23 @@ def _leads_to_piece(lines: Lines, at: int) -> bool:
 _REPEATED = frozenset({"process_info", "mig_device"})
 
 
-#: The element that starts a GPU, and its address.
+#: The element of a GPU, with its address.
 _GPU = re.compile(r'<gpu id="([^"\n]{1,40})"')
 
 
 def last_gpu(lines: Sequence[str]) -> str:
-    """Return the address of the last GPU that starts in these lines; empty if none."""
+    """Return the address of the last GPU that starts in the lines; empty if none."""
     return next((begun[-1] for line in reversed(lines) if (begun := _GPU.findall(line))), "")
 
 
 class _Xml:
-    """Reads XML up to its end or first error; entity declarations are rejected."""
+    """Reader of XML up to its end or first error; it rejects entity declarations."""
 
     def __init__(self) -> None:
         self.general: Tree = {}
         self.gpus: list[tuple[str, Tree]] = []
         self.closed = self.refused = False
-        self.broken_at: int | None = None  # line
+        self.broken_at: int | None = None  # line number of the first error
         self._stack: list[tuple[str, Tree]] = [("", self.general)]
         self._text: list[str] = []
         self._parser = expat.ParserCreate()
@@ -93,7 +93,7 @@ class _Xml:
         self._parser.EntityDeclHandler = self._refuse
 
     def feed(self, text: str) -> bool:
-        """Parse more text; return False after an error before the end."""
+        """Parse more text; return False if an error precedes the end of the document."""
         try:
             self._parser.Parse(text.encode("utf-8", "replace"), False)
         except expat.ExpatError as error:
@@ -131,7 +131,7 @@ class _Xml:
             self._stack[-1][1].setdefault(key(name), tree or text)
 
     def finish(self) -> None:
-        """Store the content of elements without an end tag."""
+        """Store the content of elements whose end tags are missing."""
         while len(self._stack) > 1:
             name, tree = self._stack.pop()
             if name not in ("gpu", "nvidia_smi_log") and tree and len(self._stack) <= DEEPEST:
@@ -147,7 +147,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
     opened = _lost(lines, at) if piece else []
     if piece:
         reader.feed('<gpu id="">' + "".join(f"<{name}>" for name in opened))
-    loose = 0  # lines without an element, as in a broken line
+    loose = 0  # consecutive lines without a tag, as in a broken line
     within = _within(lines[at].text)
     while end < len(lines) and not reader.closed:
         text = lines[end].text
@@ -164,8 +164,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
             if "</nvidia_smi_log>" in text or "</gpu>" in text:
                 end += 1
                 break
-            text = ""  # closes elements opened before the part
-        text = _DECLARATION.sub("", text)  # only allowed at the very start
+            text = ""  # closes elements that were opened before the excerpt
+        text = _DECLARATION.sub("", text)  # XML allows it only at the very start
         if (text.strip() and "<" not in text and ">" not in text and is_prompt(text)) or not reader.feed(text + "\n"):
             break
         end += 1
@@ -180,9 +180,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
 
 
 def parse(document: str) -> QueryLog:
-    """Read a complete document.
+    """Read a complete document; raises ValueError.
 
-    Raise ValueError with the line number at which it ends or breaks.
+    The error's text is the number of the line at which the document ends or breaks.
     """
     reader = _Xml()
     if not reader.feed(document) or not reader.closed:
@@ -191,9 +191,9 @@ def parse(document: str) -> QueryLog:
 
 
 def _lost(lines: Lines, at: int) -> list[str]:
-    """Return the enclosing elements of a part, outermost first.
+    """Return the elements that enclose an excerpt, outermost first.
 
-    Their end tags are in it without start tags.
+    The excerpt contains their end tags, but not their start tags.
     """
     opened: list[str] = []
     lost: list[str] = []
@@ -214,8 +214,8 @@ def _lost(lines: Lines, at: int) -> list[str]:
 
 
 def _balanced(text: str, opened: list[str]) -> bool:
-    """Return whether a line closes only open elements; track them."""
-    before, closed = len(opened), list[str]()  # elements that were open before, and elements closed here
+    """Update the open elements; return whether a line closes no others."""
+    before, closed = len(opened), list[str]()  # number of elements open before the line, and elements that it closes
     for match in _XML_TAG.finditer(text):
         if match[3]:
             continue

@@ -30,19 +30,19 @@ _NUMBER = re.compile(r"(\d{1,12}(?:\.\d{1,3})?)(?: ?(?:°?C|W|%))?")
 
 @dataclass(frozen=True)
 class AmdReading:
-    """One value of a GPU."""
+    """One value of an AMD GPU."""
 
     gpu: int
-    name: str  # block of memory errors, or the field as printed
+    name: str  # block with ECC errors, or field, as printed
     value: float
     line: int
-    corrected: bool = False
-    uncorrected: bool = False
-    temperature: bool = False
+    corrected: bool = False  # the value counts corrected errors
+    uncorrected: bool = False  # the value counts uncorrected errors
+    temperature: bool = False  # the value is a temperature in °C
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``rocm-smi`` or ``amd-smi`` output begins at a line."""
     text = lines[at].text
     if _HEAD.fullmatch(text) or (text.startswith("GPU[") and _FIELD.fullmatch(text)):
         return True

@@ -1,6 +1,6 @@
-"""Plain table of ``nvidia-smi``.
+"""The table that ``nvidia-smi`` prints without options.
 
-It has three lines for each GPU, and the processes below.
+It has three lines per GPU, and the processes below.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAX_GPUS = 64
 
 @dataclass(frozen=True)
 class TableGpu:
-    """One GPU of the table; None if the table has no value."""
+    """One GPU of the table; a value that the table lacks is None."""
 
     index: int
     name: str
@@ -59,12 +59,12 @@ class TableGpu:
     utilisation_pct: int | None = None
     compute_mode: str | None = None
     mig: bool | None = None
-    errors: tuple[str, ...] = ()  # words printed instead of values
+    errors: tuple[str, ...] = ()  # errors printed instead of values
 
 
 @dataclass(frozen=True)
 class SmiTable:
-    """The table."""
+    """The table of one node: versions, GPUs and processes."""
 
     driver: str | None
     cuda: str | None
@@ -74,7 +74,7 @@ class SmiTable:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the table starts at a line: its banner, or the row of a GPU."""
+    """Return whether the table starts at a line: its banner, or a GPU's row."""
     text = lines[at].text
     if "NVIDIA-SMI" in text:
         return bool(_BANNER.match(text))
@@ -118,7 +118,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
     elif not shown:
         gaps.append(ParseGap(lines[last].number, "the processes below the table are missing", beside=True))
     if banner is None:
-        gaps.append(ParseGap(lines[at].number, "the head with the driver's version is missing", beside=True))
+        gaps.append(ParseGap(lines[at].number, "the header with the driver version is missing", beside=True))
     made = tuple(TableGpu(**gpu) for gpu in gpus)  # type: ignore[arg-type]
     return Parsed(SmiTable(banner[2] if banner else None, banner[3] if banner else None, made, tuple(processes), shown),
                   tuple(gaps), last + 1)  # fmt: skip

@@ -1,6 +1,6 @@
-"""Lines of a matrix of ``nvidia-smi topo``.
+"""The lines of an ``nvidia-smi topo`` matrix: its header and rows.
 
-Header and rows, joined if a terminal or a mail wrapped them.
+Lines that a terminal or a mail wrapped are joined.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEVICE = (
 PHRASES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 RANGES = re.compile(r"\d{1,5}(?:[-,]\d{1,5})*")
 ROW = re.compile(rf"\s*({DEVICE})\s+(\S.*)")
-#: Codes between two devices, and codes of peer access.
+#: Codes of the path between two devices, and codes of peer access.
 CODE = re.compile(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|PSB|PIX/PIX")
 PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
@@ -26,9 +26,9 @@ LEGEND_LINE = re.compile(
 )
 
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
-#: A row that lost the blank between its cells; if a number is glued to ``NV4``, its end is unknown.
+#: A row that lost the blanks between its cells. If a number follows ``NV4`` directly, the end of the code is unknown.
 _TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
-#: Marks a number that was glued to a code: it may also be glued to the next number.
+#: Marks a number that directly followed a code; the next number may directly follow it in turn.
 GLUED = "="
 _TIGHT_END = re.compile(rf"({_CELLS})(?=\d|N/A)")
 _DEVICE = re.compile(DEVICE)
@@ -36,33 +36,33 @@ _GLUED = re.compile(rf"(?:{DEVICE}){{2,8}}")
 _CODES_GLUED = r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+"
 _COMPLETE_CELL = re.compile(rf"(?:{CODE.pattern})|{_CODES_GLUED}|(?:{PEER.pattern})|(?:{RANGES.pattern})|N/A")
 _LONGEST_GLUED = 80
-#: The end or the start of a word split by a line end.
+#: A fragment of a word that a line end split.
 _CODES = ("NODE", "PIX", "PXB", "PHB", "SYS", "SOC", "CNS", "GNS", "TNS", "OK", "DR", "N/A")
 _PIECES = "|".join(sorted({re.escape(code[a:b]) for code in _CODES for a in range(4) for b in range(a + 1, 5)}))
 _FRAGMENT = re.compile(rf"(?:{_PIECES}|N?V?\d{{0,3}}|(?=.*\d)[\d,-]{{1,60}})")
-#: Text of environment reports before the matrix: ``GPU topology: GPU0 GPU1 …``.
+#: Text that environment reports print before the matrix: ``GPU topology: GPU0 GPU1 …``.
 _TITLE = re.compile(r"\s*[A-Za-z][\w -]{2,40}:\s+(?=GPU0\b)")
-#: Abbreviated spelling of the column's name.
+#: The abbreviated name of the column ``NUMA Affinity``.
 _SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
-#: Remains of a column name at the end of a truncated header.
+#: Fragments of a column name at the end of a truncated header.
 _STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
-#: Maximum lines of a broken row: 32 columns on a screen of 80.
+#: Maximum lines of a wrapped header: 32 columns on a terminal 80 characters wide.
 _MOST_PIECES = 8
-#: Start of a header: such a line does not continue another.
+#: The start of a header; such a line never continues another one.
 _FIRST_COLUMN = re.compile(r"GPU0\b")
 #: Maximum characters of a joined header.
 _LONGEST_HEADER = 4000
 
 
 def cleaned(text: str) -> str:
-    """Return a line without Markdown bars, with its cells separated from its name."""
+    """Return a line without Markdown bars, and with blanks restored between cells."""
     if match := _TIGHT_NAME.match(text):
         text = match[1] + " " + _TIGHT_END.sub(rf"\1 {GLUED}", text[match.end() :])
     return text.replace("|", " ") if text.count("|") > 2 else text
 
 
 def names_of(text: str) -> list[str]:
-    """Return the device columns of a header; none for another line."""
+    """Return the device columns of a header; empty for any other line."""
     for phrase in PHRASES:
         text = text.split(phrase)[0]
     words = [name for word in _TITLE.sub("", text).split() for name in _apart(word)]
@@ -74,14 +74,14 @@ def names_of(text: str) -> list[str]:
 
 
 def _apart(word: str) -> list[str]:
-    """Return the names joined by a paste."""
+    """Split a word into the device names that a paste joined."""
     return re.findall(DEVICE, word) if len(word) <= _LONGEST_GLUED and _GLUED.fullmatch(word) else [word]
 
 
 def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
-    """Return the device columns, the further columns, and the first line of the rows.
+    """Return a header's device columns, further columns, and the index after it.
 
-    No devices without a header.
+    Without a header at the line, both lists are empty.
     """
     if "GPU" not in lines[at].text:
         return [], [], at
@@ -91,7 +91,7 @@ def header(lines: Lines, at: int) -> tuple[list[str], list[str], int]:
 
 @lru_cache(maxsize=32)  # each format that looks like a matrix reads the same lines
 def _joined_header(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Return columns, further columns and the length in lines of a header."""
+    """Return a header's device columns, further columns and number of lines."""
     text, end = cleaned(lines[0]), 1
     if is_row(text) or not _TITLE.sub("", text[:_LONGEST_HEADER]).lstrip().startswith("GPU"):
         return (), (), 0
@@ -111,27 +111,27 @@ def _joined_header(lines: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _unknown(text: str) -> int:
-    """Return the number of words in a header that are not columns."""
+    """Return how many words of a header are not names of columns."""
     for phrase in PHRASES:
         text = text.replace(phrase, " ")
     return sum(not _DEVICE.fullmatch(name) for word in text.split() for name in _apart(word))
 
 
 def is_row(text: str) -> bool:
-    """Return whether a line is a device's row, with a code after its name."""
+    """Return whether a line is the row of a device, with a code after its name."""
     match = ROW.fullmatch(text)
     return bool(match) and bool(_COMPLETE_CELL.fullmatch(match[2].split()[0])) if match else False
 
 
 def continues(text: str) -> bool:
-    """Return whether a line may be the rest of a row."""
+    """Return whether a line can be the rest of a wrapped row."""
     words = text.split()
     ends = all(_FRAGMENT.fullmatch(word) for word in (words[0], words[-1]) if not _COMPLETE_CELL.fullmatch(word))
     return ends and all(_COMPLETE_CELL.fullmatch(word) for word in words[1:-1])
 
 
 def joined(pieces: list[str]) -> list[str]:
-    """Return the words of a wrapped row, split between or within words."""
+    """Return the words of a row that was wrapped between or within words."""
     words: list[str] = []
     for piece in pieces:
         more = piece.split()
@@ -149,7 +149,7 @@ def _one_word(before: str, after: str) -> bool:
 
 
 def first_row(lines: Lines, end: int) -> list[str]:
-    """Return the cells of the first row below a header."""
+    """Return the cells of the first row below a header; empty without one."""
     for line in lines[end : end + 3]:
         if match := ROW.fullmatch(cleaned(line.text)):
             return match[2].split()

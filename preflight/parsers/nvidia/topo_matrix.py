@@ -1,9 +1,7 @@
-"""Text of ``nvidia-smi topo -m`` and ``-mp``.
+"""The text of ``nvidia-smi topo -m`` and ``-mp``, complete or truncated.
 
-Header, rows and legend, complete or truncated.
-
-Rows are split on white space and columns are found by name, not by position: pastes turn tabs into blanks. A row with a
-cell that is not a code is truncated and not used.
+It has a header, rows and a legend. Pastes turn tabs into blanks, so rows are split at white space, and columns are
+found by name, not by position. A row with fewer codes than columns is truncated, and not used.
 """
 
 from __future__ import annotations
@@ -33,20 +31,20 @@ from preflight.textprep.plain_text import normalize_text
 _GLUED = re.compile(r"(?:NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X)+")
 _LEGEND = re.compile(r"\s*(NIC\d{1,3})\s*[:=]\s*(\S+)\s*")
 _RULE = re.compile(r"[\s|:+-]{3,}")
-#: Maximum lines of a broken row: each is examined again for every later one.
+#: Maximum lines of a wrapped row; all of them are examined again for each further line.
 _MOST_PIECES = 64
 
 
 def parse(text: str) -> Topology:
-    """Read the matrix of a node.
+    """Read a node's matrix; raises ValueError.
 
-    Raises ValueError if there is none or it contradicts itself. Truncated rows are named in the result.
+    It is an error if there is no matrix, or if it contradicts itself. Truncated rows are listed in the result.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.lstrip().startswith("GPU0")), None)
     if start is None or not begins(lines, start):
         first = next((line.text.strip() for line in lines if line.text.strip()), "")
-        raise ValueError(f"there is no matrix header; the output begins {first[:80]!r}")
+        raise ValueError(f"there is no matrix header; the output begins with {first[:80]!r}")
     matrix = parse_lines(lines, start).value
     if matrix.damage:
         raise ValueError(matrix.damage[0])
@@ -58,7 +56,7 @@ def parse(text: str) -> Topology:
 def begins(lines: Lines, at: int) -> bool:
     """Return whether a matrix starts at a line.
 
-    At its header, its legend, or a row without a header.
+    The line is its header, its legend, or the first row of a matrix without a header.
     """
     if "NIC Legend" in lines[at].text:
         return any(_LEGEND.fullmatch(line.text) for line in lines[at + 1 : at + 4])
@@ -67,7 +65,7 @@ def begins(lines: Lines, at: int) -> bool:
     names, _, end = header(lines, at)
     if names:
         cells = first_row(lines, end)[: len(names)]
-        # AMD's tables have the same header, above numbers and link names
+        # AMD's tables have the same header, but numbers or link names as cells
         return not cells or (any(map(_is_code, cells)) and not is_p2p(cells))
     text = cleaned(lines[at].text)
     if not (match := ROW.fullmatch(text)):
@@ -81,15 +79,15 @@ def _is_code(word: str) -> bool:
 
 
 def _cells(words: list[str], most: int) -> list[str]:
-    """Return the codes at the start of a row.
+    """Return the codes at the start of a row, at most a number of them.
 
-    Codes joined by a paste are separated.
+    Codes that a paste joined are separated.
     """
     return _divided(words, most)[0]
 
 
 def _divided(words: list[str], most: int) -> tuple[list[str], list[str]]:
-    """Return the codes at the start of a row, and the words after them."""
+    """Return the codes at the start of a row, and the remaining words."""
     parsed_codes: list[str] = []
     for at, word in enumerate(words):
         if len(parsed_codes) >= most:
@@ -140,7 +138,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
             break
         end += 1
     before = int(names[0][3:]) if names and re.fullmatch(r"GPU\d{1,3}", names[0]) else 0
-    if before and "GPU0" in rows:  # the columns continue those of a header without its start
+    if before and "GPU0" in rows:  # the start of the header is missing
         gaps.append(ParseGap(lines[at].number, f"the header begins at {names[0]}"))
         names = [f"GPU{number}" for number in range(before)] + names
     headless = not names
@@ -197,7 +195,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
 
 
 def _asymmetries(rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str, tuple[str, str]]]:
-    """Yield pairs of contradicting cells: row, column and both codes."""
+    """Yield contradicting cells: row, column, and the codes in both directions."""
     for row_name, row in rows.items():
         for column, code in row.items():
             if column in rows and (other := rows[column].get(row_name, "nothing")) != code:
@@ -205,9 +203,9 @@ def _asymmetries(rows: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, s
 
 
 def _columns(rows: dict[str, list[str]]) -> list[str]:
-    """Return the columns of rows without a header, from the ``X`` of each.
+    """Return the columns of rows without a header, from the ``X`` in each row.
 
-    NIC columns come from the NIC rows.
+    The NIC columns follow from the rows of the NICs.
     """
     codes = {name: _cells(joined(pieces), 999) for name, pieces in rows.items()}
     gpus = {int(name[3:]): cells for name, cells in codes.items() if name.startswith("GPU")}
@@ -223,18 +221,21 @@ def _columns(rows: dict[str, list[str]]) -> list[str]:
 
 
 def _open(pieces: list[str], columns: int, phrases: int) -> bool:
-    """Return whether a row has fewer words than the header has columns."""
+    """Return whether a row still lacks words for the header's columns."""
     words = joined(pieces)
     cells, behind = _divided(words, columns)
     return len(cells) < columns or len(behind) < phrases or (phrases > 0 and words[-1][-1:] in ",-")
 
 
-#: ``0`` and ``N/A`` of two columns, with a screen's edge between them.
+#: Between ``0`` and ``N/A``, two cells that were joined at a screen's edge.
 _ID_GLUED = re.compile(r"(?<=\d)(?=N/A$)")
 
 
 def _affinity(words: list[str], phrases: list[str]) -> dict[str, str | None]:
-    """Read the text after the codes of a GPU's row."""
+    """Read the affinity columns after the codes of a GPU's row.
+
+    A value that is missing or not a list of numbers is None.
+    """
     values: dict[str, str | None] = {"cpu": None, "numa": None, "gpu_numa_id": None}
     keys = {"CPU Affinity": "cpu", "NUMA Affinity": "numa", "GPU NUMA ID": "gpu_numa_id"}
     apart = [one for word in words for one in _ID_GLUED.split(word)]

@@ -13,10 +13,10 @@ from preflight.textprep.lines import Lines
 
 @dataclass(frozen=True)
 class PeerAccess:
-    """Peer access between GPUs: OK, or the code of the reason."""
+    """Peer access between GPUs: OK, or the code of the reason why there is none."""
 
     gpus: tuple[str, ...]
-    access: Mapping[str, Mapping[str, str]]
+    access: Mapping[str, Mapping[str, str]]  # GPU -> other GPU -> code
 
 
 def begins(lines: Lines, at: int) -> bool:

@@ -1,6 +1,6 @@
-"""The matrix of ``nvidia-smi topo -m``: distances of GPUs and NICs.
+"""The matrix of ``nvidia-smi topo -m``: paths between GPUs and NICs.
 
-The order of devices varies on real machines, so pairs are read from the matrix, not by index.
+The order of devices varies between machines, so pairs are read from the matrix, not derived from indices.
 """
 
 from __future__ import annotations
@@ -9,41 +9,41 @@ from collections.abc import Collection, Mapping
 
 from preflight._startup.lightclass import dataclass
 
-#: Path codes, near to far (the tool's legend); SOC is the name of SYS before 2016.
+#: Path codes in the tool's legend, from near to far. SOC is the name of SYS before 2016.
 RANK = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5, "SOC": 5}
-#: Codes of a NIC behind the GPU's own PCIe switch.
+#: Codes of a path that crosses only PCIe switches.
 NEAR_CODES = ("PIX", "PXB")
 
 
 @dataclass(frozen=True)
 class Topology:
-    """The matrix. NICs have their RDMA device name if there is a NIC legend."""
+    """The complete rows of the matrix; NICs have RDMA device names if known."""
 
     gpus: tuple[str, ...]  # GPU0, GPU1, …
-    nics: tuple[str, ...]  # RDMA device names: mlx5_0, …
+    nics: tuple[str, ...]  # mlx5_0, mlx5_1, …; NIC0, … without a legend
     links: Mapping[str, Mapping[str, str]]  # name -> name -> code
-    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed, without N/A
-    cut_rows: tuple[str, ...] = ()  # incomplete rows, by name
+    cpu_affinity: Mapping[str, str]  # GPU -> CPU list as printed; a GPU with N/A is missing
+    cut_rows: tuple[str, ...] = ()  # names of missing or truncated rows
 
     def nvlinks(self, one: str, other: str) -> int:
-        """Return the number of bonded NVLinks between two GPUs; 0 for a path over PCIe."""
+        """Return the number of NVLinks between two GPUs; 0 for a path over PCIe."""
         code = self.links[one][other]
         return int(code[2:]) if code.startswith("NV") else 0
 
     @property
     def bridged(self) -> bool:
-        """Whether NVLink joins cards in pairs, as bridges do.
+        """Whether NVLink bridges connect the GPUs in pairs.
 
-        No GPU is connected to more than one other GPU.
+        There are more than two GPUs, and no GPU has NVLink to more than one other.
         """
         rows = [self.links[gpu] for gpu in self.gpus if gpu in self.links]
         partners = [sum(row.get(other, "").startswith("NV") for other in self.gpus) for row in rows]
         return len(self.gpus) > 2 and max(partners, default=0) == 1
 
     def nearest_nics(self, gpu: str, among: Collection[str] | None = None) -> tuple[str, tuple[str, ...]]:
-        """Return a GPU's best code to any of these NICs, and the NICs that have it.
+        """Return the code of a GPU's shortest path to a NIC, and the NICs that have it.
 
-        ``("", ())`` without NICs.
+        ``among`` limits the NICs; without any NIC, the result is ``("", ())``.
         """
         row = self.links[gpu]
         codes = {nic: row[nic] for nic in (self.nics if among is None else among)}
@@ -53,13 +53,13 @@ class Topology:
         return best, tuple(nic for nic, code in codes.items() if code == best)
 
     def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
-        """Return borrowing GPU -> GPUs that lend their NIC over NVLink, by design.
+        """Return each GPU without a near NIC -> GPUs that lend it theirs over NVLink.
 
-        This is the design of boards with one NIC for every two GPUs: each near NIC belongs to one GPU, every other GPU
-        has NVLink to as many lenders on its own socket, and each lender has as many borrowers. If the numbers do not
-        match, a NIC is missing or in the wrong slot; unless the site declares (``by_design``) that the node has fewer
-        NICs than GPUs: then another check covers a missing one, and a NIC that is near no GPU affects only its own
-        socket.
+        Boards with one NIC for every two GPUs are designed this way. Each near NIC belongs to one GPU, and each
+        remaining GPU has NVLink to the same number of such owners on its socket. If the numbers do not match, a NIC is
+        missing or in the wrong slot, and the result is empty. With ``by_design``, the site declares that the node has
+        fewer NICs than GPUs. A missing NIC is then left to another check, and a NIC that is near no GPU excludes only
+        the GPUs on its own socket.
         """
         nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
         owners = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PIX", "PXB")}
@@ -93,16 +93,16 @@ class Matrix:
 
     gpus: tuple[str, ...]
     nics: tuple[str, ...]  # NIC0, NIC1, … or, for older drivers, device names
-    devices: Mapping[str, str]  # NIC -> RDMA device name, by the legend
-    links: Mapping[str, Mapping[str, str]]  # name -> name -> code; for a truncated row, the remaining ones
+    devices: Mapping[str, str]  # NIC -> RDMA device name, from the legend
+    links: Mapping[str, Mapping[str, str]]  # name -> name -> code; a truncated row has only its first codes
     affinity: Mapping[str, Mapping[str, str | None]]  # GPU -> cpu, numa, gpu_numa_id
     complete_rows: tuple[str, ...]
     cut_rows: tuple[str, ...]
     damage: tuple[str, ...]  # contradictions within the text
-    nvlinks_agree: bool = False  # contradicting cells, none of which is an NVLink
+    nvlinks_agree: bool = False  # no damage, except contradicting cells that are not NVLinks
 
     def nearest_nics(self) -> dict[str, list[str]]:
-        """Return the nearest NICs of each GPU with a complete row."""
+        """Return the nearest NICs of each GPU whose row is complete."""
         nearest = {}
         for gpu in self.gpus:
             if gpu in self.complete_rows and self.nics:
@@ -112,7 +112,7 @@ class Matrix:
         return nearest
 
     def topology(self) -> Topology:
-        """Return the complete rows, NICs by their device names."""
+        """Return the complete rows, with NICs named by their RDMA devices if known."""
         rows = {name: self.links[name] for name in self.complete_rows}
         device = {name: self.devices.get(name, name) for name in (*self.gpus, *self.nics)}
         return Topology(

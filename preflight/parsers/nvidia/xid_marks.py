@@ -1,8 +1,8 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in a line of the kernel log.
+"""Xids of GPUs and SXids of NVSwitches in a line of the kernel log.
 
-``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The address has no
-function; the text after the code is free. The driver puts a comma after every code: digits without one are the start of
-a truncated code, and are not used.
+An example is ``NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.`` The
+address has no function number, and the text after the code is free. The driver puts a comma after every code: digits
+without one are the start of a truncated code, and are not used.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from collections.abc import Iterator
 
 from preflight._startup.lightclass import dataclass
 
-# with MIG, the instance follows the address: ``(PCI:0000:01:00 GPU-I:05)``; a person may have masked the digits
+# with MIG, the instance follows the address: ``(PCI:0000:01:00 GPU-I:05)``; digits may have been masked
 _WHERE = r"(?:PCI:)?([0-9a-fA-F:.]{1,24})(?: GPU-C?I:[0-9]{1,3}){0,2}"
 _XID = re.compile(rf"NVRM: Xid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
 _SXID = re.compile(rf"SXid \({_WHERE}\):(?: {{1,4}}([1-9][0-9]{{0,5}}),)?")
-#: Text in every line with such a code, because most lines of a kernel log have none.
+#: Text that every line with such a code contains; it is searched first, because most lines have none.
 _XID_WORD, _SXID_WORD = "NVRM: Xid (", "SXid ("
 _FATAL = re.compile(r"\s*(?:(Non-fatal|Fatal)\b,?)?", re.I)
 _PID = re.compile(r"\bpid='?([0-9]{1,10})(?![0-9A-Za-z])")
-#: Maximum characters stored after a code.
+#: Maximum characters of the text after a code.
 _LONGEST = 2000
 
 
 @dataclass(frozen=True)
 class LoggedXid:
-    """One code in a line: an XID, or the SXID of a switch."""
+    """One code in a line: an Xid, or the SXid of an NVSwitch."""
 
-    where: str  # the address, as written
-    code: int | None  # None: not an integer
+    where: str  # PCI address, as written
+    code: int | None  # None if missing or truncated
     text: str  # after the code
-    fatal: bool | None = None  # for an SXID; None if its line does not have the word
+    fatal: bool | None = None  # for an SXid; None if the line has neither "Fatal" nor "Non-fatal"
 
 
 def xids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the XIDs of one line; torn lines may contain several."""
+    """Read the Xids in a line; damaged lines may contain several."""
     if _XID_WORD not in line:
         return ()
     return tuple(LoggedXid(where, code, text.strip()) for where, code, text in _marks(_XID, line))
 
 
 def sxids_in(line: str) -> tuple[LoggedXid, ...]:
-    """Read the SXIDs of one line."""
+    """Read the SXids in a line."""
     if _SXID_WORD not in line:
         return ()
     marks = []
@@ -66,12 +66,12 @@ _OF_PROCESS = re.compile(r"(?:(?:pid|name)=[^,]{0,80},? ?){1,2}")
 
 
 def own_words(text: str) -> str:
-    """Return the driver's text after a code, without the process."""
+    """Return the text after a code without the process ID and name at its start."""
     return text[match.end() :] if (match := _OF_PROCESS.match(text)) else text
 
 
 def pid_in(text: str) -> int | None:
-    """Return the process in the text after a code."""
+    """Return the process ID in the text after a code; None if there is none."""
     match = _PID.search(text)
     return int(match[1]) if match else None
 
@@ -79,7 +79,7 @@ def pid_in(text: str) -> int | None:
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]{1,5})(?![0-9A-Za-z])")
 
-#: Lines without a code -> their code in the catalogue.
+#: Pattern of a line without a code, and the code of the error in the catalogue.
 _WITHOUT_CODE = (
     (re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus"), 79),
     (re.compile(rf"NVRM: Rate limiting GSP RPC error prints for GPU at {_PCI}"), 119),
@@ -92,25 +92,28 @@ _RECOVERY = re.compile(r"\bto 0x[0-9a-f]{1,4} \(([^)]{1,60})\)", re.I)
 _SEVERITY = re.compile(r"\b(non-?)?fatal\b", re.I)
 _UNIT_STUMP = re.compile(r"(?!.*\bFatal$)[A-Z]\w{1,24}(?: \w{0,7})?")
 
-#: Lines after a line that names a lost GPU, and the driver's load message.
+#: Text of the line after the one that names a lost GPU, and start of the driver's load message.
 FALLEN = "fallen off the bus and is not responding"
 LOADED = "NVRM: loading NVIDIA UNIX"
 _WORDS = ("NVRM: ", _SXID_WORD, FALLEN)
 
 
 def is_drivers(line: str) -> bool:
-    """Return whether a line may be relevant to this module."""
+    """Return whether a line may contain anything that this module reads."""
     return any(word in line for word in _WORDS)
 
 
 def cause_in(text: str) -> int | None:
-    """Return the code of an earlier error in the text after a code."""
+    """Return the code of the Xid that caused this one; None if the text names none."""
     match = _CAUSE.search(text)
     return int(match[1]) if match else None
 
 
 def uncoded_in(line: str) -> tuple[str, int] | None:
-    """Return address and code of a line that reports an Xid without its code."""
+    """Return the address and code of an Xid reported without a code, else None.
+
+    An incomplete address is returned as empty text.
+    """
     for pattern, code in _WITHOUT_CODE:
         if match := pattern.search(line):
             return address_of(match[1]) or "", code
@@ -118,40 +121,46 @@ def uncoded_in(line: str) -> tuple[str, int] | None:
 
 
 def named_gpu(line: str) -> str | None:
-    """Return the address of the GPU that the following lines describe."""
+    """Return the address of the GPU that the next lines describe; None if not named.
+
+    An incomplete address is returned as empty text.
+    """
     match = _NAMED.search(line)
     return (address_of(match[1]) or "") if match else None
 
 
 def is_cleared(text: str) -> bool:
-    """Return whether an Xid 154 clears the required recovery action."""
+    """Return whether the text of an Xid 154 clears the required recovery action."""
     return _CLEARED.search(text) is not None
 
 
 def required_recovery(text: str) -> str | None:
-    """Return the recovery action that an Xid 154 requires."""
+    """Return the recovery action that an Xid 154 requires; None if not named."""
     match = _RECOVERY.search(text)
     return match[1] if match else None
 
 
 def is_fatal(text: str) -> bool | None:
-    """Return whether the text after a code calls the error fatal; None if neither."""
+    """Return whether the text after a code calls the error fatal.
+
+    The result is None if the text contains neither word, fatal or non-fatal.
+    """
     words = _SEVERITY.findall(text)
     return not any(words) if words else None
 
 
 def is_unit_stump(text: str) -> bool:
-    """Return whether the text of an NVLink unit ends before its severity."""
+    """Return whether the text of an NVLink error is truncated before its severity."""
     return _UNIT_STUMP.fullmatch(text) is not None
 
 
 def is_masked(where: str) -> bool:
-    """Return whether a person masked all digits of an address."""
+    """Return whether all digits of an address have been masked."""
     return re.search("[0-9a-fA-F]", where) is None
 
 
 def address_of(where: str) -> str | None:
-    """Return an address in the kernel's form; None if it is incomplete."""
+    """Return an address in the kernel's format, with function 0; None if incomplete."""
     if not _FULL_ADDRESS.fullmatch(where):
         return None
     domain, bus, device = where.lower().split(":")[-3:]
