@@ -1,1 +1,1 @@
-"""Removal of text added by terminals, launchers, mail and pages."""
+"""Removal of text that terminals, launchers, mail and web pages add."""

@@ -1,4 +1,4 @@
-"""Output in comments or list items: ``# driver: mlx5_core``, ``* driver: …``."""
+"""Output within comments or list items: ``# driver: mlx5_core``, ``* driver: …``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Iterator, Set
 from preflight.textprep.lines import Line, Lines
 
 _MARK = re.compile(r"\s{0,12}(#|\*|//|;|-|>)(?:\s|$)")
-#: Minimum number of consecutive lines for a mark.
+#: Minimum number of consecutive lines with the same mark.
 _LEAST = 2
 
 
 def commented(lines: Lines, taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield runs of unassigned lines with one common mark, without it."""
+    """Yield runs of lines with a common mark, without the mark.
+
+    Lines whose numbers are in ``taken``, which a parser has already read, are left out.
+    """
     stretch: list[Line] = []
     mark = ""
     for line in lines:

@@ -1,6 +1,6 @@
-"""Common prefix of a run of lines: of a logger, a loop, a number.
+"""The common prefix of a run of lines, from a logger, a loop or numbering.
 
-It handles prefixes missing from the lists.
+This finds prefixes that the lists in ``launcher_prefixes`` lack.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from itertools import islice
 
 from preflight.textprep.lines import Line, Lines
 
-#: Minimum number of lines with the prefix, and maximum characters of it.
+#: Minimum number of lines with the prefix, and maximum characters of a line's start that are compared.
 _LEAST, _LONGEST = 4, 160
-#: Maximum lines of a text; longer ones are logs, whose prefixes are in the lists.
+#: Maximum lines of a text; longer texts are logs, whose prefixes are in the lists.
 _MOST_LINES = 5000
 _TOKEN = re.compile(r"\d+|.", re.DOTALL)
 #: Characters that end a prefix.
 _SEPARATOR = " \t:|>])}│"
 _TIME = re.compile(r"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?")
-#: Maximum tokens of a prefix; equal text at the start of every line may be more than the prefix.
+#: Maximum number of possible prefixes that are tried; the common start of the lines may be longer than the prefix.
 _MOST_MARKS = 10
-#: Maximum number of lines examined to find it.
+#: Maximum number of lines examined, over all possible prefixes.
 _MOST_TRIED = 10_000
-#: Minimum number of lines of each of several writers.
+#: Minimum average number of lines per writer, if there are several.
 _EACH = 3
 
 
 def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield each run of unassigned lines, without a possible prefix.
+    """Yield each run of lines without each possible prefix.
 
-    The common start of lines may be more than the prefix; each possible prefix gives a list of writers with their
-    lines.
+    Lines whose numbers are in ``taken`` end a run. As the common start of the lines may be longer than their prefix,
+    each possible prefix gives a list of writers with their lines.
     """
     if len(lines) > _MOST_LINES:
         return
@@ -55,13 +55,13 @@ def _by_mark(lines: list[Line], length: int) -> list[tuple[str, list[Line]]]:
         if line.text.strip():
             name = " ".join(_TIME.sub("", mark).split()).rstrip(_SEPARATOR)
             written.setdefault(name, []).append(bare[-1])
-    if len(written) > 1 and len(written) * _EACH > len(lines):  # ascending numbers are not a name
+    if len(written) > 1 and len(written) * _EACH > len(lines):  # ascending numbers are not names of writers
         return [("", bare)]
     return list(written.items())
 
 
 def _split(text: str, length: int) -> tuple[str, str]:
-    """Return the first tokens of a line, and the rest."""
+    """Split a line after a number of tokens."""
     at = len(text) - len(text.lstrip())
     for match in islice(_TOKEN.finditer(text, at), length):
         at = match.end()
@@ -71,7 +71,7 @@ def _split(text: str, length: int) -> tuple[str, str]:
 def _marks(texts: list[str]) -> list[int]:
     """Return the possible lengths of a common prefix in tokens, shortest first.
 
-    Numbers in it may differ.
+    Numbers in the prefix may differ between lines.
     """
     if len(texts) < _LEAST:
         return []

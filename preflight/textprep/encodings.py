@@ -1,7 +1,7 @@
-"""Envelopes of a text: strings, log records, page sources, patches.
+"""Envelopes of a text: strings, log records, page sources and patches.
 
-Strings are JSON or Python. Each envelope is opened separately and may contain another one. The content is processed
-like any other text, and each line has the number of its source line.
+Strings are those of JSON or Python. An envelope may contain another one; they are opened one by one. The content is
+processed like any other text, and each line has the number of its source line.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from preflight.textprep.table_cells import cells, messages
 class UnpackedText:
     """The content of an envelope.
 
-    ``numbers`` has the source line of each line.
+    ``numbers`` contains the source line number of each line.
     """
 
     text: str
     numbers: list[int]
-    sure: bool  # whether the envelope is certain
+    sure: bool  # whether this or an enclosing envelope is certain
 
 
 _Lines = list[tuple[int, str]]
 
-#: Maximum nesting of envelopes: a page that shows an API response that contains a string.
+#: Maximum nesting of envelopes, as in a page with an API response that contains a string.
 _DEPTH = 3
-#: Minimum number of equal lines to be records, and their minimum fraction of all lines.
+#: Minimum number of lines that are records, and their minimum fraction of all lines.
 _LEAST, _SHARE = 3, 0.8
 
 
 def opened(text: str) -> list[UnpackedText]:
     """Return the content of a text's envelopes, innermost first; empty without one.
 
-    If text that looks like an envelope is part of a tool's output, the list ends with the enclosing content.
+    What looks like an inner envelope may be part of a tool's output; the content of the enclosing one follows it.
     """
     lines: _Lines = list(enumerate(limit_blank_runs(text).split("\n"), 1))
     found: list[UnpackedText] = []
@@ -62,7 +62,7 @@ def opened(text: str) -> list[UnpackedText]:
 _LEAST_ENDS = 3
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[0-7]{3}|.)")
 _ENDS = {"n": "\n", "t": "\t", "r": "", "b": "", "f": "", "a": "", "0": ""}
-#: The start of a string in its first line: after a name, which may be one of several; or at a bracket.
+#: The start of a string in its first line: after a name (possibly the last of several), or after a bracket or comma.
 _STRING_BEGINS = (
     re.compile(r".*[\w\"']\s*:\s+[bru]{0,2}(\\?[\"'])"),
     re.compile(r"(?:|.*?[=(\[{,])\s*[bru]{0,2}(\\?[\"'])"),
@@ -94,7 +94,7 @@ def _strings(lines: _Lines) -> _Lines | None:
 
 
 def _apart(piece: str) -> tuple[str, str, str]:
-    """Return the text before a string, its quotation mark, and its first line."""
+    """Split the first line of a string: the text before it, its quote, and its text."""
     match = next((match for pattern in _STRING_BEGINS if (match := pattern.match(piece))), None)
     if not match:
         return "", "", piece
@@ -113,17 +113,17 @@ def _unescaped(line: str) -> str:
 
 # --- records -----------------------------------------------------------------------------------------
 
-#: Keys of a line in records of log collectors: Docker, Kubernetes, journald, Fluentd, Loki, Google and AWS.
+#: Keys of the logged line in the records of Docker, Kubernetes, journald, Fluentd, Loki, Google and AWS.
 _MESSAGE = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "text", "_raw", "body", "content")
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|log|line)="((?:[^"\\]|\\.)*)"')
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-#: An element of a list, or of a string concatenated in a program; the first of those has a name before it.
+#: An element of a list, or of a string that a program concatenates; a name may precede the first element.
 _ELEMENT = re.compile(rf"\s*({_STRING})(?:\s*[,;)+\\])?\s*")
 _NAMED_ELEMENT = re.compile(rf"\s*(?=\S)[\w.:\[\] ]{{1,60}}?\s*:?=(?:\s*\()?\s*({_STRING})(?:\s*[+\\])?\s*")
 
 
 def _records(lines: _Lines) -> _Lines | None:
-    """Extract the lines of a job from records with one line each."""
+    """Extract the logged lines from JSON or logfmt records, one record per line."""
     for take in (_of_json, _of_logfmt):
         inside = [(number, line, take(line)) for number, line in lines]
         count = sum(inner is not None for _, _, inner in inside)
@@ -138,7 +138,7 @@ def _records(lines: _Lines) -> _Lines | None:
 
 
 def _of_json(line: str) -> str | None:
-    """Return the message in an object, or the text in a terminal recording event."""
+    """Return a record's message, or a terminal recording event's text; else None."""
     text = line.strip().rstrip(",")
     if text[:1] not in ("{", "[") or text[-1:] not in ("}", "]"):
         return None
@@ -163,9 +163,9 @@ def _of_logfmt(line: str) -> str | None:
 
 
 def _elements(lines: _Lines) -> _Lines | None:
-    """Open a list of lines, in the format of Ansible."""
+    """Open lists of strings, one string per line, as Ansible prints them."""
     found: _Lines = []
-    stretch: list[tuple[int, str, str]] = []  # with its string
+    stretch: list[tuple[int, str, str]] = []  # line number, line, and string in it
     any_ = False
 
     def close() -> None:
@@ -189,7 +189,7 @@ def _elements(lines: _Lines) -> _Lines | None:
 
 
 def _element(line: str, first: bool) -> str | None:
-    """Return the string of a list element; the ``first`` may follow a name."""
+    """Return the string of a list element, or None; a name may precede the first."""
     if match := _ELEMENT.fullmatch(line):
         return match[1]
     named = _NAMED_ELEMENT.fullmatch(line) if first else None
@@ -197,7 +197,7 @@ def _element(line: str, first: bool) -> str | None:
 
 
 def _pieces(string: str) -> list[str]:
-    """Return the lines of an element: one, whose line end may be escaped."""
+    """Return the lines in the string of an element, without escapes."""
     return _unescaped(string[1:-1]).removesuffix("\n").split("\n")
 
 

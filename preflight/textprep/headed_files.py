@@ -1,4 +1,4 @@
-"""Files that ``tail -n +1`` or ``head`` printed, each below a line with its path."""
+"""Files printed by ``tail -n +1`` or ``head``, each below a line with its path."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import re
 from preflight.textprep.lines import Line, Lines
 
 _HEAD = re.compile(r"\s{0,8}==> (\S{1,300}) <==\s*")
-#: Paths of files with a value, not a text.
+#: Paths of files that contain a value, not a text.
 _VALUES = re.compile(r"/(?:sys|proc/sys)/.*|(?:.*/)?ports/\d{1,3}/.*")
-#: Maximum lines of such a file; a longer one is unchanged.
+#: Maximum lines of such a file; longer ones are left unchanged.
 _MOST_LINES = 64
 
 
@@ -19,7 +19,7 @@ def path_of(text: str) -> str | None:
 
 
 def as_searched(lines: Lines) -> Lines:
-    """Format the values below a heading like ``grep`` output, ``path:value``."""
+    """Convert values below headings to ``grep`` output: ``path:value``."""
     if not any(line.text.endswith("<==") for line in lines):
         return lines
     result: list[Line] = []

@@ -1,4 +1,4 @@
-"""Output on one line: line ends lost in a page, a chat or a table cell."""
+"""Output joined on one line: a page, chat or table cell lost its line ends."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ from preflight._startup.lightclass import dataclass
 
 @dataclass(frozen=True)
 class _Tool:
-    """First words of a tool's lines; only its lines contain its ``keywords``."""
+    """A tool whose lines may be joined.
+
+    A line that contains all ``keywords`` is split wherever ``begins`` matches.
+    """
 
     keywords: tuple[str, ...]
     begins: re.Pattern[str]
-    least: int = 4  # lines that must occur
+    least: int = 4  # minimum matches of ``begins``
 
 
-#: Start of lines of a kernel log: their time.
+#: The start of a line of a kernel log: its time.
 _KERNEL = re.compile(
     r"(?:[A-Z][a-z]{2} {1,2}\d{1,2} |\d{4}-\d\d-\d\d[T ])\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
     r" (?:\S{1,64} )?kernel: (?=\S)"
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}(?:Z|[+-]\d\d:?\d\d) (?=\S)"
     r"|(?<!kernel: )\[ {0,5}\d{1,7}\.\d{6}\] (?=\S)"
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] (?=\S)"
-    # without a time: the name of the log, or a driver and its device
+    # without a time: the log's name, or a driver and its device
     r"|(?:^|(?<=\s))kernel: (?=\S)"
     r"|(?:^|(?<=\s)(?<![\]:] )(?<!\d[+-]\d\d:\d\d )(?<!\d[+-]\d{4} )(?<!\dZ ))"
     r"(?!from |at )[a-z][\w-]{1,30} [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]: (?=\S)"
@@ -153,19 +156,19 @@ _TOOLS = (
         ),
     ),
 )
-#: A prompt in the middle of a line: the next command follows.
+#: A prompt in the middle of a line, which the next command follows.
 _PROMPT = re.compile(r"(?<=\S)(?=\[[\w.-]{1,40}@[\w.-]{1,64} [^\]\s]{1,80}\][#$] )")
 
-#: A command in backquotes, and its output in further ones: ``ethtool -i `eth0``driver: ena``.
+#: Between a command in backquotes and its output in backquotes: ``ethtool -i `eth0``driver: ena``.
 _BACKTICKS = re.compile(r"(?<=\w)``(?=[A-Za-z])")
 _COMMAND = re.compile(r".{0,100}(?:[$#]|(?<=\S)>)`? \S.{0,200}")
 
-#: Minimum characters of a line that may contain several.
+#: Minimum characters of a line that may contain several lines.
 _LONG = 60
 
 
 def apart(text: str) -> list[str]:
-    """Return the lines joined in a line; the line itself if it is a single one."""
+    """Split a line into the lines joined in it; a single line is returned unchanged."""
     if "``" in text and len(pieces := _BACKTICKS.split(text, 1)) > 1 and _COMMAND.fullmatch(pieces[0]):
         return [pieces[0], *_of_line(pieces[1])]
     return _of_line(text)
@@ -192,6 +195,6 @@ def _of_one_tool(text: str) -> list[str]:
                 ends = [*places[1:], len(text)]
                 pieces = [text[: places[0]], *(text[place:end] for place, end in zip(places, ends, strict=True))]
                 found = [piece.rstrip().removesuffix("\\n") for piece in pieces if piece.strip()]
-                # another tool's output may surround it
+                # another tool's output may precede and follow
                 return [*_of_one_tool(found[0]), *found[1:-1], *_of_one_tool(found[-1])]
     return [text]

@@ -1,4 +1,4 @@
-"""Prefixes of launchers and log collectors: writer and time of a line."""
+"""Prefixes of launchers and log collectors: a line's writer and time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _DATE_TIME = rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?"
 _RANK = r"\[(?:[\w.-]+[@:])?(\d{1,6},(?:mpirank:)?\d{1,6}(?:,[\w.-]{1,64})?)\]"
 _STREAM = r"<std(?:out|err|diag)>: ?"
-#: The group of each is the writer of the line.
+#: The group of each pattern is the writer of the line.
 _TORCHRUN = r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?"  # [rank0]: [default0]: [trainer0|1]:
 _RAY = r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s"
 _KUBECTL = r"\[(pod/[^\]\s]{1,256})\]\s"  # kubectl logs --prefix
@@ -18,10 +18,10 @@ _SRUN = r"\s{0,6}(\d{1,6}):"  # srun --label
 _PDSH_ADDRESS = r"(\d{1,3}(?:\.\d{1,3}){3}): "
 _DAEMON = r"[\w.-]{1,128} %s[\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s"  # a host and a program
 
-#: Not a daemon's: the kernel's log has its own times.
+#: Excludes the kernel, whose messages have times of their own.
 _NO_KERNEL = r"(?!kernel\b)"
 
-#: Prefixes of launchers; the group is the writer.
+#: Prefixes of launchers; the group of each pattern is the writer.
 MARKS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -36,27 +36,27 @@ MARKS = tuple(
         r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
         rf"{_SRUN} ",
-        # pdsh, clush; not the start of the kernel's own lines, nor those of mlnx_qos and of lspci
+        # pdsh, clush; excludes the start of lines of the kernel, mlnx_qos and lspci
         r"(?!NVRM|kern(?:el)?:|nvidia|mce:|EDAC|AER|pci|tc: ?\d|(?:priority|up|skprio): |Capabilities: \[)"
-        # a level, and Slurm's commands and daemons: not names of hosts
+        # excludes log levels, and Slurm's commands and daemons
         r"(?!(?:error|fatal|warning|info|debug\d?|verbose|sched|srun|salloc|sbatch|slurm(?:d|ctld|dbd|stepd|restd)"
         r"|pyxis): )"
         r"([A-Za-z][\w.,\[\]-]{0,127}): ",
         _PDSH_ADDRESS,
-        # grep in files; ``0000:`` is the domain of a device
+        # grep in files; ``0000:`` is a PCI domain, not a line number
         rf"{_GREP}|/var/log/[\w./-]{{1,128}}?)[:-](?:(?!0\d)\d{{1,7}}[:-](?!\d\d[.-]\d))? ?",
         r"()\+(?!\+\+|-[0-9a-f]{2}\.[0-7])",  # added by a patch; not a branch of lspci's tree
-        # a frame around the text, or a table; not the bars of lspci's tree
+        # a frame around the text, or a table; excludes the bars of lspci's tree
         r"()(?!\|[|\s]*[+\\]?-[0-9a-f]{2}\.[0-7])(?:\|(?:\s|(?=-{3}))|[│┃║]\s?)",
     )
 )
-#: Prefixes that a kernel log also has.
+#: Prefixes that lines of a kernel log may also have.
 TIMES = tuple(
     re.compile(pattern)
     for pattern in (
         # rsyslog, journalctl -o short-iso
         rf"()\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\S{{1,16}} {_DAEMON % _NO_KERNEL}",
-        # kubectl, ts, Jenkins; followed by the prefixes of containerd, GitLab and Python's logging; not dmesg's own
+        # kubectl, ts, Jenkins; then prefixes of containerd, GitLab, Python's logging; excludes dmesg's format
         r"()(?!\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:?\d\d )"
         rf"\[?{_DATE_TIME}\]?:?(?:\s|(?=\[\s*\d))"
         r"(?:(?:std(?:out|err)(?: [FP])?|\[std(?:out|err)\]|\d\d[OE]|GMT|UTC"
@@ -67,17 +67,17 @@ TIMES = tuple(
         rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",
     )
 )
-#: Any of these, for skipping nearly all lines.
+#: Matches all of these prefixes, to skip lines without one.
 ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*MARKS, *TIMES)))
 
-#: Prefixes of a single line without context: only text that no program prints at the start of a line.
+#: Prefixes that are recognised on a single line: only text that no program prints at the start of a line.
 _ON_ANY_LINE = re.compile(
     "|".join(
         (
             r"\s*(?:>\s?){1,8}",  # quoted mail, Markdown
             # rsyslog, journalctl -o short-iso
             rf"(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d|\d{{4}}-\d\d-\d\dT\S{{8,24}}) {_DAEMON % ''}",
-            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, with the time already read
+            r"\s{1,4}[\w.-]{1,128} [\w.@/-]{1,64}\[\d{1,10}\]:\s",  # the same, after its time was stripped
             rf"{_DATE_TIME}\s",  # RFC 3339
             rf"{_CTIME}(?=\[)",  # mpirun --timestamp-output (Open MPI 4)
             # mpirun --tag-output (Open MPI 4, 5), SageMaker's own
@@ -90,7 +90,7 @@ _ON_ANY_LINE = re.compile(
             rf"{_GREP})[:-](?:\d{{1,7}}[:-])? ?",  # grep in files
             r"([a-z][a-z0-9.]{0,62}-(?=[a-z0-9.-]*\d)[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62})\s",  # stern
             rf"{_SRUN}\s",
-            r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; but `host: Test NCCL failure` is nccl-tests'
+            r"([A-Za-z][\w.-]{0,127}):\s(?!\s*Test )",  # pdsh, clush; `host: Test NCCL failure` is nccl-tests
             _PDSH_ADDRESS,
             r"\s{0,8}\[(\d{1,6})\]:?\s",  # mpiexec -l (Hydra)
             rf"\[{_DATE_TIME}\]\s",  # Jenkins, ts
@@ -101,7 +101,7 @@ _ON_ANY_LINE = re.compile(
 
 
 def strip_launcher_prefix(line: str) -> tuple[str, str]:
-    """Strip a launcher's prefix: return the writer, empty if unknown, and the line."""
+    """Strip launcher prefixes; return the writer (empty if unknown) and the rest."""
     who: list[str] = []
     for _ in range(4):
         if not (match := _ON_ANY_LINE.match(line)):

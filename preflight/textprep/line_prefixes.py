@@ -1,4 +1,4 @@
-"""Prefixes of launchers, searches and log collectors: writer, time, number."""
+"""Removal of line prefixes: writers, times and line numbers."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from preflight.textprep.plain_text import normalize_text
 
 _KERNEL = re.compile(r"\bkernel(?::|\[)|NVRM: |SXid \(|\bmlx5_core |\bpcieport |nvidia-\w+: ")
 _KERNEL_TIME = re.compile(r"\s*(?:<\d+>|\d{1,7}[:-]?\s?)?\[\s*\w|\w{3} {1,2}\d{1,2} \d\d:|\d{4}-\d\d-\d\d[T ]|\s{8}")
-#: ``grep -n``, ``cat -n``, an editor: line numbers. ``81:00.0`` is a device address.
+#: A line number of ``grep -n``, ``cat -n`` or an editor. ``81:00.0`` is a PCI address.
 _LINE_NUMBER = re.compile(r"\s{0,8}(\d{1,7})(?:\t|\.(?:\s|$)|(?<=^.{6}) {2}|[:|](?!\d\d\.\d) ?)")
-#: An element of a JSON list of lines, in the format of Ansible.
+#: An element of a JSON list of lines, as Ansible prints them.
 _JSON_STRING = re.compile(r'\s*("(?:[^"\\]|\\.){0,4000}"),?\s*')
 _LEAST_NUMBERED = 5
 _LEAST_COMMENTED = 6
 
-#: Minimum number of consecutive lines with a prefix, below which it is treated as text; and minimum occurrences of each
-#: writer among them, since ``State: Active`` also looks like a prefix.
+#: Minimum number of consecutive lines with a prefix (fewer are text), and minimum lines per writer: ``State: Active``
+#: also looks like a prefix.
 _LEAST_LINES, _LEAST_PER_WRITER = 3, 3
-#: Maximum attempts to find a prefix in a run of lines, each from a later line.
+#: Maximum attempts to find the same prefix in a run of lines, each from a later line.
 _TRIES = 6
 
 
 def split_by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Line]]]:
-    """Yield runs of lines by writer, empty if unknown, without a launcher's prefix.
+    """Yield runs of lines with their writer, without launcher prefixes.
 
-    Interleaved lines of several writers are separated.
+    An unknown writer is empty. Interleaved lines of several writers are separated.
     """
     lines = _uncommented(lines) or lines
     at, plain_from = 0, 0
@@ -42,7 +42,7 @@ def split_by_writer(lines: Lines, depth: int = 2) -> Iterator[tuple[str, list[Li
         if plain_from < at:
             yield "", list(lines[plain_from:at])
         for writer, own in written.items():
-            # a launcher's lines may have passed through another launcher
+            # lines may have passed through several launchers
             for name, inner in split_by_writer(own, depth - 1) if depth > 1 else [("", own)]:
                 yield f"{writer} {name}".strip(), inner
         at = plain_from = end
@@ -56,7 +56,7 @@ def _marked(
     """Return the end of a run of prefixed lines, and its lines by writer.
 
     The end is ``at`` if there is no such run. ``refused`` caches prefixes that turned out to be text: up to which line,
-    and how often.
+    and after how many attempts.
     """
     text = lines[at].text
     if text.lstrip()[:1].isdigit() and (numbered := _numbered(lines, at, refused)):
@@ -92,9 +92,9 @@ def _marked(
 
 
 def _unframed(text: str) -> str:
-    """Remove the closing bar of a frame, or bars of empty cells at a row's end.
+    """Remove the closing bar of a frame, or the bars of empty cells at a row's end.
 
-    Such a bar does not touch a word.
+    A bar that touches a word is not removed.
     """
     end = len(text.rstrip())
     if text[:end].endswith(("│", "┃", "║")):
@@ -110,16 +110,17 @@ def _unframed(text: str) -> str:
     return text[:stop] if stop < end else text
 
 
-#: Text that looks like a host name and may be a field name.
+#: A prefix that looks like a host name, but may be the name of a field.
 _MAY_BE_TEXT = re.compile(r"\s*[A-Za-z]\w*:\s")
-#: Maximum lines of a pasted text: longer texts are read once.
+#: Maximum lines of a text that is read again with its prefixes.
 _MOST_TWICE = 5000
 
 
 def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield runs without their supposed prefix that belong to no format.
+    """Yield runs of lines to be read again with what was taken for a prefix.
 
-    It was not a prefix, like the name in ``State: Active``.
+    These lines belong to no format without it: it may be the name of a field, as in ``State: Active``. Lines whose
+    numbers are in ``taken`` are left out.
     """
     if len(lines) > _MOST_TWICE:
         return
@@ -139,7 +140,7 @@ def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[
 
 
 def _least(writers: Iterable[str]) -> int:
-    """Return the minimum occurrences per writer: fewer for names with numbers."""
+    """Return the minimum lines per writer: one less if all names contain digits."""
     return _LEAST_PER_WRITER - all(re.search(r"\d", name) for name in writers)
 
 
@@ -152,9 +153,9 @@ def _uncommented(lines: Lines) -> list[Line]:
 
 
 def _of_kernel(texts: list[str]) -> bool:
-    """Return whether lines are a kernel's, with its time treated as a prefix.
+    """Return whether the lines are from the kernel, and lost their time as a prefix.
 
-    They have no other prefix.
+    If most of them still have a time, the prefix was not the kernel's.
     """
     if not any(_KERNEL.search(text) for text in texts):
         return False
@@ -162,7 +163,7 @@ def _of_kernel(texts: list[str]) -> bool:
 
 
 def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]) -> list[Line]:
-    """Return the lines with ascending numbers starting here, without the numbers."""
+    """Return the run of lines numbered consecutively from a line on, without numbers."""
     if at < refused.get(_LINE_NUMBER, (0, 0))[0]:
         return []
     found: list[Line] = []
@@ -173,11 +174,11 @@ def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, i
             break
         before = int(match[1])
         found.append(Line(line.number, line.text[match.end() :]))
-    # cat -n starts at 1 and writes a tab: then two are enough
+    # cat -n starts at 1 and prints a tab: two lines are then enough
     least = 2 if found and re.match(r"\s*1\t", lines[at].text) else _LEAST_NUMBERED
     if len(found) < least:
         return []
-    # the tasks of a job also have ascending numbers, which repeat
+    # the task numbers of a job also ascend, but they are repeated
     end = at + len(found)
     if end < len(lines) and _LINE_NUMBER.match(lines[end].text):
         refused[_LINE_NUMBER] = (end, _TRIES)
@@ -186,7 +187,7 @@ def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, i
 
 
 def _listed(lines: Lines, at: int) -> list[Line]:
-    """Return the elements of a JSON list of lines starting here, unescaped."""
+    """Return the unescaped elements of the JSON list of lines that starts at a line."""
     found: list[Line] = []
     for line in _from(lines, at):
         match = _JSON_STRING.fullmatch(line.text) if '"' in line.text else None

@@ -1,7 +1,7 @@
-"""Lines of a file in chunks: plain, compressed or UTF-16, in constant memory.
+"""Lines of a file, plain, compressed or UTF-16, read in constant memory.
 
-Lines are truncated at :data:`MAX_LINE_BYTES`. Compressed data is decompressed while reading; reading stops at an absurd
-ratio (a bomb).
+Lines are truncated at :data:`MAX_LINE_BYTES`. Compressed data is decompressed while reading. Reading stops if the data
+expands too much (a decompression bomb).
 """
 
 from __future__ import annotations
@@ -15,38 +15,42 @@ from typing import Any, Protocol
 
 CHUNK = 1 << 20
 MAX_LINE_BYTES = 1 << 18
-#: An NCCL log compresses to a thirtieth, repeated lines to a hundredth; gzip's limit is 1,032 times.
+#: Expansion that stops reading, and the size from which it is checked. An NCCL log expands 30 times, repeated lines 100
+#: times; gzip's limit is 1,032 times.
 BOMB_RATIO, BOMB_BYTES = 500, 1 << 28
-#: Number of bytes used to detect a format; and the fraction of zero high bytes in UTF-16 without a byte order mark:
-#: those of blanks and of tool output in a text of Asian letters.
+#: Number of bytes used to detect a format, and minimum fraction of high bytes that are zero in UTF-16 without a byte
+#: order mark. In a text with Asian letters, only blanks and tool output have such bytes.
 HEAD, _LEAST_ZEROS = 64, 0.25
-#: `xz -9` needs 65 MiB to decompress; a file that needs more is rejected.
+#: Maximum memory to decompress xz; `xz -9` needs 65 MiB. A file that needs more is rejected.
 XZ_MEMORY = 80 << 20
 
 
 class ByteReader(Protocol):
-    """Source of bytes."""
+    """A source of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Read at most this many bytes; none at the end."""
+        """Read at most ``size`` bytes; empty at the end."""
 
 
 class Notes(Protocol):
-    """Receiver of notes on unread parts."""
+    """A receiver of notes on data that was not read."""
 
     def __call__(self, remark: str, /) -> None:
-        """Receive a note."""
+        """Receive one note."""
 
 
 def divisible(head: bytes) -> bool:
-    """Return whether a file can be read from any line: neither compressed nor UTF-16."""
+    """Return whether a file can be read from any line on.
+
+    Compressed files and UTF-16 cannot.
+    """
     return _utf16(head) is None and not head.startswith(tuple(magic for magic, _ in _PACKED))
 
 
 def _utf16(head: bytes) -> str | None:
-    """Return the UTF-16 codec for the start of a text; None for any other text.
+    """Return the UTF-16 codec for a text that starts with ``head``, or None.
 
-    PowerShell's ``>`` writes a byte order mark, other Windows programs do not: then every other byte is zero.
+    PowerShell's ``>`` writes a byte order mark. Other Windows programs do not; many of the high bytes are then zero.
     """
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -58,9 +62,9 @@ def _utf16(head: bytes) -> str | None:
 
 
 def opened(stream: ByteReader, note: Notes) -> ByteReader:
-    """Return a reader of a file's content, decompressed and as UTF-8.
+    """Return a reader of a file's content, decompressed and converted to UTF-8.
 
-    Raises ValueError for data that cannot be decompressed.
+    Raises ValueError for a compression that cannot be read.
     """
     head = stream.read(HEAD)
     reader: ByteReader = _Joined(head, stream)
@@ -76,7 +80,7 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
 
 
 def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
-    """Return an equivalent reader, and all data if it is at most ``most`` bytes."""
+    """Return an equivalent reader, and all data; None for more than ``most`` bytes."""
     pieces, size = [], 0
     while size <= most and (data := reader.read(most + 1 - size)):
         pieces.append(data)
@@ -86,9 +90,9 @@ def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
 
 
 def lines(reader: ByteReader, left_out: Callable[[bytes], object], most: int | None = None) -> Iterator[list[bytes]]:
-    """Yield lists of lines, without line ends, of at most this many bytes.
+    """Yield lists of lines without line ends, from at most ``most`` bytes.
 
-    ``left_out`` receives the rest of long lines.
+    ``left_out`` receives the truncated ends of long lines.
     """
     carry, skipping = b"", False
     left = most
@@ -116,7 +120,7 @@ def lines(reader: ByteReader, left_out: Callable[[bytes], object], most: int | N
 
 
 class _Joined:
-    """Bytes that were already read, and the rest."""
+    """A reader of bytes that were already read, followed by the rest."""
 
     def __init__(self, head: bytes, rest: ByteReader) -> None:
         self.head, self.rest = head, rest
@@ -129,7 +133,7 @@ class _Joined:
 
 
 class _Utf16:
-    """UTF-16, as written by Windows, converted to UTF-8."""
+    """A reader that converts UTF-16, as Windows writes it, to UTF-8."""
 
     def __init__(self, rest: ByteReader, codec: str) -> None:
         self.rest, self.decoder = rest, codecs.getincrementaldecoder(codec)("replace")
@@ -142,7 +146,7 @@ class _Utf16:
 
 
 class _Gzip:
-    """zlib's decompressor, with the interface of bz2 and lzma."""
+    """zlib's decompressor with the interface of those of bz2 and lzma."""
 
     def __init__(self) -> None:
         self.inner = zlib.decompressobj(wbits=31)
@@ -164,7 +168,7 @@ class _Gzip:
 
 
 class _Unpacked:
-    """Compressed data, one stream after another."""
+    """A reader that decompresses one stream after another."""
 
     def __init__(self, packed: ByteReader, decoder: Any, make: Callable[[], Any], note: Notes) -> None:
         self.packed, self.decoder, self.make, self.note = packed, decoder, make, note

@@ -1,4 +1,4 @@
-"""Suffixes of a message, left by terminals, pages, sources or log readers."""
+"""Suffixes of messages, from terminals, web pages, source code or log viewers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 
 from preflight.textprep.plain_text import strip_ray_repeat
 
-#: A word after which nothing is removed, such as most channel transports.
+#: A single word, from which nothing is removed, such as most channel transports.
 _WORD = re.compile(r"[\w/:.()-]*[\w)]", re.ASCII)
 #: Citation marks that a language model appends to a line.
 _CITED = re.compile(r"\s*\[cite: [\d, ]{1,40}\]$")
-#: The end of a string in a program, in its source or in JSON.
+#: The end of a string in source code or JSON.
 _QUOTED = re.compile(r"(?:\\n)?([\"'`])[\s,;+)\\]*$")
 _AFTER_QUOTED = tuple("\"'`,;+)\\")
-#: A comment after a message; NCCL's own messages are ASCII without this character.
+#: A comment after a message; NCCL's messages are ASCII and contain none of these marks.
 _ANNOTATION = re.compile(r"(?<=\S)\s+(?:#\s|//\s|<-{1,2}\s|[^\x00-\x7f│┃║]).*", re.DOTALL)
 _FRAMES = " \t│┃║`|"
 _WRITTEN_OUT = ('\\n"', "\\n'", "\\n", "**")
@@ -21,7 +21,7 @@ _LEFT_BEHIND = (*_FRAMES[2:], *_WRITTEN_OUT)
 
 
 def trimmed(text: str) -> str:
-    """Remove the suffix of a terminal, frame, table or escaped line end."""
+    """Remove suffixes: terminal text, comments, frames, quotes and escaped line ends."""
     if _WORD.fullmatch(text):
         return text
     text = strip_ray_repeat(text.partition("\r")[0].strip())

@@ -1,4 +1,4 @@
-"""Lines of a pasted text, without marks of terminals, mail and pages."""
+"""Lines of pasted text, without the marks of terminals, mail and web pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from preflight.textprep import joined_lines, quoted_printable
 from preflight.textprep.numbered_text import NumberedText
 from preflight.textprep.plain_text import limit_blank_runs, normalize_text, strip_ray_repeat
 
-#: Maximum examined characters of a line; no known tool prints longer ones, except JSON.
+#: Maximum characters of a line that are read; no known tool prints longer lines, except JSON.
 LONGEST = 1 << 20
 
 
 class Line(NamedTuple):
-    """One line; ``number`` counts from 1 in the source.
+    """One line of a text, without marks and trailing blanks.
 
-    ``text`` has no marks and no trailing blanks.
+    ``number`` counts from 1 in the source.
     """
 
     number: int
@@ -30,28 +30,28 @@ Lines = Sequence[Line]
 _FENCE = re.compile(r"\s{0,12}(?:```|~~~)[\w+.-]*\s*")
 _QUOTE = re.compile(r"\s{0,8}(?:>\s?){1,8}")
 _COLOUR_WITHOUT_ESC = re.compile(r"\ufffd?\[\d{1,2}(?:;\d{1,3}){0,4}m")
-#: Text that a page or a tracker adds around a paste.
+#: HTML elements that a web page or an issue tracker adds to a paste.
 _HTML = re.compile(
     r"</?(?:p|br|pre|code|div|span|li|ul|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp|mark)\b[^<>]{0,300}>"
 )
-#: A table of a page or of Markdown with several lines in one.
+#: A line break in a table cell of a web page or of Markdown.
 _HTML_BREAK = re.compile(r"<br\s?/?>")
-#: Markdown: an escaped underscore, a bold word.
+#: An escaped character, and a bold word, in Markdown.
 _ESCAPED = re.compile(r"(?<=[A-Za-z0-9])\\(?=_)|\\(?=[\[\]*#=<>~|-])")
 _BOLD = re.compile(r"(?<!\S)\*\*(?=[^\s*])([^*]{0,200}[^\s*])\*\*(?=\s|$)")
-#: The quote at the start or end of a string in a program: ``OUTPUT = """CA 'mlx5_0'``.
+#: The quote at the start or end of a string in source code: ``OUTPUT = """CA 'mlx5_0'``.
 _QUOTE_BEGINS = re.compile(r"(?:^\s*)?(?:[\w.:\[\] ]{1,60}?\s*:?=\s*|[\w.]{1,40}\()?(?:\"\"\"|'''|`)(?=[^\s`])")
 _QUOTE_ENDS = re.compile(r"(?<=[^\s`])(?:\"\"\"|'''|`)$")
-#: AsciiDoc's callout number, after a line of JSON or YAML.
+#: AsciiDoc's callout number after a line of JSON or YAML.
 _CALLOUT = re.compile(r"(?<=[\[\]{},\"'])\s*<\d{1,2}>$")
 #: A comment after a line of output.
 _ANNOTATION = re.compile(
     r"(?<=\S)\s+(?:[←⬅◀◄◁⇐⟵👈]|<[-=—─]{1,80}(?=\s|$)|<-{2,80}(?![->\s])).*|(?<=\S)\s*[-—─]{4,80}>{1,8}.*"
     r"|(?<=\S)\s{2,}(?:#|//)(?:\s|[^\x00-\x7f]).*|(?<=\S)\s#[^\x00-\x7f].*"
 )
-#: The same after the value of a field, where one blank is enough: a prompt has no such comment.
+#: A comment after the value of a field, where one blank before it is enough; a prompt has no such comment.
 _FIELD_ANNOTATION = re.compile(r"(?<=\S)\s#\s.*")
-#: Lines in which such a mark belongs to the tool: the heading of ``tail``, a node of ``ibnetdiscover``, a table of
+#: Lines of tools that contain such marks: a heading of ``tail``, a node in ``ibnetdiscover``, and a table heading of
 #: ``nvbandwidth``.
 _NO_ANNOTATION = re.compile(
     r"==> .{1,300} <==$|\s*(?:\[\d{1,3}\]|(?:Switch|Ca|Rt)\s+\d).{0,200}\"[SHR]-[0-9a-fA-F]{16}\""
@@ -61,16 +61,16 @@ _ANNOTATED_FIELD = re.compile(r"\s*[A-Za-z][\w ()/.-]{0,60}:\s+[^\s~/].{0,200}?\
 _ANNOTATING = re.compile(r"//|[-—─]>|[#<←⬅◀◄◁⇐⟵👈]")
 #: A field in a table of two columns: ``| Socket(s): | 4 |``.
 _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$")
-#: Remains of line numbers of a page.
+#: Empty cells left by a web page's line numbers.
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Minimum number of lines followed by a blank one for blank lines to be an artifact.
+#: Minimum number of lines, each followed by a blank line, from which on the blank lines are an artifact.
 _LEAST_DOUBLED = 6
 
 
 def lines_of(source: str | NumberedText) -> list[Line]:
-    """Split a text into lines."""
+    """Split a text into lines, and remove the marks around and in them."""
     source = source if isinstance(source, NumberedText) else NumberedText(source)
     text = source.text
     text = limit_blank_runs(quoted_printable.decoded(text) if quoted_printable.is_quoted_printable(text) else text)
@@ -81,7 +81,7 @@ def lines_of(source: str | NumberedText) -> list[Line]:
             continue
         if raw == quoted_printable.GONE:
             continue
-        # A carriage return inside a line: a terminal overwrites the line
+        # after a carriage return inside a line, a terminal overwrites the line
         line = normalize_text(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
@@ -91,7 +91,7 @@ def lines_of(source: str | NumberedText) -> list[Line]:
 
 
 def _unmarked(line: str) -> str:
-    """Return a line without marks of a terminal, a page or a tracker."""
+    """Return a line without the marks of terminals, web pages and issue trackers."""
     if "[" in line:
         line = _TMUX_MARK.sub("", _COLOUR_WITHOUT_ESC.sub("", line))
     if "<" in line:
@@ -110,14 +110,14 @@ def _unmarked(line: str) -> str:
         line = _TABLE_FIELD.sub(r"\1 \2", line)
     line = strip_ray_repeat(line)
     if line.endswith("\\n"):
-        line = line[:-2].removesuffix("\\r")  # program source, with escaped line ends
+        line = line[:-2].removesuffix("\\r")  # source code with escaped line ends
     if "&" in line and re.search(r"&(?:lt|gt|amp|quot|#39|nbsp);", line):
         line = html.unescape(line)
     return line.replace("\xa0", " ").rstrip()
 
 
 def bare(lines: Lines) -> list[Line]:
-    """Return lines without launcher prefixes, free of mail quotes and comments."""
+    """Remove mail quotes and comments from lines that have lost launcher prefixes."""
     found = _unquoted(lines)
     return [Line(line.number, _unexplained(line.text)) if _ANNOTATING.search(line.text) else line for line in found]
 
@@ -130,7 +130,7 @@ def _unexplained(text: str) -> str:
 
 
 def _unquoted(lines: Lines) -> list[Line]:
-    """Drop fences, quote marks, and blank lines between all lines."""
+    """Remove code fences, quote marks, and blank lines between all lines."""
     found = []
     for line in lines:
         text = line.text
@@ -143,9 +143,9 @@ def _unquoted(lines: Lines) -> list[Line]:
 
 
 def _undoubled(lines: list[Line]) -> list[Line]:
-    """Drop the blank line that a mail or a page added after every line."""
+    """Remove the blank line that a mail or a web page added after every line."""
     if sum(not line.text or line.text.isspace() for line in lines) < _LEAST_DOUBLED - 1:
-        return lines  # the last line may have none after it
+        return lines  # no blank line need follow the last line
     found: list[Line] = []
     at = 0
     while at < len(lines):
@@ -164,7 +164,7 @@ def _undoubled(lines: list[Line]) -> list[Line]:
         blanks = 0
         for line in lines[at:end]:
             blanks = blanks + 1 if not line.text.strip() else 0
-            # one blank line remains of a doubled one
+            # of three blank lines in a row, the original one between two added ones remains
             if not blanks or (blanks > 1 and blanks % 2):
                 found.append(line)
         at = end

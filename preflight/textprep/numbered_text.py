@@ -1,4 +1,4 @@
-"""A text from a source, whose lines know their source line numbers."""
+"""A text whose lines have the line numbers of its source."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from preflight._startup.lightclass import dataclass
 from preflight.textprep.plain_text import numbered
 
-#: Marker for omitted lines of a source; people shorten texts in the same way, so every parser knows it.
+#: Marker for omitted lines of a source. People shorten texts in the same way, so all parsers recognise it.
 LEFT_OUT = "[...]"
 
 
 @dataclass(frozen=True)
 class NumberedText:
-    """Lines of a source, with their ``numbers`` in it; None: all lines, from 1."""
+    """Lines of a source; ``numbers`` are their line numbers, None for all from 1."""
 
     text: str
     numbers: Sequence[int] | None = None
@@ -31,20 +31,20 @@ class NumberedText:
         return self.text.count("\n") + 1 if self.numbers is None else self.numbers[-1] if self.numbers else 1
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield (number, line); only the first of a long run of empty lines."""
+        """Yield (number, line); a long run of empty lines of a source is shortened."""
         if self.numbers is None:
             yield from numbered(self.text)
         elif self.numbers:
             yield from zip(self.numbers, self.text.split("\n"), strict=True)
 
     def number(self, line: int) -> int:
-        """Return the source line number of a line of this text, counted from 1."""
+        """Convert a line number in this text, from 1, to the source line number."""
         if self.numbers is None or not self.numbers:
             return line
         return self.numbers[min(max(line, 1), len(self.numbers)) - 1]
 
     def end(self, most: int) -> NumberedText:
-        """Return the last lines, at most ``most``."""
+        """Return the last ``most`` lines; all if there are fewer."""
         begin = len(self.text)
         for _ in range(most):
             if (begin := self.text.rfind("\n", 0, begin)) < 0:
@@ -54,9 +54,9 @@ class NumberedText:
         return NumberedText(self.text[begin + 1 :], numbers)
 
     def between(self, spans: Iterable[tuple[int, int]]) -> Iterator[str]:
-        """Yield the available lines of each span.
+        """Yield the text of each span, as far as its lines are available.
 
-        A span is two line numbers, both inclusive.
+        A span is its first and last source line number.
         """
         lines = self.text.split("\n")
         for first, last in spans:

@@ -1,6 +1,6 @@
-"""Page, mail, viewer and terminal marks around a text.
+"""Removal of the marks that pages, mails, viewers and terminals put around a text.
 
-They are HTML elements, frames, quote marks, numbers and fences.
+They are HTML elements, frames, quote marks, line numbers and code fences.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 
 _Lines = list[tuple[int, str]]
 
-#: Minimum number of equal lines to be framed or quoted, and their minimum fraction of all lines.
+#: Minimum number of framed or quoted lines, and their minimum fraction of all lines.
 _LEAST, _SHARE = 3, 0.8
 
 _BREAK = re.compile(r"<br\s?/?>|</(?:p|div|li|tr|pre|h[1-6])>", re.IGNORECASE)
-#: HTML elements that format text; those of ``nvidia-smi -q -x`` have other names.
+#: HTML elements that format text; the elements of ``nvidia-smi -q -x`` have different names.
 _ELEMENTS = re.compile(
     r"</?(?:p|br|pre|code|div|span|li|ul|ol|tr|td|th|table|tbody|thead|details|summary|b|strong|em|i|u|font|a|tt|kbd|samp"
     r"|mark|blockquote|h[1-6]|hr)(?:\s[^<>]{0,300})?/?>",
@@ -25,7 +25,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,5}|#x[0-9a-fA-F]{1,4})
 
 
 def page(lines: _Lines) -> _Lines | None:
-    """Extract the text from a page's source."""
+    """Extract the text from the source of a web page; None if it is not one."""
     if not any(_ELEMENTS.search(line) or _ENTITY.search(line) for _, line in lines if "<" in line or "&" in line):
         return None
     found: _Lines = []
@@ -43,13 +43,13 @@ def page(lines: _Lines) -> _Lines | None:
 
 
 _FRAMED = re.compile(r"\s*([|│┃║])(.*)\1\s*")
-#: An empty cell, left over from line numbers of a page.
+#: An empty cell left by a web page's line numbers.
 _EMPTY_CELL = re.compile(r"(?<=[^\s|])\s+\|\s*$")
 _FRAME_RULE = re.compile(r"\s*[+┌┐└┘├┤╭╮╰╯╔╗╚╝═─━=-]{3,}\s*")
 
 
 def framed(lines: _Lines) -> _Lines | None:
-    """Extract the text from a frame that closes every line."""
+    """Extract the text from a frame with bars on both sides; None without one."""
     texts = [line for _, line in lines if line.strip()]
     inside = sum(bool(_FRAMED.fullmatch(line)) for line in texts)
     if inside < max(_LEAST, _SHARE * len(texts)):
@@ -65,7 +65,7 @@ def framed(lines: _Lines) -> _Lines | None:
 
 
 def fenced(lines: _Lines) -> _Lines | None:
-    """Separate a code fence from the line that it was joined to."""
+    """Remove code fences from the lines that they were joined to; None without one."""
     found: _Lines = []
     any_ = False
     for number, line in lines:
@@ -79,7 +79,7 @@ _GLUED_FENCE = re.compile(
     r"^\s{0,3}(?:```|~~~|\[code\]|\{code\}|\{noformat\})(?=.*\s\S|\s*[{\[<].*)"
     r"|(?<=\S)\s?(?:```|~~~|\[/code\]|\{code\}|\{noformat\})\s*$"
 )
-#: A line, or the first or last of several, marked as code.
+#: A line in backquotes, or the first or last of several lines in backquotes.
 _TICKED = re.compile(r"\s{0,3}`([^`]+)`?\s*|([^`]*\S)`\s*")
 
 
@@ -93,7 +93,7 @@ _QUOTED = re.compile(r"\s{0,3}(?:>\s?){1,8}")
 
 
 def quoted(lines: _Lines) -> _Lines | None:
-    """Remove the quote marks of a mail, and a common margin of all lines."""
+    """Remove a mail's quote marks, else the common margin; None without either."""
     texts = [line for _, line in lines if line.strip()]
     quoted = sum(bool(_QUOTED.match(line)) for line in texts)
     if quoted >= max(_LEAST, _SHARE * len(texts)):
@@ -105,7 +105,10 @@ def quoted(lines: _Lines) -> _Lines | None:
 
 
 def returned(lines: _Lines) -> _Lines | None:
-    """Reduce an overwritten line to its final text, preceded by NCCL's lines in it."""
+    """Reduce overwritten lines to their final text, preceded by NCCL's messages.
+
+    Return None if no line was overwritten.
+    """
     if not any("\r" in line.rstrip("\r") for _, line in lines):
         return None
     found: _Lines = []
@@ -116,13 +119,16 @@ def returned(lines: _Lines) -> _Lines | None:
     return found
 
 
-#: The number of each line, as ``grep -n`` and viewers write it.
+#: The number of a line, as ``grep -n`` and viewers print it.
 _NUMBER = re.compile(r"\s{0,8}(\d{1,6})(?:[:|.)] ?|\t)")
 _LEAST_COUNTED = 8
 
 
 def counted(lines: _Lines) -> _Lines | None:
-    """Remove line numbers that start at 1; a launcher counts its tasks from 0."""
+    """Remove line numbers that start at 1; None without them.
+
+    Launchers number tasks from 0.
+    """
     filled = [(number, line) for number, line in lines if line.strip()]
     matches = [_NUMBER.match(line) for _, line in filled]
     if len(filled) < _LEAST_COUNTED or any(not match or int(match[1]) != at for at, match in enumerate(matches, 1)):

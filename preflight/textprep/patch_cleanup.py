@@ -1,4 +1,4 @@
-"""Text in a patch: ``diff`` marks before lines, and removed lines."""
+"""Extraction of text from a patch: its marks and removed lines are dropped."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _LEAST, _SHARE = 3, 0.8
 _HUNK = re.compile(r"@@ -\d{1,7}(?:,\d{1,7})? \+\d{1,7}(?:,\d{1,7})? @@.*")
 _FENCE = re.compile(r"\s{0,3}(?:```|~~~)\s?(?:diff|patch)\s*")
 _FENCE_END = re.compile(r"\s{0,3}(?:```|~~~)\s*")
-#: ``diff`` without ``-u``: the changed line numbers.
+#: The changed line numbers, in ``diff`` without ``-u``.
 _COMMAND = re.compile(r"\d{1,7}(?:,\d{1,7})?[acd]\d{1,7}(?:,\d{1,7})?\s*")
 _HEAD = re.compile(
     r"diff --|index [0-9a-f]{4,40}\.\.|(?:---|\+\+\+) \S|(?:new|deleted) file mode |similarity |\\ No newline"
 )
-#: A mark before every line: ``-`` and ``+`` in the first column, ``<`` with a blank after it.
+#: The same mark before every line: ``-`` or ``+`` in the first column, or ``<`` followed by a blank.
 _UNIFORM = (re.compile("-"), re.compile(r"\+(?![-=+]{2})"), re.compile("<(?: |$)"))
 
 
 def patched(lines: _Lines) -> _Lines | None:
-    """Return a file after a patch; before it if the patch only removes lines."""
+    """Return the text after a patch, or before one that only removes lines; else None."""
     marked = _hunks(lines) or _changes(lines)
     if marked is None:
         return None
@@ -30,9 +30,9 @@ def patched(lines: _Lines) -> _Lines | None:
 
 
 def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
-    """Return the lines of a unified diff with their marks.
+    """Return the lines of a unified diff with their marks; None without one.
 
-    Lines around it get a blank as mark.
+    The mark of lines outside the diff is a blank.
     """
     found: list[tuple[int, str, str]] = []
     inside = fenced = False
@@ -48,14 +48,14 @@ def _hunks(lines: _Lines) -> list[tuple[int, str, str]] | None:
             count += 1
             found.append((number, line[0], line[1:]))
         else:
-            # a page or a mail removes trailing blanks
+            # web pages and mails remove trailing blanks
             inside = inside and (fenced or line[:1] in (" ", "\t", "", "\r"))
             found.append((number, " ", line[1:] if inside and line[:1] == " " else line))
     return found if count >= least else None
 
 
 def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
-    """Return the lines of the default format of ``diff`` with their marks."""
+    """Return the lines of a diff in the default format with their marks, or None."""
     if not any(_COMMAND.fullmatch(line) for _, line in lines):
         return None
     found: list[tuple[int, str, str]] = []
@@ -70,7 +70,7 @@ def _changes(lines: _Lines) -> list[tuple[int, str, str]] | None:
 
 
 def marked_alike(lines: _Lines) -> _Lines | None:
-    """Remove the common mark of a patch or list without a head."""
+    """Remove the common mark of a patch or list that lacks its head, else None."""
     texts = [line for _, line in lines if line.strip()]
     for pattern in _UNIFORM:
         marked = [line for line in texts if pattern.match(line)]

@@ -1,38 +1,38 @@
-"""First step of every parser: removal of terminal and launcher marks."""
+"""Text normalisation: escape sequences, line ends, blanks, numbers and ID lists."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-#: Control sequences (ECMA-48): CSI; OSC and DCS with their strings; character sets and single functions.
+#: Control sequences (ECMA-48): CSI, OSC and DCS with their strings, character sets and single functions.
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
-#: Text that Ray adds after a line shown once for many processes.
+#: Text that Ray adds to a line that it prints once for many processes.
 _REPEATED = re.compile(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 
 
 def strip_ray_repeat(line: str) -> str:
-    """Return a line without Ray's note on repetitions."""
+    """Remove Ray's note that a line was repeated."""
     match = _REPEATED.search(line) if "[repeated " in line else None
     return line[: match.start()].rstrip() if match else line
 
 
 def uncoloured(text: str) -> str:
-    """Return the text without escape sequences."""
+    """Remove escape sequences from a text."""
     return _ANSI.sub("", text)
 
 
 def normalize_text(text: str) -> str:
-    """Return the text without escape sequences, BOM and NUL, with ``\\n`` line ends."""
+    """Remove escape sequences, BOM and NUL, and convert line ends to ``\\n``."""
     text = uncoloured(text).replace("\ufeff", "").replace("\x00", "")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def ends_of(text: str, most: int, head: int = 0) -> str:
-    """Return a text on one line, without its middle beyond ``most`` characters.
+    """Return a text on one line, shortened in the middle to ``most`` characters.
 
-    The wrapper of an error comes first in a message, its cause last. ``head`` characters come from its start, by
+    A message starts with the wrapper of an error and ends with its cause. ``head`` characters are from the start, by
     default a third.
     """
     text = " ".join(text.split())
@@ -42,8 +42,8 @@ def ends_of(text: str, most: int, head: int = 0) -> str:
     return f"{text[:head].rstrip()} … {text[head - most + 3 :].lstrip()}"
 
 
-#: Maximum number of meaningful consecutive blanks: tools do not set columns further apart, and patterns with optional
-#: text between blanks take quadratic or cubic time.
+#: Maximum number of consecutive blanks. Tools do not print columns further apart, and patterns with optional text
+#: between blanks take quadratic or cubic time.
 _WIDEST = 256
 _GAP = re.compile(rf"(?<![^\S\n])([^\S\n]{{{_WIDEST}}})[^\S\n]+")
 
@@ -53,13 +53,13 @@ def limit_blank_runs(text: str) -> str:
     return _GAP.sub(r"\1", text)
 
 
-#: Maximum number of consecutive empty lines that are read: no parser looks further.
+#: Maximum number of consecutive empty lines that are read; no parser looks further.
 _MOST_EMPTY = 1000
 _EMPTY = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines with numbers from 1; long runs of empty lines are shortened."""
+    """Yield (number, line), from 1; of a run of empty lines, the first 1000."""
     number, begin = 1, 0
     for gap in _EMPTY.finditer(text):
         yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)
@@ -67,19 +67,22 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
     yield from enumerate(text[begin:].split("\n"), number)
 
 
-#: Maximum ids in a list: Linux has at most 8192 CPUs and 1024 NUMA nodes.
+#: Maximum IDs in a list; Linux supports at most 8192 CPUs and 1024 NUMA nodes.
 MOST_IDS = 65_536
 
 
 def integer(text: str, what: str) -> int:
-    """Read a decimal number; ``what`` names it in the ValueError."""
+    """Read a decimal number; raises ValueError, in which ``what`` names the number."""
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
         raise ValueError(f"{what} is {text.strip()[:60]!r}, not a number")
     return int(text)
 
 
 def id_list(text: str, what: str) -> frozenset[int]:
-    """Read a kernel list of ids (``0-3,8``); raises ValueError with the text."""
+    """Read a kernel list of IDs (``0-3,8``); raises ValueError.
+
+    ``what`` names the list in the error.
+    """
     ids: set[int] = set()
     named = 0
     for item in text.strip().split(","):
@@ -98,7 +101,7 @@ def id_list(text: str, what: str) -> frozenset[int]:
 
 
 def fold_ids(ids: frozenset[int]) -> str:
-    """Return ids in kernel format: ``0-3,8``; empty if none."""
+    """Format IDs as a kernel list (``0-3,8``); empty without IDs."""
     runs: list[list[int]] = []
     for number in sorted(ids):
         if runs and number == runs[-1][1] + 1:

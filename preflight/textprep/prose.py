@@ -1,4 +1,4 @@
-"""Detection of prose about failures: headings, sentences and manuals."""
+"""Detection of prose on failures: headings, sentences and manuals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
 _TITLE = re.compile(r"[>\s]{0,8}#{1,6} (?!Out of bounds|Avg bus|error:|Rank)")
-#: Start of a program's own line.
+#: The start of a line that a program printed.
 _OUTPUT = re.compile(
     r"[>\s|│`-]{0,12}(?:\[|\(\w+ pid=|nccl[A-Z]|NCCL\b|RCCL\b|[A-Za-z_.]{0,80}(?:Error|Exception)\b|/|\d|what\(\)"
     r"|terminate\b|Watchdog|ProcessGroup|Traceback|File \"|Last error|Test |#|\S{1,128}: Test |\S{1,200}:\d+)"
@@ -18,17 +18,17 @@ _PROSE = re.compile(
     r"|seems|got|get|getting|see|again|when|if|indicates|suggests)\b",
     re.IGNORECASE,
 )
-#: A message with placeholders, as quoted in a manual.
+#: A message with placeholders, as manuals quote it.
 _PATTERN = re.compile(
     r"`[^`]{0,300}(?:\.\.\.|…|\[Rank N\]|<\w+>)[^`]{0,300}`|WorkNCCL\(\s?(?:\.\.\.|…)"
     r"|[\"'`“]Out of bounds values"
 )
-#: A list item that is only a message, without any number, as in a manual.
+#: A list item that consists of a message without digits, as in a manual.
 _POINT = re.compile(r"\s{0,8}[-*•] `[^`\d]{1,300}`[.,;]?\s*")
 _TABLE_LINE = re.compile(r"\s{0,4}\|.{0,400}`.{0,400}\||.{0,4}`[^`]{1,300}`[^|]{0,200} \| .{0,400} \|")
 
 
-#: A quoted message and what it means, or when it appears.
+#: A quoted message, followed by its meaning or by when it appears.
 _EXPLANATION = re.compile(
     r"[\s>*-]{0,12}[\"'`“][^\"'`”]{4,300}[\"'`”]\W{0,3}(?:(?:mostly|usually|often|typically|generally|only|just) )?"
     r"(?:means?|indicates?|suggests?|says?|appears? (?:when|if)|is (?:usually |often |mostly )?(?:caused|printed|logged"

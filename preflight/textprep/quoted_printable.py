@@ -1,24 +1,24 @@
-"""Quoted-printable mail: ``=20`` is a space, a trailing ``=`` continues the line."""
+"""Quoted-printable mail: ``=20`` is a blank; a final ``=`` continues the line."""
 
 from __future__ import annotations
 
 import quopri
 import re
 
-#: Placeholder of a line joined to the previous one: later lines keep their numbers.
+#: Placeholder for a line that was joined to the previous one; it preserves the numbers of later lines.
 GONE = "\0"
 
-#: A blank at the end of a line, or of an empty one, is encoded; a setting's ``=20`` has its name before it.
+#: An encoded blank at the end of a line or alone on it. In a setting, a name precedes ``=20``.
 _BLANK = re.compile(r"(?m)(?:^|[\s>])=20[ \t\r]*$")
 _CODE = re.compile(r"=(?:3D|2E|20|C2=A0|E2=80)")
-#: Such lines have at most 76 characters, and slightly fewer if broken.
+#: A broken line: encoded lines have at most 76 characters, and slightly fewer if broken.
 _BREAK = re.compile(r"(?m)^.{60,75}(?<!=)=[ \t\r]*$")
-#: Minimum occurrences of each; with fewer, it is plain text.
+#: Minimum occurrences of each; a text with fewer is plain.
 _LEAST = 2
 
 
 def is_quoted_printable(text: str) -> bool:
-    """Return whether a text is a mail in its transfer encoding."""
+    """Return whether a text is a mail in quoted-printable encoding."""
     if "=20" not in text and "=3D" not in text and "=\n" not in text:
         return False
     broken = len(_BREAK.findall(text))
@@ -28,7 +28,7 @@ def is_quoted_printable(text: str) -> bool:
 
 
 def decoded(text: str) -> str:
-    """Return the text of a mail; a broken line is joined and leaves ``GONE``."""
+    """Decode a mail; lines joined to a previous one are replaced with ``GONE``."""
     found: list[str] = []
     pieces: list[str] = []
     for line in text.split("\n"):
@@ -42,7 +42,7 @@ def decoded(text: str) -> str:
 
 
 def _plain(pieces: list[str]) -> str:
-    """Join the pieces of a line; only the first reply mark is preserved."""
+    """Join and decode the pieces of a line; only the first quote mark is preserved."""
     quoted = re.match(r"(?:> ?){0,8}", pieces[0])
     mark = quoted[0] if quoted else ""
     joined = "".join(piece.removesuffix("=").removeprefix(mark if at else "") for at, piece in enumerate(pieces))

@@ -1,6 +1,6 @@
-"""Tables of cells from a spreadsheet, a log store or a page.
+"""Tables from a spreadsheet, a log store or a web page.
 
-Separators are commas, semicolons or bars.
+Their cells are separated by commas, semicolons or bars.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections import Counter
 
 _Lines = list[tuple[int, str]]
 
-#: Minimum number of rows with equal numbers of cells, and of cells in each.
+#: Minimum number of rows with the same number of cells, and minimum cells per row.
 _LEAST, _CELLS = 3, 5
-#: Minimum fraction of lines that are rows, if rows have fewer cells or unequal numbers.
+#: Minimum fraction of lines that are rows, if the rows are fewer or their numbers of cells differ.
 _SHARE = 0.8
-#: Maximum lines of a pasted text.
+#: Maximum lines of a text that is searched for tables.
 _MOST_LINES = 20_000
-#: Not in a row: columns aligned with blanks are not cells. A list in a sentence has blanks after commas.
+#: Columns aligned with blanks, which a row does not contain.
 _SET_WITH_BLANKS = re.compile(r"\S(?:\t|\s{2,})\S")
-#: A list after its name.
+#: Characters in a first cell that show a list after its name, which is not a row.
 _NAMED = re.compile(r"[=:\s]")
-#: The rule below the head of a table in Markdown.
+#: The line below the header of a table in Markdown.
 _RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")
 #: A number with a decimal comma, as in European spreadsheets: ``8247,6``.
 _DECIMAL_COMMA = re.compile(r"(-?\d{1,15}),(\d{1,12})")
 
 
 def messages(lines: _Lines) -> _Lines | None:
-    """Extract the messages from a log store's table with commas."""
+    """Extract the messages from the CSV table of a log store; None without one."""
     filled = [(number, line) for number, line in lines if line.strip()]
     if (
         len(filled) < _LEAST
@@ -49,7 +49,10 @@ def messages(lines: _Lines) -> _Lines | None:
 
 
 def cells(lines: _Lines) -> _Lines | None:
-    """Separate the cells of a table with blanks; remove padding from other lines."""
+    """Separate the cells of a table with tabs; None if there is no table.
+
+    Padding is removed from the remaining lines.
+    """
     if len(lines) > _MOST_LINES:
         return None
     texts = [line.strip() for _, line in lines if line.strip()]
@@ -78,7 +81,7 @@ def _set(line: str, separator: str) -> str:
 
 
 def _row(line: str, separator: str) -> list[str] | None:
-    """Return the cells of a line; None if it is not a row."""
+    """Return the cells of a row; None if the line is not a row."""
     if separator not in line and line[:1] != '"':
         return None
     text = line.strip()

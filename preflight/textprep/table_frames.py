@@ -1,4 +1,4 @@
-"""Frames of tables (bars and rules), and prefixes of launchers before them."""
+"""Frames of tables (bars and rules), and launcher prefixes before them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 #: A line with a frame, and the text before it.
 _FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
-#: Prefixes of launchers.
+#: The prefix of a launcher, or nothing.
 _MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
 
 
 def before_frame(text: str) -> str | None:
-    """Return the text before the frame of a line; None for a line without one."""
+    """Return the text before the frame on a line; None if the line has no frame."""
     match = _FRAMED_LINE.fullmatch(text) if "|" in text or "+" in text else None
     return match[1] if match else None
 

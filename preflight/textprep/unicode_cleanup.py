@@ -1,4 +1,4 @@
-"""Replacement of typeset characters by those that tools print."""
+"""Replacement of typographic characters with those that tools print."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 
 from preflight.textprep.plain_text import uncoloured
 
-#: Format characters: word breaks, text direction.
+#: Invisible characters: word breaks and text direction.
 _UNSEEN = dict.fromkeys(
     [0xAD, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2065), 0xFEFF]
 )
 _BLANK = dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
-#: Not printed by any known tool; typesetting creates them from plain characters.
+#: Characters that no known tool prints; typesetting creates them from plain ones.
 _TYPESET = {
     **dict.fromkeys([0x2018, 0x2019, 0x201B], "'"), **dict.fromkeys([0x201C, 0x201D, 0x201F], '"'),
     **dict.fromkeys([0x2010, 0x2011, 0x2012, 0x2013, 0x2212], "-"),
@@ -21,18 +21,18 @@ _ANY = re.compile("[" + "".join(map(re.escape, map(chr, _PLAIN))) + "]")
 #: A dash that typesetting created from two or three hyphens.
 _RULE = re.compile(r"(?<!\S)-*—[—-]*(?!\S)")
 
-#: A colour sequence as shown by viewers, loggers and syslog: ``^[[0m``, ``\x1b[0m``, ``\033[0m``, ``#033[0m``,
+#: A colour sequence as viewers, loggers and syslog show it: ``^[[0m``, ``\x1b[0m``, ``\033[0m``, ``#033[0m``,
 #: ``ESC[0m``.
 _SHOWN_COLOUR = re.compile(r"(?:\^\[|\\(?:x1[bB]|033|u001[bB]|e)|#033|ESC|[\u241b\ufffd])\[[0-9;:]{0,20}[mK]")
-#: A cursor movement to the right instead of blanks.
+#: A cursor movement to the right, used instead of blanks.
 _GO_RIGHT = re.compile(r"\x1b\[(\d{1,3})C")
-#: A backspace that deleted the previous character.
+#: A character and the backspace that deleted it.
 _TAKEN_BACK = re.compile(r"[^\x08\n]\x08(?: \x08)?")
 _MOST_TAKEN_BACK = 64
 
 
 def plain_characters(text: str) -> str:
-    """Return a text without colours, invisible characters and typeset quotes.
+    """Remove colours and invisible characters, and replace typographic ones.
 
     The number of lines is preserved.
     """

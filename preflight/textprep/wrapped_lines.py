@@ -1,4 +1,4 @@
-"""Lines that a terminal, a mail or a page wrapped at a width, joined again."""
+"""Joining of lines that a terminal, a mail or a page wrapped at a width."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from collections.abc import Callable, Iterator, Sequence
 from preflight.textprep.lines import Line, Lines
 from preflight.textprep.numbered_text import left_out
 
-#: Usual widths of terminals; shorter or longer lines come from the program itself.
+#: Usual widths of terminals; shorter or longer lines are not wrapped.
 _WIDTHS = range(60, 401)
 _BEGINS = re.compile(
     rb"\s*$|#|.{0,200}?(?:NCCL (?:INFO|WARN|version) |\w:\d{1,10}:\d{1,10} \[)|\[(?:[rR]ank ?)?\d|\d{4}-\d\d-\d\d"
     rb"|\[[EWIF](?:\d{4})? (?:[\d:.]{8,20} )?ProcessGroupNCCL"
 )
 _OWN = (b"NCCL ", b"ProcessGroupNCCL.cpp:")
-#: Minimum number of broken lines for a width.
+#: Minimum number of broken lines that show a width.
 _ENOUGH = 3
 
-#: A line that is not complete: no text after the level, or a list of HCAs without its end.
+#: An incomplete line: without text after the level, or with a list of HCAs that does not end.
 _UNFINISHED = re.compile(rb"NCCL (?:WARN|INFO)$|NCCL INFO NET/\S{1,32} ?: Using \[.{1,4096}/(?:IB|RoCE)$")
 _LAST = (b"WARN", b"INFO", b"/IB", b"/RoCE")
 _LONGEST = 4096
 
 
 def continued(lines: list[bytes]) -> list[bytes]:
-    """Return incomplete lines joined with their indented continuations."""
+    """Join incomplete lines with their indented continuations.
+
+    Joined lines become empty, to preserve line numbers.
+    """
     joined = list(lines)
     at = 0
     while at < len(lines) - 1:
@@ -47,10 +50,10 @@ def _below(line: bytes, depth: int) -> bool:
 
 
 def unwrapped(lines: list[bytes]) -> list[bytes]:
-    """Return the lines with wrapped ones joined.
+    """Join wrapped lines.
 
     Joined lines become empty, to preserve line numbers. A width is accepted if no line is longer, and if nearly all
-    lines of NCCL and of PyTorch's watchdog with this length are followed by a line that does not start like a log line.
+    lines of that length from NCCL or PyTorch's watchdog precede a line that does not start like a log line.
     """
     lengths = [len(line.rstrip(b"\r")) for line in lines]
     width = max(lengths, default=0)
@@ -63,7 +66,7 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
     joined = list(lines)
     end = -1
     for i in broken:
-        if i <= end:  # part of the previous line
+        if i <= end:  # already joined to the previous line
             continue
         end = i + 1
         while lengths[end] == width and end + 1 < len(lines) and not _BEGINS.match(lines[end + 1]):
@@ -74,7 +77,10 @@ def unwrapped(lines: list[bytes]) -> list[bytes]:
 
 
 def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) -> list[str]:
-    """Join lines of one width with their continuations; empty lines keep the numbers."""
+    """Join lines of exactly a width with the continuations that ``goes_on`` accepts.
+
+    Joined lines become empty, to preserve line numbers.
+    """
     joined, at = list(lines), 0
     while at < len(joined) - 1:
         end = at
@@ -88,21 +94,24 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
     return joined
 
 
-#: Line widths: mails from 72, screens up to 240.
+#: Range of line widths of mails and screens.
 _NARROWEST, _WIDEST = 60, 240
-#: The narrowest usual screen.
+#: Minimum width of a screen.
 _SCREEN = 76
-#: Screen widths so common that one line of the width is enough; trailing blanks hide the rest.
+#: Common widths of screens. One line of such a width is enough, as trailing blanks are lost on the rest.
 _USUAL = frozenset((80, 100, 120, 132, 160))
-#: Text that cannot start a line: syntax highlighting of a page split lines. Minimum number of such lines.
+#: Text that cannot start a line, because a page's syntax highlighting split it; minimum number of such lines.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")
 _LEAST_RESTS = 4
-#: Longest word moved to the next line without a break.
+#: Maximum length of a word that a mail moves to the next line.
 _WORD = 40
 
 
 def unbroken(lines: Lines) -> Iterator[list[Line]]:
-    """Yield joined lines, once as for a screen and once as for a mail."""
+    """Yield the lines joined in each plausible way.
+
+    They may have been split by syntax highlighting, or wrapped by a screen or a mail.
+    """
     if sum(bool(_REST.match(line.text)) for line in lines) >= _LEAST_RESTS:
         yield _put_together(lines, lambda line, after: line + after if _REST.match(after) else None)
     widths = Counter(len(line.text) for line in lines)
@@ -111,14 +120,14 @@ def unbroken(lines: Lines) -> Iterator[list[Line]]:
         return
     if (widths[widest] > 1 or widest in _USUAL) and widest >= _SCREEN:
         yield _put_together(lines, lambda line, after: _screen(line, after, widest))
-    # a mail's lines end where the next word does not fit; its width slightly exceeds its longest line
+    # a mail breaks lines where the next word does not fit, so its width may exceed that of its longest line
     yield _put_together(lines, lambda line, after: _mail(line, after, widest))
 
 
 def _screen(line: str, after: str, width: int) -> str | None:
-    """Return two lines as one if a screen of that width broke it; else None.
+    """Join two lines if a screen of a width broke them; return None otherwise.
 
-    Trailing blanks of a line are lost.
+    Trailing blanks, which were lost at the break, are restored.
     """
     if len(line) == width:
         return line + after
@@ -128,14 +137,14 @@ def _screen(line: str, after: str, width: int) -> str | None:
 
 
 def _mail(line: str, after: str, width: int) -> str | None:
-    """Return two lines as one if the second's first word exceeded the width."""
+    """Join two lines if the second's first word did not fit; return None otherwise."""
     words = after.split(None, 1)
     if not words or after[:1].isspace() or not width - _WORD <= len(line):
         return None
     return f"{line} {after}" if len(line) + 1 + len(words[0]) > width else None
 
 
-#: The time of the kernel before a message, complete or truncated: no continuation of a wrapped line starts with it.
+#: The kernel's time before a message, complete or truncated; the rest of a wrapped line never starts with it.
 KERNEL_TIME = re.compile(r"(?:<\d{1,3}>)?\[ {0,8}\d{1,9}\.\d{0,9}(?:\]|$)")
 
 

@@ -1,1 +1,1 @@
-"""Output of Kubernetes and Slurm."""
+"""Parsers of the output of Kubernetes and Slurm."""

@@ -1,4 +1,4 @@
-"""Fields by indentation: the YAML and the descriptions of ``kubectl``."""
+"""Fields nested by indentation: YAML, and the output of ``kubectl describe``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
 _KEY = re.compile(r"(?P<key>\"[^\"]{1,300}\"|'[^']{1,300}'|[^\s:#'\"\[\]{}|-][^:]{0,300}?):(?:\s+(?P<value>.*))?")
-#: Maximum depth and lines of a document; deeper lines are skipped.
+#: Maximum depth of a document (deeper lines are skipped), and maximum lines.
 _DEEPEST, _MOST_LINES = 40, 200_000
 _BLOCK = re.compile(r"[|>][+-]?\d?")
 
@@ -17,8 +17,8 @@ _BLOCK = re.compile(r"[|>][+-]?\d?")
 def read_fields(lines: Lines, at: int, *, titled: bool) -> tuple[Any, int]:
     """Return the value that starts at a line, and the index after it.
 
-    ``titled`` is the format of ``kubectl describe``: names are titles such as ``Last Transition Time``, a list has no
-    dashes and its next item starts with a name already seen, and the value ends before ``Events:``.
+    ``titled`` selects the format of ``kubectl describe``. Names are then titles such as ``Last Transition Time``, lists
+    have no dashes (a repeated name starts the next item), and the value ends before ``Events:``.
     """
     rows: list[tuple[int, str]] = []
     end = at
@@ -39,7 +39,7 @@ def read_fields(lines: Lines, at: int, *, titled: bool) -> tuple[Any, int]:
 
 
 class _Reader:
-    """A document, read row by row."""
+    """Reader of a document, row by row."""
 
     def __init__(self, rows: list[tuple[int, str]], titled: bool) -> None:
         self._rows, self._titled, self._at = rows, titled, 0
@@ -103,7 +103,7 @@ class _Reader:
         return None
 
     def _continued(self, value: str, indent: int) -> str:
-        """Return a text with its continuation rows, which are indented deeper."""
+        """Return a text joined with its continuation rows, which are indented deeper."""
         texts = [value] if value else []
         while self._at < len(self._rows) and self._rows[self._at][0] > indent:
             if self._titled and _KEY.fullmatch(self._rows[self._at][1]):
@@ -114,7 +114,7 @@ class _Reader:
 
 
 def _camel(title: str) -> str:
-    """Return the field name of a title: ``lastSeen`` for ``Last Seen``."""
+    """Convert a title to a field name: ``Last Seen`` to ``lastSeen``."""
     words = title.split()
     if len(words) == 1:
         return title if "/" in title or not title[:1].isupper() else title[:1].lower() + title[1:]

@@ -1,4 +1,4 @@
-"""``kubectl get events``, and the events below ``kubectl describe``."""
+"""Events printed by ``kubectl get events`` and ``kubectl describe``."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _DESCRIBED = re.compile(
 
 @dataclass(frozen=True)
 class KubernetesEvent:
-    """One event."""
+    """One Kubernetes event."""
 
     type: str
     reason: str
-    object: str  # kind/name; empty below a description
+    object: str  # kind/name; empty in a description, which is on one object
     message: str
     age: str
     line: int
 
 
 def event_in(text: str, number: int) -> KubernetesEvent | None:
-    """Read the line of one event."""
+    """Read the event on a line; return None if there is none."""
     if match := _EVENT.fullmatch(text):
         return KubernetesEvent(
             match["type"], match["reason"], match["object"], match["message"].strip(), match["age"], number
@@ -77,13 +77,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[KubernetesEvent, ...]]:
     return Parsed(tuple(events), (), end)
 
 
-#: Continuation lines of a message, by their start in errors of mounts and runtimes; and their maximum number.
+#: The start of a continuation line of a message, in errors from mounts and runtimes; maximum continuation lines.
 _CONTINUED = re.compile(r"\s{0,40}(?:Mounting (?:command|arguments)|Output|stderr|stdout|exit status)\b:?.*", re.I)
 _MOST_CONTINUED = 8
 
 
 def _continued(lines: Lines, at: int) -> int:
-    """Return the number of lines that continue the message above."""
+    """Return how many lines, starting at one, continue the message above."""
     end = at
     while end < min(len(lines), at + _MOST_CONTINUED) and _CONTINUED.fullmatch(lines[end].text):
         end += 1

@@ -1,4 +1,4 @@
-"""Tables of ``kubectl get``: pods, nodes, objects of any kind."""
+"""Tables of ``kubectl get``: pods, nodes and objects of any other kind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NODE = re.compile(
 
 @dataclass(frozen=True)
 class ListedPod:
-    """One row of pods."""
+    """One row of a table of pods."""
 
     namespace: str
     name: str
@@ -42,42 +42,42 @@ class ListedPod:
 
 @dataclass(frozen=True)
 class ListedNode:
-    """One row of nodes."""
+    """One row of a table of nodes."""
 
     name: str
-    status: str  # Ready, NotReady
-    marks: tuple[str, ...]  # SchedulingDisabled
+    status: str  # Ready, NotReady or Unknown
+    marks: tuple[str, ...]  # further words of the status, such as SchedulingDisabled
     version: str
     line: int
 
 
 @dataclass(frozen=True)
 class ListedObject:
-    """One row of a table of any other kind, by its columns."""
+    """One row of a table of objects of any other kind."""
 
     namespace: str
     name: str
-    columns: Mapping[str, str]
+    columns: Mapping[str, str]  # heading -> cell
     line: int
 
 
 @dataclass(frozen=True)
 class KubernetesList:
-    """The rows of one table."""
+    """The rows of one table, whose objects are of one kind."""
 
     pods: tuple[ListedPod, ...] = ()
     nodes: tuple[ListedNode, ...] = ()
     others: tuple[ListedObject, ...] = ()
 
 
-#: Columns of which one identifies a Kubernetes table of any kind.
+#: Columns; at least one of them identifies a table of any kind as one of Kubernetes.
 _OWN = frozenset({"AGE", "STATUS", "STATE", "PHASE", "READY", "TERMINALSTATE"})
 _HEADING = re.compile(r"[A-Z][A-Z0-9()/%._-]{0,30}(?: [A-Z][A-Z0-9()/%._-]{0,30}){0,3}")
 _MOST_COLUMNS = 30
 
 
 def _headings(text: str) -> list[tuple[str, int]]:
-    """Return the columns of a table with their positions; none for another line."""
+    """Return the headings of a table with their positions; empty for any other line."""
     if len(text) > 2000 or not re.match(r"\s*(?:(?:NAMESPACE\s+)?NAME|CONTAINER(?: ID)?)\s", text):
         return []
     headings = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", text)]
@@ -88,7 +88,7 @@ def _headings(text: str) -> list[tuple[str, int]]:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``kubectl get`` begins at a line."""
     text = lines[at].text
     return bool(_POD_HEAD.fullmatch(text) or _NODE_HEAD.fullmatch(text) or _headings(text))
 
@@ -109,14 +109,14 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesList]:
         elif not head and (match := _NODE.fullmatch(text)):
             nodes.append(ListedNode(match[1], match[2], tuple(filter(None, match[3].split(","))), match[5], number))
         else:
-            gaps.append(ParseGap(number, "the row is cut"))
+            gaps.append(ParseGap(number, "the row is truncated"))
             break
         end += 1
     return Parsed(KubernetesList(tuple(pods), tuple(nodes)), tuple(gaps), end)
 
 
 def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
-    """Read the rows of a table of any kind."""
+    """Read the rows of a table of neither pods nor nodes."""
     heads = _headings(lines[at].text)
     rows: list[ListedObject] = []
     gaps: list[ParseGap] = []
@@ -128,7 +128,7 @@ def _other_rows(lines: Lines, at: int) -> Parsed[KubernetesList]:
             break
         missing = sum(not row[name] for name, _ in heads)
         if missing and row.get("AGE", "-") == "":
-            gaps.append(ParseGap(lines[end].number, "the row is cut"))
+            gaps.append(ParseGap(lines[end].number, "the row is truncated"))
         rows.append(ListedObject(row.get("NAMESPACE", ""), name, row, lines[end].number))
         end += 1
     return Parsed(KubernetesList(others=tuple(rows)), tuple(gaps), end)

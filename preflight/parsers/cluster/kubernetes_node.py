@@ -1,4 +1,4 @@
-"""``kubectl describe node``: conditions, and devices available to pods."""
+"""``kubectl describe node``: conditions, taints and allocatable resources."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _CONDITION = re.compile(
 )
 _RESOURCE = re.compile(r"\s+\"?([a-z][\w./-]{1,120})\"?:\s+\"?(\d{1,12})([KMGTE]i?|m)?\"?,?\s*")
 _ROLES = re.compile(r"Roles:\s")
-#: Text that only a node description contains, and maximum lines from the node's name to it.
+#: Lines that only a node's description contains, and maximum lines between the node's name and such a line.
 _OF_A_NODE = re.compile(r"Allocatable:\s*|\s+(?:MemoryPressure|DiskPressure|PIDPressure)\s+(?:True|False|Unknown)\b.*")
 _NEAR = 60
-#: A section without the node's name, from a description or from its YAML.
+#: A section without the node's name, from a description or from YAML.
 _SECTION = re.compile(r"Conditions:\s*|(?:Capacity|Allocatable):\s*|\s{0,8}(?:capacity|allocatable):\s*")
 
 
 @dataclass(frozen=True)
 class NodeCondition:
-    """One condition."""
+    """One condition of a node or another object."""
 
     type: str
     status: str
@@ -41,7 +41,7 @@ class NodeCondition:
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """One node; resources are the countable ones, by their names."""
+    """One node; its resources are those without a unit, by name."""
 
     name: str
     unschedulable: bool
@@ -49,11 +49,11 @@ class NodeDescription:
     conditions: tuple[NodeCondition, ...]
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
-    system_info: Mapping[str, str] = field(default_factory=dict)  # System Info: Kubelet Version
+    system_info: Mapping[str, str] = field(default_factory=dict)  # section System Info, by name
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a description begins at a line."""
+    """Return whether the description of a node, or a section of it, begins at a line."""
     if _NAME.fullmatch(lines[at].text):
         near = [line.text for line in lines[at + 1 : at + _NEAR]]
         return bool(near) and (_ROLES.match(near[0]) is not None or _is_excerpt(near))
@@ -66,7 +66,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _is_excerpt(near: list[str]) -> bool:
-    """Return whether sections of a node follow its name, with others left out."""
+    """Return whether an excerpt of a node's description follows the node's name."""
     for text in near:
         if _OF_A_NODE.fullmatch(text):
             return True

@@ -1,4 +1,4 @@
-"""Objects of Kubernetes as JSON, as YAML, and described."""
+"""Kubernetes objects in JSON or YAML, or printed by ``kubectl describe``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from preflight.textprep.lines import Lines
 
 HINTS = ("apiVersion", '"kind"', "Name:", "{", "[", "tatus:", "onditions:")
 
-#: Maximum lines of one output, objects of a list, and examined depth of a status.
+#: Maximum lines of one output, objects of a list, and depth to which a status is examined.
 _MOST_LINES, MOST_OBJECTS, _DEEPEST = 200_000, 2000, 12
 _YAML = re.compile(r"apiVersion: \S{1,100}")
 _JSON_KEY = re.compile(r'"(?:apiVersion|kind|metadata|lastTransitionTime|containerStatuses)"\s*:')
@@ -46,15 +46,15 @@ class StatusError:
 
 @dataclass(frozen=True)
 class KubernetesObject:
-    """State, conditions, counts and errors of another object."""
+    """The status of an object that is neither a pod, a node nor an event."""
 
     kind: str
     name: str
     namespace: str
-    state: str  # from its status, as printed; empty if none
+    state: str  # from the status, as printed; empty if there is none
     message: str
     conditions: tuple[NodeCondition, ...]
-    counts: Mapping[str, int]  # failed, unavailable: as in the status or in a line of the description
+    counts: Mapping[str, int]  # by their names in the status or the description, such as "failed"
     parts: tuple[tuple[str, str], ...]  # names and states of its components
     errors: tuple[StatusError, ...]
     line: int
@@ -62,7 +62,7 @@ class KubernetesObject:
 
 @dataclass(frozen=True)
 class KubernetesObjects:
-    """The objects of one output."""
+    """The objects of one output, by kind."""
 
     pods: tuple[PodDescription, ...] = ()
     nodes: tuple[NodeDescription, ...] = ()
@@ -71,7 +71,7 @@ class KubernetesObjects:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an object with a status begins at a line."""
+    """Return whether objects with a status, or an excerpt of one, begin at a line."""
     text = lines[at].text
     if text[:1] in "{[":
         near = json_head(lines, at)
@@ -126,7 +126,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesObjects]:
     if text[:1] in "{[":
         result = json_at(lines, at)
         if result is None:
-            gap = ParseGap(lines[at].number, "the JSON is cut")
+            gap = ParseGap(lines[at].number, "the JSON is truncated")
             return Parsed(KubernetesObjects(), (gap,), min(at + _MOST_LINES, len(lines)))
         end, value = result
         return Parsed(_objects(value, _numbers(lines, at, end), lines[at].number), (), end)
@@ -142,7 +142,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[KubernetesObjects]:
 
 
 def _numbers(lines: Lines, at: int, end: int) -> dict[str, int]:
-    """Return the first line of each name."""
+    """Return the number of the first line with each object's name."""
     result: dict[str, int] = {}
     for line in lines[at:end]:
         if match := _NAME_LINE.fullmatch(line.text):
@@ -205,7 +205,7 @@ def _items(value: Any) -> list[dict[str, Any]]:
     result = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     if result and all(
         {"type", "status"} <= item.keys() and "kind" not in item for item in result
-    ):  # only conditions, as extracted by jq
+    ):  # only conditions, as jq extracts them
         return [{"status": {"conditions": result}}]
     return result[:MOST_OBJECTS]
 
@@ -313,7 +313,7 @@ def _other(item: Mapping[str, Any], numbers: Mapping[str, int], line: int) -> Ku
 
 
 def _walk(value: Any, depth: int, parts: list[tuple[str, str]], errors: list[StatusError]) -> None:
-    """Collect named states and texts of errors within a status."""
+    """Collect the components with a state, and the error texts, in a status."""
     if depth > _DEEPEST or len(parts) + len(errors) > MOST_OBJECTS:
         return
     if isinstance(value, list):

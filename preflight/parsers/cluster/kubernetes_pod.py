@@ -1,4 +1,4 @@
-"""``kubectl describe pod``: its node, its containers' states, its events."""
+"""``kubectl describe pod``: the pod's node, container states and events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECTIONS = frozenset({"Containers", "Init Containers", "Conditions", "Volumes",
 
 @dataclass(frozen=True)
 class ContainerState:
-    """One container: its current and last states, and their reasons."""
+    """The current and last state of a container; a missing value is None or empty."""
 
     name: str
     state: str
@@ -35,7 +35,7 @@ class ContainerState:
 
 @dataclass(frozen=True)
 class PodDescription:
-    """One pod."""
+    """One pod; a value that the text lacks is empty."""
 
     name: str
     namespace: str
@@ -44,12 +44,12 @@ class PodDescription:
     reason: str
     message: str
     containers: tuple[ContainerState, ...]
-    conditions: tuple[tuple[str, str], ...]
+    conditions: tuple[tuple[str, str], ...]  # type and status
     events: tuple[KubernetesEvent, ...]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a description begins at a line, or a container's state."""
+    """Return whether a pod's description, or a container's state, begins at a line."""
     if _STATE.fullmatch(lines[at].text):
         near = [line.text for line in lines[at + 1 : at + 12]]
         return any(re.fullmatch(r"\s+(?:Ready|Restart Count|Last State|Exit Code):\s+\S.*", text) for text in near)

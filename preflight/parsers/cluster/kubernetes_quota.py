@@ -1,4 +1,4 @@
-"""``kubectl describe quota``: what a namespace uses of its resources.
+"""``kubectl describe quota``: a namespace's used and allowed resources.
 
 Source: Kubernetes, Resource Quotas.
 """
@@ -19,13 +19,13 @@ _HEAD = re.compile(r"\s{0,4}Resource\s+Used\s+Hard\s*")
 _RULE = re.compile(r"\s{0,4}-{4,20}\s+-{2,10}\s+-{2,10}\s*")
 _ROW = re.compile(r"\s{0,4}([a-z][\w./-]{1,120})\s+(\d{1,15}\w{0,2})\s+(\d{1,15}\w{0,2})\s*")
 _NAME = re.compile(r"\s{0,4}(?:Name|Resource Quotas?):\s+(\S{1,253})\s*")
-#: Lines above the table with the name.
+#: Maximum lines between the quota's name and the table.
 _ABOVE = 4
 
 
 @dataclass(frozen=True)
 class QuotaRow:
-    """One resource."""
+    """The use and limit of one resource, as printed."""
 
     resource: str
     used: str
@@ -35,14 +35,14 @@ class QuotaRow:
 
 @dataclass(frozen=True)
 class Quota:
-    """One quota."""
+    """One resource quota; an unknown name is empty."""
 
     name: str
     rows: tuple[QuotaRow, ...]
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether the table of a quota begins at a line."""
     return _HEAD.fullmatch(lines[at].text) is not None
 
 
@@ -55,7 +55,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Quota]:
     above = (_NAME.fullmatch(line.text) for line in lines[max(0, at - _ABOVE) : at])
     name = next((match[1] for match in above if match), "")
     cut = not rows or (end == len(lines) - 1 and bool(lines[end].text.strip()))
-    return Parsed(Quota(name, rows), (ParseGap(lines[end - 1].number, "the table is cut"),) if cut else (), end)
+    return Parsed(Quota(name, rows), (ParseGap(lines[end - 1].number, "the table is truncated"),) if cut else (), end)
 
 
 def facts(quota: Quota) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``sacct``: end states of jobs and their steps."""
+"""``sacct``: the states of jobs and job steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 4000
 
 @dataclass(frozen=True)
 class EndedJob:
-    """One job or step; values are empty if the table lacks the column."""
+    """One job or job step; a value that the text lacks is empty."""
 
     id: str
     name: str
@@ -28,8 +28,8 @@ class EndedJob:
     exit_code: str
     nodes: str
     line: int
-    reason: str = ""  # pending reason, from squeue and scontrol
-    fields: Mapping[str, str] = field(default_factory=dict)  # all columns and fields by their printed names
+    reason: str = ""  # of a pending job, from squeue and scontrol; for seff, its memory efficiency
+    fields: Mapping[str, str] = field(default_factory=dict)  # all columns or fields, by their printed names
 
 
 def _header(text: str) -> list[str]:
@@ -41,7 +41,7 @@ def _header(text: str) -> list[str]:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table begins at a line."""
+    """Return whether a table of ``sacct`` begins at a line."""
     return bool(_header(lines[at].text))
 
 
@@ -60,7 +60,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
         elif is_prompt(text) or not _JOB.match(text):
             break
         elif (row := _cells(names, text, spans, piped)) is None:
-            gaps.append(ParseGap(lines[end].number, "the row is cut"))
+            gaps.append(ParseGap(lines[end].number, "the row is truncated"))
         else:
             jobs.append(EndedJob(row.get("JobID", ""), row.get("JobName", ""), row["State"], row.get("ExitCode", ""),
                                  row.get("NodeList", ""), lines[end].number, fields=row))  # fmt: skip
@@ -68,7 +68,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
     return Parsed(tuple(jobs), tuple(gaps), end)
 
 
-#: A state within a line with shifted columns.
+#: A job state in a line whose columns have shifted.
 _STATE = re.compile(
     r"(?<!\S)((?:CANCELLED(?: by \d{1,10})?|COMPLETED|FAILED|TIMEOUT|NODE_FAIL|PREEMPTED|OUT_OF_ME\w{0,4}|BOOT_FAIL"
     r"|DEADLINE|RUNNING|PENDING|REQUEUED|SUSPENDED|RESIZING|REVOKED)\+?)(?!\S)"
@@ -76,7 +76,7 @@ _STATE = re.compile(
 
 
 def _sliced(text: str, spans: list[tuple[int, int]]) -> Iterator[str]:
-    """Yield the cells of a row; a word that begins in a column belongs to it."""
+    """Yield the cells of a row; a word belongs to the column in which it begins."""
     at = 0
     for begin, stop in spans:
         begin = max(begin, at)

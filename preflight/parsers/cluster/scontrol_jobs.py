@@ -1,4 +1,4 @@
-"""``scontrol show job`` as a format."""
+"""The format ``scontrol show job``; the parser is in ``slurm_jobs``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scontrol show node`` as a format."""
+"""The format ``scontrol show node``; the parser is in ``slurm_nodes``."""
 
 from __future__ import annotations
 

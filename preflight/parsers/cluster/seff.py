@@ -1,4 +1,4 @@
-"""``seff`` as a format."""
+"""The format ``seff``; the parser is in ``slurm_jobs``."""
 
 from __future__ import annotations
 

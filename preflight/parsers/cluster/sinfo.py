@@ -1,4 +1,4 @@
-"""``sinfo``: nodes by state, and with ``-R`` the reasons of nodes out of service."""
+"""``sinfo``: nodes by state; with ``-R``, why nodes are out of service."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ HINTS = (
     "REASON", "STATE", "NODES(A/I/O/T)", " idle", " mix", " alloc", " down", " drain", " drng", " plnd", " comp", "{",
 )  # fmt: skip
 
-#: Allocated, idle, other and total nodes of a partition (``sinfo -s``).
+#: The column of ``sinfo -s`` with a partition's allocated, idle, other and total nodes.
 _COUNTS = "NODES(A/I/O/T)"
 
 
 @dataclass(frozen=True)
 class NodesInState:
-    """One row of the table."""
+    """The nodes of one row of ``sinfo``; a value that the row lacks is empty."""
 
     partition: str
-    state: str  # as printed: down*
+    state: str  # as printed, as in down*
     nodes: str
     reason: str
     line: int
     availability: str = ""  # of the partition: up, down, inact
-    counts: str = ""  # allocated/idle/other/total nodes, instead of a state (``sinfo -s``)
+    counts: str = ""  # allocated/idle/other/total nodes; ``sinfo -s`` prints them instead of a state
 
 
 @dataclass(frozen=True)
 class Sinfo:
-    """Content of one output: reasons, or nodes by state."""
+    """The content of one output: reasons, or nodes by state."""
 
     reasons: tuple[DrainReason, ...] = ()
     states: tuple[NodesInState, ...] = ()
@@ -52,7 +52,7 @@ def _header(text: str) -> tuple[str, ...] | None:
 
 
 _NODES = ("NODELIST", "HOSTNAMES")
-#: States of nodes, in a list of ``sinfo -h -o '%N %T'`` without a header.
+#: Node states in a list without a header, from ``sinfo -h -o '%N %T'``.
 _STATES = (
     "idle|alloc(?:ated)?|mix(?:ed)?|down|drain(?:ed|ing)?|drng|comp(?:leting)?|fail(?:ing)?|failg|maint|resv|reserved"
     "|unk|unknown"
@@ -62,13 +62,13 @@ _STATES = (
 _BARE = re.compile(
     rf"(?P<nodes>(?=[\w.,\[\]-]*\d)[A-Za-z][\w.,\[\]-]{{0,400}})\s+(?P<state>(?:{_STATES})[*~#!%$@^+-]{{0,2}})"
 )
-#: Minimum rows of a list without a header, and states that no other tool prints.
+#: Minimum rows of a list without a header, and states that only Slurm prints.
 _LEAST_BARE = 3
 _ITS_OWN = re.compile(r"(?:idle|alloc|mix|drain|drng|comp|plnd|resv|maint|inval)")
 
 
 def _bare(lines: Lines, at: int) -> int:
-    """Return the end of a list without a header; ``at`` if none starts."""
+    """Return the end of a list without a header; ``at`` if none starts there."""
     end = at
     while end < len(lines) and _BARE.fullmatch(lines[end].text.strip()):
         end += 1
@@ -77,7 +77,7 @@ def _bare(lines: Lines, at: int) -> int:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``sinfo`` output begins at a line."""
     if reasons_begins(lines, at) or _header(lines[at].text) is not None:
         return True
     if has_json(lines, at, "sinfo", ("node", "nodes")) or has_json(lines, at, "nodes", ("slurmd_start_time", "gres")):
@@ -88,7 +88,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
-    """Read the rows below the header."""
+    """Read the table, list or JSON that begins at a line."""
     if reasons_begins(lines, at):
         parsed = parse_reasons(lines, at)
         return Parsed(Sinfo(parsed.value), parsed.gaps, parsed.end)
@@ -123,7 +123,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
 
 
 def _without_nodes(names: tuple[str, ...], text: str) -> dict[str, str] | None:
-    """Return the cells of a partition without nodes: its last cell is empty."""
+    """Return the cells of a row without nodes, whose last cell is empty, or None."""
     return cells(names[:-1], text) if names[-1] == "NODELIST" and " 0 " in text else None
 
 
@@ -131,7 +131,7 @@ def _of_json(lines: Lines, at: int) -> Parsed[Sinfo]:
     """Read ``sinfo --json``, and the nodes of ``scontrol show nodes --json``."""
     parsed = json_at(lines, at)
     if parsed is None:
-        return Parsed(Sinfo(), (ParseGap(lines[at].number, "the JSON is cut"),), len(lines))
+        return Parsed(Sinfo(), (ParseGap(lines[at].number, "the JSON is truncated"),), len(lines))
     end, value = parsed
     listed = (value.get("sinfo") or value.get("nodes")) if isinstance(value, dict) else None
     rows = [_json_row(entry, lines[at].number) for entry in listed or () if isinstance(entry, dict)]

@@ -1,4 +1,4 @@
-"""``scontrol ping``, ``scontrol show partition`` and ``sdiag``."""
+"""``scontrol ping``, ``sdiag``, and ``scontrol show`` of partitions, reservations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _FIELD = re.compile(r"\s{0,8}([A-Za-z][\w (),/-]{2,60}):\s{0,60}(\d{1,15})\b.*")
 
 @dataclass(frozen=True)
 class SlurmController:
-    """A controller in ``scontrol ping``."""
+    """A controller in the output of ``scontrol ping``."""
 
-    role: str  # primary, backup1
+    role: str  # as in primary or backup1
     host: str
     state: str
     line: int
@@ -29,26 +29,26 @@ class SlurmController:
 
 @dataclass(frozen=True)
 class SlurmPartition:
-    """A partition or a reservation in ``scontrol show``."""
+    """A partition or reservation in the output of ``scontrol show``."""
 
     name: str
     state: str
     fields: Mapping[str, str]
     line: int
-    reserved: bool = False  # a reservation
+    reserved: bool = False  # whether it is a reservation
 
 
 @dataclass(frozen=True)
 class SlurmControl:
-    """Content of one output."""
+    """The content of one output of ``scontrol`` or ``sdiag``."""
 
     controllers: tuple[SlurmController, ...] = ()
     partitions: tuple[SlurmPartition, ...] = ()
-    counters: Mapping[str, int] | None = None  # from sdiag
+    counters: Mapping[str, int] | None = None  # from sdiag; None in other outputs
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether the output of one of the commands begins at a line."""
     text = lines[at].text
     if _PING.fullmatch(text) or re.match(r"\s*sdiag output at ", text) or re.match(r"Server thread count:", text):
         return True

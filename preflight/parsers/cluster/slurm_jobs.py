@@ -1,4 +1,4 @@
-"""Slurm jobs in ``squeue``, ``scontrol show job`` and ``seff``."""
+"""Slurm jobs from ``squeue``, ``scontrol show job``, ``seff`` and Slurm's JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt, json_at, json_head
 from preflight.textprep.lines import Lines
 
-#: State abbreviations of ``squeue``.
+#: Abbreviation of a job state in ``squeue`` -> job state.
 STATES: Mapping[str, str] = {
     "PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED", "F": "FAILED", "NF": "NODE_FAIL",
     "OOM": "OUT_OF_MEMORY", "TO": "TIMEOUT", "CA": "CANCELLED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "PR": "PREEMPTED",
@@ -27,14 +27,17 @@ _MOST_LINES = 100_000
 
 
 def queue_begins(lines: Lines, at: int) -> bool:
-    """Return whether ``squeue`` begins at a line."""
+    """Return whether ``squeue`` output begins at a line."""
     return bool(_header(lines[at].text)) or has_json(
         lines, at, "jobs", ("job_state", "state_reason", "exit_code", "job_id")
     )
 
 
 def has_json(lines: Lines, at: int, key: str, words: tuple[str, ...]) -> bool:
-    """Return whether Slurm JSON with a list of this name starts at a line."""
+    """Return whether Slurm's JSON with a list ``key`` starts at a line.
+
+    At least one of the keys ``words`` must be near the start.
+    """
     if lines[at].text[:1] != "{":
         return False
     near = json_head(lines, at)
@@ -49,7 +52,7 @@ def _header(text: str) -> tuple[str, ...]:
 
 
 def parse_queue(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
-    """Read the rows below the header, or the JSON."""
+    """Read the table or JSON that begins at a line."""
     names = _header(lines[at].text)
     if not names:
         return parse_json(lines, at)
@@ -63,7 +66,7 @@ def parse_queue(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
         if row is None or state not in _LONG:
             row, state = _loose(text)
         if not state:
-            gaps.append(ParseGap(lines[end].number, "the row is cut"))
+            gaps.append(ParseGap(lines[end].number, "the row is truncated"))
         jobs.append(_job(row, state, lines[end].number))
         end += 1
     return Parsed(tuple(jobs), tuple(gaps), end)
@@ -74,7 +77,7 @@ def _long(state: str) -> str:
 
 
 def _loose(text: str) -> tuple[dict[str, str], str]:
-    """Return job, reason and state of a row with misaligned columns."""
+    """Return the cells and the state of a row with misaligned columns."""
     words = text.split()
     state = next((_long(word) for word in words[1:] if _long(word) in _LONG), "")
     reason = re.search(r"\((.{1,200})\)\s*$", text)
@@ -91,10 +94,10 @@ def _job(row: Mapping[str, str], state: str, line: int) -> EndedJob:
 
 
 def parse_json(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
-    """Read the jobs of Slurm's JSON: ``squeue --json`` and ``sacct --json``."""
+    """Read the jobs in Slurm's JSON, from ``squeue --json`` or ``sacct --json``."""
     result = json_at(lines, at)
     if result is None:
-        return Parsed((), (ParseGap(lines[at].number, "the JSON is cut"),), min(at + _MOST_LINES, len(lines)))
+        return Parsed((), (ParseGap(lines[at].number, "the JSON is truncated"),), min(at + _MOST_LINES, len(lines)))
     end, value = result
     numbers: dict[str, int] = {}
     for line in lines[at:end]:
@@ -106,7 +109,7 @@ def parse_json(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
 
 
 def plain(value: Any) -> str:
-    """Return a value of Slurm's JSON as text, the first of a list."""
+    """Return a value of Slurm's JSON as text; of a list, the first item."""
     if isinstance(value, list):
         return plain(value[0]) if value else ""
     if isinstance(value, dict):
@@ -130,7 +133,7 @@ def _json_job(entry: Mapping[str, Any], numbers: Mapping[str, int], first: int) 
 
 
 def job_begins(lines: Lines, at: int) -> bool:
-    """Return whether ``scontrol show job`` begins at a line."""
+    """Return whether ``scontrol show job`` output begins at a line."""
     if not re.match(r"\s*JobId=\d{1,12}\b", lines[at].text):
         return False
     return "JobState=" in "".join(line.text for line in lines[at : at + 8])
@@ -173,14 +176,14 @@ def _blocks(lines: Lines, at: int) -> Iterator[tuple[int, int]]:
 
 
 def seff_begins(lines: Lines, at: int) -> bool:
-    """Return whether ``seff`` begins at a line."""
+    """Return whether ``seff`` output begins at a line."""
     return bool(re.fullmatch(r"Job ID: \d{1,12}(?:_\d{1,9})?", lines[at].text)) and any(
         line.text.startswith("State: ") for line in lines[at + 1 : at + 6]
     )
 
 
 def parse_seff(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
-    """Read the report on one job."""
+    """Read the report of ``seff`` on one job."""
     fields: dict[str, str] = {}
     end = at
     while end < len(lines) and (match := re.fullmatch(r"([A-Z][\w /-]{1,40}): (.*)", lines[end].text)):

@@ -1,4 +1,4 @@
-"""``sinfo -R`` and ``scontrol show node``."""
+"""Slurm nodes from ``sinfo -R`` and ``scontrol show node``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NODE_REASON = re.compile(r"\s*Reason=(.*?)(?:\s*\[([\w.@:-]{1,80})\])?\s*")
 
 @dataclass(frozen=True)
 class DrainReason:
-    """One line of ``sinfo -R``."""
+    """Why nodes are out of service: one line of ``sinfo -R``."""
 
     reason: str
     user: str
@@ -33,17 +33,17 @@ class DrainReason:
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """One node of ``scontrol show node``."""
+    """One node in the output of ``scontrol show node``."""
 
     name: str
-    state: tuple[str, ...]  # IDLE, DRAIN
+    state: tuple[str, ...]  # all words of the state, such as IDLE and DRAIN
     reason: str
     fields: Mapping[str, str]
     line: int
 
 
 def reasons_begins(lines: Lines, at: int) -> bool:
-    """Return whether ``sinfo -R`` begins at a line."""
+    """Return whether ``sinfo -R`` output begins at a line."""
     return bool(_REASONS_HEAD.fullmatch(lines[at].text))
 
 
@@ -59,7 +59,7 @@ def parse_reasons(lines: Lines, at: int) -> Parsed[tuple[DrainReason, ...]]:
 
 
 def nodes_begins(lines: Lines, at: int) -> bool:
-    """Return whether ``scontrol show node`` begins at a line."""
+    """Return whether ``scontrol show node`` output begins at a line."""
     return bool(_NODE.fullmatch(lines[at].text)) and (
         "State=" in lines[at].text or any("=" in line.text for line in lines[at + 1 : at + 3])
     )

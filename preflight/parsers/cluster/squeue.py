@@ -1,4 +1,4 @@
-"""``squeue`` as a format."""
+"""The format ``squeue``; the parser is in ``slurm_jobs``."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Diag]:
         return parse_diag(lines, at)
     parsed = json_at(lines, at)
     if parsed is None:
-        return Parsed(Diag({}, ()), (ParseGap(lines[at].number, "the JSON is cut"),), len(lines))
+        return Parsed(Diag({}, ()), (ParseGap(lines[at].number, "the JSON is truncated"),), len(lines))
     end, value = parsed
     reports = [value.get(key) for key in _KEYS] if isinstance(value, dict) else []
     report = next((item for item in reports if isinstance(item, dict)), {})

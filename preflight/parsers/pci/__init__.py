@@ -1,1 +1,1 @@
-"""Output of lspci."""
+"""Parsers of the output of ``lspci``."""

@@ -1,4 +1,4 @@
-"""``lspci -vv``: links, access control and read requests."""
+"""``lspci -vv``: PCIe links, access control (ACS) and maximum read requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-#: ACS controls that redirect a request or completion between two devices to the root complex.
+#: ACS controls that redirect peer-to-peer requests or completions to the root complex.
 REDIRECTS = frozenset({"ReqRedir", "CmpltRedir", "UpstreamFwd"})
 
 
-#: Classes by name and by number (pci.ids); servers only have GPUs among 3D controllers.
+#: Device classes by name and by number (pci.ids). In servers, the only 3D controllers are GPUs.
 _NETWORK = re.compile(r"(?i)(?:ethernet|infiniband|network) controller|02(?:00|07)\b")
 _GONE = re.compile(r"\(rev ff\)")
 _GPU = re.compile(r"(?i)3D controller|0302\b")
@@ -24,13 +24,13 @@ _GPU = re.compile(r"(?i)3D controller|0302\b")
 
 @dataclass(frozen=True)
 class PciFunction:
-    """The configuration of one PCI function; None where lspci did not print it."""
+    """The configuration of one PCI function; a value that lspci did not print is None."""
 
     address: str | None = None
     line: int = 0
     class_name: str | None = None
     name: str | None = None
-    denied: bool = False  # its capabilities are readable only by root
+    denied: bool = False  # lspci may not read its capabilities; root may
     controls: Mapping[str, bool] | None = None  # ACSCtl; None without the capability
     speed: str | None = None
     width: str | None = None
@@ -41,8 +41,8 @@ class PciFunction:
     max_payload_bytes: int | None = None
     relaxed_ordering: bool | None = None  # DevCtl: RlxdOrd
     numa_node: int | None = None
-    driver: str | None = None  # of the kernel, in use
-    errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr; UESta: CmpltTO, …; since they were cleared
+    driver: str | None = None  # kernel driver in use
+    errors: frozenset[str] = frozenset()  # DevSta: FatalErr, NonFatalErr; UESta: CmpltTO, …; since last cleared
 
     @property
     def is_gone(self) -> bool:
@@ -51,12 +51,12 @@ class PciFunction:
 
     @property
     def is_network(self) -> bool:
-        """Whether it is a network controller."""
+        """Whether the function is a network controller."""
         return _NETWORK.match(self.class_name or "") is not None
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it is a server GPU."""
+        """Whether the function is a GPU, as servers have them."""
         return _GPU.match(self.class_name or "") is not None
 
     @property
@@ -71,7 +71,7 @@ class PciFunction:
 
     @property
     def link(self) -> str:
-        """The trained link: ``32GT/s x8``."""
+        """The trained link, as in ``32GT/s x8``; empty if not shown."""
         return " ".join(part for part in (self.speed, self.width) if part)
 
     def document(self) -> dict[str, Any]:
@@ -87,16 +87,16 @@ class PciFunction:
         }  # fmt: skip
 
 
-#: ``81:00.0 Infiniband controller: Mellanox …``; with ``-n`` and ``-nn``, the class is or includes a number.
+#: ``81:00.0 Infiniband controller: Mellanox …``. With ``-n`` the class is a number; with ``-nn`` it includes one.
 _DEVICE = re.compile(
     r"\s{0,12}((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r"([A-Z0-9][^:\[\]]{2,60}(?: \[[0-9a-f]{4}\])?|[0-9a-f]{4}): (\S.*)"
 )
-#: The command for one device.
+#: An ``lspci`` command for a single device.
 _COMMAND = re.compile(
     r"\blspci\s[^|]{0,80}?-s\s?[\"']?((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b[^#$]{0,200}$"
 )
-#: Maximum lines of a pasted text.
+#: Maximum lines of pasted text that are searched for ``(downgraded)``.
 _MOST_LINES = 5000
 _DEVICE_STUMP = re.compile(r"\s{0,4}(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?: [A-Z][^:]{0,60})?")
 _LINK = re.compile(r"\s*Lnk(Cap|Sta):\s.*?Speed ([\w./]+)(?: \((\w+)\))?, Width (x\d{1,2})(?!\d)(?: \((\w+)\))?.*")
@@ -104,7 +104,7 @@ _ACS = re.compile(r"\s*ACSCtl:\s*(.*)")
 _DEVCTL = re.compile(r"\s*(?:DevCtl:.*|.*MaxPayload (\d{2,4}) bytes, MaxReadReq (\d{3,4}) bytes.*)")
 
 
-#: Start of a device's details, which identifies them without the indentation or the device's line.
+#: The start of a device's details, which identifies them if the indentation or the device's line is missing.
 _DETAIL = re.compile(
     r"\s*(?:(?:Lnk|Dev|Slt|Root|ACS|AER|UE|CE)(?:Cap|Ctl|Sta|Msk|Svrt)\d?|Capabilities|Subsystem|Control|Status|Latency"
     r"|Interrupt|NUMA node|Region \d|Physical Slot|IOMMU group|Bus|Kernel (?:driver in use|modules)|Flags|BIST"
@@ -114,33 +114,33 @@ _DETAIL = re.compile(
     r"|(?:IOV|ARI|PASID|PTM|TPH|ATS|PR|L1Sub|DPC|Phy\d{1,2}|AtomicOps|DOE|CXL)\w{0,6}(?:Cap|Ctl|Sta|Ctrl)\d?"
     r"|Initial VFs|VF (?:offset|Migration)|Supported Page Size|HeaderLog|First Error Pointer|Max (?:no )?snoop latency"
     r"|LaneErrStat|PBA|Vector table|Arb|Ctrl|Caps|VC\d|RootCmd|ErrorSrc"
-    # the name from the card's manufacturer
+    # names assigned by the card's manufacturer
     r"|Product Name|\[[A-Z][A-Z0-9]\] [A-Z][\w ()-]{2,40})\s?:?\s.*"
     r"|\s*(?:Read(?:-only|/write) fields:|End)"
 )
-#: A name whose rest is missing, or a flag without its sign.
+#: A truncated name, or a flag without its sign.
 _STUMP = re.compile(r"\s*[A-Z][A-Za-z]{0,11}|.*\s[A-Za-z0-9]{1,20}[+-] [A-Za-z]\w{0,14}")
-#: A line of flags, of a slot or of a payload: continuation of a register's line.
+#: A line with flags, a slot or a payload, which continues the line of a register.
 _FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPayload \d|Address: |Vector table: ).*")
-#: Registers that only PCI Express functions have: they remain if the line that names the device is missing.
+#: Registers that only PCI Express functions have. They identify an output that lacks the device's line.
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
-#: Text in the name of a register on a separate line.
+#: Texts, one of which every line of a register contains.
 _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 
 
-#: First lines of outputs often pasted after it.
+#: First lines of other outputs that are often pasted after lspci's.
 _NEXT = re.compile(
     r"(?:CA:? '|hca_id:|Infiniband device '|link \S+/\d|driver:|NIC statistics:|Settings for |[A-Z][A-Za-z]+:\s*$).*"
 )
-#: Maximum characters of a line broken by a mail.
+#: Maximum characters of the rest of a line that a mail broke.
 _BROKEN_OFF = 60
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``lspci`` output begins at a line."""
     text = lines[at].text
     if _DEVICE.fullmatch(text) or lspci_tree.begins(text):
         return True
@@ -186,9 +186,9 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
             break
         else:
             if _is_repeated(devices[-1], text):
-                devices.append(PciFunction(line=lines[end].number))  # one register of each device, as grep prints them
+                devices.append(PciFunction(line=lines[end].number))  # grep printed one register of each device
             controls = devices[-1].controls
-            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # the rest of a line broken by a mail
+            if acs and controls and _FLAGS.fullmatch(text.lstrip()):  # a mail broke the line
                 devices[-1] = replace(devices[-1], controls={**controls, **_flags(text)})
             devices[-1] = _detail(devices[-1], text, marks_downgrades)
             empty, acs = 0, text.lstrip().startswith("ACSCtl:")
@@ -217,7 +217,7 @@ def summary(functions: tuple[PciFunction, ...]) -> str:
 
 
 def _queried_device(lines: Lines, at: int) -> str | None:
-    """Return the device named by the command before a line; None if none."""
+    """Return the device that the command above a line names; None if there is none."""
     before = " ".join(line.text for line in lines[max(0, at - 2) : at])
     match = _COMMAND.search(before)
     return match[1] if match else None
@@ -228,7 +228,7 @@ def _detailed(text: str) -> bool:
 
 
 def _rest(lines: Lines, at: int) -> bool:
-    """Return whether a line continues the previous one, after a wrap."""
+    """Return whether a line is the wrapped rest of the previous one."""
     text = lines[at].text
     if len(text) >= _BROKEN_OFF or _NEXT.match(text):
         return False
@@ -247,7 +247,7 @@ def _flags(text: str) -> dict[str, bool]:
 
 
 def _is_repeated(function: PciFunction, text: str) -> bool:
-    """Return whether a function already has this register."""
+    """Return whether the function already has the register on a line."""
     if match := _LINK.fullmatch(text):
         return (function.max_speed if match[1] == "Cap" else function.speed) is not None
     if _ACS.fullmatch(text):
@@ -261,7 +261,7 @@ def _detail(function: PciFunction, text: str, marks_downgrades: bool) -> PciFunc
             return replace(function, max_speed=match[2], max_width=match[4])
         downgraded = "downgraded" in (match[3], match[5])
         if match[3] is None and match[5] is None and function.max_speed and not marks_downgrades:
-            # lspci before 3.6 does not print it; later versions print it for all but ports
+            # lspci before 3.6 does not print "downgraded"; later versions print it, except for ports
             downgraded = (match[2], match[4]) != (function.max_speed, function.max_width)
         return replace(function, speed=match[2], width=match[4], downgraded=downgraded)
     if match := _ACS.fullmatch(text):
@@ -285,7 +285,7 @@ _NUMA_NODE = re.compile(r"\s*NUMA node: (-?\d{1,4})\s*")
 _DRIVER = re.compile(r"\s*Kernel driver in use: ([\w-]{1,60})\s*")
 _ERRORS = re.compile(r"\b((?:Non)?FatalErr)\+")
 _UNCORRECTED = re.compile(r"\b([A-Z]\w{1,20})\+")
-#: Set by probing for features that a device does not have.
+#: Errors that probing for unsupported features causes.
 _EXPECTED = frozenset({"UnsupReq", "ACSViol"})
 _ORDERING = re.compile(r"\bRlxdOrd([+-])(?=\s|$)")
 _DENIED = "Capabilities: <access denied>"

@@ -5,8 +5,8 @@ r"""``lspci -t``, ``-tv`` and ``-tvnn``: the tree of buses and its addresses.
      |                        \-00.1  NVIDIA Corporation Device 10ef
      \-[0000:00]---1f.0  …
 
-A device is on the bus of the bridge to its left. Columns are not counted, because pastes lose blanks: a bar marks a
-bridge with more devices, and ``\-`` starts the last of one.
+A device is on the bus of the bridge to its left. Columns are not counted, because pastes lose blanks. Instead, a bar
+marks a bridge with more devices below, and ``\-`` marks the last device of a bridge.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from preflight.textprep.lines import Lines
 
 _BUS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2})(?:-[0-9a-f]{2})?"
 _ROOT = re.compile(rf"\s*-(\+-)?(?=\[{_BUS}\]-)")
-#: Markdown treats ``\\-`` as an escape and shows ``-``.
+#: The backslash is optional: Markdown shows ``\-`` as ``-``.
 _BRANCH = re.compile(r"([\s|]*)([+\\]?)-(?=\[|[0-9a-f]{2}\.[0-7])")
 _HOST = re.compile(rf"\[{_BUS}\](-\+-|-{{2,}}|-?$)")
 _DEVICE = re.compile(rf"([0-9a-f]{{2}}\.[0-7])(?:-\[{_BUS}\](--\+-|-{{3,}}|-{{0,2}}(?=\s|$)))?")
-#: Maximum nesting of bridges, and devices in a line.
+#: Maximum nesting of bridges.
 _DEEPEST = 64
 
 
 @dataclass
 class _Level:
-    """The devices on one bus; ``more``: another line of it must follow.
+    """A bus that is open while the tree is read.
 
-    The bus of the hosts is empty.
+    At the level of the host bridges, ``bus`` is empty. If ``more``, another device of the bus must follow.
     """
 
     bus: str
@@ -39,12 +39,12 @@ class _Level:
 
 
 def begins(text: str) -> bool:
-    """Return whether a tree starts at a line."""
+    """Return whether a line is the first line of a tree."""
     return "[" in text and bool(_ROOT.match(text))
 
 
 def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list[ParseGap]]:
-    """Return the line after a tree, its devices and the gaps."""
+    """Return the index after a tree, its devices (address and name), and gaps."""
     tree = _Tree()
     end = at
     while end < len(lines) and tree.line(lines[end].text):
@@ -71,7 +71,7 @@ class _Tree:
             if not match or (bars := match[1].count("|")) >= len(open_):
                 return False
             if (text[match.end()] == "[") != (not self.levels[open_[bars]].bus):
-                return False  # another tree
+                return False  # a different tree
             del self.levels[open_[bars] + 1 :]
             self.levels[-1].more = match[2] == "+"
         self._read(text, match.end())

@@ -1,4 +1,4 @@
-"""Output of QoS tools."""
+"""Parsers of the output of QoS tools."""
 
 from __future__ import annotations
 

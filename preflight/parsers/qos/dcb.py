@@ -1,7 +1,7 @@
-"""``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2), text and JSON.
+"""``dcb pfc|app|ets|buffer|dcbx|apptrust show`` (iproute2), as text or JSON.
 
-See dcb(8). It does not need root. Drivers without DCB, and virtual functions, answer "Operation not supported".
-Each command shows some of the settings; consecutive outputs for one port are joined.
+See dcb(8). ``dcb`` does not need root. For drivers without DCB, and for virtual functions, it prints "Operation not
+supported". Each command shows some of the settings; consecutive outputs for one port are joined.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["HINTS", "begins", "facts", "parse_app", "parse_buffer", "parse_dcbx"
 
 HINTS = ()
 
-#: Names of DSCPs in ``dcb app show`` without ``-N`` (RFC 2474, 2597, 3246, 5865).
+#: Name that ``dcb app show`` prints without ``-N`` -> DSCP (RFC 2474, 2597, 3246, 5865).
 _DSCP = {
     **{f"CS{number}": number * 8 for number in range(8)},
     **{f"AF{high}{low}": high * 8 + low * 2 for high in range(1, 5) for low in range(1, 4)},
@@ -34,38 +34,38 @@ _MAPS = (
     r"|(?:stream-port|dgram-port|port)-prio"
 )
 _PAIR = r"[A-Za-z0-9]{1,8}:\w[\w.]{0,11}"
-#: A line is a key with its pairs or its word, or several of them; older versions write ``ets_cap``.
+#: A line with one or several keys, each with its pairs or its word. Older versions print ``ets_cap``.
 _KEYS = re.compile(
     rf"\s*(?:[\w.@-]{{1,64}}:\s+)?(?:(?:(?:{_MAPS}|requests|indications):?(?:\s+(?:{_PAIR}|\d{{1,5}})(?=\s|$))*"
     r"|(?:pfc|ets)[-_]cap \d{1,2}|macsec-bypass (?:on|off)|delay \d{1,6}|(?:cbs|willing) (?:on|off)"
     r"|total-size \d[\w.]{0,11}|default-prio(?: \d)*|order(?: (?:dscp|pcp|ethtype|stream-port|dgram-port|port))+)"
     r"(?:\s+|$))+"
 )
-#: Parts of it that do not occur in prose.
+#: A key with a value, as it does not occur in prose.
 _OWN = re.compile(rf"(?<![\w-])(?:(?:{_MAPS}):?\s+{_PAIR}(?:\s|$)|(?:pfc|ets)[-_]cap \d)")
-#: A key and its values up to the next one: some versions print all of them on one line.
+#: A key and its values up to the next key; some versions print all keys on one line.
 _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")
 _JSON_KEYS = frozenset(("prio_pfc", "dscp_prio", "prio_tc", "prio_buffer", "pfc_cap"))
 
-#: Commands with a single line of output, consisting of words.
+#: Commands that print a single line, and the words on it.
 _DCBX_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} dcbx (?:show|get)\b")
 _DCBX = re.compile(r"\s*(?:(?:host|lld[-_]managed|cee|ieee|static)(?:\s+|$))+")
 _TRUST_COMMAND = re.compile(r"\bdcb(?: -{1,2}\w{1,20}){0,8} apptrust show\b")
 _ORDER = re.compile(r"\s*order: ?((?:\s?(?:dscp|pcp))+)\s*|\s*order ((?:\s?(?:dscp|pcp))+)\s*")
 
-#: A line between two outputs: a prompt with a command, or a script's announcement of the next output.
+#: A line between two outputs: a prompt with a command, or a script's title of the next output.
 _BETWEEN = re.compile(r"(?i).*\bdcb\b.*")
 _MOST_BETWEEN = 2
 _DEVICE = re.compile(r"(?:\bdev|\bfor|\bon)\s+([a-zA-Z][\w.@-]{1,31})")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``dcb`` output begins at a line."""
     text = lines[at].text
     if text.lstrip().startswith("{") and any(key in line.text for line in lines[at : at + 8] for key in _JSON_KEYS):
         return _json(lines, at) is not None
     before = lines[at - 1].text if at else ""
-    if before.endswith("\\"):  # output of a command continues
+    if before.endswith("\\"):  # the rest of a command
         return False
     if _OWN.search(text):
         return bool(_KEYS.fullmatch(text))
@@ -83,7 +83,7 @@ def _json(lines: Lines, at: int) -> tuple[int, dict[str, Any]] | None:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
-    """Read the settings of a port starting at a line, over several commands."""
+    """Read a port's settings from consecutive outputs, starting at a line."""
     end, qos, cut = _one(lines, at)
     device = _device(lines, at)
     while (after := _next(lines, end)) is not None:
@@ -97,13 +97,13 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
 
 
 def _device(lines: Lines, at: int) -> str:
-    """Return the port on the previous line, empty if there is none."""
+    """Return the port that the previous line names; empty if there is none."""
     match = _DEVICE.search(lines[at - 1].text) if at and "dcb" in lines[at - 1].text.lower() else None
     return match[1].rstrip(":") if match else ""
 
 
 def _next(lines: Lines, end: int) -> int | None:
-    """Return the start of the next output, after only comments; otherwise None."""
+    """Return the start of the next output if only commands or titles precede it."""
     between = 0
     for at in range(end, min(end + 6, len(lines))):
         text = lines[at].text
@@ -121,7 +121,7 @@ _VALUES = ("trust", "pfc", "dscp", "priority_to_tc", "dcbx")
 
 
 def _joined(qos: PortQos, more: PortQos) -> PortQos | None:
-    """Return two outputs as one; None if both show the same part."""
+    """Join two outputs; return None if both show the same setting."""
     values = {name: getattr(more, name) for name in _VALUES if getattr(more, name) is not None}
     if any(getattr(qos, name) is not None for name in values):
         return None
@@ -179,7 +179,7 @@ def _of_line(qos: PortQos, line: Line, cut: list[ParseGap]) -> PortQos:
 
 
 def _of_json(value: Mapping[str, Any]) -> tuple[PortQos, list[str]]:
-    """Return the settings in an object of ``dcb -j``, and its invalid parts."""
+    """Return the settings in an object of ``dcb -j``, and what is invalid in it."""
     qos, faults = PortQos(), list[str]()
     bits = value.get("prio_pfc")
     if isinstance(bits, list) and len(bits) == 8 and all(isinstance(bit, bool) for bit in bits):
@@ -229,16 +229,16 @@ def _numbers(values: Sequence[Any]) -> bool:
 
 
 def parse_pfc(text: str) -> frozenset[int]:
-    """Read ``dcb -j pfc show``: the priorities with PFC on; raises ValueError."""
+    """Return the priorities with PFC in ``dcb -j pfc show``; raises ValueError."""
     value = _object(text)
     qos = _checked({"prio_pfc": value.get("prio_pfc", "absent")})
     return qos.lossless
 
 
 def parse_app(text: str) -> DscpMap:
-    """Read ``dcb -j app show``: the priority of each listed DSCP.
+    """Return the DSCP map in ``dcb -j app show``; raises ValueError.
 
-    Raises ValueError.
+    It contains only the listed DSCPs.
     """
     value = _object(text)
     return _checked({"dscp_prio": [], **{key: value[key] for key in ("dscp_prio", "default_prio") if key in value}}
@@ -246,7 +246,7 @@ def parse_app(text: str) -> DscpMap:
 
 
 def parse_buffer(text: str) -> Buffers:
-    """Read ``dcb -j buffer show``; raises ValueError."""
+    """Return the receive buffers in ``dcb -j buffer show``; raises ValueError."""
     value = _object(text)
     buffers = _checked({key: value.get(key, []) for key in ("prio_buffer", "buffer_size")}).buffers
     assert buffers
@@ -254,13 +254,13 @@ def parse_buffer(text: str) -> Buffers:
 
 
 def parse_dcbx(text: str) -> str:
-    """Read ``dcb -j dcbx show``: ``os`` or ``firmware``; raises ValueError.
+    """Return the owner of DCB in ``dcb -j dcbx show``; raises ValueError.
 
-    ``os``: the host sets DCB; ``firmware``: firmware follows the switch.
+    The owner is ``os`` if the host sets DCB, and ``firmware`` if the firmware follows the switch.
     """
     result = _object(text)
     if not result or not all(isinstance(flag, bool) for flag in result.values()):
-        raise ValueError(f"{text.strip()[:80]!r} holds no flags")
+        raise ValueError(f"{text.strip()[:80]!r} contains no flags")
     return "os" if result.get("host") else "firmware"
 
 

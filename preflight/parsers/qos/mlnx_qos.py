@@ -1,6 +1,6 @@
 """``mlnx_qos -i IF``: trust state, DSCP map, PFC, receive buffers, DCBX mode.
 
-From mlnx-tools or MLNX_OFED; needs root. Missing values are None, not zero.
+The tool is part of mlnx-tools and MLNX_OFED, and needs root. Missing values are None, not zero.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ _MLNX = re.compile(
     r"|tc:\s*(?P<tc>\d)\s+ratelimit:\s*(?P<limit>[^,]*),\s*tsa:\s*(?P<tsa>\w+).*|(?:priority|up):\s*(?P<of>\d)"
     r"|skprio:\s*\d{1,2}\b.*)\s*"
 )
-#: If a paste omits DSCPs, as in ``07,…,00``, only those shown are used.
+#: A priority and its DSCPs. If a paste omits some, as in ``07,…,00``, only the DSCPs shown are used.
 _PRIO_DSCPS = re.compile(r"prio:(\d)\s+dscp:([\d,.…\s]*)(?=prio:|$)")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether an output begins at a line."""
+    """Return whether ``mlnx_qos`` output begins at a line."""
     match = _MLNX.fullmatch(lines[at].text)
     if not match:
         return False
-    if match["enabled"] or match["tc"] or match["dscps"]:  # the head is missing
+    if match["enabled"] or match["tc"] or match["dscps"]:  # the header is missing
         after = _MLNX.fullmatch(lines[at + 1].text) if at + 1 < len(lines) else None
         return bool(after and (after["buffers"] or after["tc"] or after["of"] or after["dscps"]))
     return bool(match["dcbx"] or match["trust"] or match["mapping"] or match["pfc"])
 
 
-#: The command that printed it.
+#: The command above the output.
 _COMMAND = re.compile(r"\bmlnx_qos\s+-i\s+([\w.@-]{1,32})")
 
 
-@lru_cache(maxsize=64)  # each value is parsed separately, and ports and nodes have equal settings
+@lru_cache(maxsize=64)  # ports and nodes often have equal settings
 def parse_record(text: str) -> PortQos:
-    """Read a node's record; raises ValueError if a part is missing."""
+    """Read a node's record; raises ValueError if it is incomplete."""
     return parse_complete(text, begins, parse_lines)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
-    """Read the settings of a port starting at a line."""
+    """Read a port's settings, starting at a line."""
     cut = list[ParseGap]()
     trust = dcbx = None
     pfc: dict[int, bool] | None = None
@@ -99,7 +99,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
             owners = tuple(map(int, match["buffers"].split()))
             buffers = Buffers(owners, buffers.bytes, buffers.most_bytes)
             if len(owners) != len(PRIORITIES) or not set(owners) <= set(PRIORITIES):
-                cut.append(ParseGap(line.number, "the row of buffers is not that of an existing buffer"))
+                cut.append(ParseGap(line.number, "the row of buffers does not have eight buffer numbers"))
         elif match["numbers"] and not tc:
             if match["numbers"].split() != [str(number) for number in PRIORITIES]:
                 cut.append(ParseGap(line.number, "the PFC rows are not those of priorities 0 to 7"))
@@ -111,7 +111,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortQos]:
     last = taken[-1].number
     if pfc is None and not cut:
         cut.append(ParseGap(last, "the PFC configuration is missing"))
-    if trust is None and not has_head:  # old versions print none below the DCBX mode
+    if trust is None and not has_head:  # old versions print the DCBX mode, but no trust state
         cut.append(ParseGap(last, "the trust state is missing"))
     if tsa and len(classes) < len(PRIORITIES):
         cut.append(ParseGap(last, f"the traffic class is shown for {len(classes)} of 8 priorities"))

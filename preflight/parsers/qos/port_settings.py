@@ -1,4 +1,4 @@
-"""Quality of service of a port, by ``mlnx_qos`` or ``dcb``."""
+"""A port's quality of service, from ``mlnx_qos`` or ``dcb``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ DSCPS = range(64)
 
 @dataclass(frozen=True)
 class DscpMap:
-    """Map from DSCP to priority; a table may have only some of the 64."""
+    """Map from DSCP to priority; it may list only some of the 64 DSCPs."""
 
     of: Mapping[int, frozenset[int]]  # DSCP -> priorities; dcb-app(8) allows several, one of which takes effect
     default: int = 0  # priority of an unlisted DSCP, by IEEE 802.1Q
 
     def priority(self, dscp: int) -> int | None:
-        """Return a DSCP's priority; None if the table does not determine it.
+        """Return a DSCP's priority; None if the map does not determine it.
 
-        The kernel lists the configured entries. For all others the firmware uses its own map: all to the default, or in
-        blocks of eight. If both result in the same priority, it is known.
+        The kernel lists the configured entries. For all others, the firmware uses a map of its own, either all to the
+        default or in blocks of eight. The priority is known if both result in the same one.
         """
         listed = self.of.get(dscp)
         if listed is None:
@@ -34,9 +34,9 @@ class DscpMap:
 class Buffers:
     """Receive buffers of a port, including the headroom for PFC."""
 
-    of_priority: tuple[int, ...] = ()  # buffer of priority 0…7
-    bytes: tuple[int, ...] = ()  # size of buffer 0…7
-    most_bytes: int | None = None
+    of_priority: tuple[int, ...] = ()  # buffer of each priority 0…7; empty if not shown
+    bytes: tuple[int, ...] = ()  # size of each buffer 0…7; empty if not shown
+    most_bytes: int | None = None  # maximum buffer size
 
     @property
     def complete(self) -> bool:
@@ -47,7 +47,7 @@ class Buffers:
 
 @dataclass(frozen=True)
 class PortQos:
-    """Settings of a port from one or several outputs."""
+    """A port's settings from one or several outputs; None if not shown."""
 
     line: int = 0
     interface: str = ""
@@ -57,7 +57,7 @@ class PortQos:
     priority_to_tc: Mapping[int, int] | None = None
     buffers: Buffers | None = None
     dcbx: str | None = None  # as printed
-    tsa: Mapping[str, str] | None = None  # traffic class -> transmission selection; mlnx_qos only
+    tsa: Mapping[str, str] | None = None  # traffic class -> transmission selection algorithm; mlnx_qos only
     default_priority: int = field(default=0)
 
     @property
@@ -67,7 +67,7 @@ class PortQos:
 
     @property
     def dcbx_owner(self) -> str | None:
-        """Who sets DCB: ``os`` or ``firmware``."""
+        """Who sets DCB: ``os`` or ``firmware``; None if not shown."""
         words = (self.dcbx or "").lower()
         if "controlled" in words:
             return "os" if words.startswith("os") else "firmware"
@@ -98,6 +98,6 @@ def facts(qos: PortQos) -> dict[str, Any]:
 
 
 def summary(qos: PortQos) -> str:
-    """Return a one-line summary of trust and PFC."""
+    """Return a one-line summary of the trust state and PFC."""
     on = "unknown" if qos.pfc is None else ", ".join(map(str, sorted(qos.lossless))) or "none"
     return f"trust {qos.trust or 'unknown'}, PFC on priorities: {on}"

@@ -1,5 +1,5 @@
-"""Parsers of the output of switch operating systems: text in, typed values out.
+"""Parsers of the output of switch operating systems.
 
-Each module reads one format and imports neither evidence nor facts. The package is between ``textprep`` and
-``facts.switch``, like the rest of ``parsers``.
+Each module reads one format, and imports neither evidence nor facts. As in the rest of ``parsers``, text goes in and
+typed values come out.
 """

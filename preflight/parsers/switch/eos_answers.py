@@ -1,8 +1,8 @@
-"""Questions to an Arista EOS switch, and the fields of their answers.
+"""Commands that query an Arista EOS switch, and the fields of their answers.
 
-This list is closed: serial numbers, users and the running configuration are in other answers and fields, and are never
-read. Every question starts with ``show``. Sources: answers of EOS devices, and the keys that ANTA (Arista's test
-framework) reads.
+Nothing outside this list is read. Serial numbers, users and the running configuration are in other answers and fields.
+Every command starts with ``show``. Sources: answers of EOS devices, and the keys that ANTA (Arista's test framework)
+reads.
 """
 
 from __future__ import annotations
@@ -14,16 +14,19 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 
-#: The fields of an object by name, ``*`` for each interface or channel; None: a number or text.
+#: The fields of an object by name; ``*`` stands for every interface or channel, None for a number or text.
 Fields = Mapping[str, "Fields | None"]
 
 _INTERFACE = re.compile(r"Ethernet[0-9]{1,4}(?:/[0-9]{1,3}){0,2}")
-_LONGEST = 200  # characters of a text
+_LONGEST = 200  # maximum characters of a text
 
 
 @dataclass(frozen=True)
 class EosQuestion:
-    """A command, without ``| json``: what it shows, and the fields of its answer."""
+    """What a command shows, and which fields of its answer are read.
+
+    If ``twice``, it is sent again at the end of a window, to compare counters.
+    """
 
     purpose: str
     fields: Fields
@@ -64,9 +67,9 @@ QUESTIONS: Mapping[str, EosQuestion] = {
 
 
 def question(typed: str) -> str | None:
-    """Return the question that was typed, if any.
+    """Return the command in the list that was typed; None if none or several fit.
 
-    ``sh lldp nei det | json`` is ``show lldp neighbors detail``: EOS accepts the beginning of each word.
+    EOS accepts abbreviated words: ``sh lldp nei det | json`` is ``show lldp neighbors detail``.
     """
     parts = typed.partition("|")[0].split()
     if " ".join(parts) in QUESTIONS:
@@ -81,16 +84,16 @@ def question(typed: str) -> str | None:
 
 
 def command(question: str) -> str:
-    """Return a question of the list; raises ValueError for any other text."""
+    """Return a command that is in the list; raises ValueError for any other text."""
     if question not in QUESTIONS:
         raise ValueError(f"{question[:80]!r} is not one of the questions to EOS switches")
     return question
 
 
 def answer(command: str, text: str) -> dict[str, Any]:
-    """Parse the JSON of an answer to its fields; raises ValueError.
+    """Return the wanted fields of an answer in JSON; raises ValueError.
 
-    The error has the line that is wrong.
+    The error quotes the beginning of the answer.
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     if not first.startswith("{"):
@@ -108,7 +111,7 @@ def answer(command: str, text: str) -> dict[str, Any]:
 
 
 def record(command: str, text: str) -> dict[str, Any]:
-    """Return the record of an answer, or of the error if it cannot be parsed."""
+    """Return the record of an answer; it has an error if the answer is invalid."""
     try:
         return {"status": "ok", "value": answer(command, text)}
     except ValueError as error:
@@ -116,9 +119,9 @@ def record(command: str, text: str) -> dict[str, Any]:
 
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the records by key; ``answers`` are in the order of time.
+    """Return the records by key; ``answers`` are in chronological order.
 
-    A second answer with counters is the second reading; for other commands, the last answer counts.
+    For commands with counters, a later answer is the second reading; for the rest, the last valid answer is used.
     """
     by_key: dict[str, dict[str, Any]] = {}
     for command, made in answers:
@@ -131,7 +134,7 @@ def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str
 
 
 def _chosen(value: Any, fields: Fields | None) -> Any:
-    """Return the wanted fields of a value, sorted; the elements of a list likewise."""
+    """Return the wanted fields of a value, or of each element of a list, sorted."""
     if fields is None:
         return value[:_LONGEST] if isinstance(value, str) else value if isinstance(value, (int, float)) else None
     if isinstance(value, list):

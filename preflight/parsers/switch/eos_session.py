@@ -1,4 +1,4 @@
-"""Terminal sessions of an Arista EOS switch: prompts, commands and their answers.
+"""Terminal sessions with an Arista EOS switch: prompts, commands and answers.
 
 A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them.
 Source: EOS user manual (command-line interface).
@@ -16,22 +16,22 @@ _PROMPT = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
     r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(?P<command>.*)"
 )
-#: What a terminal adds: escape sequences, erased characters and the pager.
+#: Text that a terminal adds: escape sequences, erased characters and the pager.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]|^ *--More-- *\r?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class EosSession:
-    """The name of a switch, and the text of each answer in the order of the session."""
+    """The name of a switch, and its answers in the order of the session."""
 
     name: str
-    answers: Sequence[tuple[str, str]]
-    first: int  # line of the first question
-    unread: Sequence[tuple[int, str]]  # lines and commands whose output is not read
+    answers: Sequence[tuple[str, str]]  # command and text
+    first: int  # line number of the first command
+    unread: Sequence[tuple[int, str]]  # line numbers and show commands whose output is not read
 
 
 def parse(text: str) -> EosSession | None:
-    """Parse a session; None if it has no question to an EOS switch."""
+    """Parse a session; None if it contains none of the commands of ``eos_answers``."""
     name, first = "", 0
     answers: list[tuple[str, str]] = []
     unread: list[tuple[int, str]] = []

@@ -1,8 +1,8 @@
-"""Dumps of the databases of SONiC: keys and their hashes.
+"""Dumps of SONiC databases: keys and their hashes.
 
-Three shapes: ``sonic-db-dump`` and techsupport (``{"KEY": {"type": "hash", "value": {…}}}``), a plain object of hashes,
-and ``/etc/sonic/config_db.json`` (``{"TABLE": {"KEY": {…}}}``). Sources: sonic-py-swsssdk and sonic-utilities
-(``scripts/generate_dump``), redisdl.
+There are three formats: ``sonic-db-dump`` and techsupport (``{"KEY": {"type": "hash", "value": {…}}}``), a plain object
+of hashes, and ``/etc/sonic/config_db.json`` (``{"TABLE": {"KEY": {…}}}``). Sources: sonic-py-swsssdk and
+sonic-utilities (``scripts/generate_dump``), redisdl.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 from preflight.evidence import json_limits
 
-#: Fields by key of a database.
+#: Key of a database -> fields of its hash.
 Hashes = Mapping[str, Mapping[str, str]]
 
 
 def parse(text: str) -> dict[str, dict[str, str]]:
-    """Parse a dump to the fields of each key; raises ValueError.
+    """Return the fields of each key in a dump; raises ValueError.
 
-    Keys of a type other than a hash are left out.
+    Keys whose type is not a hash are left out.
     """
     try:
         value = json_limits.text(text)
     except ValueError as error:
         raise ValueError(f"{text.strip()[:60]!r} is not the JSON of a database dump: {error}") from None
     if not isinstance(value, dict) or not all(isinstance(entry, dict) for entry in value.values()):
-        raise ValueError("it is not an object of keys, each with its fields")
+        raise ValueError("the dump is not an object of keys, each with its fields")
     hashes: dict[str, dict[str, str]] = {}
     for key, entry in value.items():
         if "type" in entry and "value" in entry:
@@ -40,7 +40,7 @@ def parse(text: str) -> dict[str, dict[str, str]]:
 
 
 def _fields(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields as text; elements of a list are joined by commas."""
+    """Return the fields with their values as text; lists are joined with commas."""
     return {
         name: value if isinstance(value, str) else ",".join(map(str, value)) if isinstance(value, list) else str(value)
         for name, value in entry.items()

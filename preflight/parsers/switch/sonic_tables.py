@@ -1,7 +1,7 @@
-"""The tables and fields of SONiC's databases that become records.
+"""The tables and fields of SONiC's databases that are read into records.
 
-This list is closed: users, passwords, SNMP communities and serial numbers are in other tables and fields, and are
-never read. Sources: sonic-swss (``orchagent``, ``doc/swss-schema.md``), sonic-utilities (``pfcstat``, ``counterpoll``).
+Nothing outside this list is read. Users, passwords, SNMP communities and serial numbers are in other tables and fields.
+Sources: sonic-swss (``orchagent``, ``doc/swss-schema.md``), sonic-utilities (``pfcstat``, ``counterpoll``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from preflight.collector import redis_rows
 from preflight.parsers.switch.redis_dump import Hashes
 
-#: Character between a table and a key of it.
+#: Database -> separator between the name of a table and the rest of a key.
 SEPARATOR = {"CONFIG_DB": "|", "STATE_DB": "|", "APPL_DB": ":"}
 
 _LLDP = ("lldp_rem_sys_name", "lldp_rem_port_id", "lldp_rem_port_id_subtype", "lldp_rem_port_desc",
@@ -20,7 +20,7 @@ _LLDP = ("lldp_rem_sys_name", "lldp_rem_port_id", "lldp_rem_port_id_subtype", "l
 _THRESHOLDS = tuple(f"{what}{side}{level}" for what in ("rxpower", "txpower", "temp") for side in ("high", "low")
                     for level in ("alarm", "warning"))  # fmt: skip
 
-#: Purpose and fields by database and table; no fields means all of them.
+#: Database -> table -> purpose and fields that are read; no fields means all of them.
 TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "CONFIG_DB": {
         "DEVICE_METADATA": (
@@ -78,7 +78,7 @@ TABLES: Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]] = {
     },
 }  # fmt: skip
 
-#: Tables with a counter, which are read again at the end of a window.
+#: Tables with counters, which are read again at the end of a window.
 TWICE = {("APPL_DB", "PORT_TABLE")}
 
 _PORT = "SAI_PORT_STAT_"
@@ -100,7 +100,7 @@ _QUEUE_FIELDS = (
 _PG = "SAI_INGRESS_PRIORITY_GROUP_STAT_"
 _PG_FIELDS = (f"{_PG}DROPPED_PACKETS", f"{_PG}XOFF_ROOM_WATERMARK_BYTES")
 
-#: Record of counters -> purpose, hash that maps names to objects, and fields of an object.
+#: Record of counters -> purpose, hash that maps names to objects, and fields of each object.
 COUNTERS = {
     "ports": ("bytes, errors, pauses and FEC of each port", "COUNTERS_PORT_NAME_MAP", _PORT_FIELDS),
     "queues": ("packets, drops, ECN marks and PFC watchdog of each queue", "COUNTERS_QUEUE_NAME_MAP", _QUEUE_FIELDS),
@@ -112,12 +112,12 @@ _NAMES = (*(table for tables in TABLES.values() for table in tables), *(names fo
 
 
 def may_be_dump(text: str) -> bool:
-    """Return whether a text names a table, which is cheaper than decoding it."""
+    """Return whether a text may be a dump: cheaper than decoding it."""
     return text.lstrip()[:1] == "{" and any(f'"{name}' in text for name in _NAMES)
 
 
 def database(hashes: Hashes) -> str | None:
-    """Return the database in a dump, judging by its keys; None if none or several fit."""
+    """Return the database that a dump's keys belong to; None if none or several fit."""
     fitting = [
         name
         for name, tables in TABLES.items()
@@ -129,9 +129,9 @@ def database(hashes: Hashes) -> str | None:
 
 
 def records(database: str, hashes: Hashes) -> Iterator[tuple[str, Any]]:
-    """Yield the record keys of one database with their values.
+    """Yield the keys and values of the records of one database.
 
-    An absent table is an empty record: the complete database was read.
+    A dump contains the complete database, so an absent table becomes an empty record.
     """
     if database == "COUNTERS_DB":
         for what, (_, names, fields) in COUNTERS.items():
