@@ -1,1 +1,1 @@
-"""Saved evidence: one file per node."""
+"""Saved evidence: documents of nodes and switches, and logs of a run."""

@@ -1,4 +1,4 @@
-"""Evidence on disk: one file per node, ``run.json`` for the logs of a run."""
+"""Evidence on disk: one file per node, and ``run.json`` for the logs of a run."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
 RUN_FILE = "run.json"
 
-#: Start of a report, and the number of bytes to search for it.
+#: The start of a report, and the number of bytes that are searched for it.
 _REPORT, _HEAD = re.compile(rb'\s{0,100}\{\s{0,100}"schema"\s{0,10}:\s{0,10}"preflight\.report/'), 300
 
 
 class ArchiveError(PreflightError):
-    """The evidence cannot be loaded; the text names the path and the fix."""
+    """Raised if evidence cannot be loaded; the text names the path and the fix."""
 
 
 def file_name(node: str) -> str:
-    """Return the file name of a node's document, safe for its directory."""
+    """Return the file name of a node's document, which cannot leave its directory."""
     if node == RUN:
         return RUN_FILE
     name = quote(node, safe="-_.+@:", errors="backslashreplace") + ".json"
@@ -48,7 +48,7 @@ def file_name(node: str) -> str:
 
 
 def _file_of(evidence: Evidence) -> str:
-    """Return a document's file name; a pair test has a separate file."""
+    """Return a document's file name; pair tests have separate files."""
     if evidence.pair is None:
         return file_name(evidence.node)
     return file_name(f"{evidence.node}.pair-{evidence.pair.peer}")
@@ -57,7 +57,7 @@ def _file_of(evidence: Evidence) -> str:
 def save(directory: Path, evidences: Iterable[Evidence]) -> None:
     """Write each document to ``DIRECTORY/NODE.json``; raises OSError.
 
-    Pair tests go to ``NODE.pair-PEER.json``.
+    Documents of pair tests are written to ``NODE.pair-PEER.json``.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for evidence in evidences:
@@ -65,7 +65,7 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return the evidence; that of a run includes its logs. Raises OSError."""
+    """Return the evidence, for a run with the text of its logs; raises OSError."""
     if evidence.node != RUN:
         return evidence
 
@@ -73,7 +73,7 @@ def _with_texts(evidence: Evidence) -> Evidence:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether a path is a device or an open stream, not to be replaced."""
+    """Return whether a path is a device or open stream, which must not be replaced."""
     if str(path).startswith(("/dev/fd/", "/dev/std", "/proc/")):
         return True
     try:
@@ -87,7 +87,7 @@ STDOUT = Path("-")
 
 
 def write(path: Path, text: str | Iterable[str]) -> None:
-    """Write a text file atomically; raises OSError."""
+    """Write a text file, which replaces an older one atomically; raises OSError."""
     with replacing(path) as stream:
         for piece in [text] if isinstance(text, str) else text:
             stream.write(piece.encode("utf-8", "backslashreplace"))
@@ -95,7 +95,10 @@ def write(path: Path, text: str | Iterable[str]) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
-    """Yield a stream that replaces a file once complete; raises OSError."""
+    """Yield a stream whose content replaces a file when complete; raises OSError.
+
+    For standard output or a device, the stream writes to it directly.
+    """
     if path == STDOUT:
         sys.stdout.flush()
         yield sys.stdout.buffer  # type: ignore[misc]
@@ -109,7 +112,7 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
         umask = os.umask(0)
         os.umask(umask)
         mode = 0o666 & ~umask
-    # A random name, so that no link can be placed there in advance.
+    # The name is random, so that no link with this name can be created in advance.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -122,7 +125,10 @@ def replacing(path: Path, mode: int | None = None) -> Iterator[BufferedWriter]:
 
 
 def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
-    """Read documents from files and directories: nodes by name, and the run's logs."""
+    """Read files and directories; raises ArchiveError.
+
+    Return the nodes' documents sorted by name, and the logs of the run, or None.
+    """
     nodes: dict[str, tuple[Evidence, Path]] = {}
     run: Evidence | None = None
     for path in files(paths):
@@ -146,9 +152,9 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
 
 
 def read_file(path: Path) -> Evidence | None:
-    """Read one file; None for a report.
+    """Read the document in a file; return None for a report.
 
-    A file without a complete document becomes a node without an answer.
+    A file without a complete document becomes a node without an answer. Raises OSError.
     """
     try:
         return read(path)
@@ -157,12 +163,15 @@ def read_file(path: Path) -> Evidence | None:
 
 
 def twice(node: str, one: Path, other: Path) -> ArchiveError:
-    """Return the error for a node with two documents."""
+    """Return the error for a node that two files describe."""
     return ArchiveError(f"{one} and {other} both describe node {node}; judge them separately")
 
 
 def files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files; a directory's are sorted by name. Raises ArchiveError."""
+    """Return the paths, with each directory replaced by its sorted JSON files.
+
+    Raises ArchiveError.
+    """
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -178,7 +187,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
 
 
 def is_report(path: Path) -> bool:
-    """Return whether a file is a report instead of evidence."""
+    """Return whether a file is a report."""
     try:
         safe_read.require_regular_file(path)
         with path.open("rb") as stream:
@@ -188,12 +197,15 @@ def is_report(path: Path) -> bool:
 
 
 def merged(one: Evidence, other: Evidence) -> Evidence:
-    """Merge the logs of a run from two documents."""
+    """Merge two documents with logs of a run."""
     return Evidence(RUN, one.collected_at, {**one.records, **other.records}, origin=one.origin)
 
 
 def joined(one: Evidence, other: Evidence) -> Evidence | None:
-    """Add a pair test's records to the same node's document; else None."""
+    """Join a node's document with that of its pair tests, given in any order.
+
+    Return None if they cannot be joined.
+    """
     if (one.pair is None) == (other.pair is None):
         return None
     document, part = (one, other) if one.pair is None else (other, one)
@@ -203,7 +215,7 @@ def joined(one: Evidence, other: Evidence) -> Evidence | None:
 
 
 def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
-    """Return the evidence of a run from log files; None without any.
+    """Return the evidence of a run from log files; None without files.
 
     Raises ArchiveError.
     """
@@ -224,7 +236,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
 
 
 def _spooled(path: Path) -> Path:
-    """Return the path of a log; a pipe is copied to disk."""
+    """Return the path of a log, or of its copy if the log is a pipe."""
     if not stat.S_ISFIFO(path.stat().st_mode):
         return path
 
@@ -234,12 +246,12 @@ def _spooled(path: Path) -> Path:
     return Path(copy.name)
 
 
-#: Copies of pipes, removed with this process.
+#: Copies of pipes, which are removed when the process ends.
 _copies: list[object] = []
 
 
 def _log(path: Path, head: bytes, size: int, limit: int) -> object:
-    """Return the record of a log with this start and size."""
+    """Return the record of a log whose first bytes are ``head``."""
     why = ""
     if size > limit:
         why = f"the log is longer than {limit} bytes"
@@ -251,6 +263,6 @@ def _log(path: Path, head: bytes, size: int, limit: int) -> object:
 
 
 def _written_at(paths: Sequence[Path]) -> str:
-    """Return when the newest of some files was written, UTC."""
+    """Return the UTC time at which the newest of the files was written."""
     newest = max(path.stat().st_mtime for path in paths)
     return datetime.fromtimestamp(newest, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

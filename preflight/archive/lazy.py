@@ -1,4 +1,4 @@
-"""Evidence on disk, too large for memory: documents are read one by one."""
+"""Evidence that is too large for memory: documents are read one by one."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from preflight.evidence.document import (
 )  # fmt: skip
 from preflight.facts.job import RUN
 
-#: Maximum number of documents held in memory, and their maximum total size in bytes.
+#: Maximum number of documents in memory, and their maximum total size in bytes.
 HELD, HELD_BYTES = 64, 64 << 20
 
-#: Maximum memory in bytes for documents whose nodes are judged together; beyond that each is read when needed. A
-#: complete node takes 2 to 5 MB.
+#: Maximum memory in bytes for documents that are judged together; if they need more, each is read when it is needed.
+#: A complete node takes 2 to 5 MB.
 JUDGED_BYTES = 384 << 20
 
-#: Maximum bytes of memory per byte of JSON, as for empty lists.
+#: Maximum bytes of memory per byte of JSON; empty lists reach it.
 _MOST_OF_A_BYTE = 50
 
-#: The header that ``evidence.dump`` writes before a node's records, and its maximum size in bytes.
+#: The header that ``document.dump`` writes before a node's records, and its maximum size in bytes.
 _HEAD = re.compile(
     rb'\{\n "collected_at": "[^\n]*\n "collector": \{.*?\n "node": ("[^\n]*"),\n( "origin": [^\n]*\n)? "records": \{',
     re.DOTALL,
@@ -50,7 +50,7 @@ _HEAD_BYTES = 16384
 
 @dataclass(frozen=True)
 class File:
-    """The document of one node, and documents with only its pair tests."""
+    """The files of one node: its document, and documents with only pair tests."""
 
     node: str
     path: Path
@@ -58,7 +58,7 @@ class File:
     kind: str = NODE
 
     def read(self) -> Evidence:
-        """Return the evidence; a file that is gone or changed gives no answer."""
+        """Return the evidence; without an answer if a file is gone or has changed."""
         try:
             found = directory.read_file(self.path)
             for part in self.parts:
@@ -67,14 +67,14 @@ class File:
             return no_answer(self.node, "read", str(error), "")
         if found is not None and found.node == self.node:
             return found
-        if found is not None and found.no_answer is not None:  # damaged, therefore named after its file
+        if found is not None and found.no_answer is not None:  # a damaged file is named after its path
             return replace(found, node=self.node)
         return no_answer(self.node, "read", f"{self.path} was replaced while it was judged", "")
 
 
 @dataclass(frozen=True)
 class Packed:
-    """A node's document on disk, and its size in memory in bytes."""
+    """A node's compressed document on disk; ``bytes`` is its size in memory."""
 
     node: str
     path: Path
@@ -82,7 +82,7 @@ class Packed:
     kind: str = NODE
 
     def read(self) -> Evidence:
-        """Return the evidence; if the file is gone, a node without an answer."""
+        """Return the evidence; without an answer if the file is unreadable."""
         try:
             document = json.loads(zlib.decompress(self.path.read_bytes()))
             return from_document(document, str(self.path))
@@ -92,7 +92,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class InMemory:
-    """The document of one node that could not be stored because the disk is full."""
+    """The document of one node, if it was added later or could not be stored on disk."""
 
     node: str
     evidence: Evidence
@@ -100,7 +100,7 @@ class InMemory:
 
     @property
     def kind(self) -> str:
-        """The kind of the document."""
+        """The kind of the document: node or switch."""
         return self.evidence.kind
 
     def read(self) -> Evidence:
@@ -109,19 +109,19 @@ class InMemory:
 
 
 class Saved(Sequence[Evidence]):
-    """Documents in the order of their nodes' names, each read when it is used.
+    """A sequence of documents, each of which is read when it is used.
 
-    ``large``: they exceed ``JUDGED_BYTES`` in total, so only a few are held at a time.
+    If ``large``, they need more than ``JUDGED_BYTES`` in total, so only a few may be in memory at a time.
     """
 
     def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
-        """Wrap the documents; ``folder`` must exist as long as they do."""
+        """Wrap the sources; ``folder``, which contains their files, must outlive them."""
         self.sources = sources
         self.large = large
         self._folder = folder
 
     def with_documents(self, evidences: Iterable[Evidence]) -> Saved:
-        """Return these documents, and others that are in memory."""
+        """Return these documents followed by further ones, which are in memory."""
         added = [InMemory(evidence.node, evidence) for evidence in evidences]
         return Saved([*self.sources, *added], self._folder, self.large)
 
@@ -139,9 +139,9 @@ class Saved(Sequence[Evidence]):
 
 
 def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """Load like ``archive.load``, with only a few documents in memory.
+    """Load documents like ``directory.load``, but with only a few in memory.
 
-    Raises ArchiveError.
+    Bundles are accepted as well. Raises ArchiveError.
     """
     if any(is_bundle(path) for path in paths):
         return _of_bundles(paths)
@@ -166,7 +166,7 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
 
 
 def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
-    """Read bundles and other named files; raises ArchiveError."""
+    """Load documents from bundles, files and directories; raises ArchiveError."""
     known: dict[str, tuple[bytes, Path]] = {}
     run: Evidence | None = None
     for path, evidence in _documents(paths):
@@ -187,7 +187,7 @@ def _of_bundles(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | N
 
 
 def is_bundle(path: Path) -> bool:
-    """Return whether a file is compressed with gzip, as only bundles are."""
+    """Return whether a file is compressed with gzip; of evidence, only bundles are."""
     try:
         if not path.is_file():
             return False
@@ -198,7 +198,10 @@ def is_bundle(path: Path) -> bool:
 
 
 def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
-    """Yield the documents of bundles, files and directories; raises ArchiveError."""
+    """Yield the documents in bundles, files and directories, each after its path.
+
+    Raises ArchiveError.
+    """
     for path in paths:
         if is_bundle(path):
             try:
@@ -211,7 +214,10 @@ def _documents(paths: Sequence[Path]) -> Iterator[tuple[Path, Evidence]]:
 
 
 def _node(path: Path) -> tuple[str | None, Evidence | None]:
-    """Return the node of a file (None: a report), and its document if it was read."""
+    """Return a file's node (None for a report), and its document if it was read.
+
+    Raises ArchiveError.
+    """
     try:
         if (node := _glance(path)) is not None:
             return node, None
@@ -222,7 +228,10 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
 
 
 def _glance(path: Path) -> str | None:
-    """Return the node of a document from ``evidence.dump`` without reading it all."""
+    """Return the node of a document without reading all of it, or None.
+
+    This works for complete documents that ``document.dump`` wrote.
+    """
     if not path.is_file():  # a pipe without a writer would block
         return None
     with path.open("rb") as stream:
@@ -235,7 +244,7 @@ def _glance(path: Path) -> str | None:
 
 
 def _together(known: File, path: Path) -> File:
-    """Add a document of the same node; one of them must contain only pair tests.
+    """Add a second document of a node; one of the two must contain only pair tests.
 
     Raises ArchiveError.
     """
@@ -248,7 +257,10 @@ def _together(known: File, path: Path) -> File:
 
 
 def _memory(files: Sequence[Path]) -> int:
-    """Return an upper bound of the documents' memory in bytes."""
+    """Return an upper bound of the documents' memory in bytes; 0 if surely small.
+
+    Counting stops above ``JUDGED_BYTES``.
+    """
     try:
         stats = [path.stat() for path in files]
         if sum(status.st_size for status in stats) * _MOST_OF_A_BYTE <= JUDGED_BYTES:
@@ -264,13 +276,13 @@ def _memory(files: Sequence[Path]) -> int:
                     break
             else:
                 return total
-    except OSError:  # the reader of the file reports it
+    except OSError:  # reported when the file is read
         return 0
     return total
 
 
 class Folder:
-    """A private folder, removed when unused, at the latest with the process."""
+    """A private folder, removed when it is no longer used or the process ends."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="preflight-"))
@@ -278,11 +290,11 @@ class Folder:
 
 
 class Spool:
-    """Incoming documents: a few in memory, the rest on disk."""
+    """A store for incoming documents: a few in memory; if there are more, all on disk."""
 
     def __init__(self, known: Iterable[Evidence] = ()) -> None:
-        """Start with documents that already exist."""
-        self.silent: list[Evidence] = []  # nodes without an answer
+        """Create a store with the given documents."""
+        self.silent: list[Evidence] = []  # documents without an answer
         self._held: list[Evidence] = []
         self._aside: list[Packed | InMemory] = []
         self._number = self._bytes = 0
@@ -291,7 +303,7 @@ class Spool:
             self.add(evidence)
 
     def add(self, evidence: Evidence) -> None:
-        """Add a document."""
+        """Add one document."""
         if evidence.no_answer is not None:
             self.silent.append(evidence)
         self._held.append(evidence)
@@ -308,12 +320,12 @@ class Spool:
         path = folder / f"{self._number}.z"
         try:
             path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode(), 1))
-        except (OSError, RecursionError):  # no space left, or nested too deeply
+        except (OSError, RecursionError):  # the disk is full, or the document is nested too deeply
             return InMemory(evidence.node, evidence)
         return Packed(evidence.node, path, memory(evidence), evidence.kind)
 
     def documents(self) -> Sequence[Evidence]:
-        """Return all documents by node name."""
+        """Return all documents, sorted by node name."""
         if self._folder is None:
             return sorted(self._held, key=lambda evidence: evidence.node)
         large = sum(document.bytes for document in self._aside) > JUDGED_BYTES

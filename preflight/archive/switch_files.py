@@ -1,7 +1,7 @@
-"""Switch files as evidence: databases of SONiC, output of EOS.
+"""Evidence of switches from files: SONiC databases and output of EOS.
 
-Nothing is contacted: network teams provide files rather than credentials. A folder holds the files of one switch, or
-one folder, archive or file for each switch.
+No switch is contacted: network teams can provide files instead of credentials. A folder contains either the files of
+one switch, or one folder, archive or file per switch.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from preflight.evidence import safe_read
 from preflight.evidence.document import SWITCH, Evidence
 from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
 
-#: Maximum unpacked bytes of one file of a switch, and maximum members examined in an archive.
+#: Maximum unpacked bytes of a switch's file, and maximum members of an archive.
 _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
-#: File name of a dump: the database, and the number of the reading. The configuration of the running switch is
+#: File name of a dump, with the database and the number of the reading. A switch stores its configuration in
 #: /etc/sonic/config_db.json.
 _DUMP = re.compile(r"(?:.*[._-])?(APPL|CONFIG|STATE|COUNTERS)_DB(?:_([12]))?\.json(?:\.gz)?", re.I)
-#: File name of an EOS answer: the command, and the number of the reading; a session has any name.
+#: File name of an EOS answer, with the command and the number of the reading. The file of a session may have any name.
 _ANSWER = re.compile(r"(show[ _][a-z_ ]{1,60}?)(?:[ _]([12]))?\.json", re.I)
 _SESSIONS = (".txt", ".log")
 #: A host name that is used unchanged.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
-#: Time at which the counters of a techsupport were read.
+#: File name of the time at which the counters in a techsupport archive were read.
 _DATE = re.compile(r"date\.counter_([12])(?:\.gz)?")
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file of a switch: its name without folders, its text or why there is none."""
+    """A file of a switch: its name without folders, and its text or why it has none."""
 
     name: str
     text: str
@@ -48,9 +48,9 @@ class _File:
 
 
 def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
-    """Read the files of switches; raises ArchiveError.
+    """Read the documents of switches from files; raises ArchiveError.
 
-    A file that cannot be read is a record without a value, with the reason.
+    A file that cannot be unpacked or parsed becomes records with an error.
     """
     documents: dict[str, Evidence] = {}
     for path in paths:
@@ -99,14 +99,14 @@ def _switches(path: Path) -> Iterator[Evidence]:
 
 
 def _begins(path: Path) -> str:
-    """Return the first line of a file that was refused, for the message."""
+    """Return how a rejected file begins, for the message; empty for a folder."""
     if path.is_dir() or path.name.lower().endswith(_ARCHIVES):
         return ""
     return f"; it begins with {' '.join(_plain(path).text[:400].split())[:80]!r}"
 
 
 def _database(file: _File) -> str | None:
-    """Return which SONiC database a dump contains, judging by its keys."""
+    """Return which SONiC database a file contains, by its keys; None if unknown."""
     try:
         return sonic_tables.database(redis_dump.parse(file.text))
     except ValueError:
@@ -114,13 +114,16 @@ def _database(file: _File) -> str | None:
 
 
 def _question(name: str) -> str | None:
-    """Return the EOS command whose output a file has, judging by its name."""
+    """Return the EOS command whose output a file contains, by its name, or None."""
     match = _ANSWER.fullmatch(name)
     return eos_answers.question(match[1].replace("_", " ")) if match else None
 
 
 def _eos(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
-    """Make the document of one EOS switch; None without answers."""
+    """Return the document of one EOS switch; None if its files have no answers.
+
+    Raises ArchiveError if all answers are invalid.
+    """
     answers: list[tuple[str, dict[str, Any]]] = []
     for file in files:
         if command := _question(file.name):
@@ -155,7 +158,7 @@ def _plain(path: Path) -> _File:
 
 
 def _members(path: Path) -> Iterator[_File]:
-    """Yield the dumps in an archive; no member is written to disk."""
+    """Yield the dumps in an archive, without writing them to disk."""
     with tarfile.open(path, "r|*") as archive:
         for number, member in enumerate(archive):
             if number >= _MOST_MEMBERS:
@@ -177,7 +180,7 @@ def _file(name: str, stream: IO[bytes]) -> _File:
 
 
 def _evidence(name: str, files: Sequence[_File], at: str) -> Evidence:
-    """Make the document of one switch from its files."""
+    """Return the document of one SONiC switch from its files."""
     readings: dict[str, list[tuple[str, _File]]] = {}
     times: dict[str, float] = {}
     for file in files:
@@ -218,9 +221,9 @@ def _records(database: str, file: _File) -> dict[str, dict[str, Any]]:
 
 
 def _seconds(text: str) -> float | None:
-    """Return the time of a line of ``date``, in seconds.
+    """Convert the output of ``date`` to seconds; None if it cannot be read.
 
-    Only differences are used, so the time zone does not matter.
+    Only differences are used, so the time zone is ignored.
     """
     words = text.split()
     for form in ("%a %b %d %H:%M:%S %Y", "%a %d %b %Y %H:%M:%S", "%a %d %b %Y %I:%M:%S %p"):

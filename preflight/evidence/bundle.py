@@ -1,7 +1,7 @@
-"""Archive of evidence: the format ``preflight.bundle/1``.
+"""Archives of evidence in the format ``preflight.bundle/1``.
 
-It is read without unpacking it to disk. An archive is untrusted: its content cannot select a local path; it is read as
-a stream, within the limits below, and must match its manifest.
+An archive is untrusted. It is read as a stream, within the limits below, without unpacking it to disk. Its content
+cannot select a local path, and must match its manifest.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ SCHEMA = "preflight.bundle/1"
 MANIFEST = "MANIFEST.json"
 EVIDENCE, EXPECTED = "evidence/", "expected/"
 
-#: Maximum size in bytes of the cluster file in a bundle and of the files it names.
+#: Maximum total size in bytes of the cluster file in a bundle and the files that it names.
 _MOST_EXPECTED = 512 << 20
 
-#: Maximum number of files in a bundle, and bytes of one file and of all. A sweep of a large fabric is 32 MB, ten
-#: thousand nodes 3 GB.
+#: Maximum number of files in a bundle, maximum bytes of one file, and maximum bytes of all. A sweep of a large fabric
+#: has 32 MB; ten thousand nodes have 3 GB.
 MOST_FILES, MOST_BYTES_OF_ONE, MOST_BYTES = 100_000, 256_000_000, 8_000_000_000
 
-#: Maximum expansion of a bundle beyond FREE bytes: evidence expands 10 to 30 times, zeros 200 times or more.
+#: Maximum expansion of a bundle that unpacks to more than FREE bytes. Evidence expands 10 to 30 times, zeros over 200.
 MOST_RATIO, FREE = 100, 64_000_000
 
 #: Maximum size in bytes of a header with a long file name.
@@ -41,13 +41,16 @@ _MOST_HEADER = 16_384
 
 
 class BundleError(PreflightError):
-    """A bundle cannot be read; the text names it, the limit or fault, and the fix."""
+    """Raised for an unreadable bundle.
+
+    The text names the bundle, the limit or fault, and the fix.
+    """
 
 
 def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-    """Write a bundle: a manifest with ``about``, then the files.
+    """Write a bundle: a manifest, which includes ``about``, and then the files.
 
-    The same files give the same bytes. The files arrive in pieces and are stored on disk until the manifest is
+    The same files always produce the same bytes. Files arrive in pieces, and are stored on disk until the manifest is
     complete.
     """
     with tempfile.TemporaryFile(prefix="preflight-") as held:
@@ -64,7 +67,7 @@ def write(stream: io.BufferedIOBase, about: dict[str, Any], files: Iterable[tupl
 
 
 def _held(held: IO[bytes], name: str, content: Iterable[bytes]) -> dict[str, Any]:
-    """Store a file temporarily; return its entry of the manifest."""
+    """Store a file temporarily, and return its entry in the manifest."""
     digest, begin = hashlib.sha256(), held.tell()
     for piece in content:
         digest.update(piece)
@@ -79,9 +82,9 @@ def _info(name: str, size: int) -> tarfile.TarInfo:
 
 
 def documents(path: Path) -> Iterator[Evidence]:
-    """Yield the evidence in a bundle; raises BundleError.
+    """Yield the evidence documents in a bundle; raises BundleError.
 
-    A file that is not evidence becomes a node without an answer.
+    A file in the evidence folder that is not evidence becomes a node without an answer.
     """
     for name, content in _files(path):
         if name.startswith(EVIDENCE) and name.endswith(".json"):
@@ -92,9 +95,9 @@ def documents(path: Path) -> Iterator[Evidence]:
 
 
 def expected(path: Path) -> dict[str, bytes]:
-    """Return the cluster file in a bundle and the files it names.
+    """Return the cluster file in a bundle and the files that it names, by name.
 
-    They precede the evidence. Raises BundleError.
+    They are stored before the evidence. Raises BundleError.
     """
     held: dict[str, bytes] = {}
     for name, content in _files(path):
@@ -108,9 +111,9 @@ def expected(path: Path) -> dict[str, bytes]:
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files of a bundle in order, compared with the manifest.
+    """Yield the names and contents of a bundle's files, in order.
 
-    Raises BundleError.
+    Raises BundleError, also for a file that does not match the manifest.
     """
     try:
         with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as unpacked:
@@ -160,7 +163,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
 
 
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
-    """Return the manifest's entry of each file."""
+    """Return the manifest's entries by file name; raises BundleError."""
     if name != MANIFEST:
         raise BundleError(
             f"{path}: is an archive, but not from `preflight bundle` ({SCHEMA}); unpack it and name the directory"
@@ -181,11 +184,11 @@ _LONG = (
 
 
 class _Info(tarfile.TarInfo):
-    """The header of an archive member; overlong headers are rejected."""
+    """The header of an archive member; an overlong header is rejected."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> _Info:
-        """Read a header."""
+        """Read one header."""
         info = super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]
         if info.type in _LONG and info.size > _MOST_HEADER:
             raise tarfile.ReadError(f"a header of {info.size} bytes")
@@ -193,14 +196,14 @@ class _Info(tarfile.TarInfo):
 
 
 class _Limited(io.RawIOBase):
-    """The unpacked stream of a bundle; raises BundleError past the limits."""
+    """The unpacked stream of a bundle; raises BundleError beyond the limits."""
 
     def __init__(self, unpacked: gzip.GzipFile, raw: io.BufferedReader, path: Path) -> None:
         self._unpacked, self._raw, self._path = unpacked, raw, path
         self._read = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes."""
+        """Return the next unpacked bytes, not necessarily ``size`` of them."""
         block = self._unpacked.read(1 << 16 if size < 0 else min(size, 1 << 20))
         self._read += len(block)
         if self._read > MOST_BYTES:

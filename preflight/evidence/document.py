@@ -1,7 +1,7 @@
-"""The Evidence document: the records of one node, or why it has none.
+"""The evidence document: the records of one node, or why there are none.
 
-A document is plain JSON (``schemas/evidence-1.json``). This module does not interpret the output of tools; it only
-distinguishes *seen*, *missing*, *denied*, *cut* and *not collected*.
+A document is plain JSON (``schemas/evidence-1.json``). This module does not interpret the output of tools. It only
+distinguishes whether a record is complete, missing, denied, cut, failed or not collected.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ SWITCH_SCHEMA = "preflight.evidence/2"
 #: Kinds of documents.
 NODE, SWITCH = "node", "switch"
 
-#: Records of a test between two nodes: this, and its name.
+#: Start of the key of a test between two nodes; the name of the test follows.
 PAIR = "pair:"
 
-#: The record added by a history: the node's numbers over earlier runs (``facts.time_series``).
+#: The record that a history adds: the node's numbers in earlier runs (``facts.time_series``).
 COURSE = "history:course"
 
-#: Maximum length of a text in characters (collectors write at most ``probes.OUTPUT_CAP`` or ``SWEEP_CAP`` bytes):
-#: parsers need fifty times as much memory. Logs of a run are read in parts.
+#: Maximum characters of a text, and of a sweep or log. Collectors write at most ``probes.OUTPUT_CAP`` or ``SWEEP_CAP``
+#: bytes. Parsers need up to fifty times as much memory as the text. Logs of a run are read in parts.
 _LONGEST, _LONGEST_SWEEP = 4_000_000, 64_000_000
 _SWEEPS = ("log:", "cmd:ib", "cmd:saquery", "cmd:sminfo")
 
-#: Reasons why a record has no complete value. Only ``ok`` has one.
+#: The statuses of a record, in words. Only an ``ok`` record has a complete value.
 STATUSES = {
     "ok": "read completely",
     "missing": "no such tool, file or library",
@@ -54,7 +54,7 @@ STATUSES = {
 
 
 class EvidenceError(PreflightError):
-    """The record cannot be used: ``key`` names it, ``why`` is the reason."""
+    """Raised for an unusable record; ``key`` names it, and ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
         super().__init__(f"{key}: {why}")
@@ -63,7 +63,7 @@ class EvidenceError(PreflightError):
 
 
 class DocumentError(PreflightError, ValueError):
-    """The file is not an Evidence document; the text is the reason."""
+    """Raised for data that is not an evidence document; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Record:
     entries: Mapping[str, Any] | None = None
     why: str = ""
     seconds: float | None = None
-    at_s: float | None = None  # time of reading: seconds on the node's monotonic clock
+    at_s: float | None = None  # time of the reading, in seconds on the node's monotonic clock
     again: Record | None = None  # the second reading, at the end of a window
 
     @property
@@ -88,7 +88,7 @@ class Record:
         return self.status == "ok"
 
     def describe(self) -> str:
-        """Describe in one phrase why there is no value; empty if there is one."""
+        """Return why the record has no complete value; empty if it has one."""
         if self.ok:
             return ""
         reason = STATUSES.get(self.status, f"has the unknown status {self.status!r}")
@@ -97,7 +97,7 @@ class Record:
 
 @dataclass(frozen=True)
 class PairScope:
-    """Scope of a document with only tests between its node and another."""
+    """The scope of a document that has only tests between its node and a peer."""
 
     peer: str
     tests: tuple[str, ...]
@@ -105,7 +105,7 @@ class PairScope:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All records of one node (or, with ``node=None``, of a run: its logs)."""
+    """The records of one node or switch, or the logs of a run."""
 
     node: str
     collected_at: str
@@ -113,9 +113,9 @@ class Evidence:
     collector: Mapping[str, Any] = field(default_factory=dict)
     no_answer: Mapping[str, str] | None = None
     origin: str | None = None
-    pair: PairScope | None = None  # only set for pair tests; None: an ordinary collection
+    pair: PairScope | None = None  # set only for pair tests; None for an ordinary collection
     kind: str = NODE
-    platform: str = ""  # of a switch: sonic, cumulus, …
+    platform: str = ""  # sonic, eos, …; empty for a node
 
     @property
     def answered(self) -> bool:
@@ -126,9 +126,9 @@ class Evidence:
         return key in self.records
 
     def record(self, key: str) -> Record:
-        """Return the record in any status.
+        """Return a record in any status.
 
-        Raises EvidenceError if it is absent or malformed.
+        Raises EvidenceError if the record is absent or malformed.
         """
         if (known := self._taken.get(key)) is not None:
             return known
@@ -139,7 +139,7 @@ class Evidence:
 
     @property
     def windowed(self) -> bool:
-        """Whether any record was read twice, which is needed to judge growth."""
+        """Whether any record was read twice; only then can growth be judged."""
         return any(isinstance(raw, Mapping) and "again" in raw for raw in self.records.values())
 
     @property
@@ -149,16 +149,16 @@ class Evidence:
         return frozenset(named) | {key[len(PAIR) :] for key in self.records if key.startswith(PAIR)}
 
     def complete_record(self, key: str) -> Record:
-        """Return a complete record; raise EvidenceError for any other."""
+        """Return a record; raises EvidenceError if it is absent or incomplete."""
         record = self.record(key)
         if not record.ok:
             raise EvidenceError(key, record.describe())
         return record
 
     def text(self, key: str, allow_rc: tuple[int, ...] = (0,)) -> str:
-        """Return the content of a file, or the output of a command.
+        """Return the content of a file or the stdout of a command.
 
-        The command must have ended with an allowed status.
+        Raises EvidenceError if the record is incomplete or the exit status is not in ``allow_rc``.
         """
         record = self.complete_record(key)
         if record.rc is not None and record.rc not in allow_rc:
@@ -167,16 +167,16 @@ class Evidence:
         return record.out
 
     def value(self, key: str) -> Any:
-        """Return the value of a library call or of the environment."""
+        """Return the value of a record, such as a library call's; raises EvidenceError."""
         record = self.complete_record(key)
         if record.value is None:
             raise EvidenceError(key, "the record has no value")
         return record.value
 
     def listing(self, key: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the entries of a directory by name.
+        """Return the entries of a directory by name; raises EvidenceError.
 
-        Each has ``type``, ``mode``, ``target`` and ``access``.
+        An entry has ``type``, ``mode``, ``target`` and ``access``.
         """
         entries = self.complete_record(key).entries
         if entries is None:
@@ -199,16 +199,16 @@ class Evidence:
         return True
 
     def keys(self, pattern: str) -> Iterator[str]:
-        """Yield the record keys that match a shell pattern, in order.
+        """Yield the record keys that match a shell pattern, in sorted order.
 
-        For example ``file:/sys/class/net/*/mtu``. As on a file system, ``*`` does not cross a ``/``.
+        An example is ``file:/sys/class/net/*/mtu``. As in file names, ``*`` does not match a ``/``.
         """
         head, parts = _pattern(pattern)
         keys = self._sorted_keys
         for place in range(bisect_left(keys, head), len(keys)):
             if not (key := keys[place]).startswith(head):
                 return
-            if "*" in key:  # the record of the pattern, not of a match
+            if "*" in key:  # the record of a pattern, not of a match
                 continue
             names = key.split("/")
             if len(names) == len(parts) and all(match(name) for match, name in zip(parts, names, strict=True)):
@@ -216,7 +216,7 @@ class Evidence:
 
     @cached_property
     def _taken(self) -> dict[str, Record]:
-        return {}  # checks query the same records again and again
+        return {}  # a cache, because checks read the same records many times
 
     @cached_property
     def _sorted_keys(self) -> list[str]:
@@ -245,15 +245,15 @@ def _record(key: str, raw: object) -> Record:
     )  # fmt: skip
 
 
-#: Maximum length of a node's name: a host name has at most 253 characters, a container with pod and namespace under
-#: 400. Reports repeat the name for each check.
+#: Maximum characters of a node's name. A host name has at most 253; a container, with its pod and namespace, has fewer
+#: than 400. Reports repeat the name for every check.
 LONGEST_NAME = 1024
 
 
 def from_document(document: object, name: str) -> Evidence:
-    """Decode a document; raises DocumentError.
+    """Convert decoded JSON to a document; raises DocumentError.
 
-    ``name`` is used in errors.
+    ``name`` is the name of the source in errors.
     """
     if not isinstance(document, dict):
         raise DocumentError(f"{name} contains a JSON {type(document).__name__}, not an evidence document")
@@ -289,7 +289,7 @@ def from_document(document: object, name: str) -> Evidence:
 
 
 def memory(evidence: Evidence, enough: int = json_limits.FILE) -> int:
-    """Estimate a document's memory in bytes; stops counting beyond ``enough``."""
+    """Estimate a document's memory in bytes; counting stops above ``enough``."""
     size = 0
     left: list[Any] = [evidence.collector, evidence.no_answer, evidence.records, list(evidence.records)]
     while left and size <= enough:
@@ -311,9 +311,9 @@ def read(path: Path) -> Evidence:
 
 
 def decode(raw: bytes, name: str) -> Evidence:
-    """Read one document from the bytes of a file; raises DocumentError.
+    """Read one document from bytes; raises DocumentError.
 
-    ``name`` is used in errors.
+    ``name`` is the name of the source in errors.
     """
     return from_document(_decoded(lambda: json_limits.decoded(raw), name), name)
 
@@ -332,7 +332,7 @@ def _decoded(decode: Callable[[], Any], name: str) -> Any:
 
 
 def to_document(evidence: Evidence) -> dict[str, Any]:
-    """Return the document that ``from_document`` reads."""
+    """Convert a document to plain data, the inverse of ``from_document``."""
     document: dict[str, Any] = {
         "schema": SCHEMA if evidence.kind == NODE else SWITCH_SCHEMA,
         "node": evidence.node,
@@ -352,9 +352,9 @@ def to_document(evidence: Evidence) -> dict[str, Any]:
 
 
 def no_answer(node: str, phase: str, reason: str, at: str) -> Evidence:
-    """Return the document of a node without an answer.
+    """Return the document of a node that did not answer.
 
-    ``phase`` is where it failed, ``reason`` why.
+    ``phase`` is the phase of the collection that failed, ``reason`` is why, and ``at`` is the time.
     """
     return Evidence(node, at, {}, no_answer={"phase": phase, "reason": reason})
 

@@ -1,7 +1,7 @@
 """Decoding of untrusted JSON within a memory limit.
 
-128 KB of packed ``[],[],`` become 3 GB of lists. The memory of a document is estimated from the bytes that create
-objects, before any object is created.
+128 KB of compressed ``[],[],`` become 3 GB of lists. The memory of a document is therefore estimated from the bytes
+that create objects, before any object is created.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 #: Maximum memory in bytes for the text and values of a node's answer, and of a file. A complete node takes 1.5 MB, a
-#: sweep of a large fabric 120 MB. ``report_file`` reads reports.
+#: sweep of a large fabric 120 MB. Reports are read by ``report_file``.
 ANSWER, FILE = 192 << 20, 400 << 20
 
-#: The same for JSON within a record or a log, and the number of characters that cannot exceed it: each becomes at most
-#: 50 bytes.
+#: Maximum memory in bytes for JSON within a record or a log, and the number of characters that never exceed it: each
+#: character takes at most 50 bytes.
 PART = 96 << 20
 _SURELY_FITS = PART // 50
 
-#: Maximum bytes of memory created by each of these characters, on any Python from 3.10: the object, its slot in the
-#: enclosing list or dictionary, and a value after a comma or colon. A repeated key costs only its slot.
+#: Maximum bytes of memory that each of the characters ``{[,:`` creates, on any Python from 3.10: the object, its slot
+#: in the enclosing list or dictionary, and a value after a comma or colon. A repeated key costs only its slot.
 _OBJECT, _LIST, _VALUE, _KEY, _KNOWN_KEY = 240, 90, 60, 95, 25
 
 _MARKS = (b"{", b"[", b",", b":")
@@ -39,21 +39,21 @@ _MOST_NAMES = 50_000
 
 
 class DocumentTooLarge(PreflightError, ValueError):
-    """The values would take more memory than one document is allowed."""
+    """Raised if the values would take more memory than the limit."""
 
 
 def read(path: str | Path, longest: int = safe_read.DOCUMENT, once: bool = False) -> Any:
-    """Decode a file; raises OSError, or ValueError for any fault of the text.
+    """Decode a JSON file; raises OSError, or ValueError for invalid content.
 
-    ``once`` rejects duplicate keys, which takes as long as decoding.
+    ``once`` rejects duplicate keys, which takes as long again as decoding.
     """
     return _made([safe_read.content(path, longest)], FILE, 0, True, once)
 
 
 def decoded(raw: bytes, most: int = FILE, strict: bool = True, once: bool = False) -> Any:
-    """Decode JSON in UTF-8; raises ValueError for any fault.
+    """Decode JSON in UTF-8; raises ValueError.
 
-    ``strict`` forbids line ends within texts.
+    ``strict`` rejects control characters, such as line ends, within strings; ``once`` rejects duplicate keys.
     """
     return _made([raw], most, len(raw), strict, once)
 
@@ -66,21 +66,21 @@ def answer(raw: bytes) -> Any:
 
 
 def decoded_answer(raw: bytes) -> Any:
-    """Decode a node's answer of checked size; raises ValueError."""
+    """Decode a node's answer whose size was checked; raises ValueError."""
     return _json().loads(raw.decode("utf-8"), strict=False)
 
 
 def text_size(raw: bytes) -> int:
-    """Return an upper bound of the memory of a document's text while decoding."""
+    """Return an upper bound of a text's memory in bytes while it is decoded."""
     return len(raw) * (1 if raw.isascii() else 4)
 
 
 def text(
     text: str, strict: bool = True, most: int = PART, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Any:
-    """Decode JSON inside a record or log; raises ValueError.
+    """Decode JSON within a record or log; raises ValueError.
 
-    ``pairs`` makes an object of its members.
+    ``pairs`` converts the members of each object; by default, to a dictionary.
     """
     check(text, most=most)
     try:
@@ -90,7 +90,7 @@ def text(
 
 
 def begun(text: str, start: int) -> tuple[Any, int]:
-    """Decode the JSON value at a position: (value, end); raises ValueError."""
+    """Decode the JSON value at a position; return it and its end, or raise ValueError."""
     check(text, start)
     try:
         return _json().JSONDecoder().raw_decode(text, start)  # type: ignore[no-any-return]
@@ -99,15 +99,15 @@ def begun(text: str, start: int) -> tuple[Any, int]:
 
 
 def check(text: str, start: int = 0, most: int = PART) -> None:
-    """Raise DocumentTooLarge if a text and its values exceed a part's limit."""
+    """Raise DocumentTooLarge if a text and its values may exceed ``most`` bytes."""
     if len(text) - start > _SURELY_FITS and memory(text[start:].encode("utf-8", "surrogatepass"), most) > most:
         raise DocumentTooLarge(f"it would take more than {most >> 20} MiB of memory")
 
 
 def _made(taken: list[bytes], most: int, held: int, strict: bool, once: bool) -> Any:
-    """Decode the bytes in a list, and empty the list.
+    """Decode the only item of a list, and remove it from the list.
 
-    Text and values are in memory at the same time; the bytes need not be.
+    The text and the values are in memory at the same time; this way, the bytes need not be.
     """
     if (needed := held + memory(taken[0], most - held)) > most:
         raise DocumentTooLarge(f"it would take {needed >> 20} MiB of memory; the limit for a document is {most >> 20}")
@@ -133,9 +133,9 @@ def _json() -> Any:
 
 
 def memory(raw: bytes, enough: int = 0) -> int:
-    """Return an upper bound of the bytes of a document's text and values.
+    """Return an upper bound of the memory of a document's text and values, in bytes.
 
-    It is rough beyond ``enough``.
+    It is exact enough only up to ``enough``; above, it is rough.
     """
     wide = 1 if raw.isascii() else 4
     text, escaped = text_size(raw), b"\\u" in raw
@@ -156,9 +156,9 @@ def _weight(counts: list[int], names: int) -> int:
 
 
 def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list[int], int]:
-    """Count the marks outside texts, and the bytes of the texts.
+    """Count the marks outside strings, and the bytes of the strings.
 
-    Counting stops beyond ``enough``.
+    Counting stops above ``enough``.
     """
     bare = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     counts, within, size = [0, 0, 0, 0], 0, 0
@@ -168,7 +168,7 @@ def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list
         counts = [sum(pair) for pair in zip(counts, map(outside.count, _MARKS), strict=True)]
         texts = parts[1 - within :: 2]
         size += sum(map(len, texts)) * wide
-        if escaped:  # the first and last may continue in another chunk
+        if escaped:  # the first and last string may continue in another chunk
             size += sum(len(text) for text in texts if b"\\u" in text or text is parts[0] or text is parts[-1]) * 3
         within ^= (len(parts) - 1) & 1
         if _weight(counts, 0) > enough > 0:
@@ -177,7 +177,7 @@ def _within(raw: bytes, wide: int, escaped: bool, enough: int = 0) -> tuple[list
 
 
 def _names(raw: bytes, colons: int) -> tuple[int, int]:
-    """Return upper bounds for distinct keys, and for the bytes of other texts."""
+    """Return an upper bound of the distinct keys, and the bytes of repeated keys."""
     known: set[bytes] = set()
     found = again = 0
     for match in _NAME.finditer(raw):

@@ -1,6 +1,6 @@
-"""Report files, read part by part; equal parts are stored once.
+"""Report files, read part by part, with equal parts stored only once.
 
-In a report of ten thousand nodes most parts are equal.
+In a report of ten thousand nodes, most parts are equal.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 
 from preflight.evidence import json_limits, safe_read
 
-#: Maximum memory in bytes for the values of a report. Ten thousand nodes take 50 MB, or 80 MB if each has different
-#: findings; a comparison holds two reports.
+#: Maximum memory in bytes for the values of a report. Ten thousand nodes take 50 MB, or 80 MB if the findings of each
+#: are different. A comparison needs two reports.
 MOST = 140 << 20
 
-#: Maximum length of a text that is deduplicated, and the cost of that in bytes per text.
+#: Maximum length of a text that is deduplicated, and the memory in bytes that each stored value costs in addition.
 _SHORT, _ENTRY = 200, 120
 
 _SPACE = " \t\n\r"
 
 
 def read(path: str | Path) -> Any:
-    """Decode a report; raises OSError, or ValueError for any fault of the text.
+    """Decode a report; raises OSError, or ValueError for invalid content.
 
-    Equal parts are the same object: treat the report as read-only.
+    Equal parts are the same object, so the report must not be modified.
     """
     text = _Window(safe_read.pieces(path, safe_read.REPORT, b"{"))
     try:
@@ -41,9 +41,9 @@ def read(path: str | Path) -> Any:
 
 
 def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]:
-    """Yield a report as JSON, in pieces.
+    """Yield a report as JSON text, in pieces.
 
-    A report of ten thousand nodes has hundreds of megabytes.
+    A report on ten thousand nodes has hundreds of megabytes.
     """
     pieces: list[str] = []
     for piece in json.JSONEncoder(indent=1, sort_keys=sort_keys).iterencode(report):
@@ -55,7 +55,7 @@ def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]
 
 
 class _Window:
-    """The part of a text being read; one value fits into ``decoding.PART``."""
+    """The part of a text that is being read; a value must fit ``json_limits.PART``."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._codec = pieces, codecs.getincrementaldecoder("utf-8-sig")("surrogatepass")
@@ -63,9 +63,9 @@ class _Window:
         self._text, self._at, self._over = "", 0, False
 
     def sign(self, *expected: str) -> str:
-        """Consume the next non-blank character, which must be one of these.
+        """Consume the next non-blank character; raises ValueError.
 
-        Raises ValueError.
+        It must be one of the expected characters.
         """
         if (sign := self.peek()) not in expected:
             raise ValueError(f"expected {' or '.join(map(repr, expected))}, not {sign!r}")
@@ -95,7 +95,7 @@ class _Window:
                 return value
 
     def _more(self) -> bool:
-        """Double the rest of the window; False at the end of the text.
+        """Drop what was read, and read as much again as remains; False at the end.
 
         Raises DocumentTooLarge.
         """
@@ -115,7 +115,7 @@ class _Window:
 
 
 class _Held:
-    """Values, each stored once, up to a number of bytes."""
+    """A store of values, each only once, limited to a number of bytes."""
 
     def __init__(self, most: int) -> None:
         self._left = most
@@ -123,16 +123,16 @@ class _Held:
         self._count = 0
 
     def pay(self, size: int) -> None:
-        """Count bytes against the limit; raises DocumentTooLarge."""
+        """Count bytes towards the limit; raises DocumentTooLarge."""
         self._left -= size
         if self._left < 0:
             raise json_limits.DocumentTooLarge(f"it would take more than {MOST >> 20} MiB of memory")
 
     def entry(self, value: Any) -> Any:
-        """Return an equal stored value for an entry of a report's list.
+        """Return the stored value that equals an entry of a list in the report.
 
-        The objects in an entry, such as the results of a node, usually equal those of another entry; their digests are
-        compared first, which takes a third of the time.
+        The objects in an entry, such as the results of a node, usually equal those of another entry. Comparing digests
+        first takes a third of the time.
         """
         return self._object(value, self._part) if type(value) is dict else self.held(value)
 
@@ -147,7 +147,7 @@ class _Held:
         return self._known[digest]
 
     def held(self, value: Any) -> Any:
-        """Return a value that equals this one."""
+        """Return the stored value that equals a value, after storing it if it is new."""
         kind = type(value)
         if kind is str:
             if len(value) > _SHORT:
@@ -157,12 +157,12 @@ class _Held:
         if kind is dict:
             return self._object(value, self.held)
         if kind is list:
-            self.pay(8 * len(value))  # the caller builds an index of them
+            self.pay(8 * len(value))  # the caller builds an index of the items
             parts = [self.held(part) for part in value]
             return self._once(hash((list, *map(id, parts))), parts)
         if value is None or kind is bool:
             return value
-        return self._once((kind, value or str(value)), value)  # 0.0 and -0.0 are equal but different
+        return self._once((kind, value or str(value)), value)  # 0.0 and -0.0 compare equal, but are different
 
     def _object(self, value: dict[str, Any], held: Callable[[Any], Any]) -> Any:
         names, parts = [self.held(name) for name in value], [held(part) for part in value.values()]
@@ -180,7 +180,7 @@ class _Held:
 
 
 def _object(text: _Window, values: _Held) -> dict[str, Any]:
-    """Read the outermost object, its lists entry by entry."""
+    """Read the outermost object, and its lists entry by entry."""
     made: dict[str, Any] = {}
     text.sign("{")
     if text.peek() == "}":

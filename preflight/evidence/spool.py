@@ -1,4 +1,4 @@
-"""Temporary copy of piped input, up to a limit."""
+"""Temporary copies of piped input, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import IO, Protocol
 
 from preflight.evidence.safe_read import UnreadableFile
 
-#: Maximum number of bytes copied from a pipe: more than the longest usual log, and far less than a disk.
+#: Maximum bytes that are copied from a pipe: more than the longest usual log, but far less than a disk.
 MOST_SPOOLED = 4 << 30
 
 _CHUNK = 1 << 20
@@ -21,7 +21,7 @@ class _Readable(Protocol):
 def spool(stream: _Readable) -> IO[bytes]:
     """Copy a stream to a temporary file; raises OSError.
 
-    UnreadableFile: the stream is longer than the limit.
+    Raises UnreadableFile if the stream is longer than the limit.
     """
     spooled = tempfile.NamedTemporaryFile(prefix="preflight-read-", buffering=0)  # noqa: SIM115
     try:
