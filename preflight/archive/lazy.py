@@ -115,7 +115,7 @@ class Saved(Sequence[Evidence]):
     """
 
     def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
-        """Wrap the sources; ``folder``, which contains their files, must outlive them."""
+        """Wrap the sources, and hold ``folder``, which contains their files."""
         self.sources = sources
         self.large = large
         self._folder = folder

@@ -1,4 +1,4 @@
-"""Aliases for data that identifies a site, so that files can be shared."""
+"""Replacement of data that identifies a site, so that files can be shared."""
 
 from preflight.redact.redactor import Redactor
 

@@ -1,8 +1,9 @@
 """Aliases of addresses: keyed permutations that preserve what checks compare.
 
-A keyed hash of the preceding bits decides whether a bit is flipped (prefix-preserving anonymisation, Xu, Fan, Ammar,
-Moon: "Prefix-preserving IP address anonymization", 2002). Two addresses therefore share the same number of leading bits
-before and after: subnets remain subnets. The last changeable bit always changes, so no address is its own alias.
+A keyed hash of the preceding bits decides whether a bit is flipped (prefix-preserving anonymisation; Xu, Fan, Ammar,
+Moon: "Prefix-preserving IP address anonymization", 2002). The aliases of two addresses therefore share as many leading
+bits as the addresses do, so subnets remain subnets. The last bit that may change always does, so no address is its own
+alias.
 """
 
 from __future__ import annotations
@@ -11,37 +12,40 @@ import ipaddress
 import secrets
 from hashlib import blake2b
 
-#: Blocks that the alias of an IPv4 address does not leave: private (RFC 1918) and shared (RFC 6598).
+#: Blocks of private (RFC 1918) and shared (RFC 6598) IPv4 addresses. The alias of an address is in the same block.
 _STAYS_IN = tuple(map(ipaddress.IPv4Network, (
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10",
 )))  # fmt: skip
 
-#: Addresses that do not identify a host: this host, loopback, link-local, multicast, broadcast and masks.
+#: Addresses that do not identify a host: this network, loopback, link-local, multicast, broadcast and masks.
 _NOT_IDENTIFYING = tuple(map(ipaddress.IPv4Network, (
     "0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",
 )))  # fmt: skip
 
-#: Low bits of an IPv4 address that are preserved: the host number in its rail, network and broadcast addresses.
+#: Low bits of an IPv4 address that are preserved, and with them host numbers, network and broadcast addresses.
 _HOST_BITS = 8
 
-#: Low bits of a MAC address or GUID that are preserved: ports of one device have consecutive numbers.
+#: Low bits of a MAC address or GUID that are preserved, because the ports of a device have consecutive numbers.
 _PORT_BITS = 4
 
 
 class Keyed:
-    """Permutations under one key, which is never written."""
+    """Permutations with one key, which is never written."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        """Set a key of up to 64 bytes; the default is random."""
+        """Set the key, of up to 64 bytes; the default is a random key."""
         self._key = secrets.token_bytes(32) if key is None else key
         self._known: dict[tuple[str, object], int] = {}
 
     def digest(self, what: str, value: str) -> str:
-        """Return 128 hexadecimal digits as an alias of a value."""
+        """Return the keyed hash of a value of kind ``what``: 128 hexadecimal digits."""
         return blake2b(f"{what}\0{value}".encode("utf-8", "surrogatepass"), key=self._key).hexdigest()
 
     def _flips(self, what: str, value: int, width: int, first: int, last: int) -> int:
-        """Return ``value`` with bits ``first`` to ``last`` (from the left) permuted."""
+        """Return ``value`` with bits flipped, from ``first`` up to ``last`` exclusive.
+
+        Bits are counted from the left.
+        """
         if (known := self._known.get((what, value))) is not None:
             return known
         flips = 0
@@ -56,9 +60,9 @@ class Keyed:
         return bool(blake2b(before.encode(), key=self._key, digest_size=1).digest()[0] & 1)
 
     def ipv4(self, address: ipaddress.IPv4Address) -> ipaddress.IPv4Address:
-        """Return the alias of an address; private networks remain private.
+        """Return the alias of an IPv4 address; a private one remains private.
 
-        Masks and loopback addresses are unchanged.
+        Addresses that do not identify a host, such as masks and loopback, are unchanged.
         """
         number = int(address)
         mask = ~number & 0xFFFFFFFF
@@ -69,12 +73,12 @@ class Keyed:
                 return address
             if address in block:
                 return ipaddress.IPv4Address(self._flips("ipv4", number, 32, block.prefixlen, 32 - _HOST_BITS))
-        # the first octet is preserved, or two if a neighbouring block is special: public addresses remain public
+        # preserve the first octet, or two if a neighbouring block is special, so that public addresses remain public
         first = 16 if number >> 24 in (100, 169, 172, 192) else 8
         return ipaddress.IPv4Address(self._flips("ipv4", number, 32, first, 32 - _HOST_BITS))
 
     def ipv6(self, address: ipaddress.IPv6Address) -> ipaddress.IPv6Address:
-        """Return the alias of an address or GID, and of the address embedded in it."""
+        """Return the alias of an IPv6 address or GID, and of what is embedded in it."""
         number = int(address)
         if address.ipv4_mapped is not None:
             return ipaddress.IPv6Address(number >> 32 << 32 | int(self.ipv4(address.ipv4_mapped)))
@@ -83,7 +87,7 @@ class Keyed:
             return address
         high, low = number >> 64, number & (1 << 64) - 1
         if address.is_link_local or high == 0:
-            pass  # the default subnet prefix of InfiniBand, and its neighbours
+            pass  # among them, InfiniBand's default subnet prefix
         elif high >> 57 == 0xFC >> 1:
             high = self._flips("ipv6", high, 64, 8, 64)
         else:
@@ -91,13 +95,16 @@ class Keyed:
         return ipaddress.IPv6Address(high << 64 | (low if low < 1 << 16 else self.guid(low)))
 
     def mac(self, number: int) -> int:
-        """Return the alias of a 48-bit MAC of the same vendor; keep groups and zero."""
+        """Return the alias of a MAC address, with the same vendor.
+
+        Group addresses and zero are unchanged.
+        """
         if number in (0, (1 << 48) - 1) or number >> 40 & 1:
             return number
         return number >> 24 << 24 | self._low(number >> 24, number & 0xFFFFFF)
 
     def guid(self, number: int) -> int:
-        """Return the alias of an EUI-64, by the alias of an embedded MAC."""
+        """Return the alias of a 64-bit GUID; an embedded MAC gets the MAC's alias."""
         if number in (0, (1 << 64) - 1) or number >> 16 == 0xFE80 << 32:
             return number
         maker = number >> 40
@@ -109,14 +116,17 @@ class Keyed:
         return self._flips(f"eui {maker:x}", number, 24, 0, 24 - _PORT_BITS)
 
     def lid(self, number: int) -> int:
-        """Return the alias of a unicast LID; keep zero, multicast and three low bits."""
+        """Return the alias of a LID, with the same three low bits.
+
+        Zero and multicast LIDs are unchanged.
+        """
         if not 0 < number < 0xC000:
             return number
         found = self._flips("lid", number, 16, 2, 13)
         return found or self._flips("lid", found, 16, 2, 13)
 
     def alike(self, what: str, text: str) -> str:
-        """Return a different text with digits for digits and letters for letters."""
+        """Return an alias with digits for digits, and letters for letters."""
         digest = self.digest(what, text)
         while len(digest) < 2 * len(text):
             digest += self.digest(what, digest)
@@ -133,7 +143,7 @@ class Keyed:
         return "".join(made)
 
     def hexadecimal(self, what: str, text: str) -> str:
-        """Return different hexadecimal digits in the same places; zeros are preserved."""
+        """Return other hexadecimal digits in the same places; zeros alone are unchanged."""
         if not text.strip("0-"):
             return text
         digest = iter(self.digest(what, text.lower()) * (len(text) // 128 + 1))

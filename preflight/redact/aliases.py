@@ -1,4 +1,4 @@
-"""Names and aliases; hosts keep their numbers, so that lists still fold."""
+"""Names and their aliases; hosts retain their numbers, so that lists still fold."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from itertools import chain, count
 from preflight.redact.address_aliases import Keyed
 from preflight.redact.public_words import ACCOUNTS, SELF, is_public, vocabulary
 
-#: Prefixes of aliases by kind, and alternatives if a name of the site starts with one.
+#: Kind of name -> prefix of its aliases, and alternatives if a name of the site starts with that.
 _STEMS = {
     "host": ("node", "machine", "box"), "switch": ("switch", "bridge", "hub"), "user": ("user", "login", "account"),
     "name": ("name", "label", "word"), "domain": ("site", "zone", "realm"), "path": ("dir", "folder", "entry"),
     "person": ("person", "human", "individual"),
 }  # fmt: skip
 
-#: Words within names; letters of other alphabets are separate words.
+#: Words within names; letters of different alphabets belong to different words.
 WORD = re.compile(r"[A-Za-z0-9]+|[^\W_A-Za-z0-9]+")
 _NUMBER = re.compile("[0-9]+")
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _DASHED_ADDRESS = re.compile(rf"(?<!\d){_OCTET}(?:-{_OCTET}){{3}}(?!\d)", re.A)
 
-#: Maximum numbers in a host name, and their digits, that are preserved: rack, chassis, node; more is an identity.
+#: Maximum numbers in a host name, and maximum digits of each, that are preserved: rack, chassis, node. More would
+#: identify the host.
 _MOST_NUMBERS, _MOST_DIGITS = 3, 5
 
-#: Names that tools number from zero: a host with such a name looks like a device.
+#: Names that tools number from zero; a host with such a name looks like a device.
 _DEVICE = re.compile(r"(?:gpu|cpu|nic|nv|rank|hca|cuda)[0-9]{1,2}")
 
-#: Minimum letters of a series of host names for unknown names of it to be treated as hosts, too.
+#: Minimum letters of a host name before its number for unlisted names with other numbers to be hosts as well.
 _LEAST_STEM = 3
 
 
 def letters(number: int) -> str:
-    """Return a number in letters: a to z, then aa, ab and so on."""
+    """Convert a number from 0 to letters: a to z, then aa, ab and so on."""
     made = ""
     number += 1
     while number:
@@ -45,7 +46,7 @@ def letters(number: int) -> str:
 
 
 class Names:
-    """Learned names of a site, and their aliases."""
+    """The learned names of a site, and their aliases."""
 
     def __init__(self, keyed: Keyed) -> None:
         self._keyed = keyed
@@ -56,17 +57,17 @@ class Names:
         self._taken: set[str] = set()
         self._given: set[str] = set()  # aliases of serial numbers
         self._stems: dict[str, str] = {}
-        self.stems: dict[str, str] = {}  # start of a host name, before a number -> that name
+        self.stems: dict[str, str] = {}  # start of a host name, up to a number -> that name
         self.uses: Counter[str] = Counter()  # kind -> number of replacements
-        self.found: Counter[str] = Counter()  # kind -> number of different replaced names
-        self.only_in_place: set[str] = set()
-        self.hosts_in_place: set[str] = set()  # of these, hosts
-        self.longest = 1  # words in a name
+        self.found: Counter[str] = Counter()  # kind -> number of distinct replaced names
+        self.only_in_place: set[str] = set()  # common words, replaced only where the context shows a name
+        self.hosts_in_place: set[str] = set()  # those of them that are hosts
+        self.longest = 1  # maximum words in a name
 
     # --- known names -------------------------------------------------------------------------------
 
     def learn(self, kind: str, name: str) -> None:
-        """Remember a name, unless it is generic."""
+        """Add a name, unless it is generic."""
         name = name.strip().strip(".\"'")
         if not name or len(name) > 255 or name.lower() in SELF or not re.search(r"[^\W_]", name):
             return
@@ -94,19 +95,19 @@ class Names:
             self._series.setdefault(_NUMBER.sub("#", name.lower()), kind)
 
     def learn_surely(self, kind: str, name: str) -> None:
-        """Remember a name given by the user: it is replaced everywhere as a word."""
+        """Add a name given by the user, which is replaced everywhere as a word."""
         self._taken.add(name.lower())
         self._kinds[name.lower()] = kind
         self.longest = max(self.longest, len(WORD.findall(name)))
 
     @staticmethod
     def is_everywhere(user: str) -> bool:
-        """Return whether an account exists on every system."""
+        """Return whether an account is one that exists on every system."""
         return user.lower() in ACCOUNTS
 
     @staticmethod
     def _is_common(kind: str, name: str) -> bool:
-        """Return whether a name is also a word of a tool, or too short to be unique."""
+        """Return whether a name is also a word of a tool, or not distinctive enough."""
         lower = name.lower()
         return (
             lower in vocabulary()
@@ -116,7 +117,7 @@ class Names:
         )
 
     def _counts(self, name: str) -> bool:
-        """Return whether similar names with other numbers are hosts of the site."""
+        """Return whether names that differ only in their numbers are hosts of the site."""
         stem = _NUMBER.split(name, maxsplit=1)[0].strip("-_")
         return self._plain(name) and len(stem) >= _LEAST_STEM and stem.lower() not in vocabulary()
 
@@ -126,24 +127,24 @@ class Names:
         return 0 < len(numbers) <= _MOST_NUMBERS and all(len(number) <= _MOST_DIGITS for number in numbers)
 
     def kind(self, name: str) -> str | None:
-        """Return the kind of a name; None if unknown."""
+        """Return the kind of a name; None if the name is unknown."""
         lower = name.lower()
         if (kind := self._kinds.get(lower)) is not None:
             return kind
         return self._series.get(_NUMBER.sub("#", lower)) if self._plain(lower) else None
 
     def all(self) -> Iterator[tuple[str, str]]:
-        """Yield the known names and their kinds."""
+        """Yield the known names with their kinds."""
         yield from self._kinds.items()
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield the replaced names and their aliases."""
+        """Yield the replaced names with their aliases."""
         yield from ((name, alias) for (kind, name), alias in self._aliases.items() if kind != "series")
 
     # --- aliases -----------------------------------------------------------------------------------
 
     def alias(self, kind: str, name: str) -> str:
-        """Return the alias of a name, always the same within a run."""
+        """Return the alias of a name, which is always the same within a run."""
         self.uses[kind] += 1
         key = ("host" if kind == "switch" else kind, name.lower())
         if key not in self._aliases:
@@ -182,7 +183,7 @@ class Names:
         return f"{stem}-{letters(number)}"
 
     def _stem(self, kind: str) -> str:
-        """Return a prefix for aliases of a kind that does not occur in names of the site."""
+        """Return the prefix of a kind's aliases; no name of the site starts with it."""
         if kind not in self._stems:
             stems = _STEMS.get(kind, _STEMS["name"])
             more = (f"{stems[0]}{letters(number)}" for number in count())
@@ -191,7 +192,7 @@ class Names:
         return self._stems[kind]
 
     def _serial(self, name: str) -> str:
-        """Return an unknown serial number of the same form."""
+        """Return an unused serial number of the same form."""
         for again in count():
             alias = self._keyed.alike(f"serial {again}", name)
             if alias.lower() not in self._taken and alias not in self._given:

@@ -1,22 +1,22 @@
-"""Names in columns of tables: `ps`, `top`, `squeue`, `sacct`, `kubectl get`."""
+"""Names in columns of tables, as from `ps`, `top`, `squeue` or `kubectl get`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-#: Headings of columns of names.
+#: Headings of columns that contain names.
 _USERS = frozenset(("USER", "UID", "OWNER", "RUSER", "EUSER", "USERNAME", "User", "user"))
 _HOSTS = frozenset(("NODELIST", "NODELIST(REASON)", "NODE", "HOSTNAME", "HOSTNAMES", "HOST", "NODE_NAME", "NodeList",
                     "NodeName", "EXEC_HOST", "FROM_HOST"))  # fmt: skip
-#: Headings of columns of names only in combination: `NAME` next to `JOBID` is a job's name.
+#: Headings that denote names only in combination with another one: `NAME` next to `JOBID` is a job's name.
 _BESIDE: Sequence[tuple[frozenset[str], Mapping[str, str]]] = (
     (frozenset(("JOBID", "JobID", "JobId", "JOB_ID")),
      {"NAME": "name", "JobName": "name", "ACCOUNT": "name", "Account": "name", "USER": "user", "WCKEY": "name"}),
     (frozenset(("ROLES", "INTERNAL-IP")), {"NAME": "host"}),
     (frozenset(("RESTARTS",)), {"NAME": "host", "NAMESPACE": "name", "NODE": "host"}),
 )  # fmt: skip
-#: Headings that need a second one: a sentence with the word USER is not a heading.
+#: Headings, of which a header must contain at least two: a sentence with the word USER is not a header.
 _OTHERS = frozenset(re.findall(
     r"\S+",
     "PID PPID %CPU %MEM CPU% MEM% RSS VSZ TTY TIME TIME+ CMD COMMAND STAT START STIME PR NI VIRT RES SHR S C "
@@ -28,14 +28,14 @@ _HEAD = re.compile(
     r"(?<![^\s|])(?:USER|UID|OWNER|[RE]USER|USERNAME|User|NODELIST|NODE|HOSTNAMES?|NODE_NAME|NodeList|JobName|ROLES|"
     r"RESTARTS|HOST)(?![\w=:.])"
 )
-#: A word; the restarts of a pod and the time of the last one are one cell.
+#: A cell: a word, or the restarts of a pod with the time of the last one.
 _CELL = re.compile(r"\d+ \(\w+ ago\)|[^\s|]+")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,63}(?=[+$]?\Z)")
 _NODES = re.compile(r"[^\W_][\w.,\[\]-]{0,2000}\Z")
 
 
 def cells(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the names in columns of names: kind, start and end."""
+    """Yield the kind, start and end of each name in a column of names."""
     if not _HEAD.search(text):
         return
     kinds: Mapping[int, str] = {}
@@ -57,7 +57,7 @@ def cells(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _kinds(line: str) -> dict[int, str]:
-    """Return the columns with names, from a heading; empty for other lines."""
+    """Return the kind of each column with names in a header; empty for other lines."""
     heads = _CELL.findall(line[:2000])
     if len(heads) < 3 or sum(head in _OTHERS for head in heads) < 2:
         return {}

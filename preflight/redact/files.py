@@ -1,4 +1,4 @@
-"""Redaction of files: preflight documents by key, other files as text."""
+"""Redaction of files: JSON documents by key, all others as text."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from preflight.errors import PreflightError
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
 
-#: Maximum memory for a JSON document to be read and written as such; a larger one is handled as text.
+#: Maximum memory in bytes for a JSON document; a larger one is redacted as text.
 DOCUMENT = 160 << 20
 
-#: Maximum content in bytes of a compressed file: each million takes one to two seconds. Above ``FREE``, the maximum
-#: multiple of its own size: a log compresses to a thirtieth, repeated lines of a large one to a hundredth.
+#: Maximum content of a file in bytes (each million takes one to two seconds). For compressed content above ``FREE``
+#: bytes there is also a maximum expansion: a log expands 30 times, repeated lines of a large log 100 times.
 UNPACKED_CAP, FREE, SMALL = 16_000_000_000, 5 << 20, 1 << 20
 RATIO, RATIO_OF_SMALL = 100, 40
 
-#: Bytes read at once, and maximum characters of them without a space; more is left out, because a cut could split a
-#: name.
+#: Bytes that are read at once, and maximum characters without a space. A longer run is left out, because a break within
+#: it could split a name.
 _BLOCK, _UNBROKEN = 1 << 18, 1 << 19
 
 _KEY_BEGINS, _KEY_NAME = "-----BEGIN PRIVATE KEY-----\n", "PRIVATE KEY"
 
 
 class RedactionError(PreflightError):
-    """A file cannot be redacted; the text is the reason."""
+    """Raised for a file that cannot be redacted; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file, and its path below the given argument."""
+    """A file, and its path relative to the argument that it belongs to."""
 
     path: Path
     place: Path
 
 
 def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
-    """Return the files to redact, and the excluded paths with reasons."""
+    """Return the files to redact, and the excluded paths with their reasons."""
     found, left = [], []
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -60,7 +60,7 @@ def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
 
 
 def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
-    """Learn from every file; return the unreadable files, with reasons."""
+    """Learn names from all files; return the unreadable files with their reasons."""
     left = []
     for item in found:
         redactor.learn(str(item.place))
@@ -78,7 +78,7 @@ def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
 
 
 def write(redactor: Redactor, item: InputFile, target: Path) -> None:
-    """Write one redacted file atomically; raises OSError, RedactionError."""
+    """Write a redacted file atomically; raises OSError, RedactionError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as stream:
         for piece in redacted(redactor, item):
@@ -86,7 +86,7 @@ def write(redactor: Redactor, item: InputFile, target: Path) -> None:
 
 
 def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
-    """Yield one file redacted, piece by piece; raises OSError, RedactionError."""
+    """Yield a file's redacted content in pieces; raises OSError, RedactionError."""
     text: Iterable[str]
     if (document := _document(item.path)) is not None:
         text = json_rewriter.rewritten(*document, redactor.value)
@@ -97,10 +97,10 @@ def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
 
 
 def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
-    """Return a file's target path, with aliases and without collisions."""
+    """Return a file's target path: with aliases, and not yet in ``taken``."""
     parts = [redactor.text(part) for part in item.place.parts]
     if parts[-1].endswith(".gz"):
-        parts[-1] = parts[-1].removesuffix(".gz")  # written as read
+        parts[-1] = parts[-1].removesuffix(".gz")  # the content is written uncompressed
     made = Path(*parts)
     number = 2
     while str(made) in taken:
@@ -114,7 +114,7 @@ def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
 
 
 def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
-    """Return a JSON file's text and document; None for other text."""
+    """Return the text and document of a JSON file; None for any other file."""
     if path.stat().st_size > DOCUMENT:
         return None
     with path.open("rb") as stream:
@@ -130,7 +130,10 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
 
 
 def _pieces(path: Path) -> Iterator[str]:
-    """Yield a text in pieces that do not split names; raises OSError, RedactionError."""
+    """Yield a file's text in pieces without splitting names.
+
+    Raises OSError or RedactionError.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
     rest, dropped, in_key, total = "", 0, False, 0
     with _opened(path) as stream:
@@ -159,13 +162,16 @@ def _pieces(path: Path) -> Iterator[str]:
 
 
 def _unfinished_key(piece: str) -> bool:
-    """Return whether a private key starts in a piece but does not end in it."""
+    """Return whether a private key starts in a piece, but does not end in it."""
     begins = piece.rfind("-----BEGIN ")
     return begins >= 0 and _KEY_NAME in piece[begins : begins + 60] and "-----END " not in piece[begins:]
 
 
 def _cut(text: str, last: bool) -> tuple[str, str, int]:
-    """Return the part to process now, the rest, and the number of excess characters."""
+    """Split a text into the part to process now and the rest.
+
+    Also return the number of dropped characters: an overlong run without a break is dropped.
+    """
     if last:
         return text, "", 0
     end = _line_end(text)
@@ -177,7 +183,7 @@ def _cut(text: str, last: bool) -> tuple[str, str, int]:
 
 
 def _line_end(text: str) -> int:
-    """Return the end of the last line, preferably one that is not continued."""
+    """Return the end of the last complete line, preferably one that does not continue."""
     last = end = text.rfind("\n") + 1
     while end > max(1, last - _UNBROKEN) and text[end - 2] in ",([-":
         end = text.rfind("\n", 0, end - 1) + 1
@@ -185,7 +191,7 @@ def _line_end(text: str) -> int:
 
 
 def _no_bomb(path: Path) -> None:
-    """Raise RedactionError for a compressed file with too much content."""
+    """Raise RedactionError for a compressed file that expands too much."""
     with _opened(path) as stream:
         if not isinstance(stream, gzip.GzipFile):
             return
@@ -201,7 +207,7 @@ def _no_bomb(path: Path) -> None:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """Open a file, decompressed if it is gzip."""
+    """Open a file, decompressed if it is gzip; raises RedactionError."""
     stream = path.open("rb")
     magic = stream.read(6)
     stream.seek(0)
@@ -215,7 +221,10 @@ def _opened(path: Path) -> IO[bytes]:
 
 
 def write_map(redactor: Redactor, path: Path) -> None:
-    """Write names and aliases, readable only by the owner; raises OSError."""
+    """Write the aliases and names to a file that only its owner can read.
+
+    Raises OSError, also if the file exists.
+    """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
         for original, alias in sorted(redactor.aliases()):

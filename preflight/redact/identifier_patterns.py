@@ -1,4 +1,4 @@
-"""Identifiers with a fixed shape: addresses, GUIDs, UUIDs; aliases keep the shape."""
+"""Identifiers with a fixed shape: addresses, GUIDs, UUIDs. Aliases have it too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX = "[0-9A-Fa-f]"
 _BEFORE, _AFTER = "(?<![0-9A-Za-z_])", "(?![0-9A-Za-z_])"
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 
-#: All repetitions are bounded, so each takes time linear in the text.
+#: Identifiers by kind. All repetitions are bounded, so that matching takes linear time.
 SHAPES = re.compile(
     rf"""(?P<uuid>(?<![0-9A-Za-z]){_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}{_AFTER})
     |(?P<colons>{_BEFORE}(?:{_HEX}{{1,8}})?(?::{_HEX}{{0,8}}){{2,19}}(?:(?:\.[0-9]{{1,3}}){{3}})?{_AFTER})
@@ -30,17 +30,17 @@ SHAPES = re.compile(
 _VERSION_BEFORE = re.compile(
     r"(?i)(?:\b(?:version|vers?|release|firmware|fw|driver|vbios|bios|rev|build)\b[\w \t\"':=(]{0,16}|[0-9]\.[0-9]+-)$"
 )
-#: Text before 16 hexadecimal digits that are a register, the status of a machine check, or a commit.
+#: Text before 16 hexadecimal digits that are a register, a machine check's status or a commit, not a GUID.
 _NO_GUID_BEFORE = re.compile(
     r"\b(?:R[A-D]X|R[SD]I|R[BSI]P|R\d\d|[CD]R\d|[DEFGS]S|knlGS|EFLAGS|ORIG_RAX|Bank \d{1,3}|STATUS|ADDR|MISC|TSC|SYND|"
     r"IPID|[Cc]ommit|[Cc]ode)(?::[ ]?(?:0000:)?|[ ])(?:0x)?$"
 )
 _ADDRESS_DASH = re.compile(rf"(?<![0-9.]){_OCTET}(?:\.{_OCTET}){{3}}-$")
 
-#: An address with its prefix length, as text and in ``ip -j addr`` format.
+#: An address with its prefix length, as text or in the output of ``ip -j addr``.
 _NETWORK = re.compile(r"([0-9A-Fa-f.:]{3,39})(?:/|\\?\",\s?\\?\"prefixlen\\?\":\s?)([0-9]{1,3})(?![0-9.])", re.A)
 
-#: GUIDs in unambiguous forms.
+#: A GUID in an unambiguous form.
 _SURE = re.compile(
     rf"(?:\b[SHR]-|0[xX])({_HEX}{{16}})(?![0-9A-Za-z_])|{_BEFORE}(?<!:)({_HEX}{{4}}(?::{_HEX}{{4}}){{3}})(?![0-9A-Za-z_:])",
     re.A,
@@ -48,26 +48,29 @@ _SURE = re.compile(
 
 
 def _line_before(match: re.Match[str], before: str) -> str:
-    """Return the text before a match on its line; ``before`` precedes the input."""
+    """Return the text before a match on its line, at most 40 characters.
+
+    ``before`` is the text before the string that was searched.
+    """
     return (before + match.string[max(0, match.start() - 40) : match.start()])[-40:].rpartition("\n")[2]
 
 
 class Shapes:
-    """Replaces identifiers with a fixed shape, and counts them."""
+    """Replacement of identifiers with a fixed shape, with their counts."""
 
     def __init__(self, keyed: Keyed, found: Counter[str]) -> None:
         self.keyed = keyed
         self._found = found
         self._seen: dict[tuple[str, str], str] = {}
-        #: GUIDs found in an unambiguous form, as numbers.
+        #: GUIDs that occurred in an unambiguous form, as numbers.
         self.guids: set[int] = set()
-        #: Network and broadcast addresses seen with their prefix: address -> length.
+        #: Network or broadcast address of a known network -> its prefix length.
         self.networks: dict[ipaddress.IPv4Address | ipaddress.IPv6Address, int] = {}
 
     def replace(self, match: re.Match[str], before: str = "") -> str:
-        """Return the replacement of a match of ``SHAPES``; look-alikes stay.
+        """Return the replacement for a match of ``SHAPES``; look-alikes are unchanged.
 
-        ``before`` is the text before it.
+        ``before`` is the text before the string that was searched.
         """
         kind, text = match.lastgroup or "", match[0]
         if kind == "uuid":
@@ -90,7 +93,7 @@ class Shapes:
         return bool(_VERSION_BEFORE.search(line)) and not _ADDRESS_DASH.search(line)
 
     def ipv4(self, text: str) -> str:
-        """Return the alias of a dotted address."""
+        """Return the alias of an IPv4 address in dotted form."""
         address = ipaddress.IPv4Address(text)
         alias = self.keyed.ipv4(address)
         if (length := self.networks.get(address)) is not None:
@@ -99,17 +102,17 @@ class Shapes:
         return self._count("IPv4 address", text, str(alias))
 
     def ipv4_number(self, number: int) -> int:
-        """Return the alias of an address written as a number."""
+        """Return the alias of an IPv4 address as a number."""
         return int(ipaddress.IPv4Address(self.ipv4(str(ipaddress.IPv4Address(number)))))
 
     def guid(self, digits: str) -> str:
-        """Return the alias of a GUID in hexadecimal digits, of the same length."""
+        """Return the alias of a GUID, with the same number of hexadecimal digits."""
         number = int(digits, 16)
         alias = f"{self.keyed.guid(number):0{len(digits)}x}"
         return self._count("GUID", digits, alias.upper() if digits.upper() == digits else alias)
 
     def _separated(self, text: str) -> str:
-        """Return the alias of octets, separated or not: MAC, GUID, IPoIB address."""
+        """Return the alias of a MAC, GUID or IPoIB address with the same separators."""
         digits = re.sub("[^0-9A-Fa-f]", "", text.removeprefix("enx"))
         number = int(digits, 16)
         if len(digits) == 12:
@@ -125,7 +128,7 @@ class Shapes:
         return self._count(kind, text, text[:start] + made)
 
     def _colons(self, text: str) -> str:
-        """Return the alias of an address with colons, if it is one."""
+        """Return the alias of an address with colons; any other text is unchanged."""
         ending = ":" if text.endswith(":") and not text.endswith("::") else ""
         body = text.removesuffix(":") if ending else text
         groups = body.split(":")
@@ -143,7 +146,7 @@ class Shapes:
         return self.ipv6(address, body) + ending
 
     def ipv6(self, address: ipaddress.IPv6Address, text: str) -> str:
-        """Return the alias of an address in the form in which it was written."""
+        """Return the alias of an IPv6 address, in the same form as ``text``."""
         exploded = [len(group) for group in text.split(":")] == [4] * 8
         known = address.is_link_local or address.is_global or address.is_private or address.is_site_local
         if not (exploded or known):
@@ -167,13 +170,13 @@ class Shapes:
         return alias
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield each replaced identifier and its alias."""
+        """Yield the replaced identifiers with their aliases."""
         yield from ((text, alias) for (_, text), alias in self._seen.items())
 
     # --- learning ----------------------------------------------------------------------------------
 
     def learn(self, text: str) -> None:
-        """Remember GUIDs and networks, to recognise them later without their context."""
+        """Learn GUIDs and networks, to recognise them where their context is missing."""
         if "." in text or ":" in text:
             for match in _NETWORK.finditer(text):
                 self.learn_network(match[1], int(match[2]))
@@ -181,9 +184,9 @@ class Shapes:
             self.guids.add(int((match[1] or match[2]).replace(":", ""), 16))
 
     def learn_network(self, address: str, length: int) -> None:
-        """Remember the network of an address with prefix length.
+        """Learn the network of an address with its prefix length.
 
-        Its first address and its broadcast are recognised later.
+        The network's own address and its broadcast address are recognised later.
         """
         try:
             network = ipaddress.ip_interface(f"{address}/{length}").network
@@ -192,5 +195,5 @@ class Shapes:
         if isinstance(network, ipaddress.IPv6Network):
             if 0 < length < 64:
                 self.networks[network.network_address] = length
-        elif 0 < length < 24:  # the last octet stays in any case
+        elif 0 < length < 24:  # longer prefixes need no care, because the last octet is preserved
             self.networks[network.network_address] = self.networks[network.broadcast_address] = length

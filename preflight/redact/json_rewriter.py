@@ -1,4 +1,4 @@
-"""JSON text with replaced values; all other characters are unchanged."""
+"""Replacement of values in JSON text; all other characters are unchanged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\]:,]+', re.S)
 
 
 class DuplicateKey(PreflightError):
-    """The JSON text cannot be rewritten by value: an object has a duplicate key."""
+    """Raised for JSON text that cannot be rewritten, as an object repeats a key."""
 
 
 def loads(text: str, most: int = json_limits.PART) -> Any:
-    """Read a JSON text; raises ValueError, DuplicateKey for a repeated key."""
+    """Decode a JSON text; raises ValueError, or DuplicateKey for a repeated key."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -30,7 +30,7 @@ def loads(text: str, most: int = json_limits.PART) -> Any:
 
 
 def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterator[str]:
-    """Yield a JSON text of ``document`` with values changed by ``replace``."""
+    """Yield the JSON text of ``document``, with the values that ``replace`` changed."""
     done = 0
     for token, before, after in zip(_TOKEN.finditer(text), _leaves(document), _leaves(replace(document)), strict=True):
         if before != after:
@@ -41,13 +41,13 @@ def rewritten(text: str, document: Any, replace: Callable[[Any], Any]) -> Iterat
 
 
 def _written(value: Any, ascii_only: bool) -> str:
-    """Write a value with the text's escapes; lone surrogates are escaped."""
+    """Encode a value, with escapes if ``ascii_only``; lone surrogates are escaped."""
     text = json.dumps(value, ensure_ascii=ascii_only)
     return json.dumps(value) if any("\ud800" <= sign <= "\udfff" for sign in text) else text
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield keys and values in text order."""
+    """Yield the keys and the scalar values in the order of the text."""
     if isinstance(value, dict):
         for key, part in value.items():
             yield key

@@ -1,4 +1,4 @@
-"""Host lists: YAML items, prefixes and headings of pdsh and clush."""
+"""Host names in lists, and in prefixes and headings of pdsh and clush."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from preflight.redact.name_places import NUMBERED
 from preflight.redact.public_words import vocabulary
 
-#: A key of a host list, and its items: in brackets after it, or each on a separate line.
+#: The key of a host list and the list's items, in brackets or on separate lines.
 _LISTED = re.compile(
     r"(?<![A-Za-z0-9.-])(?:[Hh]osts|HOSTS|[Nn]odes|NODES|hostnames|node_?[Nn]ames|[Ww]orkers|[Ss]ervers)(?:\\?[\"'])?"
     r"[ \t]{0,3}[:=][ \t]{0,3}(?P<items>\[[^][{}=\n]{3,100000}\]"
@@ -23,13 +23,13 @@ _LSF = re.compile(
     r"(?P<items>[A-Za-z][\w.-]{0,252}(?: [A-Za-z][\w.-]{0,252}| \d{1,6}){0,20000})"
 )
 
-#: `---------------` above and below the hosts with equal output, with their number.
+#: Lines of dashes above and below the hosts whose output is the same, as printed by clush and dshbak.
 _RULED = re.compile(
     r"(?m)^-{5,}[ \t\r]*\n(?P<names>[A-Za-z][\w.-]{0,100}(?:\[\d[\w.,\[\]-]{0,2000}|\d[\w.,\[\]-]{0,2000}(?= \()))"
     r"(?: \(\d{1,6}\))?[ \t\r]*\n-{5,}[ \t\r]*$"
 )
 
-#: Host name that pdsh and clush put before a line, and their messages about a host.
+#: The host name that pdsh and clush print before a line, and their messages about a host.
 _HEAD = re.compile(
     r"(?m)^(?P<name>[A-Za-z](?:[A-Za-z_-]{0,60}[A-Za-z-])?)(?P<number>\d{1,5})"
     r"(?P<rest>(?:[.-](?=[\w-])(?:[\w-]|\.(?=[\w-])){1,500})?): "
@@ -38,7 +38,7 @@ _ABOUT = re.compile(
     r"(?m)^(?:pdsh@|clush: |dshbak: )(?P<name>[^\W_][\w.-]{0,252}): (?:(?P<other>[^\W_][\w.-]{0,252}): )?"
 )
 
-#: Numbered words at the beginning of a line that are not hosts.
+#: Words with numbers at the start of a line that are not hosts.
 _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     rank layer step epoch iter iteration batch block shard part page chapter line test case trial fold sample slot bay
     disk drive port lane link core thread socket fan temp psu in out power curr dimm channel stage phase round
@@ -47,15 +47,15 @@ _NO_HOSTS = frozenset(re.findall("[a-z]+", """
     expert head tensor data model param var x y z v p q l r n i j k a b c d e f g h m s t u w error warning err row col
     eth ens eno enp ibs mlx bond vlan veth docker br wlan wlp tun tap nvme dm cuda vdev
 """))  # fmt: skip
-#: Names that are hosts only with a leading zero or three digits: `gpu0` is a device, `gpu001` is not.
+#: Names that denote hosts only with a leading zero or at least three digits: `gpu0` is a device, `gpu001` is not.
 _DEVICES = frozenset(("node", "gpu", "worker", "host"))
 
-#: Minimum number of different hosts at the start of lines to be treated as hosts.
+#: Minimum number of different names at the start of lines for these to be hosts; fewer suffice with leading zeros.
 _LEAST, _LEAST_WITH_ZEROS = 3, 2
 
 
 def items(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the host names in lists, in order: kind, start and end."""
+    """Yield the kind, start and end of each host name in a list, in order."""
     found = {*_in_keys(text), *_heads(text)}
     for pattern, group in ((_RULED, "names"), (_ABOUT, "name"), (_ABOUT, "other")):
         found |= {match.span(group) for match in pattern.finditer(text) if match[group]}
@@ -74,7 +74,7 @@ def _in_keys(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _heads(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the names before lines: one of several series, numbered like hosts."""
+    """Yield the start and end of the names before lines that are numbered like hosts."""
     series: defaultdict[tuple[str, str], list[re.Match[str]]] = defaultdict(list)
     for match in _HEAD.finditer(text):
         series[match["name"].lower(), match["rest"]].append(match)

@@ -1,4 +1,4 @@
-"""Places of names in evidence, reports and logs: hosts, users, jobs."""
+"""Names of hosts, users and jobs, found by their context in files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.redact import columns, lists, own_output
 from preflight.redact.name_places import NUMBERED, PLACES
 from preflight.redact.public_words import ACCOUNTS, NO_USERS, is_domain
 
-#: Called with the kind and the name; returns the replacement.
+#: A function that receives the kind of a name and the name, and returns the replacement.
 Found = Callable[[str, str], str]
 
 #: Variables and keys whose value is a name or a list of names.
@@ -33,10 +33,10 @@ _KEYS: Mapping[str, str] = {
          "group_name"), "name"),
 }  # fmt: skip
 
-#: Values that are not names, in places of names.
+#: Values that are not names, although their key or context denotes a name.
 _NO_NAMES = frozenset(("null", "none", "true", "false", "unknown", "n/a", "default", "main", "batch", "debug"))
 
-#: Words after `user` in a text that are not names.
+#: Words that are not names after the word `user`.
 _NO_PEOPLE = frozenset((
     "buildd", "mockbuild", "guide", "space", "code", "mode", "id", "name", "data", "defined", "level", "land",
     "input", "request", "manual", "interface", "specified", "and", "or", "is", "was", "has", "can", "may",
@@ -44,10 +44,10 @@ _NO_PEOPLE = frozenset((
     "memory", "the", "this", "a", "limit", "limits", "arn",
 ))  # fmt: skip
 
-#: Keys of documents whose value is a host if it is numbered like one.
+#: Keys of documents; a value that is numbered like a host is one.
 _MAYBE_HOSTS = frozenset(("host", "hosts", "node", "nodes", "server", "worker", "workers", "machine"))
 
-#: Keys with names as values in documents only: too common in text.
+#: Keys whose values are names only in documents; in text, these words are too common.
 _IN_DOCUMENTS = ("comment", "owner")
 
 _IN_TEXT = "|".join(sorted((key for key in _KEYS if key not in _IN_DOCUMENTS), key=len, reverse=True))
@@ -65,7 +65,7 @@ _FOLDED = re.compile(
 
 
 def in_text(text: str, found: Found) -> str:
-    """Pass every name in a known place to ``found``; return the changed text."""
+    """Pass every name in a known context to ``found``; return the changed text."""
 
     def one(kind: str, name: str) -> str:
         return _name(kind, name, found)
@@ -86,13 +86,16 @@ def in_text(text: str, found: Found) -> str:
 
 
 def _span(match: re.Match[str], group: str) -> tuple[int, int]:
-    """Return the position of a group within its match."""
+    """Return the start and end of a group, relative to its match."""
     start, end = match.span(group)
     return start - match.start(), end - match.start()
 
 
 def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> str:
-    """Return a text with its names replaced by ``one``; ``spans`` has their kinds."""
+    """Return a text whose names are replaced with what ``one`` returns.
+
+    ``spans`` contains the kind, start and end of each name.
+    """
     pieces, done = [], 0
     for kind, start, end in spans:
         if start >= done:  # an unmatched group starts before
@@ -102,7 +105,10 @@ def _replaced(text: str, one: Found, spans: Iterable[tuple[str, int, int]]) -> s
 
 
 def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
-    """Pass a key's value to ``found`` if it is a name; return its replacement."""
+    """Pass the value of a key to ``found`` if it is a name.
+
+    Return its replacement, or the unchanged value. ``ours`` means that it is in a document of preflight.
+    """
     if ours and key in own_output.KEYS:
         return value if " " in value else _name("host", value, found) if not value.startswith("@") else value
     if ours and key == "owner" and value in own_output.OWNERS:
@@ -116,7 +122,7 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
 
 
 def _name(kind: str, text: str, found: Found) -> str:
-    """Pass on the content of a name's place: a name, a list, or another word."""
+    """Pass the name or list of names in a text to ``found``; return the result."""
     if kind == "serial":
         letters = text.isalpha() and text.isupper() and len(text) > 6
         return found(kind, text) if letters or (re.search(r"\d", text) and re.search(r"[1-9A-Za-z]", text)) else text
@@ -135,14 +141,14 @@ def _name(kind: str, text: str, found: Found) -> str:
 
 
 def domains(text: str) -> Iterator[str]:
-    """Yield domain names, and host names within them."""
+    """Yield the names of domains, and of hosts with a domain."""
     for match in re.finditer(r"(?<![\w.-])[^\W_][\w-]{0,62}(?:\.[^\W_][\w-]{0,62}){1,8}", text):
         if is_domain(match[0]):
             yield match[0]
 
 
 def in_document(document: Mapping[str, Any], found: Found) -> None:
-    """Pass on the names in the outer fields of evidence or of a report."""
+    """Pass the names in the top-level fields of a document to ``found``."""
     node = document.get("node")
     if isinstance(node, str) and not node.startswith("@"):
         found("host", node)

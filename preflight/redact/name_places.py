@@ -1,4 +1,4 @@
-"""Places of names by context: prompts, command arguments, bucket addresses."""
+"""Contexts of names: prompts, command arguments, messages, bucket addresses."""
 
 # ruff: noqa: E501
 
@@ -12,12 +12,12 @@ HOST = r"[^\W_][\w.-]{0,252}"
 _USER = r"[A-Za-z_][\w.-]{0,63}"
 _LIST = r"[^\W_][\w.,:\[\]-]{0,2000}"
 
-#: `jdoe@gpu1:~#`, `[jdoe@gpu1 run]$`, `(base) jdoe@gpu1 ~ %`: text before and after the two names.
+#: Text before and after the two names of a prompt: `jdoe@gpu1:~#`, `[jdoe@gpu1 run]$`, `(base) jdoe@gpu1 ~ %`.
 _PROMPT = r"(?m)^(?:\([\w. -]{1,40}\)[ ]?)?\[?"
-#: The start of a line, also after the prefix of a mail, a launcher or a log.
+#: The start of a line, or the end of a mail's, a launcher's or a log's prefix.
 _START = r"(?m)(?:^|(?<=[>|:\]] ))"
 _PROMPTED = r"(?=(?:[: ][^\n$#%>]{0,200})?[$#%>](?:[ \t]|$))"
-#: Words before an @ that are not users, and after it that are not hosts: `eth0@if12`, `10.0.0.1@o2ib`,
+#: Exclude words before an @ that are not users, and words after it that are not hosts: `eth0@if12`, `10.0.0.1@o2ib`,
 #: `getty@tty1.service`.
 _NO_LINK = r"(?!(?:eth|veth|bond|ib|en|vlan|docker|br|lo|tun|tap|wl|macvlan|ipvlan|team|dummy|virbr|cni|cali|lxc|net|ovs|buildd|mockbuild|pdsh)[\w.]{0,20}@)"
 _NO_UNIT = (
@@ -25,17 +25,17 @@ _NO_UNIT = (
 )
 _OF_PEOPLE = r"\b(?:Author|Committer|From|To|Cc|Signed-off-by|Reviewed-by|Reported-by|Tested-by):\s{1,8}"
 _KEY = r"\b(?:ssh-(?:rsa|dss|ed25519)|ecdsa-sha2-nistp\d{3}|sk-[\w@.-]{1,60}) (?:AAAA[\w+/=]{1,4000}|\[redacted\])[ \t]"
-#: Each option can be read in only one way: a letter that takes a value has one, except the last.
+#: Options of ssh. Each can be matched in only one way: a letter that takes a value has one, except the last.
 _WITH_VALUE = "-[bcDEeFIiJLlmOopQRSWw]"
 _OPTIONS = rf"(?: {_WITH_VALUE} \S+| (?!{_WITH_VALUE} )-\S+){{0,20}}(?: {_WITH_VALUE})?"
-#: Words after `ssh` in a sentence.
+#: Words that follow `ssh` in a sentence.
 _OF_SSH = (
     r"(?:exited|to|keys?|connections?|is|was|has|failed|logins?|access|config|from|and|or|into|via|version|client|server|"
     r"sessions?|daemon|ports?|timed|does|not|on|with|for|cannot|could|process|command|the)\b"
 )
 _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id)\s[^\n@]{0,200}?(?<=[\s\"'])"
 
-#: A name with a number, and look-alikes: an architecture, a version, a NUMA node, a device.
+#: A name with a number; NO_HOST excludes look-alikes: architectures, versions, NUMA nodes and devices.
 _NUMBERED = r"[A-Za-z][A-Za-z_.-]{0,62}\d[\w.-]{0,200}"
 NO_HOST = (
     r"(?!(?i:v\d|x86|x64|i\d86|arm|aarch|amd64|ppc64|sha\d|python|mlx|scsi|nvme|numa|cuda|rdmap?\d|roce|eth\d|en[ops]\d|"
@@ -45,7 +45,7 @@ NO_HOST = (
 _IS = r"(?:\\?[\"'])?[ ]{0,3}[:=][ ]{0,3}"
 _CLIENT = r"(?:mysql|mysqldump|mariadb|psql|pg_dump|redis-cli|ipmitool|ldapsearch|mongosh?)"
 
-#: Text that must occur, and the place; groups are named by kind, a second one of the same kind `user2`.
+#: Text that must occur, and the context. The groups are named after the kind; a second one of a kind is `user2`.
 _WHERE: tuple[tuple[str, str], ...] = (
     # NCCL: `gpu001:4242:4250 [0] NCCL INFO …`; nccl-tests: `#  Rank  0 Group  0 Pid   4242 on gpu001 device  0`
     ("NCCL", r"(?m)(?:^|\s|>:?)(?P<host>HOST):\d{1,10}:\d{1,10} \[\d{1,4}\]"),
@@ -57,11 +57,11 @@ _WHERE: tuple[tuple[str, str], ...] = (
     # Slurm: `srun: error: gpu001: task 0: Exited`, `slurmstepd: error: *** STEP 1.0 ON gpu001 CANCELLED`
     ("srun", r"srun: error: (?P<host>HOST(?:\[[\d,-]+\])?): tasks? "),
     (" ON ", r"\*\*\* (?:JOB|STEP) \S{1,40} ON (?P<host>HOST) "),
-    # torchrun: `  host      : gpu001.cluster`; ssh
+    # torchrun: `  host      : gpu001.cluster`; arguments of ssh
     ("host", r"(?m)^[^\S\n]{0,200}host\s{1,8}: (?P<host>HOST)$"),
     ("ssh", rf"(?m)(?:^|[#$;&|\"'] ?)ssh{_OPTIONS} (?:[\w.-]+@)?(?P<host>(?!{_OF_SSH})HOST)"),
     ("ssh", rf"\bssh{_OPTIONS}(?: to)? (?:[\w.-]+@)?(?P<host>(?=[\w-]*\d|[\w-]+\.\w)HOST)"),
-    # the tools of infiniband-diags: `"MF0;leaf01:MQM9790/U1"`, `"gpu001 mlx5_0"`, `CA: gpu001 mlx5_0:`
+    # tools of infiniband-diags: `"MF0;leaf01:MQM9790/U1"`, `"gpu001 mlx5_0"`, `CA: gpu001 mlx5_0:`
     (";", r"(?:MF0|SwitchIB Mellanox Technologies|Quantum Mellanox Technologies);(?P<switch>HOST):"),
     ("S-", r'(?m)^Switch\s.{0,60}# "(?P<switch>[A-Za-z](?=[\w.-]{0,252}\d)[\w.-]{1,252})"'),
     ("=(", r'"\s*(?P<switch>[A-Za-z][\w.-]*)"\s+\d+\s+\d+\[[^\]\n]{0,8}\]\s+==\('),
@@ -69,11 +69,11 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("==>", r'==>[^\n"]{0,80}"\s*(?P<switch>[A-Za-z][\w.-]*)"'),
     (" for ", r'\b(?:Errors|Data Counters) for (?:0x[0-9a-fA-F]{1,16} )?"(?P<switch>[A-Za-z][\w.-]*)"'),
     ("Switch: ", r"(?m)^Switch: 0x[0-9a-fA-F]{1,16} (?P<switch>[A-Za-z][\w.-]*):$"),
-    # lldpcli, as JSON of either kind and as text
+    # lldpcli, in both kinds of JSON and as text
     ("chassis", r'"chassis":\s*\[\{.{0,600}?"name":\s*\[\{"value":\s*"(?P<switch>HOST)"'),
     ("chassis", r'"chassis":\s*\{\s*"(?P<switch>HOST)":\s*\{'),
     ("SysName", r"SysName:\s{1,20}(?P<switch>HOST)"),
-    # serial numbers, of modules, GPUs, boards
+    # serial numbers of modules, GPUs and boards
     ("erial", r"""(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?["'])?\s{0,40}[:=>]\s{0,3}(?:\\?["'])?"""
      r"(?P<serial>[\w-]{5,64})"),
     ("SN", r"\b(?:Vendor SN|SN|S/N)\s{0,40}[:=]\s{0,3}(?P<serial>[\w-]{5,64})"),
@@ -81,7 +81,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("uid=", r"\b(?:uid|gid|groups)=\d+\((?P<user>[^\W_][\w.-]{0,63})\)"),
     ("@", r"(?<![\w.+-])(?P<user>[^\W_][\w.+-]{0,63})@(?![\w.-]{1,100}\.(?:service|socket|mount|timer|slice|target|scope|device)\b)(?=[A-Za-z][\w-]*\.[A-Za-z])"),
     (" user", r"\b(?:for|of) user (?P<user>[^\W_][\w.-]{0,63})"),
-    # users at prompts and in commands; the second of two names is the host
+    # users at prompts and in commands; the second name is the host
     ("@", _PROMPT + rf"(?P<user>{_USER})@{_NO_UNIT}(?P<host>{HOST}){_PROMPTED}"),
     ("@", _REMOTE + rf"(?P<user>{_USER})@(?P<host>{HOST})"),
     ("@", rf"(?<![\w.+@/:-]){_NO_LINK}(?P<user>{_USER})@{_NO_UNIT}(?=[A-Za-z][A-Za-z]*[\w-]{{0,62}}\d)"),
@@ -161,16 +161,16 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (":/", rf"(?m)^(?P<host>[A-Za-z]{HOST[6:]}):/\S{{0,300}}\s{{1,40}}(?:on\s)?/\S{{0,300}}\s{{1,40}}(?:type\s)?(?:nfs4?|ceph|glusterfs)\b"),
     ("cifs", rf"(?<![:\w/])//(?P<host>{HOST})/"),
     (".", rf"(?m)^(?:\d{{1,3}}\.){{3}}\d{{1,3}}[ \t]{{1,20}}{_NO_LINK[:-2]})(?P<host>(?=\S{{0,200}}[\d.])[A-Za-z]{HOST[6:]})(?:[ \t]{{1,20}}(?P<host2>[A-Za-z]{HOST[6:]}))?(?:[ \t]{{1,20}}(?P<host3>[A-Za-z]{HOST[6:]}))?[ \t\r]*$"),
-    # a setting: `host = "gpu001"`, `node: gpu-17`; without a number only where it is in quotes
+    # a setting: `host = "gpu001"`, `node: gpu-17`; a name without a number must be in quotes
     ("", rf"(?i)(?<![\w.-])(?:host|node|server|worker|machine){_IS}(?:\\?[\"'])?(?P<host>{NO_HOST}{_NUMBERED})(?=\\?[\"'\s,;:}})\]]|$)"),
     ("", rf"(?i)(?<![\w.-])host(?:name)?{_IS}\\?[\"'](?P<host>{NO_HOST}[A-Za-z][\w-]{{2,62}})\\?[\"']"),
-    # accounts and machines of clouds, of systemd, drives
+    # accounts and machines of clouds, machine IDs of systemd, serial numbers of drives
     ("arn:aws", r"\barn:aws[\w-]{0,10}:[\w-]{0,20}:[\w-]{0,20}:(?P<serial>\d{12}):(?:(?:user|role|assumed-role|instance-profile)/(?P<user>[\w+=.@-]{1,64}))?"),
     ("AccountName=", r"AccountName=(?P<name>[a-z0-9]{3,24})"),
     ("i-", r"(?<![\w-])i-(?P<serial>[0-9a-f]{17})(?![\w-])"),
     (" ID:", r"\b(?:Machine|Boot) ID: (?P<serial>[0-9a-f]{32})\b"),
     ("nvme", r"(?m)^(?:/dev/)?nvme\d{1,4}n\d{1,4}\s{1,20}(?:/dev/ng\d{1,4}n\d{1,4}\s{1,20})?(?P<serial>[0-9A-Z]{10,24})\s"),
-    # buckets and accounts of object stores, and of Weights & Biases
+    # buckets and accounts of object stores and of Weights & Biases
     ("://", r"\b(?:s3[an]?|gs|gcs|r2|oss|cos|swift|abfss?|wasbs?|adl)://(?P<name>[^\W_][\w-]{1,62})(?=[/@.\s\"',;)]|$)"),
     ("://", r"\b(?:s3[an]?|gs|gcs|r2|oss|cos|swift)://(?P<name>[^\W_][\w.-]{2,62})"),
     ("://", r"://(?P<name>[^\W_][\w-]{1,62})\.s3[\w.-]{0,40}\.amazonaws\.com"),
@@ -180,7 +180,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".core.windows.net", r"\.(?:blob|dfs|file|queue|table)\.core\.windows\.net/(?P<name>[^\W_][\w-]{2,62})"),
     ("wandb.ai/", r"wandb\.ai/(?!authorize|settings|home|site\b)(?P<name>[\w.-]{2,64})(?=/|\s|$)"),
     ("wandb.ai/", r"wandb\.ai/[\w.-]{2,64}/(?P<name>[\w-]{2,64})"),
-    # messages of Slurm, ssh, ping and remote shells about a node
+    # messages about a node from Slurm, ssh, ping and remote shells
     ("ode", rf"\b[Nn]odes? (?P<host>(?!node\d\b){_NUMBERED}(?:\[[\d,-]{{1,200}}\])?) (?:not responding|is |are |has |have |set(?:ting)? |state |failed|went |did )"),
     ("Nodes=", rf"\bNodes=(?P<host>[A-Za-z]{_LIST[6:]})"),
     ("down", rf"(?m)^(?P<host>{NO_HOST}{_NUMBERED})\s{{1,40}}\d{{1,6}}\s{{1,8}}(?:down|drain|fail|idle|mix|alloc|maint|unk)\w{{0,10}}[*~#!%$@^-]?\s"),
@@ -230,7 +230,7 @@ _WHERE: tuple[tuple[str, str], ...] = (
     (".", rf"(?m)^(?P<user>{_USER})\+?[ \t]{{1,20}}\d{{1,10}}(?:[ \t]{{1,8}}\d{{1,6}}\.\d){{2}}(?:[ \t]{{1,20}}\d{{1,15}}){{2}}[ \t]{{1,8}}(?:\?|pts/\d|tty)"),
     ("/home-", rf"/home-(?P<user>{_USER})(?=[/\s:\"']|$)"),
     ("cron/", rf"/var/spool/cron/(?:crontabs/)?(?P<user>{_USER})"),
-    # organisations and users of code hosts; buckets named by a key
+    # organisations and users on code hosts; buckets after a key
     (".co", rf"\b(?:github|gitlab|bitbucket|huggingface)\.com?/(?:datasets/|spaces/|orgs/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/[\w.-])"),
     ("hf://", rf"\bhf://(?:datasets/|spaces/)?(?!(?i:{PUBLIC_OWNERS})/)(?P<name>[A-Za-z0-9][\w.-]{{1,63}})(?=/)"),
     ("git@", r"\bgit@[\w.-]{1,100}:(?P<name>[\w.-]{2,64})/(?P<name2>[\w-]{2,64})"),
@@ -241,8 +241,8 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("sysMgmtdHost", rf"\bsysMgmtdHost\s{{0,8}}=\s{{0,8}}(?P<host>{HOST})"),
 )  # fmt: skip
 PLACES = tuple((sign, re.compile(where.replace("HOST", HOST))) for sign, where in _WHERE)
-#: The value of a key `host` or `node` that only its form identifies as a name.
+#: A value of a key `host` or `node` whose form identifies it as a name.
 NUMBERED = re.compile(NO_HOST + _NUMBERED)
 
-#: Owner of a folder below one of these: `/home/jdoe`, `/scratch/users/jdoe`.
+#: The owner of a folder in one of these folders: `/home/jdoe`, `/scratch/users/jdoe`.
 OWNER = re.compile(rf"/(?:{TOPS})/(?=([^\s/\"'\\:;,<>()\[\]{{}}|&=*$]+)(/?))")

@@ -1,4 +1,4 @@
-"""Places of node names in preflight's own output, in each format."""
+"""Node names in preflight's own output, in each of its formats."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 Learn = Callable[[str, str], str]
 
-#: Owner categories of an incident: they share the key of a waiver's owner in a cluster file, but are not persons.
+#: Owner categories of an incident. They have the same key as the owner of a waiver, but are not persons.
 OWNERS = frozenset(("node", "network", "site", "job"))
 
 _ITEM = r"(?:[\w.:-]|\[[0-9][0-9, \r\n-]{0,100000}\]){1,100000}"
 _LIST = rf"{_ITEM}(?:, ?{_ITEM}){{0,100000}}"
-#: A list with wrapped lines; only after text that cannot be part of the list itself.
+#: A list that may be wrapped. The text before it must not look like a part of the list.
 _LINES = rf"{_ITEM}(?:,[ ]?\r?\n?{_ITEM}){{0,100000}}"
 
-#: Format -> pattern that identifies it, and patterns of its node names. A name list may span several lines.
+#: (format, pattern that identifies it, patterns of its node names). A list of names may span several lines.
 _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("text report", r"(?m)^coverage: |node-checks planned\b", (
         rf"(?m)^nodes: (?P<names>{_LINES})\s*?$",
@@ -67,15 +67,15 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _SHOWN = tuple((name, re.compile(sign), tuple(map(re.compile, places))) for name, sign, places in _FORMATS)
 
-#: NCCL's checks name the hosts of a log by their ranks; a line may be wrapped.
+#: Host in a finding of the NCCL checks, followed by its ranks; the line may be wrapped.
 _RANKED = re.compile(r"\bof\s{1,40}(?P<names>[^\W_][\w.-]{0,252})\s{1,40}\((?:ranks?\s{1,40}\d|\d{1,7}\s{1,40}ranks\))")
 
-#: Words in places of node names that are not names.
+#: Texts that occur instead of node names.
 _NO_NODES = ("the run's logs", "the fabric", "@")
 _SPACES = re.compile(r"\s+")
 _ONE = re.compile(r"(?:[^\s,\[\]\"']|\[[^\[\]]*\])+")
 
-#: Keys of preflight's documents whose values are node names.
+#: Keys in preflight's documents whose values are node names.
 KEYS = frozenset(
     (
         "node",
@@ -96,7 +96,7 @@ KEYS = frozenset(
 def in_text(text: str, found: Learn, formats: set[str]) -> None:
     """Pass the node names in preflight's output to ``found``.
 
-    ``formats`` are the formats of the earlier pieces.
+    ``formats`` contains the formats recognised in earlier pieces of the file, and is updated.
     """
     for name, sign, places in _SHOWN:
         if name not in formats and not sign.search(text):
@@ -112,7 +112,7 @@ def in_text(text: str, found: Learn, formats: set[str]) -> None:
 
 
 def names(listed: str) -> list[str]:
-    """Return the items of a name list, folded or not; empty if not nodes."""
+    """Return the items of a list of names, folded or not; empty if it has no nodes."""
     listed = listed.strip()
     if re.match(r"\[?\s*[\"']", listed):  # a TOML list
         listed = listed.strip("[]")

@@ -1,4 +1,4 @@
-"""Public words: tools, formats, domains of vendors and distributions, TLDs."""
+"""Words that do not identify a site: of tools and formats, and public domains."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: Domains of vendors, distributions or formats, not of a site. Keys of Kubernetes are judged by them.
+#: Domains of vendors, distributions or formats, which do not identify a site. Kubernetes keys contain them as well.
 PUBLIC = frozenset((
     "nvidia.com", "mellanox.com", "nvcr.io", "k8s.io", "kubernetes.io", "cncf.io", "cni.dev", "openshift.io",
     "coreos.com", "docker.io", "docker.com", "quay.io", "ghcr.io", "gcr.io", "ubuntu.com", "debian.org", "redhat.com",
@@ -28,13 +28,13 @@ PUBLIC = frozenset((
     "localhost.localdomain",
 ))  # fmt: skip
 
-#: Top-level domains that are always treated as one after a dot.
+#: Top-level domains; a name with such an ending is always a domain name.
 _GENERIC = frozenset((
     "com", "org", "net", "edu", "gov", "mil", "int", "arpa", "local", "localdomain", "internal", "intranet",
     "intra", "corp", "lan", "cloud", "ai", "dev", "tech", "systems", "cluster", "hpc", "example", "invalid",
 ))  # fmt: skip
 
-#: Country domains; only after two dots, because some are also file extensions.
+#: Country domains; the name must have two dots, because some are also file extensions.
 _COUNTRIES = frozenset((
     "ac", "ae", "ar", "at", "au", "be", "br", "ca", "ch", "cl", "cn", "co", "cz", "de", "dk", "ee", "es", "eu",
     "fi", "fr", "gr", "hk", "hu", "ie", "il", "in", "io", "is", "it", "jp", "kr", "lt", "lu", "lv", "mx", "my",
@@ -42,7 +42,7 @@ _COUNTRIES = frozenset((
     "vn", "za",
 ))  # fmt: skip
 
-#: Parents of home directories, and names below them that are not users.
+#: Parent directories of home directories, and names in them that are not users.
 TOPS = r"home\d*|homes|work\d*|Users|users|scratch\d*|fsx\d*|u|people|staff|students?"
 NO_USERS = frozenset((
     "tmp", "temp", "data", "shared", "share", "public", "common", "lib", "lib64", "bin", "etc", "local", "cache", "log",
@@ -75,10 +75,10 @@ ACCOUNTS = frozenset((
     "null", "unknown", "n/a",
 ))  # fmt: skip
 
-#: Names by which every machine refers to itself.
+#: Names by which any machine refers to itself.
 SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)", "uninitialized", "unknown", "none"))
 
-#: Subpackages with the words of the judged formats.
+#: Packages and modules that contain the words of the formats that preflight reads.
 _PARTS = (
     "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes.py",
     "checklist",
@@ -86,7 +86,7 @@ _PARTS = (
 
 
 def is_domain(name: str) -> bool:
-    """Return whether a dotted name is a site's domain, or a host in one."""
+    """Return whether a dotted name is a domain of a site, or a host in one."""
     labels = name.lower().rstrip(".").split(".")
     if len(labels) < 2 or not all(labels) or is_public(name):
         return False
@@ -94,7 +94,7 @@ def is_domain(name: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    """Return whether a domain does not identify a site."""
+    """Return whether a domain, or one that it belongs to, is public."""
     labels = name.lower().rstrip(".").split(".")
     return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
 
@@ -105,7 +105,7 @@ _PROJECTS = frozenset(("llm", "llms", "vlm", "gpt", "chat", "agent"))
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Return the words that preflight's parsers and checks look for, lower case."""
+    """Return the words in preflight's parsers and checks, in lower case."""
     found: set[str] = set()
     for part in _PARTS:
         _words(files("preflight").joinpath(part), found)

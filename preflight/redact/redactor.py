@@ -1,4 +1,4 @@
-"""One redaction run: learns all names first, then replaces them consistently."""
+"""A redaction run, which first learns all names and then replaces them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from preflight.redact.identifier_patterns import SHAPES, Shapes
 from preflight.redact.name_places import OWNER
 from preflight.redact.public_words import TOPS, is_domain
 
-#: Separators other than characters that no name contains: colours, escapes of JSON and HTML, `%2F` in URLs.
+#: Separators of names besides characters that no name contains: colours, escapes of JSON and HTML, `%2F` in URLs.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|␛)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _ESCAPE = re.compile(r"\x1b\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])")
 _SEPARATES = (
@@ -27,9 +27,9 @@ _SEPARATES = (
     r"&(?:#x?[0-9a-fA-F]{1,6}|[a-z]{2,6});|%[0-9A-F]{2}|(?<=/)home-(?=[A-Za-z_])"
 )
 _HOME = rf"/(?:{TOPS})/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+(?:/[^\s/\"'\\:;,<>()\[\]{{}}|&=]+)*"
-#: Kernel paths and lines of lscpu: `/sys/devices/system/node/node1` is never a host name.
+#: Kernel paths, and lines of lscpu: `node1` in `/sys/devices/system/node/node1` is not a host name.
 _SYSTEM = r"/(?:sys|proc|dev)/[^\s\"'\\,;<>]*|\bNUMA node\d{1,4}\b"
-#: `C:\Users\bmueller`: the `\b` belongs to the path; elsewhere it is an escape.
+#: The start of `C:\Users\bmueller`, in which `\b` belongs to the path; elsewhere it is an escape.
 _PROFILE = r"\b[A-Za-z]:\\{1,2}Users\\{1,2}(?=[\w.])"
 _PIECE = re.compile(
     rf"{_PROFILE}|(?P<separates>{_SEPARATES})|(?P<home>{_HOME})|(?P<system>{_SYSTEM})|(?P<run>\w[\w.:@%+-]*|::[\w.:%]+)"
@@ -39,25 +39,25 @@ _RANGE = r"\[[0-9](?:[0-9-]|,\s{0,20}){0,20000}\]"
 _FOLDED = re.compile(
     rf"(?<![\w.\]-])(?:[^\W_][\w.-]{{0,200}}{_RANGE}|{_RANGE}(?=[A-Za-z-]))(?:[\w.-]|{_RANGE}){{0,200}}"
 )
-#: NCCL's version lacks a line feed if ranks write at the same time: a name follows it.
+#: NCCL's version, followed directly by a name: the line feed is missing if ranks write at the same time.
 _GLUED = re.compile(r"(\+cuda\d{1,2}\.\d{1,2})([A-Za-z][\w.-]{0,252})")
-#: A fingerprint of a report.
+#: A fingerprint in a report.
 _FINGERPRINT = re.compile(r"[0-9a-f]{12}")
 _SPACES = re.compile(r"\s+")
-#: A truncated folded list: the start of its names remains.
+#: The start of the names in a truncated folded list.
 _CUT = re.compile(r"(?<![\w.-])[^\W_][\w.-]{0,200}(?=\[[0-9])")
 
 #: Maximum labels of a dotted name that are examined together.
 _MOST_LABELS = 16
 
-#: Records that list a kernel directory, and report keys with preflight's own text.
+#: Start of the keys of records that list a kernel directory; keys in reports with preflight's own text.
 _LISTINGS = ("dir:/sys/", "dir:/proc/", "dir:/dev/")
 _OUR_WORDS = frozenset(("title", "why", "fix", "supply", "missing"))
 
-#: Maximum number of strings whose aliases are cached.
+#: Maximum number of texts whose replacements are cached.
 _REMEMBERED = 200_000
 
-#: Maximum characters of a short text.
+#: Minimum characters of a text that is not cached.
 _SHORT = 100
 
 #: Maximum names in a folded list.
@@ -65,9 +65,9 @@ _MOST_FOLDED = 20_000
 
 
 def _named(of: Mapping[str, Any], key: str) -> str:
-    """Return the name of a value: that of ``name`` next to ``value``.
+    """Return the key that denotes what a value is: ``name`` beside ``value``, if any.
 
-    A ``name`` without other words than a state is that of a BGP neighbour of SONiC.
+    A ``name`` with no other member than ``admin_status`` is that of a BGP neighbour of SONiC.
     """
     if key == "name" and of.keys() <= {"name", "admin_status"}:
         return "systemname"
@@ -75,24 +75,24 @@ def _named(of: Mapping[str, Any], key: str) -> str:
 
 
 class Redactor:
-    """Replaces data that identifies a site, consistently within one run.
+    """Consistent replacement of the data that identifies a site, within one run.
 
-    ``learn`` receives all input first, then ``value`` or ``text`` replaces; a name found in one file is then known in
-    all.
+    All input must be passed to ``learn`` before ``value`` or ``text`` is called, so that a name found in one file is
+    replaced in all of them.
     """
 
     def __init__(self, key: bytes | None = None, also: tuple[str, ...] = (), hosts: tuple[str, ...] = ()) -> None:
-        """Set extra words and hosts; the same ``key`` gives the same aliases."""
+        """Set extra words and hosts; the same ``key`` results in the same aliases."""
         self.keyed = Keyed(key)
         self.names = Names(self.keyed)
         self.counts: Counter[str] = Counter()
         self.shapes = Shapes(self.keyed, self.counts)
-        self._runs: dict[str, tuple[str, int]] = {}  # and the number of hosts in it
+        self._runs: dict[str, tuple[str, int]] = {}  # run -> its replacement, and the number of hosts in it
         self._lists: dict[str, str] = {}
-        self._learnt: set[str] = set()  # short texts, which repeat within a document
+        self._learnt: set[str] = set()  # short texts, which are often repeated in a document
         self._texts: dict[tuple[str, bool], tuple[str, int]] = {}
-        self._people: set[str] = set()  # names with spaces, replaced only in their places
-        self._shared: dict[tuple[int, str, bool], Any] | None = None  # by object identity and key
+        self._people: set[str] = set()  # names with spaces, replaced only in a known context
+        self._shared: dict[tuple[int, str, bool], Any] | None = None  # object identity, key and ``ours`` -> result
         self.extra_words = frozenset(word.lower() for word in also)
         for word in also:
             self.names.learn_surely("name", word)
@@ -122,7 +122,10 @@ class Redactor:
                 self.names.learn("user", match[1])
 
     def learn_value(self, value: Any, key: str = "", ours: bool = False) -> None:
-        """Learn from a JSON value; ``key`` is its key."""
+        """Learn names from a JSON value.
+
+        ``key`` is the key of the value; ``ours`` means that it is in a document of preflight.
+        """
         if isinstance(value, str):
             name_finder.by_key(key, value, self._learn, ours)
             self.learn(value)
@@ -144,7 +147,7 @@ class Redactor:
 
     @contextmanager
     def sharing(self) -> Iterator[None]:
-        """Process shared objects of a document once; it must not change meanwhile."""
+        """Process objects that a document shares only once; it must not change meanwhile."""
         self._shared = {}
         try:
             yield
@@ -152,7 +155,7 @@ class Redactor:
             self._shared = None
 
     def _is_known(self, value: Any, key: str, ours: bool) -> bool:
-        """Return whether this object was already processed under the same key."""
+        """Return whether an object was already learnt under the same key, and mark it."""
         if self._shared is None or not isinstance(value, dict | list):
             return False
         place = id(value), key, ours
@@ -175,7 +178,7 @@ class Redactor:
     def value(self, value: Any, key: str = "", ours: bool = False) -> Any:
         """Return a JSON value with aliases, also in its keys.
 
-        ``ours``: it belongs to a document of preflight.
+        ``ours`` means that the value is in a document of preflight.
         """
         if isinstance(value, str):
             return self._string(value, key, ours)
@@ -205,11 +208,14 @@ class Redactor:
 
     @staticmethod
     def _distinct(name: str, taken: Mapping[str, Any]) -> str:
-        """Return an unused key: otherwise two secrets as keys would become one."""
+        """Return a key that is not taken; two secrets as keys would otherwise become one."""
         return name if name not in taken else next(f"{name}{n}" for n in count(2) if f"{name}{n}" not in taken)
 
     def _shaped(self, value: Any) -> Any:
-        """Return a kernel directory's content; an interface may be named by its MAC."""
+        """Return the listing of a kernel directory with aliases for addresses.
+
+        An interface may be named after its MAC address.
+        """
         if isinstance(value, str):
             return SHAPES.sub(self.shapes.replace, value)
         if isinstance(value, dict):
@@ -218,7 +224,7 @@ class Redactor:
 
     def _string(self, value: str, key: str, ours: bool = False) -> str:
         if ours and key == "fingerprint" and _FINGERPRINT.fullmatch(value):
-            return self.keyed.digest("fingerprint", value)[:12]  # a node name could be guessed from it
+            return self.keyed.digest("fingerprint", value)[:12]  # node names could be guessed from a fingerprint
         put = name_finder.by_key(key, value, self._in_place, ours)
         if put != value:
             return put
@@ -227,7 +233,7 @@ class Redactor:
         return MARK if is_secret(key, value) else self.text(value)
 
     def text(self, text: str, secrets: bool = True) -> str:
-        """Return a text with aliases, and without its ``secrets``."""
+        """Return a text with aliases; ``secrets`` states whether to remove secrets, too."""
         if not text or (len(text) < 3 and not text.isalpha()):
             return text
         if len(text) >= _SHORT:
@@ -258,7 +264,7 @@ class Redactor:
         return _PIECE.sub(self._piece, text)
 
     def _in_place(self, kind: str, name: str) -> str:
-        """Replace a name recognised by its place, although it is a word of a tool."""
+        """Replace a name that is also a word of a tool, where its context shows a name."""
         if kind == "person":
             return self.names.alias(kind, name)
         if "[" in name:
@@ -276,7 +282,7 @@ class Redactor:
                 return known[0]
             before = self.hosts_replaced
             made = self._run(match)
-            # text like a version, a register or a commit depends on its place
+            # the replacement of a version, a register or a commit depends on the context
             if "." not in run and len(run) != 16 and len(self._runs) < _REMEMBERED:
                 self._runs[run] = made, self.hosts_replaced - before
             return made
@@ -289,7 +295,7 @@ class Redactor:
         run, start = match["run"], match.start("run")
         before = match.string[max(0, start - 40) : start]
         pieces, done = [], 0
-        for shape in SHAPES.finditer(run):  # shapes exclude adjacent text, such as the `m` of a preceding colour
+        for shape in SHAPES.finditer(run):  # a shape excludes adjacent text, such as the `m` of a preceding colour
             if (alias := self.shapes.replace(shape, before)) == shape[0]:
                 continue
             pieces += [_NAME.sub(self._name, run[done : shape.start()]), alias]
@@ -297,7 +303,7 @@ class Redactor:
         return "".join(pieces) + _NAME.sub(self._name, run[done:])
 
     def _name(self, match: re.Match[str]) -> str:
-        """Return the alias of a name, or a text with its known names replaced."""
+        """Return the alias of a known name, or the text with the names in it replaced."""
         text = match[0]
         if (kind := self.names.kind(text)) is not None:
             return self.names.alias(kind, text)
@@ -308,7 +314,7 @@ class Redactor:
         return self._words(text)
 
     def _dotted(self, labels: list[str]) -> str:
-        """Return labels with domain and host replaced: `nccl.gpu001.example.net.log`."""
+        """Join labels, with host and domain replaced, as in `nccl.gpu001.example.net.log`."""
         host = next((at for at, label in enumerate(labels) if self.names.kind(label) in ("host", "switch")), None)
         for end in range(len(labels), 1, -1):
             if host is not None and end > host + 1:
@@ -325,7 +331,7 @@ class Redactor:
         return ".".join(self._words(label) for label in labels)
 
     def _words(self, text: str) -> str:
-        """Replace the names within a text, longest first: `report_gpu001-ib0.txt`."""
+        """Replace the names in a text, longest first, as in `report_gpu001-ib0.txt`."""
         words = [match.span() for match in WORD.finditer(text)]
         pieces, done, place = [], 0, 0
         while place < len(words):
@@ -339,7 +345,7 @@ class Redactor:
         return "".join(pieces) + text[done:]
 
     def _folded(self, match: re.Match[str]) -> str:
-        """Return a folded host list as one of aliases: `gpu[001-064]`."""
+        """Replace a folded host list, such as `gpu[001-064]`, with one of aliases."""
         if (known := self._lists.get(match[0])) is not None:
             self.names.uses["host"] += known != match[0]
             return known
@@ -356,25 +362,25 @@ class Redactor:
         return self._aliases(kinds.pop() or "host", names)
 
     def _stem(self, match: re.Match[str]) -> str:
-        """Return the alias of the start of names in an unterminated list."""
+        """Return the alias of the start of the names in a truncated list."""
         if (name := self.names.stems.get(match[0].lower())) is None:
             return match[0]
         return re.sub(r"[0-9-]+\Z", "", self.names.alias(self.names.kind(name) or "host", name))
 
     def aliases(self) -> Iterator[tuple[str, str]]:
-        """Yield each replaced text and its alias, for the owner of the original."""
+        """Yield each replaced text and its alias, for the owner of the data."""
         yield from self.shapes.aliases()
         yield from self.names.aliases()
 
     @property
     def hosts_replaced(self) -> int:
-        """Number of replacements of host names."""
+        """The number of host and switch names replaced, including repetitions."""
         return self.names.uses["host"] + self.names.uses["switch"]
 
     # --- counting ----------------------------------------------------------------------------------
 
     def counts_by_kind(self) -> Mapping[str, int]:
-        """Return the number of different replaced identifiers by kind."""
+        """Return the number of distinct replaced identifiers, by kind in words."""
         words = {"host": "host", "switch": "switch", "user": "user", "name": "job, account or other name",
                  "domain": "domain", "path": "path below a user's folder", "person": "person",
                  "serial": "serial number"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Text with a specific format: tables of the kernel, LIDs, folded lists."""
+"""Identifiers that only the format of the text reveals: kernel tables and LIDs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROUTE = re.compile(r"(?m)^(\S{1,64}\t)([0-9A-F]{8})\t([0-9A-F]{8})(\s*\t[0-9A-F
 _SOCKET = re.compile(r"(?<![0-9A-F])([0-9A-F]{32}|[0-9A-F]{8})(?=:[0-9A-F]{4}\b)")
 _REFERENCE = re.compile(r"(Reference ID\s{1,8}: )([0-9A-F]{8})(?= \([0-9]{1,3}\.)")
 
-#: LIDs in sysfs, ibstat, ibv_devinfo, perftest, NCCL, infiniband-diags: `Base lid: 24`, `sm_lid:\t1`, `LID 0x18`.
+#: LIDs in sysfs, ibstat, ibv_devinfo, perftest, NCCL and infiniband-diags: `Base lid: 24`, `sm_lid:\t1`, `LID 0x18`.
 _LID = re.compile(
     r"(?i)((?<![a-z])(?:base|sm|port|local|remote|rem|end|end ?port|s|d|peer|service)?[ _]?lids?\b"
     r"\\?[\"']?(?:[ \t:=#.]{1,40}|\\t){1,3}\\?[\"']?)(0x[0-9a-f]{1,4}|[0-9]{1,5})(?![0-9A-Za-z]|\.[0-9])"
@@ -22,13 +22,13 @@ _LID = re.compile(
 #: `iblinkinfo -l`: `0x…  "leaf01"   12   1[  ] ==( 4X …)==>  0x…  24   1[  ] "gpu001 mlx5_0"`.
 _LINK = re.compile(r"((?:\"|0x[0-9a-fA-F]{16})\s{1,12})([0-9]{1,5})(\s{1,8}[0-9]{1,3}\[[^\]\n]{0,8}\])")
 _SMINFO = re.compile(r"(\bsminfo(?: -C [\w.-]{1,64})? )([0-9]{1,5})$")
-#: `ibnetdiscover`: `[1](2c903000a1b2c) "H-…"`, without leading zeros.
+#: Port GUIDs of `ibnetdiscover`, without leading zeros: `[1](2c903000a1b2c) "H-…"`.
 _PORT_GUID = re.compile(r"((?:\]|0x[0-9a-fA-F]{1,16})\()([0-9a-fA-F]{1,15})(?=\))")
 _LID_KEY = re.compile(r"file:/sys/class/infiniband/[^/]+/ports/\d+/(?:sm_)?lid$")
 
 
 def in_text(shapes: Shapes, text: str) -> str:
-    """Return a text with aliases for identifiers that only their table reveals."""
+    """Return a text with aliases for identifiers that only its format reveals."""
     if "Destination" in text:
         text = _ROUTE.sub(lambda match: _route(shapes, match), text)
     if "local_address" in text:
@@ -47,7 +47,7 @@ def in_text(shapes: Shapes, text: str) -> str:
 
 
 def record(shapes: Shapes, key: str, value: Any) -> Any:
-    """Return the alias of a record identified by its key, or None."""
+    """Return the redacted value of a record whose key reveals an identifier, or None."""
     replace: Callable[[str], str]
     if key == "file:/etc/machine-id":
         replace = _machine(shapes)
@@ -73,14 +73,14 @@ def _bare_lid(shapes: Shapes) -> Callable[[str], str]:
 
 
 def lid(shapes: Shapes, text: str) -> str:
-    """Return the alias of a LID, in its original form."""
+    """Return the alias of a LID, in the same notation."""
     if text.lower().startswith("0x"):
         return f"0x{shapes.keyed.lid(int(text, 16)):0{len(text) - 2}x}"
     return str(shapes.keyed.lid(int(text)))
 
 
 def _route(shapes: Shapes, match: re.Match[str]) -> str:
-    """Return a line of ``/proc/net/route``; its numbers are little-endian."""
+    """Return a line of ``/proc/net/route`` with aliases; numbers are little-endian."""
     mask = _swapped(match[5])
     to = shapes.ipv4_number(_swapped(match[2])) & mask
     gateway = shapes.ipv4_number(_swapped(match[3]))
@@ -92,7 +92,10 @@ def _swapped(text: str) -> int:
 
 
 def _socket(shapes: Shapes, text: str) -> str:
-    """Return an address of ``/proc/net/tcp`` or ``tcp6``: little-endian words."""
+    """Return the alias of an address in ``/proc/net/tcp`` or ``tcp6``.
+
+    Each address consists of little-endian words.
+    """
     words = [_swapped(text[at : at + 8]) for at in range(0, len(text), 8)]
     if len(words) == 1:
         made = [shapes.ipv4_number(words[0])]
@@ -104,7 +107,7 @@ def _socket(shapes: Shapes, text: str) -> str:
 
 
 def prefix_length(mask: str) -> int:
-    """Return the length of a netmask of either family; 0 if it is not a mask."""
+    """Return the number of bits set in a netmask; 0 if the text is not an address."""
     try:
         number = int(ipaddress.ip_address(mask))
     except ValueError:
@@ -113,7 +116,10 @@ def prefix_length(mask: str) -> int:
 
 
 def unfolded(text: str, most: int) -> list[str]:
-    """Return the names of a folded list; the text itself if not one or too long."""
+    """Return the names in a folded list.
+
+    A text that is not one, or has more than ``most`` names, is returned as the only item.
+    """
     try:
         return list(unfold(text)) if how_many(text) <= most else [text]
     except ValueError:

@@ -1,4 +1,4 @@
-"""Aliases of users' folders and of the names below them."""
+"""Aliases of users' folders, and of the names below them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from preflight.redact.aliases import WORD, Names
 from preflight.redact.public_words import NO_USERS, vocabulary
 
-#: File extensions.
+#: Common file extensions.
 _FILE = re.compile(
     r"\.(?:py|sh|txt|log|json|jsonl|toml|ya?ml|conf|cfg|ini|xml|csv|bin|dat|pt|so|md|[ch]|cpp|cu|out|err|gz|tar|zip|sqsh|"
     r"sif|img|ipynb|html?|db|parquet|safetensors)\Z"
@@ -16,7 +16,10 @@ _FILE = re.compile(
 
 
 def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
-    """Return a path below home directories with aliases; keep standard folders."""
+    """Return a path to a home directory, or below one, with aliases.
+
+    Common words and standard accounts in it are preserved.
+    """
     _, *parts = path.split("/")
     aliased_parts = [""]
     for place, part in enumerate(parts):
@@ -30,7 +33,10 @@ def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
 
 
 def owns(name: str, is_folder: bool) -> bool:
-    """Return whether a name below `/home` is a user, not a shared folder or file."""
+    """Return whether a name in a folder such as `/home` is a user.
+
+    Shared folders and files are not users.
+    """
     if name.lower() in NO_USERS or not re.match(r"[^\W\d]", name):
         return False
     return is_folder or not _FILE.search(name)
