@@ -1,8 +1,8 @@
 """The expectations of a site.
 
-Every expectation is an :class:`Expected`: a value and its source, the cluster file before the part catalogue. An
-expectation without a value names the cluster file key that would supply it. ``preflight.expectations.cluster_file``
-reads and validates a cluster file, before any node is contacted.
+Every expectation is an :class:`Expected`: a value and its source. The cluster file takes precedence over the part
+catalogue. An expectation without a value names the key of the cluster file that would set it.
+``preflight.expectations.cluster_file`` reads and validates a cluster file before any node is contacted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A complete cluster file; without one: no class, no expectation."""
+    """The content of a cluster file; without one, there are no expectations."""
 
     path: str = ""
     name: str = ""
@@ -39,14 +39,17 @@ class Cluster:
     racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
     leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf switch
     switches: EthernetSite = field(default_factory=EthernetSite)
-    job: Mapping[str, Any] = field(default_factory=dict)  # settings of the job for ``preflight plan``
+    job: Mapping[str, Any] = field(default_factory=dict)  # settings of a job, for ``preflight plan``
 
     def rack_of(self, node: str) -> str | None:
-        """Return the rack of a node; None if not declared."""
+        """Return the rack of a node; None if it is not declared."""
         return self.racks.get(node) or self.racks.get(node.split(".")[0])
 
     def class_of(self, node: str) -> str | None:
-        """Return a node's class: the one that lists it, else the one without a list."""
+        """Return a node's class: the one that lists it, else the one without a list.
+
+        Return None if there is neither.
+        """
         short = node.split(".")[0]
         rest = None
         for name, members in self.classes.items():
@@ -58,18 +61,18 @@ class Cluster:
 
     @property
     def to_add(self) -> str:
-        """The class named in hints for a node without one; NAME if others exist."""
+        """The class name in hints for a node without a class; NAME if classes exist."""
         return "NAME" if self.classes else "default"
 
     def unjudged(self, judged: Iterable[str]) -> list[str]:
-        """Return the nodes that the classes list and that were not judged."""
+        """Return the nodes that the classes list, but that were not judged."""
         names = set(judged)
         names |= {name.split(".")[0] for name in names}
         listed = (node for members in self.classes.values() for node in members.nodes or ())
         return [node for node in listed if node not in names]
 
     def site(self, node: NodeFacts) -> Site:
-        """Return the expectations of this node."""
+        """Return the expectations of a node."""
         from preflight.evidence.document import EvidenceError
         from preflight.expectations.site import Site
 
@@ -84,7 +87,7 @@ class Cluster:
         return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 
     def run_site(self, sites: Iterable[Site]) -> Site:
-        """Return the expectations of a run, if all its nodes are of one kind."""
+        """Return the expectations of a run; none unless all its nodes are of one kind."""
         from preflight.expectations.site import Site
 
         kinds = list({(site.class_name, site.part): site for site in sites}.values())
@@ -96,7 +99,7 @@ class Cluster:
 
 
 def __getattr__(name: str) -> object:
-    """Import the judge's part on first use: a cluster file is read earlier."""
+    """Import the classes that only the judge needs on their first use."""
     if name not in ("Expected", "Roles", "Site"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from preflight.expectations import site

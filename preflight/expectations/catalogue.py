@@ -1,4 +1,4 @@
-"""Catalogue of parts: built-in hardware, each number with its source."""
+"""The built-in catalogue of GPU models and systems; each entry has a source."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from preflight._startup.lightclass import dataclass
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
 
-#: Device ids of NVSwitch bridges on the PCI bus (pci.ids); Blackwell's switches do not appear there.
+#: PCI device IDs of NVSwitches (pci.ids). Blackwell's switches are not on the PCI bus.
 NVSWITCH_IDS = frozenset({"1ac1", "1ac2", "1af1", "22a3"})
 
-#: GPUs of the boards with an NVLink mesh of unequal pairs (DGX-1, HGX-1); a virtual machine may have some of them.
+#: Number of GPUs of the boards with an NVLink mesh of unequal pairs (DGX-1, HGX-1). A virtual machine may have fewer.
 MESH = 8
 
 
 @dataclass(frozen=True)
 class GpuModel:
-    """A GPU model, recognised by its PCI device id even when the driver is dead."""
+    """A GPU model, recognised by its PCI device ID even without a working driver."""
 
     name: str
-    device_ids: frozenset[str]  # PCI device ids under vendor 10de
-    nvlinks: int  # NVLink links per GPU; 0 if NVLink is an optional bridge or absent
-    nvlink_gbytes_s: float  # GB/s per direction and GPU, all links together
+    device_ids: frozenset[str]  # PCI device IDs of vendor 10de
+    nvlinks: int  # NVLinks per GPU; 0 if NVLink is an optional bridge or absent
+    nvlink_gbytes_s: float  # GB/s per GPU and direction, over all links
     source: str
-    sxm: bool = True  # on an NVLink baseboard, not a PCIe card
+    sxm: bool = True  # whether it is on an NVLink baseboard instead of a PCIe card
     generation: str = ""
-    sizes_gib: tuple[tuple[str, int], ...] = ()  # device id -> memory as sold
-    cuda_cores: int | None = None  # of the smallest part with these ids
+    sizes_gib: tuple[tuple[str, int], ...] = ()  # device ID -> memory of the product in GiB
+    cuda_cores: int | None = None  # of the smallest product with these IDs
 
     @property
     def link_gbytes_s(self) -> float:
-        """Nominal rate of one NVLink, GB/s per direction."""
+        """The nominal rate of one NVLink, GB/s per direction; 0 without NVLinks."""
         return self.nvlink_gbytes_s / self.nvlinks if self.nvlinks else 0
 
     @property
     def reports_fabric_state(self) -> bool:
-        """Whether its driver reports the NVLink fabric's state.
+        """Whether the driver reports the NVLink fabric's state.
 
-        Hopper and newer on a baseboard.
+        It does so for Hopper and newer GPUs on a baseboard.
         """
         return self.sxm and self.generation in ("Hopper", "Blackwell")
 
     def memory_gib(self, device_id: str) -> int | None:
-        """Return the memory of parts sold with this id."""
+        """Return the memory in GiB of products with a device ID; None if unknown."""
         return dict(self.sizes_gib).get(device_id)
 
 
@@ -59,9 +59,9 @@ def _model(
     link_rate: float = 0,
     cores: int | None = None,
 ) -> GpuModel:
-    """Return a GPU; ``sizes`` maps its PCI ids (pci.ids) to memory, GiB.
+    """Return a GPU model.
 
-    One with links is an SXM part.
+    ``sizes`` maps its PCI device IDs (pci.ids) to the memory in GiB. A model with NVLinks is an SXM part.
     """
     known = tuple((device, size) for device, size in sizes.items() if size is not None)
     ids = frozenset(sizes)
@@ -100,22 +100,22 @@ GPUS = (
 
 @dataclass(frozen=True)
 class Part:
-    """A system or baseboard: GPU model, number and wiring."""
+    """A system or baseboard: its GPU model, number of GPUs and wiring."""
 
     name: str
     gpu: GpuModel
-    gpus: int | None  # number of GPUs on the board; None if the GPU is sold singly
-    nvswitch: bool  # every GPU reaches every other over NVLink
-    nic_on_cpu: bool  # Grace: the NIC is attached to the CPU, so PHB/NODE/SYS is by design
+    gpus: int | None  # number of GPUs on the board; None for GPUs that are sold individually
+    nvswitch: bool  # whether NVSwitches connect every GPU with every other
+    nic_on_cpu: bool  # Grace: NICs are attached to the CPU, so PHB, NODE and SYS paths are by design
     compute_rate_gbps: float | None  # usual rate of a compute-fabric port, Gb/s
-    all_reduce_gbytes_s: float | None  # operators' floor of busbw, one node, >= 1 GiB, GB/s
+    all_reduce_gbytes_s: float | None  # operators' minimum busbw on one node from 1 GiB on, GB/s
     source: str
 
     @property
     def nvlink_domain(self) -> int | None:
-        """GPUs connected by its NVSwitches: those of the board, or 72 in an NVL72 rack.
+        """The number of GPUs that NVSwitches connect: the board's, or 72 in an NVL72 rack.
 
-        None without switches.
+        It is None without NVSwitches.
         """
         if not self.nvswitch:
             return None
@@ -123,13 +123,13 @@ class Part:
 
     @property
     def switches_on_bus(self) -> int:
-        """NVSwitches on the PCI bus; 0 if the board shows none."""
+        """The number of NVSwitches on the PCI bus; 0 if they are not on it."""
         on_bus = {"Ampere": 6, "Hopper": 4}  # HGX A100; HGX H100, H200
         return on_bus.get(self.gpu.generation, 0) if self.nvswitch and not self.nic_on_cpu else 0
 
     @property
     def switches_behind_nics(self) -> bool:
-        """Whether ConnectX bridges hide its NVSwitches: HGX B200 and B300."""
+        """Whether the NVSwitches are behind ConnectX bridges, as on HGX B200 and B300."""
         return self.nvswitch and not self.nic_on_cpu and self.gpu.generation == "Blackwell"
 
 
@@ -166,8 +166,8 @@ PARTS = (
     ),
 )  # fmt: skip
 
-#: Servers and instance types (DMI product name) that are sold only with GPUs: NVIDIA DGX, Dell, Supermicro with an HGX
-#: board, HPE, Lenovo, AWS. Models that may have none, such as PowerEdge R750xa or SYS-420GP-TNR, are not included.
+#: DMI product names of servers and instance types that are sold only with GPUs: NVIDIA DGX, Dell, Supermicro with an
+#: HGX board, HPE, Lenovo, AWS. Models that may lack GPUs, such as PowerEdge R750xa or SYS-420GP-TNR, are not included.
 _GPU_SERVER = re.compile(
     r"(?:NVIDIA )?DGX(?!\w*[a-z]).*"
     r"|PowerEdge XE(?:8545|8640|9640|9680L?)"
@@ -177,15 +177,15 @@ _GPU_SERVER = re.compile(
     r"|(?:p[2-6][a-z]*(?:-[a-z]+\d+)?|g4dn|g5g?|g6e?)\.(?:metal|\d*xlarge)"
 )
 
-#: Upper byte of the PCI class of accelerators, and classes of display controllers without a screen: AMD Instinct, Intel
-#: Gaudi.
+#: PCI classes of other vendors' accelerators, such as AMD Instinct and Intel Gaudi: the upper byte of the class of
+#: accelerators, and classes of display controllers without a screen.
 _ACCELERATOR, _DISPLAYS = 0x12, (0x0302, 0x0380)
 
 
 def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
-    """Return whether a server is sold only with NVIDIA GPUs, by DMI product name.
+    """Return whether a server, by its DMI product name, is sold only with NVIDIA GPUs.
 
-    Some models are also sold with accelerators of other vendors: servers with such accelerators are excluded.
+    Some models are also sold with accelerators of other vendors. The result is False if the PCI bus has one.
     """
     if not _GPU_SERVER.fullmatch(product.strip()):
         return False
@@ -196,17 +196,17 @@ def is_gpu_server(product: str, bus: Sequence[PciDevice]) -> bool:
 
 
 def gpu_model(device: PciDevice) -> GpuModel | None:
-    """Return the catalogue's GPU for a PCI function, or None."""
+    """Return the GPU model of a PCI function; None if it is not in the catalogue."""
     return next((gpu for gpu in GPUS if device.vendor == "10de" and device.device in gpu.device_ids), None)
 
 
 def part_by_name(name: str) -> Part | None:
-    """Return the part that the cluster file names."""
+    """Return the part with a name; None if it is not in the catalogue."""
     return next((part for part in PARTS if part.name == name), None)
 
 
 def recognise(bus: Sequence[PciDevice]) -> Part | None:
-    """Return the part of a node's PCI functions; None if not in the catalogue."""
+    """Return the part that has a node's PCI functions; None if not in the catalogue."""
     models = {gpu_model(device) for device in bus if device.is_gpu}
     if len(models) != 1 or (model := models.pop()) is None:
         return None

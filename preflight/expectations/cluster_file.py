@@ -1,4 +1,4 @@
-"""The cluster file: read and validated, every error with its line, key and fix."""
+"""Reading and validation of the cluster file."""
 
 from __future__ import annotations
 
@@ -21,23 +21,29 @@ from preflight.expectations.waivers import Chosen
 
 
 class ClusterFileError(PreflightError):
-    """The cluster file has errors; the text has file, line, key and fix of each."""
+    """Raised for an invalid cluster file.
+
+    The text states the file, line, key, fault and fix of each error.
+    """
 
 
-#: A key with more parts than any valid key.
+#: A dotted key with more parts than any valid key.
 _CHAIN = re.compile(r"""(?<![\w.-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 
 _PLACE = re.compile(r"[\w.+/-]{1,60}", re.ASCII)
 
-#: Maximum number of tables: enough for ten thousand nodes with a class or a waiver each.
+#: Maximum number of tables; enough for ten thousand nodes, each with a separate class or waiver.
 _MOST_TABLES = 25_000
 
-#: Called for the ids of all checks if a cluster file names any.
+#: A function that returns the IDs of all checks; it is called only if a cluster file names checks.
 Ids = Callable[[], Sequence[str]]
 
 
 def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Cluster:
-    """Read and validate a cluster file; raises ClusterFileError with all errors."""
+    """Read and validate a cluster file; raises ClusterFileError.
+
+    The check names are validated if ``ids`` is given, and expired waivers are errors if ``today`` is given.
+    """
     try:
         raw = safe_read.content(path, safe_read.BY_HAND)
     except OSError as error:
@@ -48,7 +54,7 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
 def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = None) -> Cluster:
     """Validate the bytes of a cluster file; raises ClusterFileError.
 
-    ``path`` is used in errors.
+    ``path`` names the file in errors, and relative file names in it start from its folder.
     """
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
@@ -61,7 +67,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
         )
     try:
         if _CHAIN.search(text):
-            raise RecursionError  # a parser needs the square of a key's parts in memory
+            raise RecursionError  # the parser's memory grows with the square of a key's parts
         data = decoded(text)
     except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number with thousands of digits
         number, key, what, fix = explain(error, text)
@@ -71,7 +77,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
 
 
 def decoded_or_none(raw: bytes) -> Any:
-    """Return the unchecked content of a cluster file; None if it is not TOML."""
+    """Decode a cluster file without validating it; None if it is not TOML."""
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
         return None if _CHAIN.search(text) else decoded(text)
@@ -82,7 +88,10 @@ def decoded_or_none(raw: bytes) -> Any:
 def from_data(
     data: Mapping[str, Any], path: str, text: str = "", ids: Ids | None = None, today: date | None = None
 ) -> Cluster:
-    """Validate a decoded cluster file; ``text`` is used to find line numbers."""
+    """Validate a decoded cluster file; raises ClusterFileError.
+
+    ``text`` is the undecoded file, which is needed for line numbers.
+    """
     lines: list[Lines] = []
 
     def line_of(path: schema.KeyPath) -> int | None:
@@ -122,7 +131,7 @@ def from_data(
 
 
 def _places(reader: schema.TableReader, data: Mapping[str, Any], table: str) -> dict[str, str]:
-    """Return the rack or leaf of each node that has one."""
+    """Return the rack or leaf of each listed node, by node; adds errors."""
     body, what = reader.subtable(data, (), table), {"racks": "rack", "leaves": "leaf"}[table]
     place_of: dict[str, str] = {}
     for place in body:
@@ -141,7 +150,7 @@ def _places(reader: schema.TableReader, data: Mapping[str, Any], table: str) -> 
 
 
 def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
-    """Yield each key that names checks, and the names."""
+    """Yield each key that names checks, with these names."""
     for number, waiver in enumerate(cluster.waivers):
         yield ("waiver", number, "check"), (waiver.check,) if waiver.check else ()
     tables: list[tuple[schema.KeyPath, Chosen]] = [(("checks",), cluster.checks)]
@@ -204,7 +213,7 @@ def _consistent(reader: schema.TableReader, classes: Mapping[str, NodeClass]) ->
 
 
 def _consistent_marking(reader: schema.TableReader, name: str, qos: Qos) -> None:
-    """Add errors for contradicting traffic class, DSCP and CNP DSCP."""
+    """Add errors for a traffic class, DSCP and CNP DSCP that contradict each other."""
     path, number = ("class", name, "qos"), qos.traffic_class
     if number is not None and number & 3 == 3:
         reader.add_error(

@@ -1,4 +1,4 @@
-"""Expectations of the InfiniBand fabric: the cluster file's table ``[fabric]``."""
+"""Expectations for the InfiniBand fabric: the cluster file's table ``[fabric]``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def device(value: Any) -> str:
-    """Return the name of an RDMA device, safe as a command argument."""
+    """Accept the name of an RDMA device that is safe as an argument of a command."""
     import re
 
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.]{0,63}", value):
@@ -24,7 +24,7 @@ def device(value: Any) -> str:
 
 @dataclass(frozen=True)
 class FabricTable:
-    """The fabric table; without it there is no expectation and no sweeping node."""
+    """The table ``[fabric]``; without it, nothing is expected and no node sweeps."""
 
     sweep_from: str | None = schema.key(schema.text, "the one node that sweeps the fabric with --fabric")
     device: str | None = schema.key(device, "RDMA device from which the fabric is swept; default: the first active one")
@@ -37,19 +37,19 @@ class FabricTable:
 
 @dataclass(frozen=True)
 class FabricSite:
-    """The expectations of a sweep, and their source."""
+    """The expectations for a sweep, and their source."""
 
     path: str = ""
     settings: FabricTable = field(default_factory=FabricTable)
     reference: Reference | None = None
 
     def source(self, key: str) -> str:
-        """Name a key of the table in a finding."""
+        """Return the name of a key of the table for a finding."""
         return f"{Path(self.path).name or 'cluster.toml'} fabric.{key}"
 
 
 def read(reader: schema.TableReader, body: Any, path: str) -> FabricSite:
-    """Read the table and its reference next to the cluster file; adds errors."""
+    """Read the table, and the reference file that it names; adds errors."""
     settings = reader.dataclass(FabricTable, body, ("fabric",))
     if settings.reference is None:
         return FabricSite(path, settings)

@@ -1,4 +1,4 @@
-"""Settings of the gate's hooks: the table ``[gate]`` of the cluster file."""
+"""Settings of the gate's hooks: the cluster file's table ``[gate]``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from preflight._startup.lightclass import dataclass, field, fields, replace
 from preflight.expectations import schema
 from preflight.expectations.waivers import check_globs
 
-#: The hooks, and the actions on a failure, a node that could not be judged, an error in this file.
+#: The hooks.
 HOOKS = ("slurm-prolog", "slurm-healthcheck", "slurm-step", "slurm-controller", "init-container", "ci")
 
-#: Prefix of the checks of a job's layout.
+#: Prefix of the IDs of the checks of a job's layout.
 LAYOUT = "layout."
 _FAIL, _OTHER = ("drain", "refuse", "record", "allow"), ("refuse", "record", "allow")
 
 
 def directory(value: Any) -> str:
-    """Return an absolute directory other than the root, without ``..``."""
+    """Accept an absolute path of a directory, without ``..``, other than the root."""
     path = schema.absolute_path(value).rstrip("/")
     if not path or ".." in path.split("/"):
         raise ValueError('takes an absolute path without "..": "/usr/bin"')
@@ -28,7 +28,7 @@ def directory(value: Any) -> str:
 
 @dataclass(frozen=True)
 class GateHook:
-    """Settings of one hook; they override those of all hooks."""
+    """Settings of one hook, which override those of all hooks."""
 
     fail: str | None = schema.key(schema.one_of(*_FAIL), "action for a node that fails")
     unknown: str | None = schema.key(schema.one_of(*_OTHER), "action for a node that could not be judged")
@@ -42,7 +42,7 @@ class GateHook:
 
 @dataclass(frozen=True)
 class Gate:
-    """Settings of all hooks; ``hooks`` holds the overrides of single ones."""
+    """Settings of all hooks; ``hooks`` contains the settings of single hooks."""
 
     strict: bool | None = schema.key(schema.boolean, "whether to refuse jobs on a node that could not be judged")
     dry_run: bool | None = schema.key(schema.boolean, "only report actions, and let every job start")
@@ -75,14 +75,14 @@ class Gate:
             yield ("gate", name, "skip"), hook.skip or ()
 
     def hook(self, name: str) -> GateHook:
-        """Return the settings of a hook: its own, else those of all hooks."""
+        """Return the effective settings of a hook: its own, else those of all hooks."""
         own = self.hooks.get(name, GateHook())
         common = {key: getattr(self, key) for key in ("strict", "deadline_s", "only", "skip")}
         return replace(own, **{key: value for key, value in common.items() if getattr(own, key) is None})
 
 
 def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
-    """Read the table; records errors."""
+    """Read the table; adds errors."""
     path = ("gate",)
     keys = {known.name: known.metadata["kind"] for known in fields(Gate) if known.metadata}
     reader.known(body, path, {*keys, *HOOKS})
@@ -102,9 +102,9 @@ def read(reader: schema.TableReader, body: Mapping[str, Any]) -> Gate:
 
 
 def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Sequence[str]]) -> None:
-    """Add an error for a hook if its ``only`` and ``skip`` leave no check.
+    """Add an error if the ``only`` and ``skip`` of a hook leave no check.
 
-    ``ids`` as for ``exceptions.unknown_checks``.
+    ``ids`` returns the IDs of all checks, or nothing if they are unknown.
     """
     for name in HOOKS if any(globs for _, globs in gate.named()) else ():
         hook, known = gate.hook(name), ids()
@@ -120,10 +120,10 @@ def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Seq
 
 
 def selected(check: str, only: Sequence[str] | None, skip: Sequence[str] | None) -> bool:
-    """Return whether a check matches ``only`` (None: all) and not ``skip``."""
+    """Return whether a check matches ``only`` (None for all) and not ``skip``."""
     return (only is None or matches(check, only)) and not matches(check, skip or ())
 
 
 def matches(check: str, globs: Sequence[str]) -> bool:
-    """Return whether a check's id matches one of the patterns."""
+    """Return whether a check's ID matches one of the patterns."""
     return any(fnmatchcase(check, glob) for glob in globs)

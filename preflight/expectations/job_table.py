@@ -1,4 +1,4 @@
-"""Table ``[job]`` of the cluster file: the job for ``preflight plan``."""
+"""Settings of a job for ``preflight plan``: the cluster file's table ``[job]``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from preflight.expectations import schema
 
-#: Settings whose value is a number; the package ``layout`` uses them.
+#: Settings whose value is a number. The package ``layout`` uses them.
 NUMBERS = (
     "gpus", "nodes", "gpus_per_node", "tensor", "pipeline", "virtual_stages", "context", "expert", "expert_tensor",
     "data", "accumulation", "micro_batch", "global_batch", "sequence", "layers", "hidden", "feed_forward", "heads",
@@ -16,10 +16,10 @@ NUMBERS = (
     "first_layers", "last_layers", "replicas",
 )  # fmt: skip
 
-#: Maximum number of GPUs of a job, and of nodes.
+#: Maximum number of GPUs of a job, and maximum number of its nodes.
 MOST_GPUS = 1 << 18
 
-#: Settings whose value is one of a few words.
+#: Settings whose value is one of the listed words.
 CHOICES = {
     "order": ("tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"),
     "sharding": ("none", "optimizer", "gradients", "full"),
@@ -39,10 +39,10 @@ SWITCHES = (
 #: Settings whose value is any word.
 TEXTS = ("distribution", "recompute_modules", "stage_layout")
 
-#: Inputs for the cost of a lost run and of checkpoints.
+#: Settings from which the cost of a lost run and of checkpoints is computed.
 COSTS = ("watts", "hours", "price", "checkpoint_seconds", "mtbf_hours")
 
-#: Numbers that may be 0: parts that a job may lack.
+#: Numbers that may be 0, because a job may lack the part.
 MAY_BE_ZERO = frozenset({
     "experts", "active_experts", "expert_feed_forward", "shared_feed_forward", "dense_layers", "query_rank", "kv_rank",
     "position_size", "value_size", "recompute_layers", "accumulated_bytes", "host_states", "offload_layers",

@@ -1,4 +1,4 @@
-"""Tables of a node class: every key of a cluster file, and its values."""
+"""The tables of a node class in a cluster file: all keys and their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.expectations.waivers import Chosen
 
 @dataclass(frozen=True)
 class Ports:
-    """Roles and properties of the RDMA ports of a class."""
+    """Roles and properties of the RDMA ports of a class's nodes."""
 
     compute: tuple[str, ...] | None = schema.key(schema.devices, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
     storage: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the storage network")
@@ -46,7 +46,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Qos:
-    """RoCE quality of service that the site configured."""
+    """The site's configuration of RoCE quality of service."""
 
     lossless: bool | None = schema.key(schema.boolean, "whether the fabric is lossless (PFC) by design")
     pfc_priority: int | None = schema.key(schema.integer(0, 7), "the one priority with PFC on")
@@ -64,7 +64,7 @@ class Qos:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Floors that replace the built-in ones."""
+    """Thresholds that replace the built-in ones."""
 
     memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "minimum limit of locked memory, GiB")
     shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
@@ -85,7 +85,7 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Checkpoint directory and interval of this class's jobs."""
+    """Checkpoint directory and interval of the jobs on a class's nodes."""
 
     path: str | None = schema.key(schema.absolute_path, "directory that holds the checkpoints")
     interval_min: float | None = schema.key(schema.number(0.1, 100_000), "minutes between two checkpoints")

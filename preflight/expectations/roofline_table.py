@@ -1,4 +1,4 @@
-"""Fat tree and model of a class, and floors beyond its hardware."""
+"""Fat tree and model of a node class, and validation of its bandwidth floor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FatTreeTable:
-    """The compute fabric: leaves over units of nodes, spines over the units."""
+    """The compute fabric: leaves above units of nodes, and spines above the units."""
 
     unit_nodes: int | None = schema.key(schema.integer(1, 100_000), "nodes under one group of leaves (a scalable unit)")
     unit_leaves: int | None = schema.key(schema.integer(1, 100_000), "leaf switches of a unit")
@@ -35,7 +35,7 @@ class FatTreeTable:
 
 @dataclass(frozen=True)
 class Model:
-    """The trained model, as far as it affects the network."""
+    """The properties of the trained model that affect the network."""
 
     gpus: int | None = schema.key(schema.integer(1, 10**6), "GPUs that the job runs on")
     tokens_per_gpu: int | None = schema.key(schema.integer(1, 10**9), "tokens of a batch on each GPU")
@@ -50,7 +50,10 @@ class Model:
 
 
 def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
-    """Return (limit, usual) of all_reduce on one node, GB/s, or None."""
+    """Return the possible and the usual busbw of all_reduce, in GB/s.
+
+    They are those of one node, or of one rack of an NVL72 system; None without a model.
+    """
     from preflight.expectations.roofline.collectives import roofline
     from preflight.expectations.roofline.machine import machine_of
 
@@ -65,9 +68,9 @@ def highest_floor(part: Part, gpus: int | None) -> tuple[float, float] | None:
 
 
 def consistent(reader: schema.TableReader, name: str, members: Any, part: Part | None) -> None:
-    """Add an error for a floor above what the hardware can reach.
+    """Add errors for contradictions in a class, such as a floor that no run reaches.
 
-    It would fail every run.
+    The floor is compared with the busbw that the hardware can reach.
     """
     floor = members.thresholds.all_reduce_busbw_gbytes_s
     if floor is not None and part is not None and (known := highest_floor(part, members.gpus)) is not None:
@@ -99,7 +102,10 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
 
 
 def baseline(reader: schema.TableReader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
-    """Read the nccl-tests output of a good run next to the cluster file; adds errors."""
+    """Read the nccl-tests output of a good run; adds errors.
+
+    A relative file name starts from the folder of the cluster file.
+    """
     if file is None:
         return ()
     from preflight.parsers.nccl_tests import text

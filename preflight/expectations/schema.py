@@ -1,4 +1,4 @@
-"""Valid keys and values of a cluster file, and errors for others."""
+"""Declaration, validation and reading of the keys of a cluster file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def key(kind: Kind, about: str) -> Any:
-    """Declare an optional key of a table: its values and meaning."""
+    """Declare an optional key of a table, with its validator and meaning."""
     return declare(default=None, metadata={"kind": kind, "about": about})
 
 
 def lines_by_name(name: Kind, about: str, kind: Kind | None = None) -> Any:
-    """Declare an optional table of texts by names of a given form."""
+    """Declare an optional table of texts; ``name`` validates their names."""
     return declare(default=None, metadata={"kind": lines_by(name, kind or line), "about": about, "line_name": name})
 
 
@@ -31,12 +31,15 @@ def table(cls: type[T]) -> T:
 
 
 def tables(cls: type[T], name: Kind) -> Mapping[str, T]:
-    """Declare a table of sub-tables with names of the site; ``name`` validates them."""
+    """Declare a table of sub-tables whose names the site chooses.
+
+    ``name`` validates the names.
+    """
     field: Mapping[str, T] = declare(default_factory=dict, metadata={"tables": cls, "name": name})
     return field
 
 
-# --- validators: value -> value, or ValueError("takes …") ---
+# --- validators: they return the value, or raise ValueError("takes …") ---
 
 
 def text(value: Any) -> str:
@@ -47,18 +50,18 @@ def text(value: Any) -> str:
 
 
 def line(value: Any) -> str:
-    """Return one-line text in the form of a report."""
+    """Accept text on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError('takes the value as a report shows it, in quotes: "570.86.15"')
     return value.strip()
 
 
 class Alternatives(tuple[str, ...]):
-    """Accepted texts."""
+    """Several texts, each of which is accepted."""
 
 
 def lines(value: Any) -> str | Alternatives:
-    """Accept a one-line text, or a list of accepted texts."""
+    """Accept text on one line, or a list of several such texts."""
     if not isinstance(value, list):
         return line(value)
     if len(set(map(str, value))) < 2:
@@ -67,12 +70,12 @@ def lines(value: Any) -> str | Alternatives:
 
 
 def words(value: Any) -> str:
-    """Accept words separated by spaces or tabs."""
+    """Accept words on one line; return them separated by single blanks."""
     return " ".join(line(value).split())
 
 
 def named(pattern: str, example: str) -> Kind:
-    """Return the function for names of a given form."""
+    """Return a validator of names that match a pattern."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
@@ -83,7 +86,7 @@ def named(pattern: str, example: str) -> Kind:
 
 
 def lines_by(name: Kind, kind: Kind) -> Kind:
-    """Return the function for a table of texts by names of a given form."""
+    """Return a validator of a table; ``name`` validates names, ``kind`` values."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not value:
@@ -100,7 +103,7 @@ def lines_by(name: Kind, kind: Kind) -> Kind:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Return a list of texts, none empty."""
+    """Accept a text or a list of texts, none of them empty; return a tuple."""
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, str) and part.strip() for part in parts):
         raise ValueError('takes a list of texts: ["one", "two"]')
@@ -108,7 +111,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def each(kind: Kind) -> Kind:
-    """Accept a list of values of one kind, which may be empty."""
+    """Return a validator of a value or a list of values, which may be empty."""
 
     def accept(value: Any) -> tuple[Any, ...]:
         return tuple(kind(part) for part in (value if isinstance(value, list) else [value]))
@@ -117,16 +120,16 @@ def each(kind: Kind) -> Kind:
 
 
 def absolute_path(value: Any) -> str:
-    """Return a path from the root, of printable characters."""
+    """Accept an absolute path of printable characters."""
     if not isinstance(value, str) or not value.startswith("/") or not value.isprintable():
         raise ValueError('takes an absolute path in quotes: "/shared/checkpoints"')
     return value
 
 
 def file_name(value: Any) -> str:
-    """Return the path of a file; a relative one is in the cluster file's folder.
+    """Accept the path of a file, of printable characters.
 
-    It has printable characters only.
+    A relative path starts from the folder of the cluster file.
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 1000:
         raise ValueError('takes the path of a file in quotes: "all_reduce.log"')
@@ -134,7 +137,7 @@ def file_name(value: Any) -> str:
 
 
 def folders(value: Any) -> tuple[str, ...]:
-    """Return a list of absolute paths, as for PATH."""
+    """Accept absolute paths without a colon, as in PATH; return a tuple."""
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, str) and part.startswith("/") and part.isprintable() and ":" not in part
                for part in parts) or not parts:  # fmt: skip
@@ -143,14 +146,14 @@ def folders(value: Any) -> tuple[str, ...]:
 
 
 def boolean(value: Any) -> bool:
-    """Return a boolean, ``true`` or ``false``."""
+    """Accept a boolean, ``true`` or ``false``."""
     if not isinstance(value, bool):
         raise ValueError("takes true or false, without quotes")
     return value
 
 
 def integer(low: int, high: int) -> Kind:
-    """Accept an integer in a range."""
+    """Return a validator of integers in a range, including its ends."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -161,7 +164,7 @@ def integer(low: int, high: int) -> Kind:
 
 
 def number(low: float, high: float) -> Kind:
-    """Return the function for numbers in a range."""
+    """Return a validator of numbers in a range, including its ends."""
 
     def read(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
@@ -172,7 +175,7 @@ def number(low: float, high: float) -> Kind:
 
 
 def choice(*numbers: int) -> Kind:
-    """Accept one of some numbers."""
+    """Return a validator that accepts only the given numbers."""
 
     def read(value: Any) -> int:
         if isinstance(value, bool) or value not in numbers:
@@ -183,7 +186,7 @@ def choice(*numbers: int) -> Kind:
 
 
 def one_of(*words: str) -> Kind:
-    """Accept one of some words."""
+    """Return a validator that accepts only the given words."""
 
     def read(value: Any) -> str:
         if isinstance(value, str) and value in words:
@@ -196,9 +199,9 @@ def one_of(*words: str) -> Kind:
 
 
 def nodes(value: Any) -> tuple[str, ...]:
-    """Return node names from NodeSet syntax (``"gpu[001-064]"``) or a list.
+    """Accept node names in NodeSet syntax (``"gpu[001-064]"``), or a list.
 
-    Groups are included.
+    Return the names, with groups resolved.
     """
     text = _listed(value, "gpu[001-064]")
     for part in re.split(r"[,!&^\s]+", text):
@@ -208,12 +211,12 @@ def nodes(value: Any) -> tuple[str, ...]:
 
 
 def devices(value: Any) -> tuple[str, ...]:
-    """Return device names from NodeSet syntax (``"mlx5_[0,3-6]"``) or a list."""
+    """Accept device names in NodeSet syntax (``"mlx5_[0,3-6]"``), or a list."""
     return _names_only(value, "mlx5_[0,3-6]", "a device")
 
 
 def members(value: Any) -> tuple[str, ...]:
-    """Return node names from NodeSet syntax or a list; groups are not resolved."""
+    """Accept node names in NodeSet syntax, or a list; groups are rejected."""
     return _names_only(value, "gpu[001-004]", "a node")
 
 
@@ -243,13 +246,13 @@ def _unfolded(text: str, example: str, groups: bool) -> tuple[str, ...]:
 # --- reading ---
 
 
-#: Maximum number of reported errors of a file; finding each line takes time.
+#: Maximum number of errors that are reported for a file, because finding the line of each takes time.
 MAX_REPORTED_ERRORS = 100
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """An error of a table: place, fault and fix."""
+    """An error in a table: its key, line (None if unknown), fault and fix."""
 
     path: KeyPath
     line: int | None
@@ -258,7 +261,7 @@ class FieldError:
 
 
 class TableReader:
-    """Reads tables into dataclasses and collects the errors."""
+    """Reader of tables into dataclasses, which collects the errors."""
 
     def __init__(self, line_of: Callable[[KeyPath], int | None]) -> None:
         self.errors: list[FieldError] = []
@@ -266,19 +269,19 @@ class TableReader:
         self._line_of = line_of
 
     def add_error(self, path: KeyPath, what: str, fix: str) -> None:
-        """Record an error; beyond the limit, only count it."""
+        """Add an error; beyond the maximum, only count it."""
         if len(self.errors) < MAX_REPORTED_ERRORS:
             self.errors.append(FieldError(path, self._line_of(path), what, fix))
         else:
             self._more += 1
 
     def noted(self, path: KeyPath) -> bool:
-        """Return whether an error is recorded for a key: for its value or its name."""
+        """Return whether there is an error for a key, or for a misspelling of it."""
         near = {str(path[-1])}
         return any(one.path[:-1] == path[:-1] and nearest(str(one.path[-1]), near) for one in self.errors if one.path)
 
     def known(self, body: Mapping[str, Any], path: KeyPath, legal: set[str]) -> None:
-        """Record every invalid key, with the most similar valid one."""
+        """Add an error for each unknown key, with the most similar valid one."""
         for name in body:
             if name in legal:
                 continue
@@ -287,7 +290,7 @@ class TableReader:
             self.add_error((*path, name), "unknown key", fix)
 
     def subtable(self, body: Mapping[str, Any], path: KeyPath, name: str) -> Mapping[str, Any]:
-        """Return a table in a table; an empty one if it is absent or not a table."""
+        """Return a sub-table; empty if it is absent, or, with an error, not a table."""
         value = body.get(name, {})
         if isinstance(value, dict):
             return value
@@ -296,7 +299,7 @@ class TableReader:
         return {}
 
     def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
-        """Return a key's value, None if absent or invalid."""
+        """Return the value of a key; None if absent, or, with an error, invalid."""
         name = str(path[-1])
         if name not in body:
             return None
@@ -307,7 +310,7 @@ class TableReader:
             return None
 
     def dataclass(self, cls: type[T], body: Mapping[str, Any], path: KeyPath) -> T:
-        """Fill a dataclass that declares its fields with ``key`` and ``table``."""
+        """Read a table into a dataclass whose fields ``key`` and ``table`` declare."""
         declared = fields(cast(Any, cls))
         self.known(body, path, {field.name for field in declared})
         values: dict[str, Any] = {}
@@ -321,7 +324,7 @@ class TableReader:
         return cls(**values)
 
     def each(self, cls: type[T], name: Kind, body: Mapping[str, Any], path: KeyPath) -> dict[str, T]:
-        """Fill a dataclass for each sub-table of a table."""
+        """Read each sub-table of a table into a dataclass, and return them by name."""
         found = {}
         holder = self.subtable(body, path[:-1], str(path[-1]))
         for key in holder:
@@ -334,7 +337,7 @@ class TableReader:
         return found
 
     def report(self, path: str) -> Iterator[str]:
-        """Yield a line for each error: ``FILE:LINE: KEY: what (fix)``."""
+        """Yield one line per error: ``FILE:LINE: KEY: fault - fix``."""
         for error in sorted(self.errors, key=lambda m: m.line or 0):
             where = f"{path}:{error.line}" if error.line else path
             named = f" {written_path(error.path)}:" if error.path else ""
@@ -344,12 +347,12 @@ class TableReader:
 
 
 def written_path(path: KeyPath) -> str:
-    """Format a key with indices from 1: ``waiver[2].until`` is of the second waiver."""
+    """Format a key with indices from 1, as in ``waiver[2].until``."""
     return "".join(f"[{part + 1}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
-    """Return the valid word that was probably intended."""
+    """Return the valid word that is most similar; None if none is."""
     from difflib import get_close_matches
 
     lower = {candidate.lower(): candidate for candidate in sorted(legal)}

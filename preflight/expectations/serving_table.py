@@ -1,4 +1,4 @@
-"""The serving engine of a class of nodes: its model, as one replica holds it."""
+"""The model that the nodes of a class serve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from preflight.expectations import schema
 
 @dataclass(frozen=True)
 class Serving:
-    """One replica of a served model."""
+    """One replica of the served model."""
 
     gpus: int | None = schema.key(schema.integer(1, 1024), "GPUs of one replica")
     weights_gib: float | None = schema.key(

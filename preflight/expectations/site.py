@@ -1,4 +1,4 @@
-"""Expectations of one node with their sources, and the roles of its ports."""
+"""Expectations for one node with their sources, and the roles of its ports."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Report
 
 
-#: The source of roles if neither the cluster file nor NCCL_IB_HCA defines them.
+#: The source of roles that neither the cluster file nor NCCL_IB_HCA defines.
 NEAREST = "nearest to a GPU (nvidia-smi topo -m)"
 
 
 @dataclass(frozen=True)
 class Expected:
-    """An expectation: value (None: not declared), source, and the key that sets it."""
+    """An expectation: its value, its source, and the key that sets it."""
 
-    value: Any
-    source: str
+    value: Any  # None if not declared
+    source: str  # empty if not declared
     key: str
-    binding: bool = True  # False: usual for the part, so a deviation only warns
+    binding: bool = True  # False if only usual for the part, so that a deviation warns
 
 
 @dataclass(frozen=True)
 class Roles:
-    """RDMA ports that a job on this node uses, and the source (empty: unknown)."""
+    """The RDMA ports that jobs use on a node, and the source of this knowledge."""
 
     compute: tuple[Port, ...]
     others: tuple[Port, ...]
-    known_from: str
+    known_from: str  # empty if the roles are assumed
 
     @property
     def of_near_gpus(self) -> bool:
-        """Whether the compute ports are identified only by close GPUs."""
+        """Whether the compute ports are known only from their distance to GPUs."""
         return self.known_from == NEAREST
 
 
 @dataclass(frozen=True)
 class Site:
-    """The expectations of one node."""
+    """The expectations for one node."""
 
     path: str
     class_name: str
     members: NodeClass
     part: Part | None
     baseline: tuple[Report, ...] = ()  # nccl-tests reports of a good run
-    waivers: tuple[Waiver, ...] = ()  # those that cover the node
-    declared_class: bool = False  # whether the cluster file has the node's class
+    waivers: tuple[Waiver, ...] = ()  # waivers that cover the node
+    declared_class: bool = False  # whether the cluster file declares the node's class
 
     def _expected(self, table: str, name: str, customary: Any = None, *, binding: bool = False) -> Expected:
         holder: Any = getattr(self.members, table) if table else self.members
@@ -71,23 +71,23 @@ class Site:
 
     @property
     def gpus(self) -> Expected:
-        """GPUs of the node; the number on a baseboard is fixed, so it is binding."""
+        """The number of GPUs; it is binding, because a baseboard has a fixed number."""
         return self._expected("", "gpus", self.part.gpus if self.part else None, binding=True)
 
     @property
     def hcas(self) -> Expected:
-        """RDMA devices of the compute fabric."""
+        """The number of RDMA devices of the compute fabric."""
         return self._expected("", "hcas")
 
     @property
     def rate_gbps(self) -> Expected:
-        """Rate of each compute port, Gb/s."""
+        """The rate of each compute port, Gb/s."""
         return self._expected("ports", "rate_gbps", self.part.compute_rate_gbps if self.part else None)
 
     def rate_of_each(self, ports: int, gpus: int) -> Expected:
-        """Rate of each of this many compute ports, Gb/s.
+        """Return the rate of each port, in Gb/s, on a node with a number of ports.
 
-        The catalogue's rate is one GPU's share of the fabric.
+        The catalogue's rate is for one GPU. If each GPU has several ports, they share it.
         """
         expected = self.rate_gbps
         of_part = self.members.ports.rate_gbps is None and expected.value is not None
@@ -98,30 +98,30 @@ class Site:
 
     @property
     def nic_gbps_per_gpu(self) -> Expected:
-        """Share of the compute ports' bandwidth that each GPU needs, Gb/s.
+        """The bandwidth of compute ports that each GPU needs, Gb/s.
 
-        The catalogue's port is that of one GPU.
+        By default, it is the catalogue's rate, which is for one GPU.
         """
         return self._expected("thresholds", "nic_gbps_per_gpu", self.part.compute_rate_gbps if self.part else None)
 
     @property
     def link_layer(self) -> Expected:
-        """Link layer of the compute ports."""
+        """The link layer of the compute ports."""
         return self._expected("ports", "link_layer")
 
     @property
     def mtu(self) -> Expected:
-        """RDMA MTU of the compute ports, bytes."""
+        """The RDMA MTU of the compute ports, bytes."""
         return self._expected("ports", "mtu")
 
     @property
     def netdev_mtu(self) -> Expected:
-        """Ethernet MTU of the compute ports, bytes."""
+        """The Ethernet MTU of the compute ports, bytes."""
         return self._expected("ports", "netdev_mtu")
 
     @property
     def point_to_point(self) -> Expected:
-        """Whether the rails are addressed point to point."""
+        """Whether the rails have point-to-point addresses."""
         return self._expected("ports", "point_to_point")
 
     @property
@@ -131,27 +131,27 @@ class Site:
 
     @property
     def adaptive_sl(self) -> Expected:
-        """InfiniBand service level on which the subnet manager routes adaptively."""
+        """The InfiniBand service level on which the subnet manager routes adaptively."""
         return self._expected("ports", "adaptive_sl")
 
     @property
     def networks(self) -> Expected:
-        """Multus networks that a pod of this class is attached to."""
+        """The Multus networks that a pod on this node is attached to."""
         return self._expected("ports", "networks")
 
     @property
     def resources(self) -> Expected:
-        """RDMA resources that a pod of this class is allocated by a device plug-in."""
+        """The RDMA resources that a device plug-in allocates to a pod on this node."""
         return self._expected("ports", "resources")
 
     @property
     def checkpoint_path(self) -> Expected:
-        """Directory of the checkpoints."""
+        """The directory of the checkpoints."""
         return self._expected("checkpoint", "path")
 
     @property
     def checkpoint_interval_min(self) -> Expected:
-        """Minutes between two checkpoints."""
+        """The minutes between two checkpoints."""
         return self._expected("checkpoint", "interval_min")
 
     @property
@@ -161,7 +161,7 @@ class Site:
 
     @property
     def pfc_priority(self) -> Expected:
-        """The priority with PFC on."""
+        """The priority that has PFC."""
         return self._expected("qos", "pfc_priority")
 
     def qos(self, name: str) -> Expected:
@@ -169,9 +169,9 @@ class Site:
         return self._expected("qos", name)
 
     def declared(self, path: str) -> dict[str, Expected]:
-        """Return the class's declarations of a value, by device or "".
+        """Return what the class declares for a path, by device.
 
-        ``versions.driver`` is by "", ``rails.*.leaf`` by device.
+        For ``rails.*.leaf``, the keys are devices. For any other path, such as ``versions.driver``, the key is "".
         """
         table, *names = path.split(".", 2)
         holder: Any = getattr(self.members, table)
@@ -188,16 +188,16 @@ class Site:
         }  # fmt: skip
 
     def alternatives(self, path: str) -> tuple[str, ...]:
-        """Return the accepted values of a list."""
+        """Return the accepted values at a path; empty if it does not list several."""
         values = [declared.value for declared in self.declared(path).values()]
         return tuple(values[0]) if len(values) == 1 and isinstance(values[0], Alternatives) else ()
 
     def host(self, name: str) -> Expected:
-        """Return the site's declaration for servers: a key of ``[class.X.host]``."""
+        """Return the declared value of a key of ``[class.X.host]``."""
         return self._expected("host", name)
 
     def threshold(self, name: str, default: float | None = None, source: str = "") -> Expected:
-        """Return a floor of the site, or the built-in one, with its source."""
+        """Return a threshold of the site, else the built-in one with its source."""
         expected = self._expected("thresholds", name)
         if expected.value is None and default is not None:
             return Expected(default, source, expected.key)
@@ -205,21 +205,22 @@ class Site:
 
     @property
     def all_reduce_busbw_gbytes_s(self) -> Expected:
-        """Best busbw of all_reduce_perf on one node, GB/s."""
+        """The minimum for the best busbw of all_reduce_perf on one node, GB/s."""
         customary = self.part.all_reduce_gbytes_s if self.part else None
         return self._expected("thresholds", "all_reduce_busbw_gbytes_s", customary)
 
     def roles(self, node: NodeFacts) -> Roles:
-        """Return the ports of a node that a job uses; raises EvidenceError."""
+        """Return the ports that jobs use on a node; raises EvidenceError."""
         known: dict[int, tuple[Site, Roles]] = node.__dict__.setdefault("_roles", {})
         if id(self) not in known:
             known[id(self)] = self, self._roles(node)
         return known[id(self)][1]
 
     def _roles(self, node: NodeFacts) -> Roles:
-        """Return the compute ports.
+        """Return the roles of the ports.
 
-        Cluster file > NCCL_IB_HCA > nearest to a GPU > not BlueField.
+        In order of precedence, the compute ports are those of the cluster file, those that NCCL_IB_HCA selects, those
+        nearest to a GPU, those that are not BlueField on Grace, and those of the most common link layer.
         """
         ports = node.rdma_ports
         if self.members.ports.compute is not None:
@@ -239,7 +240,7 @@ class Site:
         return _split(node.rdma_ports, ports if aside else _of_most(ports), "cluster file" if aside else "")
 
     def missing_devices(self, node: NodeFacts) -> tuple[str, ...]:
-        """Return the declared compute devices that the kernel lacks."""
+        """Return the declared compute devices that the node lacks."""
         return tuple(d for d in self.members.ports.compute or () if d not in node.rdma_devices)
 
 
@@ -248,19 +249,19 @@ def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> R
 
 
 def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports of the most common link layer, the only ones that NCCL uses."""
+    """Return the ports of the most common link layer; NCCL uses only one."""
     layers = Counter(port.link_layer for port in ports)
     usual = [layer for layer, number in layers.items() if number == max(layers.values())]
     return [port for port in ports if port.link_layer in usual]
 
 
 def _nccl_selection(node: NodeFacts, ports: Sequence[Port]) -> list[Port] | None:
-    """Apply NCCL_IB_HCA; None if it is unset or selects no port."""
+    """Return the ports that NCCL_IB_HCA selects; None if it is unset or selects none."""
     try:
         selection = node.nccl_env.hca_selection
     except EvidenceError:
         return None
-    if selection is None or all_efa(ports):  # it selects no EFA port
+    if selection is None or all_efa(ports):  # NCCL_IB_HCA does not select EFA ports
         return None
     return [port for port in ports if selection.matches(port.device, port.number)] or None
 

@@ -1,4 +1,4 @@
-"""Expectations of the Ethernet switches: the cluster file's table ``[switches]``."""
+"""Expectations for the Ethernet switches: the cluster file's table ``[switches]``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.expectations.node_class import NodeClass
 
 @dataclass(frozen=True)
 class SwitchesTable:
-    """The table of the switches; without it, its values are unknown."""
+    """The table ``[switches]``; without it, its values are unknown."""
 
     hosts: tuple[str, ...] | None = schema.key(
         schema.nodes, "switches that `check --switches` reads over SSH; no other switch is contacted"
@@ -43,26 +43,26 @@ class SwitchesTable:
 
 @dataclass(frozen=True)
 class EthernetSite:
-    """Expectations of the switches, and their sources."""
+    """The expectations for the Ethernet switches, and their sources."""
 
     path: str = ""
     settings: SwitchesTable = field(default_factory=SwitchesTable)
     class_priority: int | None = None  # qos.pfc_priority, if all classes share it
-    class_dscp: int | None = None  # qos.dscp likewise
+    class_dscp: int | None = None  # qos.dscp, if all classes share it
 
     def source(self, key: str) -> str:
-        """Name a key of the table in a finding."""
+        """Return the name of a key of the table for a finding."""
         return f"{Path(self.path).name or 'cluster.toml'} switches.{key}"
 
     @property
     def priority(self) -> int | None:
-        """The lossless priority of RoCE."""
+        """The lossless priority of RoCE; None if not declared."""
         declared = self.settings.roce_priority
         return declared if declared is not None else self.class_priority
 
     @property
     def dscp(self) -> int | None:
-        """The DSCP of RoCE packets."""
+        """The DSCP of RoCE packets; None if not declared."""
         declared = self.settings.roce_dscp
         return declared if declared is not None else self.class_dscp
 

@@ -1,10 +1,10 @@
-"""Errors of invalid TOML for a cluster file: line, key and fix."""
+"""Explanation of TOML errors in a cluster file: line, key, fault and fix."""
 
 from __future__ import annotations
 
 import re
 
-#: Message of the TOML parser (Python's ``tomllib``, or tomli), its meaning and the fix, in order.
+#: Messages of the TOML parser (Python's ``tomllib``, or tomli), their meaning and the fix. The first match is used.
 _WORDS = (
     (r"Cannot (declare|overwrite|mutate|redefine)|twice|[Dd]uplicate", "is set twice", "keep one of the two"),
     (
@@ -46,7 +46,7 @@ _WORDS = (
 
 
 def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
-    """Explain a TOML parser's error: line (None: unknown), key, fault, fix."""
+    """Return the line (None if unknown), key, fault and fix of a TOML error."""
     if text.startswith("\ufeff"):
         return 1, "", "begins with a byte order mark", "save the file as UTF-8 without BOM"
     if isinstance(error, RecursionError):
@@ -56,7 +56,7 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
     for pattern, what, fix in _WORDS:
         if re.search(pattern, message):
             return line, _key(text, line), what, fix
-    if "digits" in message:  # Python refuses to read a number with thousands of digits
+    if "digits" in message:  # Python rejects numbers with thousands of digits
         long = re.search(r"\d{4000}", text)
         line = text.count("\n", 0, long.start()) + 1 if long else line
         return line, _key(text, line), "is a number with thousands of digits", "write the intended number"
@@ -66,7 +66,7 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
 def _line(message: str, text: str) -> int | None:
     if found := re.search(r"at line (\d+)", message):
         number = int(found[1])
-        # a statement that lacks its end is noticed on the line below
+        # the parser notices an unfinished statement on the line below
         return number - 1 if "Illegal character '\\n'" in message and number > 1 and _column(message) == 1 else number
     return text.count("\n", 0, len(text.rstrip())) + 1 if "end of document" in message else None
 
@@ -77,7 +77,7 @@ def _column(message: str) -> int:
 
 
 def _key(text: str, line: int | None) -> str:
-    """Return the key or table at the start of a line."""
+    """Return the key or table at the start of a line; empty if there is none."""
     lines = text.split("\n")
     if line is None or not 0 < line <= len(lines):
         return ""

@@ -1,6 +1,6 @@
-"""Line numbers of TOML keys, from the TOML parser itself.
+"""Line numbers of TOML keys, found with the TOML parser.
 
-This avoids a separate grammar.
+This avoids a second grammar.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: Maximum characters parsed to find lines, some seconds: a key without its line is better than no answer.
+#: Maximum characters that are parsed to find lines, which takes some seconds. After that, errors have no line.
 _MOST_PARSED = 4_000_000
 
 
@@ -26,16 +26,16 @@ def decoded(text: str) -> dict[str, Any]:
 
 
 class Lines:
-    """Finds lines in one text."""
+    """A finder of the lines of keys in one text."""
 
     def __init__(self, text: str) -> None:
-        """Record where a statement may begin.
+        """Find the lines at which a statement may begin.
 
-        The text up to the previous line may be complete.
+        The text before such a line may be complete TOML.
         """
         lines = text.splitlines(keepends=True)
-        self._ends = [0]  # lengths of prefixes of the text that may parse, in characters
-        self._numbers = [0]  # number of lines of each
+        self._ends = [0]  # lengths in characters of the prefixes that may be complete TOML
+        self._numbers = [0]  # number of lines in each prefix
         length = 0
         for number, line in enumerate(lines, 1):
             length += len(line)
@@ -47,14 +47,14 @@ class Lines:
         self._left = _MOST_PARSED
 
     def of(self, path: Sequence[str | int]) -> int | None:
-        """Return the line of a key, or of its table if missing; None if not found."""
+        """Return the line of a key, else of its table; None if neither is found."""
         for length in range(len(path), 0, -1):
             if line := self._of(path[:length]):
                 return line
         return None
 
     def _of(self, path: Sequence[str | int]) -> int | None:
-        without, end = 0, len(self._ends)  # the first parses without the key, the second with it
+        without, end = 0, len(self._ends)  # indices of prefixes: without the key, and with it
         if not self._has(end - 1, path):
             return None
         end -= 1
@@ -73,7 +73,7 @@ class Lines:
         return self._numbers[without] + 1
 
     def _has(self, index: int, path: Sequence[str | int]) -> bool | None:
-        """Return whether a prefix of the text has a key; None if it does not parse."""
+        """Return whether a prefix of the text has a key; None if it cannot be parsed."""
         self._left -= self._ends[index]
         if self._left < 0:
             return None

@@ -1,4 +1,4 @@
-"""Values shared by a class of nodes: versions, firmware, settings."""
+"""Values that a class declares for its nodes: versions, firmware, settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.expectations.schema import Alternatives
 
 @dataclass(frozen=True)
 class Versions:
-    """Software required on all nodes of a class."""
+    """Software versions required on all nodes of a class."""
 
     driver: str | None = schema.key(schema.line, 'NVIDIA driver: "570.86.15"')
     kernel_modules: str | None = schema.key(schema.one_of("open", "proprietary"), "flavour of NVIDIA's kernel modules")
@@ -39,7 +39,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class Firmware:
-    """Firmware required on all nodes of a class."""
+    """Firmware versions required on all nodes of a class."""
 
     bios: str | Alternatives | None = schema.key(schema.lines, "BIOS version of the server")
     microcode: str | Alternatives | None = schema.key(schema.lines, 'microcode of the processors: "0x2b000603"')
@@ -57,7 +57,7 @@ class Firmware:
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """Model and settings of a class's GPUs."""
+    """Model and settings of the GPUs of a class's nodes."""
 
     model: str | None = schema.key(schema.line, 'model: "NVIDIA H100 80GB HBM3"')
     memory_mib: int | None = schema.key(schema.integer(1, 10_000_000), "memory of each GPU, MiB")
@@ -72,7 +72,7 @@ class GpuSettings:
 
 @dataclass(frozen=True)
 class DeclaredMount:
-    """A required file system, by its mount point."""
+    """A required mount, and what its file system must fulfil."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
     read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false: read-only")
@@ -81,7 +81,7 @@ class DeclaredMount:
     min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "minimum number of free inodes")
 
 
-#: Mount points; systemd units; names of processes and users.
+#: Validators of mount points, systemd units, and names of processes and users.
 PLACE = schema.named(r"/[^\x00-\x1f\x7f]{0,1000}", '"/scratch", a directory from the root')
 UNIT = schema.named(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]{0,200}", "slurmd, sssd.service or scratch.mount, a unit of systemd")
 PROCESS = schema.named(r"[^\s\x00-\x1f\x7f/]{1,64}", "xmrig, a program without its folder")
@@ -90,7 +90,7 @@ USER = schema.named(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,63}", "guest, a user's name
 
 @dataclass(frozen=True)
 class Host:
-    """Hardware and settings of a class's servers."""
+    """Hardware and settings of the servers of a class."""
 
     server: str | None = schema.key(schema.line, "server model, as DMI shows it")
     cpu: str | None = schema.key(schema.line, "CPU model")
@@ -136,7 +136,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Nvlink:
-    """The NVLink domain of the nodes of a class."""
+    """The NVLink domain of a class's nodes."""
 
     cluster_uuid: str | None = schema.key(schema.line, "cluster UUID of the domain")
     clique: int | None = schema.key(schema.integer(0, 2**32 - 1), "clique of the domain")
@@ -145,7 +145,7 @@ class Nvlink:
 
 @dataclass(frozen=True)
 class Rail:
-    """One compute device, equal on all nodes of a class."""
+    """The properties that a compute device has on all nodes of a class."""
 
     pci: str | None = schema.key(schema.line, 'PCI address: "0000:18:00.0"')
     leaf: str | None = schema.key(schema.line, "switch of the rail, by the name that it announces")
@@ -156,6 +156,6 @@ class Rail:
     switch_vlan: str | None = schema.key(schema.line, "VLAN that the switch announces for the port")
 
 
-#: NCCL variables by name, and RDMA devices: names that a site chooses.
+#: Validators of the names of NCCL variables and RDMA devices.
 VARIABLE = schema.named(r"(?:TORCH_)?NCCL_[A-Z0-9_]{1,60}", "NCCL_ALGO, a variable of NCCL")
 DEVICE = schema.named(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", "mlx5_0, an RDMA device")

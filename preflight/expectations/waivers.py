@@ -1,4 +1,4 @@
-"""Exceptions of a site: waivers, shadow checks, disabled checks."""
+"""Exceptions that a site declares: waivers, shadow checks and disabled checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_globs(value: Any) -> tuple[str, ...]:
-    """Accept ids of checks, or shell patterns of them; reject an empty list."""
+    """Accept the ID of a check or a shell pattern, or a list of them."""
     parts = value if isinstance(value, list) else [value]
     if not all(isinstance(part, str) and re.fullmatch(r"[a-z0-9.*?\[\]!-]{1,100}", part) for part in parts):
         raise ValueError('takes a list of checks: ["gpu.count", "xid.*"] (`preflight list` names them)')
@@ -23,7 +23,7 @@ def check_globs(value: Any) -> tuple[str, ...]:
 
 
 def check_glob(value: Any) -> str:
-    """Return the id of a check, or a shell pattern of several."""
+    """Accept the ID of a check, or a shell pattern."""
     if not isinstance(value, str):
         raise ValueError('takes a check: "rdma.port-state" (`preflight list` names them)')
     (glob,) = check_globs(value)
@@ -31,7 +31,7 @@ def check_glob(value: Any) -> str:
 
 
 def day(value: Any) -> date:
-    """Return a date, which TOML has without quotes."""
+    """Accept a date, which TOML writes without quotes."""
     from datetime import date, datetime
 
     if isinstance(value, datetime) or not isinstance(value, date):
@@ -40,7 +40,7 @@ def day(value: Any) -> date:
 
 
 def words(value: Any) -> str:
-    """Return a short text on one line."""
+    """Accept text on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ValueError("takes some words in quotes, on one line")
     return value.strip()
@@ -48,7 +48,7 @@ def words(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Checks that do not run, or do not gate."""
+    """Checks that are disabled, and shadow checks, which are only reported."""
 
     shadow: tuple[str, ...] | None = schema.key(check_globs, "checks that are only reported")
     off: tuple[str, ...] | None = schema.key(check_globs, "checks that are not run")
@@ -56,9 +56,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Waiver:
-    """A waiver: failures of a check on some nodes do not block jobs until a date.
+    """A waiver: until a date, failures of a check on some nodes do not block jobs.
 
-    It has a responsible owner.
+    It names a responsible owner.
     """
 
     check: str | None = schema.key(check_glob, 'the check, or a pattern: "rdma.port-state"')
@@ -73,20 +73,20 @@ class Waiver:
         return self.nodes is None or node in self.nodes or node.split(".")[0] in self.nodes
 
     def covers(self, check: str, subject: str) -> bool:
-        """Return whether the waiver covers a finding: this check, on this subject."""
+        """Return whether the waiver covers a check's finding on a subject."""
         return fnmatchcase(check, self.check or "") and (self.subject is None or fnmatchcase(subject, self.subject))
 
     def expired(self, today: date) -> bool:
-        """Return whether its last day is over."""
+        """Return whether the waiver's last day has passed."""
         return self.until is not None and self.until < today
 
     @property
     def words(self) -> str:
-        """Owner, end date and reason, as text."""
+        """The owner, last day and reason, as text."""
         return f"waived by {self.owner} until {self.until}: {self.reason}"
 
 
-#: Required keys of a waiver, and their form.
+#: Required keys of a waiver, and the fix if they are missing.
 _REQUIRED = {
     "check": 'add the check: check = "rdma.port-state"',
     "owner": 'add the responsible owner: owner = "jane@example.org"',
@@ -96,7 +96,7 @@ _REQUIRED = {
 
 
 def read_waivers(reader: schema.TableReader, data: Mapping[str, Any], today: date | None) -> tuple[Waiver, ...]:
-    """Read the list of waivers; adds errors, with ``today`` for expired ones."""
+    """Read the list of waivers; adds errors, with ``today`` also for expired ones."""
     listed = data.get("waiver", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         reader.add_error(("waiver",), "is not a list of tables", "write each as [[waiver]]")
@@ -120,7 +120,7 @@ def unknown_checks(
 ) -> None:
     """Add errors for patterns that match no check.
 
-    ``ids`` is called only if the file names any check, and returns nothing if unknown.
+    ``ids`` returns the IDs of all checks, or nothing if they are unknown. It is called only if the file names checks.
     """
     for path, globs in named:
         for glob in globs:

@@ -1,1 +1,1 @@
-"""Roofline of the hardware: collectives, fat-tree levels, smallest batches."""
+"""Roofline of the hardware: collectives, levels of a fat tree, smallest batches."""

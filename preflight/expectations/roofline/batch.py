@@ -1,11 +1,11 @@
-"""Smallest batch per GPU, in tokens, that is compute-bound."""
+"""The smallest batch per GPU, in tokens, that is compute-bound."""
 
 from __future__ import annotations
 
 from math import ceil
 
-#: FLOP/s of a GPU with dense bfloat16, by its name in the catalogue (NVIDIA's datasheets of each; half of the figure
-#: with sparsity where only that is printed).
+#: GPU in the catalogue -> FLOP/s in dense bfloat16, from NVIDIA's datasheets. If a datasheet has only the figure with
+#: sparsity, half of that is used.
 BF16_FLOPS = {
     "A100 SXM": 312e12, "A800 SXM": 312e12, "H100 SXM": 989e12, "H800 SXM": 989e12, "H200 SXM": 989e12, "H20": 148e12,
     "B200 SXM": 2250e12, "B300 SXM": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
@@ -13,22 +13,25 @@ BF16_FLOPS = {
 
 
 def data_parallel(flops: float, all_reduce: float) -> float:
-    """Return tokens per GPU: FLOP/s over twice the bytes/s of gradient reduction."""
+    """Return the tokens per GPU at which data parallelism is compute-bound.
+
+    They are the FLOP/s over twice the bytes/s of the gradients' all-reduce.
+    """
     return flops / (2 * all_reduce)
 
 
 def fully_sharded(flops: float, all_reduce: float) -> float:
-    """Return tokens per GPU for FSDP.
+    """Return the tokens per GPU at which FSDP is compute-bound.
 
-    It gathers weights and scatters gradients, twice as much as data parallel.
+    FSDP gathers weights and scatters gradients, twice the traffic of data parallelism.
     """
     return 2 * data_parallel(flops, all_reduce)
 
 
 def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> float:
-    """Return the largest number of GPUs over which to split a layer.
+    """Return the largest number of GPUs over which a layer should be split.
 
-    F over FLOP/s times (n-1)/n over the bytes/s of a GPU.
+    It is the width of the feed-forward layer times a GPU's bytes/s, over its FLOP/s times (n-1)/n, with n ``ways``.
     """
     return feed_forward * egress / (flops * (ways - 1) / ways) if ways > 1 else float("inf")
 
@@ -36,16 +39,16 @@ def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> fl
 def least(
     flops: float, all_reduce: float, *, sharded: bool = False, experts: int = 0, active: int = 0, speedup: float = 1.0
 ) -> float:
-    """Return the tokens per GPU needed to hide the exchange of gradients.
+    """Return the tokens per GPU that hide the exchange of gradients.
 
-    The number is for data parallelism, or for FSDP if ``sharded``; with experts it is multiplied by the ratio of all
-    experts to active ones. Expert parallelism divides it by ``speedup``, the factor by which less data crosses the
-    level whose bytes/s of an all-reduce are given.
+    The number is for data parallelism, or for FSDP if ``sharded``. With experts, it is multiplied by the ratio of all
+    experts to active ones. Expert parallelism divides it by ``speedup``, the factor by which it reduces the data that
+    cross the level whose all-reduce bandwidth, ``all_reduce``, is given in bytes/s.
     """
     bound = fully_sharded(flops, all_reduce) if sharded else data_parallel(flops, all_reduce)
     return bound * experts / active / speedup if experts and active else bound
 
 
 def too_few(bound: float) -> int:
-    """Return the largest number of tokens below a bound."""
+    """Return the largest number of tokens that is below a bound."""
     return ceil(bound - 1e-6) - 1

@@ -1,6 +1,6 @@
 """Comparison of a measured bandwidth with a roofline.
 
-It is as expected, degraded with the likely cause, or impossible.
+The result is "as expected", "degraded" with the likely causes, or "impossible".
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine
 
-#: Ratios to the usual figure: at least the first is as expected, below the second fails. Follows the reference's
-#: recommendation for recognised machines; public health checks gate between 0.75 and 0.97.
+#: Ratios of a measured to the usual figure: from the first on, it is as expected; below the second, it fails; below the
+#: third, another transport is likely. Public health checks require between 0.75 and 0.97.
 AS_EXPECTED, FAILS, ANOTHER_WAY = 0.90, 0.75, 0.50
 
-#: Tolerance of the line rate for rounding and clock errors.
+#: Ratio to the line rate that is tolerated, because of rounding and clock errors.
 TOLERANCE = 1.02
 
 
-#: Ratio of the NICs' usual figure to the limiting one up to which NICs are suspected.
+#: Maximum ratio of the NICs' usual figure to the limiting one for NICs to be suspected.
 NEAR = 1.3
 
-#: Range, as fractions of a ring's bandwidth, in which a figure looks like a ring's although NVLS is usual.
+#: Range of ratios to a ring's bandwidth in which a figure shows a ring, although NVLS is usual.
 RING_FROM, RING_TO = 0.85, 1.10
 
 
 @dataclass(frozen=True)
 class RooflineVerdict:
-    """The verdict: ``word`` is "as expected", "degraded" or "impossible"."""
+    """The result of a comparison with a roofline."""
 
-    word: str
+    word: str  # "as expected", "degraded" or "impossible"
     fails: bool
-    ratio: float  # ratio of measured to usual
-    causes: tuple[str, ...] = ()
+    ratio: float  # of the measured to the usual bandwidth
+    causes: tuple[str, ...] = ()  # likeliest first
 
 
 def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVerdict:
-    """Compare a bus bandwidth, GB/s, with a roofline."""
+    """Compare a bus bandwidth in GB/s with a roofline."""
     ratio = busbw / roof.customary
     if busbw > TOLERANCE * roof.limit:
         return RooflineVerdict(
@@ -49,7 +49,7 @@ def judge(busbw: float, roof: Roofline, machine: RooflineMachine) -> RooflineVer
 
 
 def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
-    """Return the feature that a figure proves to be in use; empty if none."""
+    """Return text on the feature that a bus bandwidth proves in use; empty if none."""
     if roof.collective != "all_reduce":
         return ""
     plain = roofline(roof.collective, replace(machine, nvls=False), roof.nodes)
@@ -62,7 +62,7 @@ def proof(busbw: float, roof: Roofline, machine: RooflineMachine) -> str:
 
 
 def _causes(busbw: float, ratio: float, roof: Roofline, machine: RooflineMachine) -> Iterator[str]:
-    """Yield possible causes of a figure, the likeliest first."""
+    """Yield possible causes of a low bus bandwidth, the likeliest first."""
     networked = roof.nics is not None and roof.nics.customary <= NEAR * roof.customary
     if roof.nics is not None and networked:
         yield from _of_the_network(busbw, roof.nics.customary, machine)

@@ -1,4 +1,4 @@
-"""The machine of a roofline: GPUs, NVLink, NICs."""
+"""The hardware that a roofline is computed for: GPUs, NVLink and NICs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 from preflight._startup.lightclass import dataclass
 from preflight.expectations.catalogue import GPUS, GpuModel, Part
 
-#: CUDA runtime names of the models in the catalogue (public outputs of nccl-tests; NVIDIA's product pages).
+#: Pattern of a GPU's name in the CUDA runtime, and its name in the catalogue. Sources: public outputs of nccl-tests;
+#: NVIDIA's product pages.
 _NAMES = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
@@ -26,22 +27,22 @@ _NAMES = tuple(
 )
 
 
-#: Types that NVSwitches can sum, and types for minimum and maximum; NCCL uses rings and trees for others (NCCL 2.18 to
-#: 2.29, src/include/device.h, ncclNvlsSupported).
+#: Types that NVSwitches can sum, and types for minimum and maximum. NCCL uses rings and trees for all others (NCCL 2.18
+#: to 2.29, src/include/device.h, ncclNvlsSupported).
 _ADDED = frozenset({"int32", "int", "uint32", "int64", "uint64", "half", "bfloat16", "float", "double"})
 _COMPARED = _ADDED - {"float", "double"}
 
 
 def switches_reduce(dtype: str, operation: str | None) -> bool:
-    """Return whether NVSwitches reduce a type by an operation; None: not printed.
+    """Return whether NVSwitches can reduce values of a type with an operation.
 
-    Both are named as in nccl-tests.
+    Both have their names in nccl-tests. The operation is None if it was not printed; it is then assumed to be the sum.
     """
     return dtype in (_COMPARED if operation in ("min", "max") else _ADDED if operation in ("sum", None) else ())
 
 
 def gpu_named(name: str) -> GpuModel | None:
-    """Return the SXM or NVL72 model with this CUDA name, or None."""
+    """Return the SXM or NVL72 model with a CUDA name; None if unknown."""
     bare = re.sub(r"^(?:NVIDIA|Tesla) ", "", name.strip())
     for pattern, model in _NAMES:
         if pattern.fullmatch(bare):
@@ -51,37 +52,37 @@ def gpu_named(name: str) -> GpuModel | None:
 
 @dataclass(frozen=True)
 class RooflineMachine:
-    """Nodes with the same hardware."""
+    """The hardware of nodes that are all the same."""
 
     gpu: GpuModel
     gpus: int  # of a node
-    domain: int  # GPUs connected by NVLink: those of a node, or 72 of a rack
+    domain: int  # GPUs that NVLink connects: those of a node, or the 72 of a rack
     nvswitch: bool = True
-    nics: int | None = None  # of the compute fabric, of a node; None: not known
-    nic_gbps: float | None = None  # line rate of one, Gb/s
-    sharp: bool | None = None  # whether the switches reduce; None: unknown
-    nvls: bool | None = None  # whether the NVSwitches reduce; None: NCCL's choice
+    nics: int | None = None  # NICs of a node in the compute fabric; None if unknown
+    nic_gbps: float | None = None  # line rate of one NIC, Gb/s; None if unknown
+    sharp: bool | None = None  # whether the fabric's switches reduce; None if unknown
+    nvls: bool | None = None  # whether the NVSwitches reduce; None for NCCL's choice
     source: str = ""
 
     @property
     def nvlink(self) -> float:
-        """Line rate of a GPU's NVLinks, GB/s per direction."""
+        """The line rate of a GPU's NVLinks, GB/s per direction."""
         return self.gpu.nvlink_gbytes_s
 
     @property
     def nic(self) -> float | None:
-        """Line rate of one NIC, GB/s."""
+        """The line rate of one NIC, GB/s; None if unknown."""
         return self.nic_gbps / 8 if self.nic_gbps is not None else None
 
     @property
     def node_nics(self) -> float | None:
-        """Line rate of a node's NICs together, GB/s."""
+        """The total line rate of a node's NICs, GB/s; None if unknown."""
         return self.nics * self.nic if self.nics is not None and self.nic is not None else None
 
     def reduces_in_switch(self, ranks: int) -> bool:
-        """Return whether NCCL reduces in NVSwitches: Hopper from 5 GPUs, Blackwell from 6.
+        """Return whether NCCL reduces in NVSwitches with a number of ranks.
 
-        Measured, NCCL 2.2x.
+        It does so on Hopper from 5 GPUs and on Blackwell from 6, as measured with NCCL 2.2x.
         """
         if self.nvls is False or not self.nvswitch:
             return False
@@ -92,9 +93,9 @@ class RooflineMachine:
 def machine_of(
     part: Part, gpus: int | None = None, nics: int | None = None, nic_gbps: float | None = None
 ) -> RooflineMachine | None:
-    """Return the machine of a part; None if NVLink does not connect its GPUs.
+    """Return the machine of a part.
 
-    Also None if their number is unknown.
+    It is None if NVLink does not connect the GPUs, or if their number is unknown.
     """
     number = gpus if gpus is not None else part.gpus
     if number is None or not part.gpu.nvlinks:
