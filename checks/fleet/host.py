@@ -34,7 +34,7 @@ def _microcode(node: NodeFacts, site: Site) -> str | None:
 
 
 def _distribution(node: NodeFacts, site: Site) -> str | None:
-    """Return the name of the distribution; in a container, that of the image."""
+    """Return the distribution's name; None in a container, which shows its image's."""
     if node.in_container or not node.evidence.exists(OS_RELEASE):
         return None
     return node.parsed(OS_RELEASE, system_settings.pretty_name)

@@ -38,7 +38,10 @@ def _link_layer(node: NodeFacts, site: Site) -> str | None:
 
 
 def _acs(node: NodeFacts, site: Site) -> str | None:
-    """Return the ACS controls that are on in bridges between GPUs and their NICs."""
+    """Return the ACS controls that are on in bridges between GPUs and their NICs.
+
+    "off" if all are off; None without such a bridge.
+    """
     ports = compute(node, site)
     if not ports or not node.gpus_on_bus:
         return None
@@ -71,7 +74,10 @@ def _max_read_request(node: NodeFacts, site: Site) -> str | None:
 
 
 def _peer_memory(node: NodeFacts, site: Site) -> str | None:
-    """Return how RDMA reaches GPU memory on this node: a module, or DMA-BUF."""
+    """Return how RDMA reaches GPU memory on this node: a module, or DMA-BUF.
+
+    "none" if neither is available; None without GPUs or RDMA.
+    """
     if not node.gpus_on_bus or not node.rdma_devices:
         return None
     ways = [name for name in facts.kernel.PEER_MODULES if name in node.modules]

@@ -134,7 +134,10 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
 
 def _traffic_rates(node: NodeFacts, site: Site) -> Numbers | None:
-    """Return the traffic of the compute ports in the window and the events per GB."""
+    """Return the traffic of the compute ports in the window, and the events per GB.
+
+    Empty if the traffic is unknown; None without a port to judge.
+    """
     if absent := no_compute_port(node, site) or no_judged_port(node, site):
         return None if absent.status is Status.SKIP else {}
     growths = windows(node, site)

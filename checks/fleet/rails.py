@@ -30,7 +30,10 @@ _PARTITIONS = range(4)
 
 
 def _subnet(node: NodeFacts, port: Port) -> str | None:
-    """Return the network of a RoCE rail, or a marker for point-to-point addresses."""
+    """Return the network of a RoCE rail, or only ``/31`` etc. if it is point to point.
+
+    None for other ports, and without an address.
+    """
     if not port.roce or not port.netdev:
         return None
     known = node.addresses.routable(port.netdev)
@@ -56,7 +59,7 @@ def _gid(node: NodeFacts, port: Port) -> str:
 def _manager(node: NodeFacts, port: Port) -> str | None:
     """Return an InfiniBand port's subnet prefix and the LID of its subnet manager.
 
-    Together, they identify its fabric.
+    Together, they identify its fabric. None for other ports.
     """
     if not port.infiniband:
         return None
@@ -75,7 +78,10 @@ def _partitions(node: NodeFacts, port: Port) -> str | None:
 
 
 def _tag(node: NodeFacts, port: Port) -> str | None:
-    """Return the VLAN that a RoCE rail's interface tags its packets with."""
+    """Return the VLAN tag of the packets of a RoCE rail, or "no tag".
+
+    None for other ports.
+    """
     if not port.roce or not port.netdev:
         return None
     tagged = {}
@@ -108,7 +114,10 @@ def _leaf(node: NodeFacts, port: Port) -> str | None:
 
 
 def _rate(node: NodeFacts, port: Port) -> str | None:
-    """Return the rate as the kernel prints it: ``400 Gb/sec (4X NDR)``."""
+    """Return the rate as the kernel prints it: ``400 Gb/sec (4X NDR)``.
+
+    None if unknown.
+    """
     key = f"file:{ROOT}/{port.device}/ports/{port.number}/rate"
     if key not in node.evidence:
         return None if port.rate_gbps is None else f"{port.rate_gbps:g} Gb/s"

@@ -17,7 +17,7 @@ from preflight.model import Finding, check, passed, skipped, unknown, warned
 class _Rule:
     metric: str
     what: str
-    limit: float  # growth per day from which it warns
+    limit: float  # growth per day from which the check warns
     per: str  # unit of the growth
 
 

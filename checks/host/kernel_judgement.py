@@ -29,7 +29,7 @@ NEAR_S = 60
 _LASTING = frozenset({"panic", "oops", "memory-error", "machine-check", "previous-boot", "fs-read-only", "fs-writable",
                       "fs-mounted", "nvme-lost", "disk-removable", "fs-error-recorded", "array-degraded",
                       "array-failed", "array-back"})  # fmt: skip
-#: Event kinds of GPUs, to which Xids apply.
+#: Kinds of GPU events, which are judged with the Xids.
 _OF_GPUS = frozenset({"gpu-fallen-off-bus", "gpu-init-failed", "driver-mismatch", "gsp-rpc-errors",
                       "gpu-not-taken", "gpu-unpowered", "gpu-held",
  "gpu-window-invalid"})  # fmt: skip

@@ -49,7 +49,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A run in a login shell or a batch script, whose mask differs from that of the job's ranks.
     """
     allowed, gpus = node.allowed_cpus, node.own_gpus
-    # For a device without a node (-1) the kernel calls all CPUs local, which is true only with one node.
+    # For a device without a node (-1), the kernel calls all CPUs local, which is true only with one node.
     placed = [gpu for gpu in gpus if gpu.local_cpus and (gpu.numa_node is not None or (node.cpu_nodes or 0) <= 1)]
     near = [gpu for gpu in placed if gpu.local_cpus and gpu.local_cpus & allowed]
     details: dict[str, Any] = {"found": f"CPUs {fold_ids(allowed)}", "evidence": [STATUS, PCI_BUS]}

@@ -217,7 +217,7 @@ def _is_high(row: Counter, value: int, packets: int) -> bool:
     return value > TOLERATED[row.kind]
 
 
-#: Share of the last second, in per cent, that PCIe stalled the NIC, above which the host is the bottleneck.
+#: Share of a second, in per cent, for which PCIe stalled the NIC; above it, the host is the bottleneck.
 _STALLED_MOST = 10
 
 

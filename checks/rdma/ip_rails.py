@@ -79,7 +79,7 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
     if shared:
         yield from _sharing(node, sorted({name for pair in shared for name in pair[:2]}), shared[0][2], report)
     else:
-        # With point-to-point addresses every node has different networks; this wording groups nodes.
+        # With point-to-point addresses, every node has different networks; this wording lets nodes be grouped.
         found = [address.network for name in rails for address in known.ipv4(name)]
         networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
         yield passed(f"{len(rails) - len(bare)} RoCE rails are in separate subnets",

@@ -239,7 +239,10 @@ def _virtual(functions: Mapping[str, PciDevice]) -> Finding | None:
 
 
 def _configurations(node: NodeFacts, functions: Mapping[str, PciDevice]) -> dict[str, PciFunction | None]:
-    """Return lspci's view of each physical function; raises EvidenceError."""
+    """Return lspci's view of each physical function, None for one that it lacks.
+
+    Raises EvidenceError if lspci was not read.
+    """
     physical = {device: function for device, function in functions.items() if not function.is_virtual_function}
     if not physical:
         return {}

@@ -195,7 +195,10 @@ def _times(number: float | None, scale: float) -> float | None:
 
 
 def _sent_and_received(net: Ethernet, end: CableEnd, priority: int) -> tuple[float | None, float | None, float] | None:
-    """Return the pauses that an end sent and received, and its window in seconds."""
+    """Return the pauses that an end sent and received, and its window in seconds.
+
+    None if the end was not read twice; a number is None if it is not counted.
+    """
     if end.is_switch:
         switch = net.by_name[end.device]
         before, after = switch.first.ports.get(end.port), switch.second.ports.get(end.port) if switch.second else None

@@ -86,7 +86,10 @@ def _marked_queues(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> It
 
 
 def _grown(switch: SwitchFacts, port: str, queue: int) -> tuple[int | None, int | None]:
-    """Return the packets and the marked packets of a queue in the window."""
+    """Return the packets and the marked packets of a queue in the window.
+
+    A number is None if it is not counted.
+    """
     assert switch.second
     before, after = switch.first.queues.get((port, queue)), switch.second.queues.get((port, queue))
     if before is None or after is None:

@@ -137,7 +137,10 @@ def _beyond(optics: Optics, own: range) -> _Wrong | None:
 
 
 def _uneven(optics: Optics, own: range) -> _Wrong | None:
-    """Return a lane that receives much less than the best one, near its own warning."""
+    """Return a lane that receives much less than the best one, near its own warning.
+
+    None if there is no such lane.
+    """
     light = [(value, lane + 1) for lane in own if (value := optics.rx_dbm[lane]) is not None]
     if not light:
         return None

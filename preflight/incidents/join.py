@@ -282,7 +282,7 @@ class _Joined:
             yield "port", self._subject
 
     def _is_shared(self, kind: str, name: str, faults: list[_Fault], alike: int) -> bool:
-        """Return whether faults at one place are too many for coincidence (``MANY``)."""
+        """Return whether faults at one place are too many to be a coincidence."""
         nodes = len({self._subject(fault) if self._is_of_switches(fault.root) else fault.node for fault in faults})
         if kind == "port" and 2 * len(faults) <= alike:
             return False

@@ -127,7 +127,7 @@ class Parts:
 def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:
     """Yield possible names of cable ends in a finding about switches.
 
-    These are the ends in the subject, and each two successive words of the message.
+    These are the ends in the subject, and each pair of adjacent words in the message.
     """
     yield from finding["subject"].split(CABLE)
     words = _NAME.findall(finding["message"])

@@ -22,7 +22,7 @@ class EvidenceSource(Protocol):
 
 
 def opened(source: Evidence | EvidenceSource) -> Callable[[], Evidence]:
-    """Return the reader of a document, or a function that returns a loaded document."""
+    """Return a function that returns the document, and reads it if it is on disk."""
     return (lambda: source) if isinstance(source, Evidence) else source.read
 
 

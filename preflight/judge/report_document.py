@@ -38,7 +38,7 @@ class Subjects:
         return len(self.names) - 1 - self.names[::-1].index(other)
 
     def evidence(self, number: int) -> Evidence | None:
-        """Return the evidence of a subject."""
+        """Return the evidence of a subject; None if a node did not answer."""
         if number in self._others:
             return self._others[number]
         return self._read[number].evidence if number in self._read else None
