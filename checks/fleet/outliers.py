@@ -119,9 +119,9 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     difference between nodes before they raise an alarm.
 
     ## Verdicts
-    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 C, 5 % of the clock, or 1 ms
-    from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes are
-    reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
+    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 °C, 5 % of the clock, or 1
+    ms from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes
+    are reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
     groups has 60 % of the nodes, both are reported, and it is unknown which one is right. Fewer than five nodes are not
     compared, and idle GPUs are compared only with idle ones. A node that fails the check of a number
     (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median and does not pass. The check

@@ -88,8 +88,9 @@ def modules(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the first CUDA program loads nvidia_uvm.
 
     ## False alarms
-    A kernel does not list a built-in module without parameters; its device files then count as evidence. ib_umad is
-    required only on HGX B200 and B300, for their NVLink subnet manager, which the host runs for a virtual machine.
+    None known. A kernel does not list a built-in module without parameters, so its device files count as evidence.
+    ib_umad is required only on HGX B200 and B300, for their NVLink subnet manager, which the host runs for a virtual
+    machine.
     """
     wanted = _wanted(node, site)
     missing = [needed for needed in wanted if needed.name not in node.modules]

@@ -45,10 +45,10 @@ def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
     other node sees. If a mount is full or read-only, the job fails when it saves.
 
     ## Verdicts
-    Each difference fails. Read-only mounts and file systems are found in the mount table, and the reason in the kernel
-    log; nothing is ever written. Space and inodes are those available to ordinary users. A separate `df` process runs
-    for each mount; a mount whose `df` does not finish in time, or that could not be read, is unknown. A mount that
-    waits for an automounter is unknown unless it was triggered. Containers are skipped.
+    Each difference fails. Read-only mounts and file systems are found in the mount table, and the reason is looked up
+    in the kernel log; the check writes nothing. Space and inodes are those available to ordinary users. A
+    separate `df` process runs for each mount; a mount whose `df` does not finish in time, or that could not be read, is
+    unknown. A mount that waits for an automounter is unknown unless it was triggered. Containers are skipped.
 
     ## False alarms
     A mount that only some nodes of a class have; give those nodes their own class.
@@ -216,8 +216,8 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     a misleading error.
 
     ## Verdicts
-    Less than 1 MiB or no free inode for an ordinary user warns, and so does a file system that was mounted writable
-    and is now read-only, which the kernel does after an error. One that was mounted read-only on purpose (an image, a
+    A file system with less than 1 MiB or no inode free for ordinary users warns, and so does one that was mounted
+    writable and is now read-only, as happens after an error. One that was mounted read-only on purpose (an image, a
     boot disk) is listed without a warning. `host.mounts` judges declared mounts. The check never gates a job, because
     it is not declared whether a job needs the disk.
 

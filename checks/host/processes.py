@@ -32,9 +32,9 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A process of a user without a job, or a miner, takes memory, cores and GPUs from the node's job.
 
     ## Verdicts
-    Each forbidden program or user with a running process fails, with the process ids. Programs are compared by the
-    kernel's name of at most 15 characters. If only the user's own processes are visible (`hidepid`), the result is
-    unknown.
+    Each forbidden program or user with a running process fails; the message lists the process ids. Programs are
+    compared by the name that the kernel shows, which has at most 15 characters. If only the user's own processes are
+    visible (`hidepid`), the result is unknown.
 
     ## False alarms
     A program can set any name for itself.
@@ -89,8 +89,8 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
     broken, on GPU nodes often in a driver call, and keeps its own resources.
 
     ## Verdicts
-    A process that is a zombie of the same parent at both readings warns, with both process ids. A zombie at only one
-    reading is normal. The check never gates a job.
+    A process that is a zombie of the same parent at both readings warns; the message shows both process ids. A zombie
+    at only one reading is normal. The check never gates a job.
 
     ## False alarms
     A container whose first process does not reap its children; it only uses up process ids.

@@ -56,9 +56,9 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     sending a small message, and fragments the memory that the NIC can address.
 
     ## Verdicts
-    A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns, in the environment of preflight and of
-    the ranks that run on the node; so does a list of UCX's registration methods with neither its cache nor on-demand
-    paging. Environments of ranks that are not readable, such as those of other users, are not judged. NCCL's own
+    A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns if it is set in the environment of
+    preflight or of a rank on the node; so does a list of UCX's registration methods with neither its cache nor
+    on-demand paging. Environments that are not readable, such as those of other users, are not judged. NCCL's own
     InfiniBand transport always has a cache, which no variable disables. Without the environment, the result is
     unknown.
 

@@ -55,8 +55,8 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     mount in a container, because the host's routes are not visible. Without a network mount, the check does not apply.
 
     ## False alarms
-    Policy routing (`ip rule`), or a client that selects an interface itself (LNet, Weka), may use another route than
-    the main table; a small site may have one network for everything.
+    Policy routing (`ip rule`), or a client that selects an interface itself (LNet, Weka), may use a route that is not
+    in the main table; a small site may have one network for everything.
     """
     found, roles = _mounts(node), site.roles(node)
     if node.in_container:

@@ -141,7 +141,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Outside a pod, the check is skipped.
 
     ## False alarms
-    Old CNIs write only names into the annotation; missing fields are not compared.
+    None known. Old CNIs write only names into the annotation; the missing fields are not compared.
     """
     try:
         attached, key = networks(node.evidence)

@@ -36,9 +36,9 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The lower of an adapter's PCIe rate and its ports' rate is used; a bond is counted once, and so are the virtual
-    functions of an adapter. Less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than usual for the
-    part warns, and a part without a figure in the catalogue is unknown, even if the cluster file declares the number of
-    NICs. The ratio to NVLink is reported but not judged.
+    functions of an adapter. A node with less than `thresholds.nic_gbps_per_gpu` fails. Without that key, less than is
+    usual for the part warns, and a part without a figure in the catalogue is unknown, even if the cluster file declares
+    the number of NICs. The ratio to NVLink is reported but not judged.
 
     ## False alarms
     Nodes that run only single-node jobs, or share NICs on purpose: declare what their jobs need in that key.

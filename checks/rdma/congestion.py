@@ -64,7 +64,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fabric, sent pauses from a host that is too slow. A port that is paused for at least half of the window fails if it
     carries less than 5 % of its rate. If a driver counts pauses but not their length, the share is an upper bound:
     below 1 % it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified length: no
-    growth passes, growth is unknown.
+    growth passes, and growth is unknown.
 
     Two more cases warn: congestion notifications that are ignored because the sender's reaction point is off, and
     global pause on a lossless site, which stops traffic that PFC would not. Below half of a port's rate, it is unknown

@@ -186,8 +186,8 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     different latency, and suggests a different cable type or a manually configured switch port.
 
     ## Verdicts
-    No FEC at 200 Gb/s and more warns: those lanes are specified with RS-FEC only. A port that differs from most peers
-    of the same rate warns. On InfiniBand the subnet selects the FEC: any FEC that mlxlink prints passes.
+    A port without FEC at 200 Gb/s or more warns: its lanes are specified with RS-FEC only. A port that differs from
+    most peers of the same rate warns. On InfiniBand, the subnet selects the FEC: any FEC that mlxlink prints passes.
 
     ## False alarms
     Ports of 25 to 100 Gb/s over short copper, which may run without FEC.
@@ -253,8 +253,9 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
     days ahead.
 
     ## Verdicts
-    Above 1e-7 before FEC, 1e-12 after it, or 1e-12 of symbols warns. The ratios are averages since the counters were
-    cleared, or since the link came up, so a long average hides a new fault: counters.link-quality judges growth.
+    A ratio above 1e-7 before FEC, above 1e-12 after FEC, or above 1e-12 for symbols warns. The ratios are averages
+    since the counters were cleared, or since the link came up, so a long average hides a new fault:
+    counters.link-quality judges growth.
 
     ## False alarms
     A cable that was moved while its link was up, without clearing the counters.

@@ -116,8 +116,8 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the rate before the link does, especially when reading from GPU memory.
 
     ## Verdicts
-    512 bytes or less warns. Only the NIC's value is relevant, not that of bridges, and only root sees it. A virtual
-    function always shows 128 and is skipped; the value of its physical function applies.
+    A request size of 512 bytes or less warns. Only the NIC's value is relevant, not that of bridges, and only root sees
+    it. A virtual function always shows 128 and is skipped; the value of its physical function applies.
 
     ## False alarms
     A port of 100 Gb/s or less may still reach its rate; measure with ib_write_bw before changing it.

@@ -34,7 +34,8 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     An expired waiver usually hides a forgotten fault that has affected this node's jobs ever since.
 
     ## Verdicts
-    It fails from the day after ``until``. An expired waiver has no effect, so the waived fault is reported as well.
+    A waiver fails from the day after ``until``. An expired waiver has no effect, so the waived fault is reported as
+    well.
 
     ## False alarms
     A fault that was fixed without deleting the waiver; delete it.

@@ -49,7 +49,7 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare light and temperature of each module with the thresholds in its memory.
 
     ## Why it matters
-    A lane with too little light damages packets; FEC corrects them until it cannot. The far end notices nothing.
+    A lane with too little light damages packets, which FEC corrects as long as it can. The far end notices nothing.
 
     ## Verdicts
     Light received or sent, or a temperature, beyond an alarm threshold of the module fails, and beyond a warning

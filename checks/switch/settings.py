@@ -228,8 +228,8 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     the standard, with the peer's full response time, warns. A port without a cable length or a profile is unknown.
 
     ## False alarms
-    A warning, if the peer stops earlier than in the worst case, as it usually does. A declared length that is longer
-    than the cable.
+    A peer that stops earlier than in the worst case, as most do: no packet is lost despite the warning. A declared
+    length that is longer than the cable.
     """
     good = yield from each_switch(
         net, site, lambda switch: _headroom_of(net, switch, site), "pfc", "groups", "profiles", "settings"

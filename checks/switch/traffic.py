@@ -31,7 +31,7 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Compare the drop counters of each lossless queue and priority group in a window.
 
     ## Why it matters
-    Lossless means that nothing is dropped. A drop is a misconfiguration, of headroom, frame size, maps or the watchdog,
+    Lossless means that nothing is dropped. A drop is a sign of wrong headroom, frame size, maps or watchdog settings,
     and makes RDMA retransmit complete messages.
 
     ## Verdicts
@@ -104,7 +104,7 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     the message. Switches without a watchdog on their queues are unknown.
 
     ## False alarms
-    Firmware that leaves the state at stormed after the storm; compare two windows.
+    Firmware that still reports *stormed* after the storm; compare two windows.
     """
     good = yield from each_switch(
         net, site, lambda switch: _storms(net, switch, site), "pfc", growth=["queue counters"]
