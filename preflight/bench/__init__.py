@@ -1,14 +1,14 @@
-"""Benchmarks between nodes: measurements and their explanation.
+"""Explanation of benchmark runs between nodes, and choice of the next runs.
 
-All modules are pure functions of their input:
+The modules have no side effects:
 
-- ``observation``: one run of a group of nodes, built from nccl-tests reports;
-- ``baseline``: rates of good runs, from an earlier campaign;
+- ``observation``: one run on a group of nodes, built from nccl-tests reports;
+- ``baseline``: rates of good runs in an earlier campaign;
 - ``reference``: the reference rate of each kind of run, and the limit for slow runs;
-- ``factors``: the parts used by a run: nodes, GPUs, rails, leaves, uplinks;
+- ``factors``: the parts that a run uses: nodes, GPUs, rails, leaves, uplinks;
 - ``explanation``: the factors that explain slow runs, with their evidence in bits (``bits``);
 - ``comparison``: the runs of one kind, with rate levels and ``blocks`` of nodes connected by good pairs;
-- ``planner``: the next pairs to run, from the plan and the runs so far;
+- ``planner``: the next pairs to run, given the plan and the previous runs;
 - ``campaign``: a plan, its journal, and the runs of its launches;
 - ``shared_uplinks``: runs of all pairs at once, compared with one pair at a time;
 - ``document``: the result as ``preflight.bench/1``; ``picture``: heat maps as data.

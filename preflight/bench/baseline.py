@@ -14,7 +14,7 @@ from preflight.schemas.conform import find_error
 
 SCHEMA = "preflight.bench.baseline/1"
 
-#: Minimum number of launches of a kind.
+#: Minimum number of launches of one kind.
 _FEWEST = 3
 
 
@@ -28,10 +28,10 @@ class BaselineEntry:
     load: str
     bytes: int
     busbw_gbytes_s: float
-    noise: float  # relative, of one launch
+    noise: float  # relative noise of one launch
     launches: int
-    gpu: str  # model
-    nccl: str  # version
+    gpu: str  # model of the GPUs
+    nccl: str  # version of NCCL
 
     @property
     def key(self) -> tuple[RunKind, int]:
@@ -40,7 +40,10 @@ class BaselineEntry:
 
 
 def learn(comparisons: Iterable[Comparison], nccl: Sequence[str]) -> tuple[BaselineEntry, ...]:
-    """Return the usual rates of good runs; raises ValueError if there are none."""
+    """Return the usual rate of each kind of run.
+
+    Raises ValueError unless all runs are good, and of one GPU model and NCCL version.
+    """
     entries: list[BaselineEntry] = []
     for comparison in comparisons:
         if comparison.slow.named or comparison.stopped.named or comparison.low or any(
@@ -64,19 +67,19 @@ def learn(comparisons: Iterable[Comparison], nccl: Sequence[str]) -> tuple[Basel
 
 
 def document(entries: Sequence[BaselineEntry]) -> dict[str, Any]:
-    """Return a baseline as a document."""
+    """Return a baseline as a JSON document."""
     return {"schema": SCHEMA, "entries": [asdict(entry) for entry in entries]}
 
 
 def from_document(value: Any) -> tuple[BaselineEntry, ...]:
-    """Return the entries of a document; raises ValueError."""
+    """Return the entries of a document. Raises ValueError if it is invalid."""
     if wrong := find_error(value, "bench-baseline-1", exact=True):
         raise ValueError(wrong)
     return tuple(BaselineEntry(**entry) for entry in value["entries"])
 
 
 def references(entries: Sequence[BaselineEntry], models: Iterable[str], nccl: Iterable[str]) -> References:
-    """Return the references for these GPUs and this NCCL, if any."""
+    """Return the references for these GPU models and NCCL versions; may be empty."""
     wanted = (frozenset(models), frozenset(nccl))
     return {entry.key: UsualRate(entry.busbw_gbytes_s, entry.noise) for entry in entries
             if (frozenset({entry.gpu}), frozenset({entry.nccl})) == wanted}  # fmt: skip

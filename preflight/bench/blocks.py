@@ -1,4 +1,4 @@
-"""Groups of nodes connected by good pairs: likely leaves in an unknown topology."""
+"""Blocks of nodes connected by good pairs: likely leaves of an unknown topology."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def components(nodes: Iterable[str], pairs: Iterable[tuple[str, str]]) -> list[tuple[str, ...]]:
-    """Return the connected components of nodes, the largest first, each sorted."""
+    """Return the connected components of nodes, largest first, each sorted by name."""
     parent = {node: node for node in nodes}
 
     def root(node: str) -> str:
@@ -25,9 +25,9 @@ def components(nodes: Iterable[str], pairs: Iterable[tuple[str, str]]) -> list[t
 
 
 def cost(sizes: Iterable[int]) -> float:
-    """Return the bits needed to name the block of each node.
+    """Return the bits needed to state the block of each node.
 
-    This is the cost of blocks derived from the data.
+    This is the price of an explanation by blocks that are derived from the data.
     """
     counts = list(sizes)
     ways = math.lgamma(sum(counts) + 1) - sum(math.lgamma(count + 1) for count in counts)

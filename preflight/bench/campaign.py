@@ -1,6 +1,6 @@
-"""A campaign as documents: its plan, its journal, and its runs.
+"""The data of a campaign: its plan, its journal, and its runs.
 
-The planner and the report read the same journal and outputs, so the report can be recreated from the folder.
+The planner and the report read the same journal and outputs, so that a report can be recreated from the folder.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ ROUND = "preflight.bench.round/1"
 LAUNCH = "preflight.bench.launch/1"
 END = "preflight.bench.end/1"
 
-#: Part of the journal's schema by the schema of a line.
+#: Schema of a journal line -> part of the journal's schema.
 _PARTS = {ROUND: "round", LAUNCH: "launch", port_readings.SCHEMA: "ports", END: "end"}
 
-#: Outcome of a launch. CUT: ended by preflight or an external signal, so it has no result and is launched again.
+#: Outcomes of a launch. CUT: preflight or a signal from outside ended it, so that it has no result and is repeated.
 OK, BROKE, TIMEOUT, CUT = "ok", "failed", "timeout", "cut"
 
 
 @dataclass(frozen=True)
 class CampaignPlan:
-    """Nodes, measurements, launcher and limits of a campaign."""
+    """The nodes, measurement, launcher and limits of a campaign."""
 
     id: str
     seed: int
@@ -47,30 +47,30 @@ class CampaignPlan:
     collective: str
     bytes: int
     iterations: int
-    gpus: int  # of each node
+    gpus: int  # number on each node
     budget_s: float
     run_limit_s: float
     at_once: int
     via: str  # mpirun or srun
     job: str | None
-    binary: str  # path, or name in PATH, on the nodes
-    mpi: str  # of srun
+    binary: str  # its path on the nodes, or its name in their PATH
+    mpi: str  # value of srun's --mpi
     ssh_config: str | None
     environment: Mapping[str, str] = field(default_factory=dict)
-    loaded: bool = False  # also measure with all uplinks in use
-    baseline: tuple[BaselineEntry, ...] = ()  # rates of good runs, to compare with
+    loaded: bool = False  # whether to measure also with all uplinks in use
+    baseline: tuple[BaselineEntry, ...] = ()  # rates of good runs, for comparison
 
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """A round as recorded in the journal: its runs, and the nodes left out."""
+    """A round as recorded in the journal: its runs, and the nodes that are left out."""
 
     number: int
     purpose: str
     load: str
     runs: tuple[tuple[RunEnd, ...], ...]
-    left_out: Mapping[str, str]
-    iterations: int | None = None  # None: as in the plan
+    left_out: Mapping[str, str]  # node -> reason
+    iterations: int | None = None  # None: the number in the plan
 
     @property
     def round(self) -> Round:
@@ -80,37 +80,37 @@ class PlannedRound:
 
 @dataclass(frozen=True)
 class BenchLaunch:
-    """A launch of a run, and its outcome; ``status`` is empty while it runs."""
+    """A launch of a run, with its outcome; ``status`` is empty while it runs."""
 
     number: int
     round: int
-    run: int  # index of its run in the round
+    run: int  # index of the run in its round
     status: str = ""
     exit: int | None = None
     seconds: float = 0.0
     why: str = ""
-    at: str = ""  # UTC time of its end, ISO 8601
+    at: str = ""  # UTC time at which it ended, ISO 8601
 
     @property
     def output(self) -> str:
-        """The name of the file with its output."""
+        """The name of the launch's output file."""
         return f"{self.number:04d}.txt"
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """A plan and the work done so far."""
+    """A plan, with the rounds and launches so far."""
 
     plan: CampaignPlan
     rounds: tuple[PlannedRound, ...] = ()
-    launches: tuple[BenchLaunch, ...] = ()  # each once, in its latest state
-    end: str = ""  # why the campaign ended; empty if interrupted
-    left_behind: tuple[str, ...] = ()
-    readings: tuple[NodeReading, ...] = ()  # errors of ports, by round and node
+    launches: tuple[BenchLaunch, ...] = ()  # each launch once, in its latest state
+    end: str = ""  # reason why the campaign ended; empty if it has not
+    left_behind: tuple[str, ...] = ()  # descriptions of leftover processes
+    readings: tuple[NodeReading, ...] = ()  # port errors of each round and node
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Nodes left out of any round, each with the latest reason."""
+        """The nodes that were left out of a round, each with its latest reason."""
         return {node: why for each in self.rounds for node, why in each.left_out.items()}
 
     def ends(self, launch: BenchLaunch) -> tuple[RunEnd, ...]:
@@ -134,7 +134,7 @@ def plan_document(plan: CampaignPlan) -> dict[str, Any]:
 
 
 def read_plan(document: Any) -> CampaignPlan:
-    """Return the plan of a document; raises ValueError."""
+    """Return the plan in a document. Raises ValueError if it is invalid."""
     if wrong := find_error(document, "bench-plan-1", exact=True):
         raise ValueError(wrong)
     values = {key: value for key, value in document.items() if key != "schema"}
@@ -153,7 +153,7 @@ def round_document(made: PlannedRound) -> dict[str, Any]:
 
 
 def launch_document(launch: BenchLaunch, nodes: Sequence[str], at: str) -> dict[str, Any]:
-    """Return a launch as a journal line, written at its start and at its end."""
+    """Return a launch as a journal line; it is written at its start and at its end."""
     document = {
         "schema": LAUNCH, "n": launch.number, "round": launch.round, "run": launch.run, "group": list(nodes),
         "state": "ended" if launch.status else "started", "at": at,
@@ -175,7 +175,7 @@ def record(done: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> dict[str, 
 
 
 def read_record(value: Any) -> Campaign:
-    """Return the campaign in a record; raises ValueError."""
+    """Return the campaign in a record. Raises ValueError if it is invalid."""
     if not isinstance(value, dict) or not isinstance(value.get("journal"), list):
         raise ValueError("it has no plan or journal")
     plan = read_plan(value.get("plan"))
@@ -185,7 +185,7 @@ def read_record(value: Any) -> Campaign:
 
 
 def find_line_errors(lines: Iterable[Any]) -> Iterator[str]:
-    """Yield the error of each journal line, empty if valid."""
+    """Yield the error in each journal line; empty for a valid line."""
     runs: list[int] = []
     for line in lines:
         schema = line.get("schema") if isinstance(line, dict) else None
@@ -216,7 +216,7 @@ def campaign(plan: CampaignPlan, lines: Iterable[Mapping[str, Any]]) -> Campaign
     for line in lines:
         if line["schema"] == ROUND:
             rounds.append(_round(plan, line))
-            end = ""  # resumed
+            end = ""  # the campaign was resumed
         elif line["schema"] == LAUNCH:
             launches[line["n"]] = BenchLaunch(line["n"], line["round"], line["run"], line.get("status", ""),
                                          line.get("exit"), line.get("seconds", 0.0), line.get("why", ""),
@@ -243,7 +243,7 @@ def _round(plan: CampaignPlan, line: Mapping[str, Any]) -> PlannedRound:
 
 
 def observations(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[Observation]:
-    """Return the runs of all launches with a result; reports are by file name."""
+    """Return the runs of launches with a result; ``reports`` is by output file name."""
     return [
         _observation(done, launch, reports.get(launch.output, ()))
         for launch in done.launches if launch.status not in ("", CUT)
@@ -251,7 +251,7 @@ def observations(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> lis
 
 
 def past(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[tuple[Round, list[Observation]]]:
-    """Return rounds and runs in the form that the planner uses."""
+    """Return the rounds with their runs, as the planner expects them."""
     runs = observations(done, reports)
     ended = [launch for launch in done.launches if launch.status not in ("", CUT)]
     return [
@@ -261,14 +261,14 @@ def past(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> list[tuple[
 
 
 def bench_plan(done: Campaign, reports: Mapping[str, Sequence[Report]], without: Iterable[str] = ()) -> BenchPlan:
-    """Return the planner's plan: remaining nodes, and rails from the outputs."""
+    """Return the planner's plan, without some nodes; the outputs show the rails."""
     plan, out = done.plan, frozenset(without)
     return BenchPlan(tuple(node for node in plan.nodes if node not in out), plan.leaves, rails(done, reports),
                      plan.goal, plan.seed, plan.loaded, references(done, reports))  # fmt: skip
 
 
 def references(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> References:
-    """Return the references of a baseline of the same hardware and NCCL, if any."""
+    """Return the baseline's references for the same GPU model and NCCL version."""
     if not done.plan.baseline:
         return {}
     models = {model for run in observations(done, reports) for model in run.models}
@@ -277,7 +277,7 @@ def references(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> Refer
 
 
 def rails(done: Campaign, reports: Mapping[str, Sequence[Report]]) -> tuple[str, ...]:
-    """Return the PCI addresses of the GPUs in order, if equal on all nodes."""
+    """Return the PCI addresses of a node's GPUs in order; empty if nodes differ."""
     orders = {
         end.gpus for run in observations(done, reports) for end in run.ends
         if len(end.gpus) == done.plan.gpus and run.outcome == RAN
@@ -310,7 +310,7 @@ def _observation(done: Campaign, launch: BenchLaunch, reports: Sequence[Report])
 
 
 def _ends(planned: Sequence[RunEnd], report: Report, plan: CampaignPlan) -> tuple[RunEnd, ...] | None:
-    """Return the ends with the GPUs that a report lists; None on a contradiction."""
+    """Return the ends with the GPUs in a report; None if it has other hosts or GPUs."""
     if not report.devices or report.nranks is None:
         return tuple(planned)
     listed = observation.ends_of(plan.collective, report.devices, plan.leaves, report.gpus_per_device)
@@ -318,7 +318,7 @@ def _ends(planned: Sequence[RunEnd], report: Report, plan: CampaignPlan) -> tupl
         return None
     by_label = {_label(end.node): end for end in listed}
     own = [by_label.get(_label(end.node)) for end in planned]
-    pairs = zip(planned, listed if None in own else own, strict=True)  # named by address: ranks are in host order
+    pairs = zip(planned, listed if None in own else own, strict=True)  # hosts may be addresses: in rank order
     return tuple(replace(end, gpus=shown.gpus) for end, shown in pairs if shown is not None)
 
 

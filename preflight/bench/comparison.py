@@ -1,4 +1,4 @@
-"""Comparison of runs of one collective with equal numbers of nodes and ranks."""
+"""Comparison of runs of the same collective and numbers of nodes and ranks."""
 
 from __future__ import annotations
 
@@ -23,53 +23,53 @@ from preflight.bench.reference import (
     spread,
 )
 
-#: References from a baseline, by kind and bytes.
+#: References from a baseline: (kind, bytes) -> usual rate.
 References = Mapping[tuple[RunKind, int], UsualRate]
 
-#: Fraction of the runs that must include a message size for it to be compared.
+#: Fraction of the runs that must have a message size for a comparison at that size.
 _MOST_RUNS = 0.8
 
-#: Minimum number of runs between leaves to compare their rate with runs within leaves.
+#: Minimum number of runs between leaves for a comparison with runs within leaves.
 _FEWEST_FAR = 3
 
 #: Number of times that runs are divided by distance: into blocks, then rails.
 _DIVISIONS = 2
 
-#: Maximum gap between levels, and maximum difference between a node and its distance, that noise explains: standard
-#: deviations.
+#: Maximum gap between levels, and maximum difference of a node from the cost of distance, that noise explains, in
+#: standard deviations.
 _NOISE_Z = 3.0
 
-#: Bandwidth of the fastest NIC, GB/s: 800 Gb/s.
+#: Bandwidth of the fastest NIC (800 Gb/s) in GB/s.
 _NIC = 100.0
 
-#: Minimum runs of a node to conclude that all of them are low.
+#: Minimum number of a node's runs for concluding that all of them are low.
 _FEWEST_LOW = 3
 
 #: Ratio of the standard deviation of a median to that of a single value.
 _OF_MEDIAN = 1.26
 
-#: Ratio of the share at the smallest large message to that at the largest, below which a run gets slower with size.
+#: A run gets slower with size if its share at the largest message is below this fraction of that at the smallest.
 _FALLS = 0.5
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run and its reference."""
+    """A run and its reference."""
 
     run: Observation
-    bytes: int | None = None  # the compared size
-    reference: BusbwReference | None = None  # None: too few runs of this kind
+    bytes: int | None = None  # the message size that is compared
+    reference: BusbwReference | None = None  # None if there are too few runs of this kind
 
     @property
     def share(self) -> float | None:
-        """Its bandwidth as a share of the reference."""
+        """The run's bandwidth as a share of the reference; None without one."""
         if self.reference is None or self.bytes is None:
             return None
         return self.run.busbw[self.bytes] / self.reference.busbw
 
     @property
     def slow(self) -> bool:
-        """Whether it is slow."""
+        """Whether the run's bandwidth is below the limit."""
         return self.reference is not None and self.bytes is not None and (
             self.run.busbw[self.bytes] < self.reference.limit
         )  # fmt: skip
@@ -77,39 +77,39 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class RateLevel:
-    """Runs at a lower rate that is explained by distance or different rails."""
+    """Runs at a lower rate, which distance or different rails explain."""
 
     relation: str  # one of ``factors.RELATIONS``
-    share: float  # median, as a fraction of the reference
+    share: float  # median as a fraction of the reference
     runs: int
     bits: float
-    usual: bool  # within the effect of distance on a healthy fabric
-    blocks: tuple[tuple[str, ...], ...] = ()  # nodes whose mutual runs reach the reference
+    usual: bool  # whether distance has such an effect on a healthy fabric
+    blocks: tuple[tuple[str, ...], ...] = ()  # groups of nodes whose mutual runs reach the reference
 
 
 @dataclass(frozen=True)
 class LowNode:
-    """A node with low rates in all of its runs, none of them below the limit.
+    """A node with low rates in all of its runs, but none below the limit.
 
-    Without a topology it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
+    Without a topology, it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
     """
 
     node: str
-    share: float  # median, as a fraction of the other runs
+    share: float  # median as a fraction of the other runs
     runs: int
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The runs of one kind, and the causes of slow or stopped ones."""
+    """The runs of one kind, and the causes of slow and stopped runs."""
 
     kind: RunKind
     held: tuple[ComparedRun, ...]
     slow: Explanation
-    stopped: Explanation  # of runs that did not finish
+    stopped: Explanation  # causes of runs that did not finish
     levels: tuple[RateLevel, ...] = ()
-    models: tuple[str, ...] = ()  # of the GPUs; empty where all runs have the same
-    low: tuple[LowNode, ...] = ()  # where leaves are unknown
+    models: tuple[str, ...] = ()  # GPU models of the runs; empty if all runs have the same
+    low: tuple[LowNode, ...] = ()  # only if leaves are unknown
 
     @property
     def judged(self) -> tuple[ComparedRun, ...]:
@@ -117,17 +117,15 @@ class Comparison:
         return tuple(held for held in self.held if held.reference is not None)
 
     def is_low(self, held: ComparedRun) -> bool:
-        """Return whether a run that is not slow has a low node."""
+        """Return whether a run is not slow, but has a low node."""
         return not held.slow and any(item.node in held.run.nodes for item in self.low)
 
 
 def compare(runs: Iterable[Observation], given: References | None = None) -> tuple[Comparison, ...]:
     """Return a comparison for each kind of run.
 
-    ``given`` are references from a baseline.
-
-    Runs of one launch, such as two successive collectives, see the same state of the fabric. They are not independent
-    evidence, so each collective is explained separately.
+    ``given`` are references from a baseline. Each collective is explained separately, because the runs of one launch,
+    such as two successive collectives, see the same state of the fabric, and are not independent evidence.
     """
     everything = list(runs)
     models = _models(everything)
@@ -140,20 +138,19 @@ def compare(runs: Iterable[Observation], given: References | None = None) -> tup
 
 
 def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, ...]]:
-    """Return a function from a run to its GPU models.
+    """Return a function that returns the GPU models of a run.
 
-    The function returns no models if all runs have the same ones. Nodes with different GPUs have different rates. A run
-    that stopped early shows no model.
+    It returns an empty tuple if all runs have the same models. Nodes with different GPUs have different rates. The
+    models of a run that stopped early are unknown.
     """
     mixed = len({run.models for run in runs if run.models}) > 1
     return lambda run: run.models if mixed else ()
 
 
 def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Add to runs between leaves the ratio of their rate to that within leaves.
+    """Add the level of runs between leaves, relative to runs within leaves.
 
-    Runs over quiet uplinks are a separate kind: if all of them are slow, comparing them with each other does not show
-    it.
+    Runs over quiet uplinks are a separate kind; if all of them are slow, a comparison with each other does not show it.
     """
     within = {(item.kind, item.models): item for item in comparisons}
     extended = []
@@ -165,7 +162,7 @@ def _with_distance(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
-    """Return the level of runs between leaves; None if it is not lower."""
+    """Return the level of runs between leaves; None if it is not lower or unknown."""
     sized = Counter((held.bytes, held.reference) for held in near.judged if held.bytes is not None and held.reference)
     if not sized:
         return None
@@ -185,9 +182,9 @@ def _distance(far: Comparison, near: Comparison) -> RateLevel | None:
 
 
 def hold(runs: Sequence[Observation], given: References | None = None) -> list[ComparedRun]:
-    """Return each run with the reference of its kind, size and distance.
+    """Return each run with the reference for its kind, size and distance.
 
-    Runs over shared uplinks have none: flows that meet on an uplink are slow without a fault.
+    Runs over shared uplinks have no reference: flows that share an uplink are slow without a fault.
     """
     resolved = all(end.leaf is not None for run in runs for end in run.ends)
     rails, models = factors.RailAddresses(runs), _models(runs)
@@ -211,7 +208,7 @@ def _rails_of(run: Observation, rails: factors.RailAddresses) -> str:
 def _references(runs: Sequence[Observation], floor: float, given: References) -> list[tuple[int, int, BusbwReference]]:
     """Return (index, bytes, reference) of each run that can be compared.
 
-    The largest size that most runs include is compared; for a run without it, the largest size that several include.
+    The compared size is the largest that most runs have; for a run without it, the largest size with a reference.
     """
     counts = Counter(size for run in runs for size in run.busbw)
     measured = sum(bool(run.busbw) for run in runs)
@@ -260,7 +257,7 @@ def _compare(kind: RunKind, runs: Sequence[Observation], given: References) -> C
 
 
 def _explained(held: Sequence[ComparedRun], relations: bool = True) -> Explanation:
-    """Explain the slow runs among those with a reference."""
+    """Explain the slow runs, among the runs with a reference."""
     judged = [place for place, item in enumerate(held) if item.reference is not None]
     slow = [number for number, place in enumerate(judged) if held[place].slow]
     return explain([held[place].run for place in judged], slow, relations).moved(judged)
@@ -274,16 +271,16 @@ def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[
 
 @dataclass(frozen=True)
 class _Divided:
-    """Pairs on both sides of the widest gap, and the node blocks that explain it."""
+    """The runs on both sides of the widest gap, and the node blocks that explain it."""
 
-    near: tuple[float, ...]  # shares of the reference
+    near: tuple[float, ...]  # shares of the reference, of runs above the gap
     across: tuple[tuple[float, tuple[str, ...]], ...]  # share and nodes of the runs between blocks
     blocks: tuple[tuple[str, ...], ...]
     bits: float
 
 
 def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
-    """Return the lower level caused by distance: pairs below the widest gap."""
+    """Return the lower level that distance causes, below the widest gap, or None."""
     if (divided := _divided(held)) is None:
         return None
     share = median(share for share, _ in divided.across) / median(divided.near)
@@ -291,9 +288,9 @@ def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
 
 
 def _divided(held: Sequence[ComparedRun]) -> _Divided | None:
-    """Divide pairs at the widest gap.
+    """Divide the runs of pairs at the widest gap between their rates.
 
-    None unless blocks of nodes explain it, by the same test as for a fault.
+    None unless blocks of nodes explain the gap, by the same test as for a fault.
     """
     pairs = [(item.share, item.run.nodes) for item in held if item.share is not None and len(item.run.ends) == 2]
     sound = sorted(((share, nodes) for share, nodes in pairs if share >= UNRESOLVED), reverse=True)
@@ -308,7 +305,7 @@ def _divided(held: Sequence[ComparedRun]) -> _Divided | None:
 
 
 def _divided_at(sound: Sequence[tuple[float, tuple[str, ...]]], at: int) -> _Divided | None:
-    """Divide sorted pairs at an index; None unless blocks of nodes explain it."""
+    """Divide sorted runs at an index; return None unless blocks of nodes explain it."""
     near, far = sound[:at], sound[at:]
     groups = blocks.components(
         {node for _, nodes in sound for node in nodes}, [(nodes[0], nodes[1]) for _, nodes in near]
@@ -323,7 +320,7 @@ def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[L
     """Return the nodes whose runs are all slower than distance explains.
 
     A block of one node does not prove distance, but a block of two nodes with fast mutual runs does. If blocks of
-    several nodes show the cost of distance, a single node at that rate is alone on its leaf.
+    several nodes show the cost of distance, a single node at that rate may be alone on its leaf, and is not returned.
     """
     if any(end.leaf is not None for item in held for end in item.run.ends):
         return ()
@@ -348,7 +345,7 @@ def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[L
         low.append(LowNode(node, share, len(own)))
     if not low:
         return ()
-    if divided is None:  # noise hides the gap; halfway to the low nodes, few runs are on the wrong side
+    if divided is None:  # noise hides the gap; few runs are on the wrong side of the middle between usual and low rates
         limit = middle * math.sqrt(median(item.share for item in low))
         pairs = sorted(((item.share or 0.0, item.run.nodes) for item in sound), reverse=True)
         divided = _divided_at(pairs, sum(share >= limit for share, _ in pairs))
@@ -359,22 +356,22 @@ def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[L
 
 
 def _cost_of_distance(divided: _Divided) -> list[float]:
-    """Return the shares of runs between blocks of several nodes."""
+    """Return the shares of the runs between blocks of several nodes."""
     several = {node for block in divided.blocks if len(block) > 1 for node in block}
     return [share for share, nodes in divided.across if several.issuperset(nodes)]
 
 
 def rate_of(comparison: Comparison, cause: FactorEvidence) -> float:
-    """Return the median bandwidth of the slow runs of a cause, GB/s."""
+    """Return the median bandwidth of a cause's slow runs in GB/s."""
     runs = (comparison.held[place] for place in cause.places)
     return median(held.run.busbw[held.bytes] for held in runs if held.bytes is not None)
 
 
 def without_nvlink(comparison: Comparison, nodes: Sequence[FactorEvidence]) -> tuple[FactorEvidence, ...]:
-    """Return the slow nodes at NIC rate if other nodes exceed it.
+    """Return the slow nodes that run at NIC rate, while other nodes exceed it.
 
-    Two transports are not a fault: a node outside an NVLink domain is as fast as its NICs. A slow node among those is
-    left out.
+    Such a node is not faulty: outside an NVLink domain, a node is as fast as its NICs. A node that is slow even for its
+    NICs is not returned.
     """
     most = _nic_limit(comparison.kind)
     rates = {cause: rate_of(comparison, cause) for cause in nodes
@@ -390,10 +387,10 @@ def _reference_of(comparison: Comparison, place: int) -> float:
 
 
 def _nic_limit(kind: RunKind) -> float:
-    """Return a collective's bandwidth with the fastest NIC at each GPU, GB/s.
+    """Return a collective's bandwidth in GB/s if each GPU has the fastest NIC.
 
-    The bus bandwidth of a ring is that of all NICs of a node. In alltoall, each GPU sends (n-1)/n of its data to other
-    nodes over its own NIC.
+    The bus bandwidth of a ring is that of all NICs of a node. In alltoall over n nodes, each GPU sends (n-1)/n of its
+    data to other nodes over its own NIC.
     """
     if kind.collective == "sendrecv":
         return _NIC
@@ -403,7 +400,7 @@ def _nic_limit(kind: RunKind) -> float:
 
 
 def falls_with_size(held: ComparedRun, runs: Sequence[ComparedRun]) -> bool:
-    """Return whether a slow run gets even slower with larger messages."""
+    """Return whether a slow run is even slower with larger messages."""
     sound = [item.run for item in runs if item.reference and not item.slow]
     shares = []
     for size in sorted(held.run.busbw):

@@ -1,4 +1,4 @@
-"""Comparisons of runs as a document, ``preflight.bench/1``."""
+"""The JSON document of a comparison of runs: ``preflight.bench/1``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from preflight.bench.observation import RunEnd, RunKind
 
 SCHEMA = "preflight.bench/1"
 
-#: Maximum number of runs proposed to separate a factor from its rivals.
+#: Kind of a factor -> the runs that separate such a factor from its rivals.
 _NEXT = {
     factors.NODE: "the node with two other nodes, in new launches",
     factors.GPU: "the GPU with two other nodes, and another GPU of the node",
     factors.RAIL: "other pairs on this rail, and the same pairs on another one",
-    factors.TO_OTHER_RAIL: "pairs with it at both ends",
+    factors.TO_OTHER_RAIL: "pairs with this rail at both ends",
     factors.LEAF: "pairs within the leaf, and from it to other leaves",
     factors.UPLINKS: "other nodes of the leaf to other leaves, one pair at a time",
     factors.LEAF_PAIR: "other nodes of these leaves, one pair at a time",
@@ -27,7 +27,7 @@ _NEXT = {
 
 
 def document(comparisons: Iterable[Comparison]) -> dict[str, Any]:
-    """Return the document; runs are in input order."""
+    """Return the document of comparisons; runs are in the order of the input."""
     everything = list(comparisons)
     return {
         "schema": SCHEMA,
@@ -39,12 +39,12 @@ def document(comparisons: Iterable[Comparison]) -> dict[str, Any]:
 
 
 def what(kind: RunKind) -> dict[str, Any]:
-    """Return a description of the measurement."""
+    """Return the description of a kind of run."""
     return {"collective": kind.collective, "ranks": kind.ranks, "nodes": kind.nodes}
 
 
 def next_step(cause: FactorEvidence) -> str:
-    """Return the runs that would separate a cause from its rivals, or confirm it."""
+    """Return, as text, the runs that separate a cause from its rivals or confirm it."""
     rival = next((rival.kind for rival in cause.alike), cause.factor.kind)
     return _NEXT.get(rival, _NEXT[factors.NODE])
 

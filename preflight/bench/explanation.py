@@ -1,8 +1,8 @@
-"""The factors that explain the slow runs, with their bits of evidence.
+"""The factors that explain slow runs, with their evidence in bits.
 
-A run is slow because of one of its factors, or by chance (noisy or). Candidates are added greedily until each slow run
-has one. Then each is judged together with all others, by the bits it gains over chance on the runs it explains. If each
-were judged alone against all other runs, several faults would mask each other.
+A run is slow because of one of its factors, or by chance (noisy-or model). Candidates are added greedily until each
+slow run has one. Each is then judged together with the other candidates, by the bits that it gains over chance on the
+runs that it explains. If each were judged alone against all other runs, several faults would mask each other.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from preflight.bench.bits import ENOUGH, evidence, gain
 from preflight.bench.factors import Factor
 from preflight.bench.observation import Observation, RunKind
 
-#: Maximum number of factors considered together; further slow runs remain unexplained.
+#: Maximum number of factors that are combined; further slow runs remain unexplained.
 _MOST = 96
 
-#: Maximum number of factors for which narrower ones are tried.
+#: Maximum number of factors for which narrower factors are tried.
 _MOST_REFINED = 24
 
-#: Slow runs required before a factor is reported: one may be chance, two more confirm it.
+#: Minimum number of slow runs for a factor to be reported: one may be chance, and two more confirm it.
 _CONFIRMED = 3
 
 #: Maximum number of rivals listed for a factor.
@@ -33,28 +33,28 @@ _MOST_ALIKE = 12
 
 @dataclass(frozen=True)
 class FactorEvidence:
-    """A factor that explains slow runs."""
+    """A factor that explains slow runs, with its evidence."""
 
     factor: Factor
-    slow: int
-    runs: int
-    elsewhere: tuple[int, int]  # slow runs and all runs, among those that no other cause explains
-    bits: float  # log2 of the odds that it is a cause, relative to chance
+    slow: int  # number of slow runs with the factor
+    runs: int  # number of runs with the factor
+    elsewhere: tuple[int, int]  # numbers of slow runs and of runs that no cause explains
+    bits: float  # log2 of the odds that it is a cause, as opposed to chance
     alike: tuple[Factor, ...] = ()  # rivals that are not ruled out
-    places: tuple[int, ...] = ()  # indexes of its slow runs
+    places: tuple[int, ...] = ()  # indexes of the slow runs with the factor
 
     @property
     def named(self) -> bool:
-        """Whether the evidence is sufficient to report it."""
+        """Whether the evidence is sufficient to report the factor."""
         return self.bits >= ENOUGH and self.slow >= _CONFIRMED
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The causes of the slow runs in a list."""
+    """The causes of the slow runs in a list of runs."""
 
-    causes: tuple[FactorEvidence, ...] = ()  # the one with the most evidence first
-    unexplained: tuple[int, ...] = ()  # indexes of slow runs
+    causes: tuple[FactorEvidence, ...] = ()  # in order of evidence, the strongest first
+    unexplained: tuple[int, ...] = ()  # indexes of slow runs without a cause
     blocks: tuple[tuple[str, ...], ...] = ()  # nodes connected by good pairs, if there are several groups
 
     @property
@@ -63,7 +63,7 @@ class Explanation:
         return tuple(cause for cause in self.causes if cause.named)
 
     def moved(self, places: Sequence[int]) -> Explanation:
-        """Return a copy with the indexes of the runs in a longer list."""
+        """Return a copy with indexes in a longer list; ``places`` maps old to new indexes."""
         causes = tuple(
             replace(cause, places=tuple(places[place] for place in cause.places)) for cause in self.causes
         )  # fmt: skip
@@ -72,30 +72,30 @@ class Explanation:
 
 @dataclass
 class _Members:
-    """The runs of each factor, and the bits needed to pick it."""
+    """The runs of each factor, and the price of selecting it in bits."""
 
     runs: dict[Factor, list[int]]
     cost: dict[str, float]
     slow: frozenset[int]
     count: int
-    strata: tuple[RunKind, ...]  # of each run: the chance of a slow run differs between kinds
+    strata: tuple[RunKind, ...]  # kind of each run, since the chance of a slow run depends on it
 
     def price(self, factor: Factor) -> float:
         """Return the bits needed to select a single factor."""
         return self.cost[factor.kind]
 
     def price_beside(self, factor: Factor, others: Sequence[Factor]) -> float:
-        """Return the bits needed to select a factor after others.
+        """Return the bits needed to select a factor in addition to others.
 
-        If 20 of 512 nodes are already slow, a further one costs fewer bits than the first.
+        If 20 of 512 nodes are already selected, another one costs fewer bits than the first.
         """
         return self.price_together([*others, factor]) - self.price_together(others)
 
     def price_together(self, chosen: Sequence[Factor]) -> float:
-        """Return the bits needed to pick several factors.
+        """Return the bits needed to select several factors.
 
-        Their kind is picked once, and their order is irrelevant: thirty nodes of 512 cost less than thirty times one,
-        and a leaf does not win only because it is a single factor.
+        Their kind is selected once, and their order is irrelevant. Thirty of 512 nodes therefore cost less than thirty
+        times one node, so that a leaf does not win only because it is a single factor.
         """
         counts = Counter(factor.kind for factor in chosen)
         kind_bits = math.log2(len(self.cost) or 1)
@@ -106,9 +106,9 @@ class _Members:
 
 
 def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = True) -> Explanation:
-    """Explain the slow runs, given by their indexes.
+    """Return the causes of slow runs, which are given by their indexes.
 
-    Without ``relations``, only parts are considered: the runs already have the same distance.
+    Without ``relations``, only parts are considered as causes, since the runs already have the same distance.
     """
     flagged = frozenset(slow)
     if not flagged:
@@ -122,7 +122,7 @@ def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = 
 
 
 def blocks(runs: Sequence[Observation], slow: frozenset[int]) -> tuple[tuple[str, ...], ...]:
-    """Return the groups of nodes connected by good pairs, if there are several."""
+    """Return the groups of nodes connected by good pairs; empty if there is only one."""
     pairs = [(place, run.nodes) for place, run in enumerate(runs) if len(run.ends) == 2]
     nodes = {node for _, pair in pairs for node in pair}
     good = [(a, b) for place, (a, b) in pairs if place not in slow]
@@ -171,10 +171,10 @@ def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
 
 
 def _refine(members: _Members, chosen: list[Factor]) -> tuple[list[Factor], dict[Factor, tuple[Factor, ...]]]:
-    """Replace a factor by narrower ones that explain more: a leaf by two nodes.
+    """Replace factors by narrower ones that explain more, such as a leaf by two nodes.
 
-    Also return the rivals of each factor: if a leaf and six of its nodes explain the same runs and neither is ruled out
-    100 to 1, each is a rival of the other.
+    Also return the rivals of each factor: if a leaf and six of its nodes explain the same runs, and neither is ruled
+    out by 100 to 1, they are rivals.
     """
     score = _score(members, chosen)
     rivals: dict[Factor, tuple[Factor, ...]] = {}
@@ -190,7 +190,7 @@ def _refine(members: _Members, chosen: list[Factor]) -> tuple[list[Factor], dict
 
 
 def _score(members: _Members, chosen: Sequence[Factor]) -> float:
-    """Return the evidence of factors together in bits, minus their price."""
+    """Return the joint evidence of factors in bits, minus their price."""
     free, own = _assign(members, chosen)
     total = sum(evidence(*count) for count in _counted(members, free).values())
     total += sum(evidence(sum(place in members.slow for place in group), len(group)) for group in own.values())
@@ -200,9 +200,9 @@ def _score(members: _Members, chosen: Sequence[Factor]) -> float:
 def _cover(
     members: _Members, before: Sequence[Factor], without: Factor | None = None, worth: bool = False
 ) -> list[Factor]:
-    """Return factors that cover all uncovered slow runs, the best first.
+    """Return factors that cover the slow runs that ``before`` does not, best first.
 
-    With ``worth``, stop when the next one does not save more bits than it costs.
+    With ``worth``, stop at a factor that does not gain more bits than it costs.
     """
     left = set(range(members.count))
     runs = {factor: len(own) for factor, own in members.runs.items()}
@@ -237,7 +237,7 @@ def _take(
     members: _Members, factor: Factor, left: set[int], runs: dict[Factor, int], slow: dict[Factor, int],
     at: dict[int, list[Factor]],
 ) -> int:  # fmt: skip
-    """Remove the runs of a factor from the counts; return how many are slow."""
+    """Remove a factor's runs from the counts; return the number of slow ones."""
     count = 0
     for place in members.runs[factor]:
         if place in left:
@@ -252,9 +252,9 @@ def _take(
 
 
 def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict[Factor, list[int]]]:
-    """Return the runs without a chosen factor, and the runs of each factor.
+    """Return the runs without a chosen factor, and the runs assigned to each factor.
 
-    A run with several factors is assigned to the first.
+    A run with several factors is assigned to the first of them.
     """
     free = set(range(members.count))
     own: dict[Factor, list[int]] = {}
@@ -265,7 +265,7 @@ def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict
 
 
 def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
-    """Return the bits that a factor saves next to others, minus its price."""
+    """Return the bits that a factor gains in addition to others, minus its price."""
     others = [other for other in chosen if other != factor]
     free, _ = _assign(members, others)
     own = [place for place in members.runs[factor] if place in free]
@@ -273,7 +273,7 @@ def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
 
 
 def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int]]:
-    """Return the numbers of slow runs and of runs by kind."""
+    """Return the numbers of slow runs and of all runs, by kind."""
     counts: dict[RunKind, list[int]] = {}
     for place in places:
         count = counts.setdefault(members.strata[place], [0, 0])
@@ -283,9 +283,9 @@ def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int
 
 
 def _against(members: _Members, everything: dict[RunKind, list[int]], own: Sequence[int]) -> float:
-    """Return the bits gained by a separate rate for some runs.
+    """Return the bits gained by a separate rate of slow runs for the runs ``own``.
 
-    ``everything`` counts the runs that no other cause explains, including these.
+    ``everything`` has the counts of all runs that no other cause explains, including ``own``.
     """
     mine = _counted(members, own)
     slow, runs = (sum(count[at] for count in mine.values()) for at in (0, 1))
@@ -300,7 +300,7 @@ def _against(members: _Members, everything: dict[RunKind, list[int]], own: Seque
 
 
 def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
-    """Return the rivals of a factor that are not ruled out by 100 to 1."""
+    """Return the rivals of a factor that are not ruled out by 100 to 1, best first."""
     others = [other for other in chosen if other != factor]
     free, _ = _assign(members, others)
     own = [place for place in members.runs[factor] if place in free]

@@ -1,4 +1,4 @@
-"""The parts used by a run, which may be slow, and the paths between its ends."""
+"""Factors of a run: the parts that it uses, and the relations between its ends."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NODE, GPU, RAIL, TO_OTHER_RAIL = "node", "gpu", "rail", "rail facing another rai
 LEAF, LEAF_PAIR, UPLINKS, UPLINK = "leaf", "leaf pair", "uplinks", "uplink"
 RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER = "different rails", "different leaves", "different blocks"
 
-#: Relations between the ends. They do not indicate a fault, because a fabric may be designed that way.
+#: Relations between the ends of a run. They are not faults, because a fabric may be designed that way.
 RELATIONS = (RAILS_DIFFER, LEAVES_DIFFER, BLOCKS_DIFFER)
 
 
 class Factor(NamedTuple):
-    """A part that several runs may share."""
+    """A part or relation that several runs may share."""
 
     kind: str
-    of: str = ""
-    node: str = ""  # for a GPU: its node
+    of: str = ""  # name of the part; empty for a relation
+    node: str = ""  # node of a GPU; otherwise empty
 
     def __str__(self) -> str:
         if self.kind == GPU:
@@ -34,7 +34,7 @@ class Factor(NamedTuple):
 
 
 class RailAddresses:
-    """The PCI addresses at which several nodes have a GPU: rails."""
+    """The rails: PCI addresses at which several nodes have a GPU."""
 
     def __init__(self, runs: Sequence[Observation]) -> None:
         """Collect the addresses from runs."""
@@ -48,7 +48,7 @@ class RailAddresses:
 
 
 def of(run: Observation, rails: RailAddresses, blocks: Mapping[str, int]) -> Iterator[Factor]:
-    """Yield the factors of a run, each once; ``blocks`` maps node to block number."""
+    """Yield the factors of a run, each once; ``blocks`` maps a node to its block."""
     for end in run.ends:
         yield Factor(NODE, end.node)
         for gpu in end.gpus:

@@ -1,4 +1,4 @@
-"""One run of a group of nodes: its ends, its GPUs, its measurements."""
+"""Benchmark runs on groups of nodes: their ends, GPUs and measurements."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from preflight.parsers.nccl_tests import collective
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Measurement, RankDevice, Report
 
-#: Minimum number of single nodes to compare with each other; with fewer, each is benchmarked alone.
+#: Minimum number of nodes for a comparison of their single-node runs.
 _FEWEST_ALONE = 8
 
-#: Bandwidth below which two decimals are too coarse, and the tolerance of a recomputed one, GB/s.
+#: Bandwidth below which two decimals are too coarse, and tolerance of a recomputed bandwidth, in GB/s.
 _PRECISE, _ROUNDING = 1.0, 0.011
 
 #: Outcomes of a run.
 RAN, FAILED, UNFINISHED, WRONG = "ran", "failed", "unfinished", "wrong"
 
-#: Loads of runs between leaves: they have the uplinks to themselves, or all nodes of the leaves run at once.
+#: Loads of runs between leaves: a pair has the uplinks to itself, or all nodes of the leaves run at once.
 QUIET, SHARED = "quiet", "loaded"
 
 
@@ -37,7 +37,7 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class RunKind:
-    """Properties that two runs must share to be comparable."""
+    """The properties that runs must have in common to be comparable."""
 
     collective: str
     ranks: int
@@ -51,27 +51,27 @@ class Observation:
 
     kind: RunKind
     ends: tuple[RunEnd, ...]
-    busbw: Mapping[int, float] = field(default_factory=dict)  # bytes -> GB/s, the better value of each row
+    busbw: Mapping[int, float] = field(default_factory=dict)  # bytes -> GB/s of the better half
     outcome: str = RAN
-    why: str = ""  # of a failed run: its first error
-    source: str = ""  # file or launch
-    models: tuple[str, ...] = ()  # of its GPUs, each once; empty: not shown
+    why: str = ""  # first error of a failed run
+    source: str = ""  # file or launch from which it was read
+    models: tuple[str, ...] = ()  # GPU models, each once; empty if unknown
     uplinks: tuple[str, ...] = ()  # links between switches on its path, if the routes are known
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of its nodes."""
+        """The names of the nodes."""
         return tuple(end.node for end in self.ends)
 
     @property
     def complete(self) -> bool:
-        """Whether it ran to its end."""
+        """Whether the run completed."""
         return self.outcome == RAN
 
 
 @dataclass(frozen=True)
 class PairTimes:
-    """Times of single iterations between two nodes."""
+    """Times of single iterations between two nodes, for one message size."""
 
     collective: str
     ranks: int
@@ -84,9 +84,9 @@ class PairTimes:
 
 
 def pair_times(reports: Mapping[str, Sequence[Report]]) -> list[PairTimes]:
-    """Return the times of iterations between two nodes, of each size.
+    """Return the times of single iterations of all pairs of nodes, by size.
 
-    A launch of several communicators needs the times of every process, which the JSON of ``-I`` has.
+    A launch with several communicators needs the times of every process, which the JSON output of ``-I`` has.
     """
     return [
         times for source, own in reports.items() for report in own
@@ -113,7 +113,7 @@ def _pair_times(source: str, report: Report) -> Iterator[PairTimes]:
 
 
 def _percentiles(report: Report, half: Measurement, own: Sequence[int], groups: int) -> tuple[int, float, float] | None:
-    """Return number, median and 99th percentile of iterations in µs; None if unknown."""
+    """Return (number of iterations, median µs, 99th percentile µs), or None."""
     times = half.iterations
     if times is None:
         return None
@@ -128,11 +128,11 @@ def _percentiles(report: Report, half: Measurement, own: Sequence[int], groups: 
 
 
 def observations(reports: Mapping[str, Sequence[Report]], leaves: Mapping[str, str] | None = None) -> list[Observation]:
-    """Return the runs in reports by source; ``leaves`` maps node to leaf switch.
+    """Return the runs in reports by source; ``leaves`` maps a node to its leaf.
 
-    Runs without a list of devices are left out, because their nodes are unknown, and so are runs of a binary without
-    MPI. If a later report of the same source lacks the list, it ran on the nodes of the report before it: one launch,
-    several collectives.
+    Runs without a device list are left out, because their nodes are unknown, and so are runs of a binary without MPI.
+    If a later report of the same source lacks the list, it is from the same launch, and has the nodes of the previous
+    one.
     """
     runs: list[Observation] = []
     for source, own in reports.items():
@@ -148,7 +148,7 @@ def observations(reports: Mapping[str, Sequence[Report]], leaves: Mapping[str, s
 
 
 def comparable(runs: Sequence[Observation]) -> list[Observation]:
-    """Return the runs of kinds that ran on several groups of nodes."""
+    """Return the runs of each kind that ran on enough different groups of nodes."""
     groups: dict[RunKind, set[frozenset[str]]] = {}
     for run in runs:
         groups.setdefault(run.kind, set()).add(frozenset(run.nodes))
@@ -156,14 +156,14 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
 
 
 def group_runs(report: Report) -> list[Observation]:
-    """Return the run of each communicator in a report if its times are known."""
+    """Return the runs of a report's communicators of which the times are known."""
     return list(_groups("", report, report.devices, {}))
 
 
 def _groups(
     source: str, report: Report, devices: Sequence[RankDevice], leaves: Mapping[str, str]
 ) -> Iterator[Observation]:
-    """Yield the run, or each communicator of a split run if its times are known."""
+    """Yield the run, or the communicators of a split run if their times are known."""
     groups: dict[int, list[RankDevice]] = {}
     for device in devices:
         groups.setdefault(device.group, []).append(device)
@@ -180,10 +180,10 @@ def _groups(
 
 
 def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dict[int, float]]:
-    """Return the bandwidth of each communicator of a split run by size, GB/s.
+    """Return the bandwidth in GB/s of each communicator of a split run, by size.
 
-    A row of the table combines all communicators. The JSON of ``-I`` also has the times of each process, and the
-    slowest process of a communicator sets its rate. Empty unless the report has the times of every process.
+    A row of the table combines all communicators. The JSON output of ``-I`` also has the times of each process, of
+    which the slowest one determines the rate of a communicator. Empty unless the report has the times of every process.
     """
     groups = {device.group for device in devices}
     places = {group: [place for place, device in enumerate(devices) if device.group == group] for group in groups}
@@ -200,13 +200,13 @@ def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dic
 
 
 def _slowest(half: Measurement, processes: Sequence[int], count: int) -> float | None:
-    """Return the mean time of an iteration of these processes, µs; None if unknown."""
+    """Return the mean iteration time of these processes in µs; None if unknown."""
     slowest = _slowest_times(half, processes, count)
     return sum(slowest) / len(slowest) if slowest else None
 
 
 def _slowest_times(half: Measurement, processes: Sequence[int], count: int) -> list[float]:
-    """Return the time of each iteration of these processes, µs; empty if unknown."""
+    """Return the time in µs of each iteration of these processes; may be empty."""
     rows = half.iterations.processes if half.iterations is not None else ()
     lengths = {len(row) for row in rows}
     if len(rows) != count or len(lengths) != 1:
@@ -215,9 +215,9 @@ def _slowest_times(half: Measurement, processes: Sequence[int], count: int) -> l
 
 
 def outcome_of(report: Report) -> tuple[str, str]:
-    """Return the outcome of a run, and the reason of a failure.
+    """Return the outcome of a run, and the reason if it failed.
 
-    Wrong values take precedence: the rates of such a run are meaningless.
+    Wrong values take precedence, since the rates of such a run are meaningless.
     """
     if report.wrong_rows or report.out_of_bounds_ok is False:
         sizes = ", ".join(f"{row.bytes:,}" for row in report.wrong_rows[:4])
@@ -230,14 +230,14 @@ def outcome_of(report: Report) -> tuple[str, str]:
 
 
 def models_of(devices: Iterable[RankDevice]) -> tuple[str, ...]:
-    """Return the models of GPUs, each once."""
+    """Return the GPU models, each once, sorted."""
     return tuple(sorted({device.name for device in devices if device.name}))
 
 
 def busbw_of(report: Report) -> dict[int, float]:
-    """Return the bandwidth by size, GB/s: the better value of each row.
+    """Return the bandwidth of the better half by size, in GB/s.
 
-    The tool prints two decimals, so a low bandwidth is computed from the time.
+    nccl-tests prints two decimals, so that a low bandwidth is computed from the time.
     """
     sizes: dict[int, float] = {}
     share = collective.factor(report.collective or "", report.nranks or 0) if report.nranks else None
@@ -260,10 +260,10 @@ def _precise(size: int, half: Measurement, share: float | None) -> float:
 def ends_of(
     name: str, devices: Iterable[RankDevice], leaves: Mapping[str, str], gpus_per_device: int = 1
 ) -> tuple[RunEnd, ...]:
-    """Return the nodes of a run by rank, each with the GPUs that send to another node.
+    """Return the nodes of a run in rank order, each with its GPUs that send off-node.
 
-    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node exchange data with
-    other nodes. No GPUs are returned if only the first of several is listed.
+    sendrecv passes data from each rank to the next, so that only the first and the last GPU of a node exchange data
+    with other nodes. If only the first of several GPUs is listed, no GPUs are returned.
     """
     hosts: dict[str, list[str]] = {}
     for device in sorted(devices, key=lambda device: device.rank):

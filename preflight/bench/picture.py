@@ -1,4 +1,4 @@
-"""Heat maps of pairwise runs as data: nodes, leaves, and rails."""
+"""Data for the heat maps of pairwise runs, by node, leaf or rail."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from preflight.bench import factors
 from preflight.bench.comparison import ComparedRun, Comparison
 from preflight.bench.reference import UNRESOLVED
 
-#: Maximum number of nodes with a row each; above it, rows are leaves, or blocks of nodes in name order.
+#: Maximum number of nodes for a row per node; with more nodes, a row is a leaf or a block of nodes.
 MOST_NODES = 128
 
-#: Maximum number of nodes and rails whose GPUs are drawn.
+#: Maximum number of nodes, and of rails, for a heat map of single GPUs.
 _MOST_STRIPS, _MOST_RAILS = 128, 16
 
-#: Number of nodes per block if neither leaves nor blocks are known.
+#: Minimum number of nodes per block if leaves are unknown.
 _BLOCK = 32
 
 
 def picture(comparison: Comparison) -> dict[str, Any] | None:
-    """Return the heat map of pairs; None for pairs of fewer than three nodes.
+    """Return the heat map of pairs; None with fewer than three nodes.
 
-    ``cells`` are [row, column, lowest share, median share, runs, stopped runs]; a share is null if no run has a
+    ``cells`` are [row, column, lowest share, median share, runs, stopped runs]; the shares are null if no run has a
     reference.
     """
     pairs = [held for held in comparison.held if len(held.run.nodes) == 2]
@@ -49,7 +49,7 @@ def picture(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _ordered(comparison: Comparison, nodes: set[str]) -> list[str]:
-    """Return the nodes by leaf, else by block of good pairs, else by name."""
+    """Return the nodes sorted by leaf, block of good pairs and name."""
     leaf = {end.node: end.leaf or "" for held in comparison.held for end in held.run.ends}
     blocks = next((level.blocks for level in comparison.levels if level.blocks), ())
     block = {node: number for number, group in enumerate(blocks) for node in group}
@@ -59,7 +59,7 @@ def _ordered(comparison: Comparison, nodes: set[str]) -> list[str]:
 def _rows(
     comparison: Comparison, nodes: Sequence[str], pairs: Sequence[ComparedRun]
 ) -> tuple[list[str], Mapping[str, int]]:
-    """Return the labels of the rows, and the row of each node."""
+    """Return the labels of the rows, and the index of each node's row."""
     if len(nodes) <= MOST_NODES:
         return list(nodes), {node: number for number, node in enumerate(nodes)}
     leaf = {end.node: end.leaf for held in pairs for end in held.run.ends}
@@ -88,7 +88,7 @@ def _limit(comparison: Comparison) -> float:
 
 
 def _rails(nodes: Sequence[str], pairs: Sequence[ComparedRun]) -> dict[str, Any] | None:
-    """Return the runs of each GPU, node by rail; None if all runs use all rails."""
+    """Return the heat map of GPUs (node by rail); None if all runs use all rails."""
     rails = sorted(factors.RailAddresses([held.run for held in pairs]).addresses)
     single = all(len(end.gpus) < len(rails) for held in pairs for end in held.run.ends)
     if not single or not 1 < len(rails) <= _MOST_RAILS or len(nodes) > _MOST_STRIPS:

@@ -1,9 +1,9 @@
-"""Choice of the next pairs: a pure function of a plan and the runs so far.
+"""Choice of the next pairs to run, given a plan and the previous runs.
 
-The first round runs every node once, in parallel; on a small cluster, nodes run again with other partners until there
-are enough runs to compare. A good run clears all its parts. Each remaining node runs again with another partner, in a
-new launch, until it is reported or cleared. With the goal ``links``, single rails and the uplinks of the leaves follow;
-slow ones run again with other nodes. Within a round, each node runs at most once.
+The first round runs every node once, in parallel. On a small cluster, nodes run again with other partners until there
+are enough runs for a comparison. A good run clears all its parts. Each remaining node runs again with another partner,
+in a new launch, until it is reported or cleared. With the goal ``links``, single rails and the uplinks of leaves
+follow, and slow ones run again with other nodes. Within a round, each node runs at most once.
 """
 
 from __future__ import annotations
@@ -31,39 +31,39 @@ SCREEN, REPEAT, RAILS, ONE_RAIL, DRILL, ACROSS, LOADED = (
     "loaded",
 )
 
-#: Maximum number of rounds per purpose; one ``REPEAT`` round clears a node, two confirm it.
+#: Maximum number of rounds per purpose.
 _MOST = {SCREEN: 8, REPEAT: 4, RAILS: 4, ONE_RAIL: 5, DRILL: 10, ACROSS: 7, LOADED: 2}
 
-#: Minimum number of rounds over quiet uplinks: each leaf with this many others, or more if few leaves give too few runs
-#: to compare.
+#: Minimum number of rounds over quiet uplinks, in each of which a leaf has another partner; there are more if few
+#: leaves give too few runs for a comparison.
 _ACROSS_ALWAYS = 3
 
-#: Number of runs up to which idle good nodes run next to suspects: evidence against a node needs good runs to compare.
+#: Number of runs up to which idle good nodes also run, since evidence against a node needs good runs for comparison.
 _FEW_RUNS = 24
 
 #: Number of rounds with other partners that confirm a slow node.
 _CONFIRMING = 3
 
-#: Number of runs after which a suspect part remains unknown.
+#: Number of runs after which a suspect node is no longer repeated, and remains unknown.
 _ENOUGH_RUNS = 6
 
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """Nodes, their topology, and the goal of the measurement."""
+    """The nodes, their topology, and the goal of the measurement."""
 
     nodes: tuple[str, ...]
     leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf; empty if unknown
-    rails: tuple[str, ...] = ()  # PCI addresses of the GPUs, equal on all nodes
+    rails: tuple[str, ...] = ()  # PCI addresses of the GPUs, if equal on all nodes
     goal: str = "nodes"  # or "links"
     seed: int = 1
-    loaded: bool = False  # also load the uplinks, which affects other jobs
-    given: References = field(default_factory=dict)  # from a baseline
+    loaded: bool = False  # whether to load the uplinks as well, which affects other jobs
+    given: References = field(default_factory=dict)  # references from a baseline
 
 
 @dataclass(frozen=True)
 class Round:
-    """Runs without a common node, to start in parallel."""
+    """Runs that start in parallel, none of which share a node."""
 
     number: int
     purpose: str
@@ -73,18 +73,18 @@ class Round:
 
 @dataclass(frozen=True)
 class Assessment:
-    """Conclusions from the runs so far."""
+    """The conclusions from the runs so far."""
 
     explanation: Explanation
     runs: tuple[Observation, ...]  # the judged runs
-    slow: frozenset[int]  # indexes of slow ones
+    slow: frozenset[int]  # indexes of the slow ones in ``runs``
     cleared: frozenset[str]  # nodes with a good run on all their GPUs
-    stopped: Explanation = field(default_factory=Explanation)  # for runs that failed
+    stopped: Explanation = field(default_factory=Explanation)  # causes of runs that did not complete
     tried: tuple[Observation, ...] = ()  # all runs, including those that were not judged
 
     @property
     def named(self) -> frozenset[str]:
-        """Nodes reported as a cause, directly or through one of their GPUs."""
+        """The nodes that are reported as a cause, or of which a GPU is."""
         return frozenset(
             cause.factor.node or cause.factor.of
             for cause in (*self.explanation.named, *self.stopped.named) if cause.factor.kind in (NODE, GPU)
@@ -95,7 +95,7 @@ Past = Sequence[tuple[Round, Sequence[Observation]]]
 
 
 def assess(past: Past, given: References | None = None) -> Assessment:
-    """Explain the slow runs of all rounds, except those over loaded uplinks."""
+    """Explain the slow runs of all rounds, except those over shared uplinks."""
     runs = [run for made, results in past if made.purpose != LOADED for run in results]
     held = [item for item in hold(runs, given) if item.reference is not None]
     slow = frozenset(place for place, item in enumerate(held) if item.slow)
@@ -129,10 +129,10 @@ def next_round(plan: BenchPlan, past: Past) -> Round | None:
 
 
 def fixed_rounds(plan: BenchPlan) -> list[Round]:
-    """Return rounds that need no results: each node with other partners.
+    """Return rounds that do not depend on results, for a script.
 
-    Pairs are within leaves. With the goal ``links``, pairs over the quiet uplinks follow. The rounds give as many runs
-    as a node needs to be reported.
+    Each node runs with several partners within its leaf, as often as it needs for a report. With the goal ``links``,
+    pairs over quiet uplinks follow.
     """
     pairs = max(1, len(plan.nodes) // 2)
     count = max(_CONFIRMING, math.ceil(_FEW_RUNS / pairs))
@@ -160,7 +160,7 @@ def _made(number: int, purpose: str, runs: Sequence[tuple[RunEnd, ...]]) -> Roun
 def _wanted(
     plan: BenchPlan, state: Assessment, counts: Counter[str], draw: random.Random
 ) -> Iterator[tuple[str, list[tuple[RunEnd, ...]]]]:
-    """Yield the possible next rounds, the most urgent first."""
+    """Yield (purpose, runs) of possible next rounds, the most urgent first."""
     yield REPEAT, _repeats(plan, state, draw)
     if plan.goal != "links":
         return
@@ -192,7 +192,7 @@ def _by_leaf(plan: BenchPlan, nodes: Sequence[str]) -> dict[str, list[str]]:
 def _within(
     plan: BenchPlan, nodes: Sequence[str], draw: random.Random, gpus: tuple[str, ...]
 ) -> list[tuple[RunEnd, ...]]:
-    """Return disjoint pairs within each leaf; an odd node stays unpaired."""
+    """Return disjoint pairs within each leaf; an odd node remains unpaired."""
     runs: list[tuple[RunEnd, ...]] = []
     for members in _by_leaf(plan, nodes).values():
         order = draw.sample(members, len(members))
@@ -205,13 +205,13 @@ def _within(
 def _paired(
     plan: BenchPlan, nodes: Sequence[str], draw: random.Random, gpus: tuple[str, ...]
 ) -> list[tuple[RunEnd, ...]]:
-    """Return disjoint pairs of any nodes."""
+    """Return disjoint pairs of nodes, regardless of leaves."""
     order = draw.sample(nodes, len(nodes))
     return [(_end(plan, a, gpus), _end(plan, b, gpus)) for a, b in zip(order[::2], order[1::2], strict=False)]
 
 
 def _screens(plan: BenchPlan, past: Past) -> list[tuple[RunEnd, ...]]:
-    """Return the pairs with the fewest runs, within leaves of several nodes."""
+    """Return the pairs with the fewest runs, within leaves if possible."""
     if len(plan.nodes) < 3:
         return []  # a single pair cannot be compared
     runs = Counter(frozenset(run.nodes) for _, results in past for run in results)
@@ -231,7 +231,7 @@ def _sound(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[str]
 
 
 def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each open node with a good node of its leaf, if possible a new partner."""
+    """Return each open node paired with a good node of its leaf, preferably a new one."""
     met: dict[str, Counter[str]] = {}
     for run in state.tried:
         for end in run.ends:
@@ -255,7 +255,7 @@ def _repeats(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tu
 
 
 def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of good nodes on one rail each, all rails equally often."""
+    """Return pairs of good nodes, each on one rail; rails are used equally often."""
     runs: list[tuple[RunEnd, ...]] = _within(plan, _sound(plan, state, draw), draw, ())
     return [
         tuple(_end(plan, end.node, (plan.rails[(place + turn) % len(plan.rails)],)) for end in run)
@@ -264,9 +264,9 @@ def _rotated(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random)
 
 
 def _one_rail(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of good nodes on the unreported rail with most slow runs.
+    """Return pairs of good nodes on the unreported rail with the most slow runs.
 
-    Rails used by a reported node are not suspect because of its slow runs.
+    Slow runs that a reported cause explains do not make a rail suspect.
     """
     explained = {place for cause in state.explanation.named for place in cause.places}
     slow = Counter(_rail(state.runs[place]) for place in state.slow - explained)
@@ -285,7 +285,7 @@ def _rail(run: Observation) -> str:
 
 
 def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return each reported or open node on a rail that it has not run alone."""
+    """Return each reported or open node on a single rail that it has not yet run on."""
     free = _sound(plan, state, draw)
     runs: list[tuple[RunEnd, ...]] = []
     open_ = {node for node in plan.nodes if node not in state.cleared}
@@ -300,7 +300,7 @@ def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tupl
 
 
 def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return one pair of nodes for each pair of leaves, different in each round."""
+    """Return a pair of nodes for each pair of leaves, which differ in each round."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
     measured = sum(run.kind.load == QUIET for run in state.tried)
@@ -313,7 +313,7 @@ def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) 
 
 
 def _open_above(state: Assessment) -> bool:
-    """Return whether slow runs between leaves still lack a single cause."""
+    """Return whether slow runs between leaves lack a cause, or a cause has rivals."""
     slow = {place for place in state.slow if len({end.leaf for end in state.runs[place].ends}) > 1}
     above = [cause for cause in state.explanation.named if cause.factor.kind in (UPLINKS, LEAF_PAIR)]
     explained = {place for cause in state.explanation.named for place in cause.places}
@@ -322,9 +322,9 @@ def _open_above(state: Assessment) -> bool:
 
 
 def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return all good nodes of each leaf, paired with those of another leaf.
+    """Return pairs of all good nodes of each leaf with those of another leaf.
 
-    With an odd number of leaves, one is left out, so a second turn follows.
+    With an odd number of leaves, one is left out, so that a second turn follows.
     """
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
@@ -338,7 +338,7 @@ def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) 
 
 
 def circle(names: Sequence[str], turn: int) -> list[tuple[str, str]]:
-    """Return the pairs of one turn of the circle method: all meet in n - 1 turns."""
+    """Return the pairs of one turn of the circle method (round robin)."""
     places: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
     if len(places) < 2:
         return []

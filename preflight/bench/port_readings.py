@@ -1,4 +1,4 @@
-"""Errors that the RDMA ports of nodes counted during a round; a journal line."""
+"""Errors that the RDMA ports of nodes counted in a round, as a journal line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SCHEMA = "preflight.bench.ports/1"
 
 @dataclass(frozen=True)
 class GrownCounter:
-    """A counter of errors at both ends of a round."""
+    """An error counter, read before and after a round."""
 
-    source: str  # counters, hw_counters or ethtool
+    source: str  # counters, hw_counters, ethtool or carrier
     name: str
     before: int
     after: int
@@ -26,14 +26,14 @@ class PortReading:
     device: str
     port: int
     seconds: float  # between the two readings
-    packets: int | None  # received; None: unknown
+    packets: int | None  # number of received packets; None if unknown
     grown: tuple[GrownCounter, ...] = ()
-    unread: str = ""  # counters whose growth is unknown, and why; empty: none
+    unread: str = ""  # counters of which the growth is unknown, with the reasons; empty if none
 
 
 @dataclass(frozen=True)
 class NodeReading:
-    """The ports of a node in one round, or why their counters are unknown."""
+    """The ports of a node in one round, or the reason why they are unknown."""
 
     round: int
     node: str
@@ -52,7 +52,7 @@ def _port(port: PortReading) -> dict[str, Any]:
 
 
 def from_line(line: Mapping[str, Any]) -> tuple[NodeReading, ...]:
-    """Return the readings in a valid line."""
+    """Return the readings in a valid journal line."""
     return tuple(
         NodeReading(line["round"], entry["node"], tuple(
             PortReading(**{**port, "grown": tuple(GrownCounter(**counter) for counter in port["grown"])})

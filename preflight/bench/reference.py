@@ -1,8 +1,8 @@
-"""References of runs of one kind, and their limits for slow runs.
+"""References for runs of one kind, and the limits below which runs are slow.
 
-The noise is estimated from the runs themselves. If half of the runs are slow, their median lies between two levels and
-is meaningless. So values separated by a wide gap form levels, and the reference is the median of the highest level with
-enough runs.
+The noise is estimated from the runs themselves. If half of the runs are slow, their median is between two levels and
+meaningless. Values that are separated by a wide gap therefore form levels, and the reference is the median of the
+highest level with enough runs.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import NamedTuple
 #: Minimum number of runs for a reference.
 FEWEST = 8
 
-#: Fraction of the reference below which a run is slow. RESOLVED: leaves are known, so a run is compared with runs of
-#: the same distance. UNRESOLVED: they are not; distance and a change of rails cost a tenth on healthy fabrics (README
-#: of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate much more.
+#: Fraction of the reference below which a run is slow. RESOLVED: leaves are known, so that a run is compared with runs
+#: of the same distance. UNRESOLVED: leaves are unknown; on healthy fabrics, distance and a change of rails cost a tenth
+#: (README of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate costs much more.
 RESOLVED, UNRESOLVED = 0.95, 0.85
 
-#: Fraction of the runs that makes a level, if they are enough for a reference.
+#: Fraction of the runs that is sufficient for a level, if they are also enough for a reference.
 _LEVEL = 0.1
 
-#: Maximum fraction of exceptional runs above a level, such as two nodes on one NVLink.
+#: Maximum fraction of exceptionally fast runs above a level, such as those of two nodes in one NVLink domain.
 _EXCEPTIONS = 0.2
 
 #: Probability that normal noise alone makes any of the runs of a kind slow.
 _ALPHA = 0.01
 
-#: Minimum distance of a slow run in standard deviations, for few runs: noise has heavier tails than the normal
-#: distribution.
+#: Minimum distance of a slow run from the reference in standard deviations, because noise has heavier tails than the
+#: normal distribution.
 _LEAST_Z = 3.5
 
 #: Ratio of the standard deviation of normal noise to its median absolute deviation.
@@ -43,18 +43,18 @@ class UsualRate(NamedTuple):
     """The rate of confirmed good runs, from a baseline."""
 
     busbw: float  # GB/s
-    noise: float  # relative, of one run
+    noise: float  # relative noise of one run
 
 
 @dataclass(frozen=True)
 class BusbwReference:
-    """The reference of a run, GB/s."""
+    """The reference of a run, and its limit, in GB/s."""
 
     busbw: float
-    sigma: float  # of the logarithm: the relative noise of one run
+    sigma: float  # relative noise of one run (of the logarithm)
     limit: float  # a run below it is slow
-    runs: int  # number of runs behind it
-    given: bool = False  # from a baseline, not from these runs
+    runs: int  # number of runs on which it is based
+    given: bool = False  # whether it is from a baseline, not from these runs
 
 
 def reference(values: Sequence[float], floor: float, given: UsualRate | None = None) -> BusbwReference | None:
@@ -73,11 +73,11 @@ def reference(values: Sequence[float], floor: float, given: UsualRate | None = N
 
 
 def levels(values: Sequence[float], floor: float) -> list[list[float]]:
-    """Return the levels of values, the highest first.
+    """Return the levels of values, highest first.
 
-    No value lies between the lowest value of a level and its floor. The first level has half of the runs, or enough to
-    be a reference; a few runs above it are left out as exceptions. Empty if there are more above it: either they or the
-    slower ones may be normal.
+    A level ends if the next value is below the fraction ``floor`` of its lowest value. The first returned level has
+    half of the runs, or enough for a reference; a few faster runs are left out as exceptions. If there are more of
+    them, the result is empty, since either they or the slower runs may be normal.
     """
     steps: list[list[float]] = []
     for value in sorted(values, reverse=True):
@@ -110,5 +110,5 @@ def _limit(middle: float, sigma: float, floor: float, count: int) -> float:
 
 @cache
 def deviations(count: int) -> float:
-    """Return the distance from the reference in standard deviations due to chance."""
+    """Return the deviation (in sigma) that chance explains in ``count`` runs."""
     return max(_LEAST_Z, NormalDist().inv_cdf(1 - _ALPHA / count))

@@ -1,4 +1,4 @@
-"""Runs of all pairs over the uplinks at once, compared with one pair at a time."""
+"""Comparison of runs of all pairs over the uplinks at once with single pairs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from preflight.bench.planner import Round
     from preflight.parsers.nccl_tests.model import Report
 
-#: Seconds that a run over shared uplinks measures: launches start some seconds apart. At most this fraction of the run
-#: limit, because a run over shared uplinks may take several times as long.
+#: Seconds for which a run over shared uplinks measures, since launches start some seconds apart; and maximum fraction
+#: of the run limit, because a run over shared uplinks may take several times as long.
 _SECONDS, _OF_LIMIT = 15.0, 0.25
 
 #: Maximum number of iterations of a run.
@@ -29,44 +29,44 @@ _Reports = Mapping[str, Sequence["Report"]]
 
 @dataclass(frozen=True)
 class LeafPair:
-    """Two leaves whose nodes ran in pairs at once."""
+    """Two leaves of which the nodes ran in pairs, all at once."""
 
     leaves: tuple[str, ...]
-    runs: int
-    share: float  # mean bandwidth of its pairs, as a fraction of one pair alone
+    runs: int  # number of completed runs
+    share: float  # mean bandwidth of the pairs, as a fraction of one pair alone
 
 
 @dataclass(frozen=True)
 class SharedRuns:
-    """The runs over shared uplinks of a campaign."""
+    """The runs of a campaign over shared uplinks."""
 
     pairs: tuple[LeafPair, ...]
-    largest: int  # runs of the largest round
-    alone: int  # runs with the uplinks to themselves
-    busbw: float | None  # median bandwidth of these, GB/s; None without any
-    together: float  # fraction of the longest run in which all of its round ran; the lowest of the rounds
-    stopped: int  # runs that failed
-    absent: tuple[str, ...]  # nodes that took no part
+    largest: int  # number of runs in the largest round
+    alone: int  # number of runs that had the uplinks to themselves
+    busbw: float | None  # median bandwidth of these in GB/s; None without any
+    together: float  # fraction of a round's longest run in which all its runs ran; lowest of all rounds
+    stopped: int  # number of runs that failed
+    absent: tuple[str, ...]  # nodes without a completed run
 
 
 def planned(done: Campaign, reports: _Reports, made: Round, left_out: Mapping[str, str]) -> PlannedRound:
-    """Return a round for the journal, long enough if its runs share uplinks."""
+    """Return a round for the journal; runs that share uplinks have more iterations."""
     iterations = _iterations(done, reports) if made.load == SHARED else None
     return campaign.PlannedRound(made.number, made.purpose, made.load, made.runs, left_out, iterations)
 
 
 def _iterations(done: Campaign, reports: _Reports) -> int | None:
-    """Return the iterations of a run over shared uplinks; None if the plan has more."""
+    """Return the iterations of a run over shared uplinks; None: those of the plan."""
     times = [time for launch in done.launches for time in _times_us(done, launch, reports, QUIET)]
     if not times:
         return None
     seconds = min(_SECONDS, _OF_LIMIT * done.plan.run_limit_s)
-    count = min(math.ceil(seconds * 1e6 / 2 / median(times)), _MOST_ITERATIONS)  # out of place, and in place
+    count = min(math.ceil(seconds * 1e6 / 2 / median(times)), _MOST_ITERATIONS)  # half of it in place
     return count if count > done.plan.iterations else None
 
 
 def shared_runs(done: Campaign, reports: _Reports) -> SharedRuns | None:
-    """Return the runs over shared uplinks of a campaign; None without any."""
+    """Return the runs of a campaign over shared uplinks; None without any."""
     observed = campaign.observations(done, reports)
     shared = [run for run in observed if run.kind.load == SHARED]
     if not shared:
@@ -93,9 +93,9 @@ def _leaves(run: Observation) -> tuple[str, ...]:
 
 
 def _together(done: Campaign, number: int, reports: _Reports) -> float:
-    """Return the fraction of the longest run of a round in which all its runs ran.
+    """Return the fraction of a round's longest run in which all its runs ran.
 
-    The journal has the end of each launch, and the output the time that it measured.
+    The journal has the time at which each launch ended, and its output has the time that it measured.
     """
     begins, ends, longest = [], [], 0.0
     for launch in done.launches:
@@ -112,7 +112,7 @@ def _together(done: Campaign, number: int, reports: _Reports) -> float:
 
 
 def _times_us(done: Campaign, launch: BenchLaunch, reports: _Reports, load: str) -> Iterator[float]:
-    """Yield the times of an operation, if a launch measured under this load."""
+    """Yield the times of an operation in µs if a launch measured under this load."""
     if launch.status == campaign.OK and done.rounds[launch.round - 1].load == load:
         for report in reports.get(launch.output, ())[-1:]:
             yield from (half.time_us for row in report.rows for half in row.halves if 0 < half.time_us < math.inf)

@@ -1,7 +1,7 @@
 """The command line of a launch: Open MPI over SSH, or Slurm's srun with PMIx.
 
-Arguments are passed without a shell. Each rank runs under a lease on its own node, which ends it at the run's limit or
-with its launcher, even if the network is lost.
+Arguments are passed without a shell. On its node, each rank runs under a lease, which ends the rank at the time limit
+or when its launcher ends, even if the network is lost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from preflight.bench.campaign import CampaignPlan
 from preflight.bench.observation import RunEnd
 
-#: Environment variable that marks a campaign's processes on a node.
+#: The environment variable that marks the processes of a campaign on a node.
 MARK = "PREFLIGHT_BENCH"
 
-#: Variables that a user may set for the runs; no others reach a node.
+#: Variables that a user may set for the runs; others are not passed to a node.
 ALLOWED = re.compile(r"(NCCL|UCX|FI|OMPI|RCCL)_[A-Z0-9_a-z]+|LD_LIBRARY_PATH|CUDA_VISIBLE_DEVICES")
 
-#: Variables of our environment that a launcher needs.
+#: Variables of preflight's environment that a launcher needs.
 _OWN = (
     "PATH",
     "HOME",
@@ -35,11 +35,11 @@ _OWN = (
 )
 _SLURM = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT")
 
-#: Seconds that a launcher's daemon may outlive its ranks, and that preflight waits beyond both.
+#: Seconds by which a launcher's daemon may outlive its ranks, and seconds that preflight waits beyond a rank's limit.
 DAEMON_S, WATCH_S = 5, 10
 
-#: The lease of a rank: $1 is its limit in seconds, the rest its command. The script is constant; values are its
-#: arguments.
+#: The script of a rank's lease: $1 is the limit in seconds, and the rest is the command. The script is constant, since
+#: values are its arguments.
 _LEASE = """\
 limit=$1; shift
 if setpriv --pdeathsig KILL true 2>/dev/null; then
@@ -52,7 +52,7 @@ exec timeout --kill-after=2 "$limit" "$@"
 
 @dataclass(frozen=True)
 class LaunchCommand:
-    """The arguments of a launch, and its environment."""
+    """The command line of a launch, and its environment."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -66,9 +66,9 @@ def command(
     number: int = 1,
     iterations: int | None = None,
 ) -> LaunchCommand:
-    """Return the command line of one run; ``own`` is our environment.
+    """Return the command line of one run; ``own`` is preflight's environment.
 
-    ``rails`` are the addresses of a node's GPUs, in index order. ``iterations`` overrides that of the plan.
+    ``rails`` are the addresses of a node's GPUs in index order. ``iterations`` overrides the number in the plan.
     """
     limit = math.ceil(plan.run_limit_s)
     environment = {name: own[name] for name in _OWN if name in own} | dict(plan.environment) | {MARK: plan.id}
@@ -122,9 +122,9 @@ def _srun(
 
 
 def scratch(plan: CampaignPlan, own: Mapping[str, str]) -> str:
-    """Return the parent of this host's session folders.
+    """Return the parent folder of this host's Open MPI session folders.
 
-    Each launch has a separate folder, because parallel launches would remove a shared one.
+    Each launch has a separate session folder, because parallel launches would remove a shared one.
     """
     return f"{own.get('TMPDIR') or '/tmp'}/preflight-bench-{plan.id}"
 

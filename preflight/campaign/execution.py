@@ -1,7 +1,7 @@
-"""Execution of the launches of a round: parallel, each with a time limit.
+"""Execution of the launches of a round, in parallel and with time limits.
 
-A launcher leads a process group and dies with preflight. Its ranks and daemons have separate leases on each node
-(``command_lines``), so they end even if preflight cannot reach the node again.
+A launcher leads a process group, and ends with preflight. Its ranks and daemons have leases on each node
+(``command_lines``), so that they end even if preflight cannot reach the node again.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from preflight.bench.campaign import BROKE, CUT, OK, TIMEOUT, BenchLaunch
 from preflight.campaign.command_lines import WATCH_S, LaunchCommand
 from preflight.campaign.folder import OUTPUT_LIMIT
 
-#: Seconds between checks of the clock, and for a launcher to end after SIGTERM.
+#: Seconds between checks of the clock, and seconds that a launcher has to end after SIGTERM.
 _TICK_S, _END_S = 0.1, 5.0
 
-#: Exit statuses of ``timeout`` on a node: the limit was reached, by SIGTERM or by SIGKILL.
+#: Exit statuses of ``timeout`` on a node after the limit: SIGTERM or SIGKILL ended the rank.
 _LEASE_ENDED = (124, 137)
 
-#: Bytes at the end of an output that are searched for the reason of a failure.
+#: Number of bytes at the end of an output that are searched for the reason of a failure.
 _TAIL = 16384
 
-#: Lines of launchers that give a reason: ORTE, ssh, Slurm, PMIx, the loader, MPI, and our lease.
+#: Lines with the reason of a failure, from ORTE, ssh, Slurm, PMIx, the loader, MPI or the lease.
 _REASON = re.compile(
     r".*(?:ORTE (?:was unable|has lost|does not know)|^ssh: |Could not resolve|Permission denied|Host key verification"
     r"|srun: error|slurmstepd.*error|error while loading shared libraries|not found|No such file|failed to execute"
@@ -80,7 +80,7 @@ class _Running:
         return bool(data)
 
     def end(self, status: str) -> None:
-        """End a launcher and record the reason; kill it after some seconds."""
+        """End a launcher, which then has this status; kill it if that takes too long."""
         if not self.killed:
             self.status, self.killed = status, time.monotonic() + _END_S
             self._signal(signal.SIGTERM)
@@ -92,7 +92,7 @@ class _Running:
             os.killpg(self.process.pid, number)
 
     def close(self) -> None:
-        """End the process group, and close all files."""
+        """Kill the process group, and close all files."""
         self._signal(signal.SIGKILL)
         self.process.wait()
         self.stream.close()
@@ -128,9 +128,9 @@ def run(
 ) -> Iterator[BenchLaunch]:  # fmt: skip
     """Run launches in parallel; yield each when it has ended. Raises OSError.
 
-    ``limit_s`` is the limit of each on its nodes, ``until`` the end of the campaign (monotonic clock); ``started`` is
-    called before a launch starts, ``cancel`` for each that had to be ended. Launches that still run when the iteration
-    ends are also ended.
+    ``limit_s`` is the limit of each launch on its nodes, and ``until`` the end of the campaign (monotonic clock).
+    ``started`` is called before a launch starts, and ``cancel`` for each that had to be ended. Launches that still run
+    when the iteration ends are also ended.
     """
     waiting = list(reversed(launches))
     running: list[_Running] = []
@@ -172,14 +172,14 @@ def run(
 
 
 def _more(launcher: _Running) -> bool:
-    """Return whether output is waiting: a leftover child may hold the pipe open."""
+    """Return whether more output is waiting; a leftover child may hold the pipe open."""
     with selectors.DefaultSelector() as selector:
         selector.register(launcher.stream, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
 def _end_all(running: Sequence[_Running], cancel: Callable[[BenchLaunch], None]) -> None:
-    """End running launchers: all by SIGTERM, then by SIGKILL."""
+    """End all running launchers, with SIGTERM first and then with SIGKILL."""
     for launcher in running:
         launcher.end(CUT)
     until = time.monotonic() + _END_S

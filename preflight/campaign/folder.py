@@ -1,7 +1,7 @@
 """The folder of a campaign: its plan, its journal, the output of each launch.
 
-A journal line is on disk before each launch starts and after it has ended: after a kill, only launches that were
-running are repeated.
+A journal line is on disk before each launch starts, and another one after it has ended. If preflight is killed, only
+launches that were running are repeated.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from preflight.parsers.nccl_tests.text import Report
 
 PLAN_FILE, JOURNAL_FILE, OUTPUTS = "plan.json", "journal.jsonl", "out"
 
-#: Maximum bytes of a launch's output, and of an accepted journal.
+#: Maximum number of bytes in the output of a launch, and in a journal.
 OUTPUT_LIMIT, _LONGEST_JOURNAL = 16_000_000, 256_000_000
 
 
 class CampaignError(PreflightError):
-    """The campaign cannot start or continue; the text is the reason and the fix."""
+    """The campaign cannot start or continue; the message has the reason and the fix."""
 
 
 class CampaignFolder:
-    """A campaign on disk, and the work done so far."""
+    """The folder of a campaign, with the work done so far."""
 
     def __init__(self, path: Path, plan: CampaignPlan) -> None:
-        """Use an existing folder; ``create`` and ``open_folder`` set it up."""
+        """Use an existing folder; ``create`` and ``open_folder`` prepare it."""
         self.path, self.plan = path, plan
         self._lines: list[Mapping[str, Any]] = []
         self._reports: dict[str, tuple[Report, ...]] = {}
 
     @property
     def done(self) -> Campaign:
-        """The work done so far."""
+        """The campaign, with the work done so far."""
         return campaign.campaign(self.plan, self._lines)
 
     def output(self, name: str) -> Path:
@@ -50,22 +50,22 @@ class CampaignFolder:
 
     @property
     def lines(self) -> Sequence[Mapping[str, Any]]:
-        """The journal."""
+        """The lines of the journal."""
         return tuple(self._lines)
 
     def reports(self) -> Mapping[str, tuple[Report, ...]]:
-        """Return the nccl-tests reports in the outputs of ended launches."""
+        """Return the nccl-tests reports of ended launches, by output file name."""
         for launch in self.done.launches:
             if launch.status and launch.output not in self._reports:
                 self._reports[launch.output] = _reports(self.output(launch.output))
         return self._reports
 
     def began(self, name: str) -> bool:
-        """Return whether an output has a report, so its benchmark has started."""
+        """Return whether an output has a report, which shows that its benchmark started."""
         return bool(_reports(self.output(name)))
 
     def record(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the journal, on disk on return; raises OSError."""
+        """Append a line to the journal, and sync it to disk. Raises OSError."""
         raw = (json.dumps(line, separators=(",", ":")) + "\n").encode()
         handle = os.open(self.path / JOURNAL_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
@@ -75,20 +75,20 @@ class CampaignFolder:
                     raw = raw[os.write(handle, raw) :]
                 os.fsync(handle)
             except OSError:
-                os.ftruncate(handle, size)  # no partial line
+                os.ftruncate(handle, size)  # remove a partial line
                 raise
         finally:
             os.close(handle)
         self.keep(line)
 
     def keep(self, line: Mapping[str, Any]) -> None:
-        """Add a line only in memory, when the disk rejects it."""
+        """Add a line only in memory, for when it cannot be written."""
         self._lines.append(line)
 
     def load(self) -> None:
-        """Read the journal; drop a truncated last line.
+        """Read the journal, and remove a truncated last line.
 
-        Raises CampaignError, OSError.
+        Raises CampaignError or OSError.
         """
         path = self.path / JOURNAL_FILE
         if not path.exists():
@@ -104,7 +104,7 @@ class CampaignFolder:
 
 
 def create(path: Path, plan: CampaignPlan) -> CampaignFolder:
-    """Create the folder of a campaign; raises CampaignError, OSError."""
+    """Create the folder of a campaign. Raises CampaignError or OSError."""
     if (path / PLAN_FILE).exists():
         raise CampaignError(f"{path}: already contains a campaign; continue it with --resume, or use another folder")
     (path / OUTPUTS).mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def is_campaign(path: Path) -> bool:
 
 
 def open_folder(path: Path) -> CampaignFolder:
-    """Read a campaign from its folder; raises CampaignError."""
+    """Read a campaign from its folder. Raises CampaignError."""
     if not is_campaign(path):
         raise CampaignError(f"{path}: contains no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
     try:

@@ -1,6 +1,7 @@
-"""The lock of a host: one campaign at a time, of any user.
+"""The lock of a host, which allows one campaign at a time, for all users.
 
-It is an abstract socket: without a file, released with its process, visible to all users of the network namespace.
+It is an abstract socket: it needs no file, is released when its process ends, and is visible to all users of the
+network namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _NAME = "\0preflight-bench"
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold the lock; raises UsageError that names the holder."""
+    """Hold the lock. Raises UsageError, naming the holder, if it is taken."""
     with socket.socket(socket.AF_UNIX) as lock:
         try:
             lock.bind(_NAME)
@@ -30,7 +31,7 @@ def held() -> Iterator[None]:
 
 
 def _holder() -> str:
-    """Describe the holder, as reported by the kernel."""
+    """Describe the process that holds the lock, as reported by the kernel."""
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(2)

@@ -1,7 +1,7 @@
-"""Rounds of a campaign as an MPIJob of Kubernetes, with their script.
+"""Manifest of a Kubernetes MPIJob that runs the script of a campaign's rounds.
 
 The format is kubeflow.org/v2beta1 of the MPI operator (pkg/apis/kubeflow/v2beta1/types.go). One worker pod runs on each
-node. preflight creates nothing in a cluster.
+node. preflight only prints the manifest; it creates nothing in a cluster.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from preflight.campaign.command_lines import WATCH_S
 from preflight.campaign.scripts import NODE_FILE
 from preflight.terminal import UsageError
 
-#: Maximum bytes of a ConfigMap, less the room for its metadata (Kubernetes: 1 MiB).
+#: Maximum number of bytes in a script: the limit of a ConfigMap (1 MiB), minus room for its metadata.
 _LARGEST = 1_040_000
 
-#: Seconds for images and workers to start, in addition to the budget.
+#: Seconds, in addition to the budget, for pulling images and starting workers.
 _START_S = 600
 
 _MANIFEST = """\
@@ -117,7 +117,7 @@ spec:
 
 
 def mpijob(plan: CampaignPlan, script: str, image: str) -> str:
-    """Return the manifest of a script; raises UsageError if it cannot hold it."""
+    """Return the manifest with a script. Raises UsageError if it cannot contain it."""
     if len(script.encode()) > _LARGEST:
         raise UsageError(f"the script of these rounds is {len(script.encode()):,} bytes, and a ConfigMap holds 1 MiB: "
                          "use fewer nodes")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The nodes of a campaign, before its rounds and after its end."""
+"""Checks of a campaign's nodes before its rounds, and their cleanup at its end."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from preflight.collect.request import CollectRequest
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.probes.probe import Probe
 
-#: Time limits in seconds for checking all nodes, and for the sweep of this host.
+#: Time limits in seconds for collecting from all nodes, and for the sweep of this host.
 _LOOK_S, _HERE_S = 30.0, 20.0
 
-#: Maximum number of processes listed per node.
+#: Maximum number of processes or ports in the reason why a node is left out.
 _MOST_LISTED = 3
 
 _BUSY = Probe("cmd", "nvidia-smi --query-compute-apps=pid,name --format=csv,noheader", "processes on the GPUs", 10.0)
 _TRAFFIC = port_traffic.probe()
 _GPUS = Probe("cmd", "nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader", "the GPUs", 10.0)
 
-#: $1 is the program, which must exist.
+#: Script that prints the path of the program $1 if it exists.
 _PROGRAM = 'command -v "$1"'
 
-#: $1 is the campaign, $2 its start: its processes are listed and killed. Then newer session folders of Open MPI without
-#: a process, left behind by killed launchers and daemons, are removed.
+#: Script that lists and kills the processes of the campaign $1, which started at $2. It then removes newer session
+#: folders of Open MPI without a process, which killed launchers and daemons left behind.
 _SWEEP = """\
 seen=
 for turn in 1 2 3; do
@@ -69,20 +69,20 @@ true
 
 @dataclass(frozen=True)
 class NodeState:
-    """Reason to leave a node out (empty: usable), and its number of GPUs.
+    """The reason to leave a node out (empty if usable), and its number of GPUs.
 
-    None: unknown.
+    The number is None if unknown.
     """
 
     why: str = ""
     gpus: int | None = None
-    evidence: Evidence | None = None  # with the counters of its ports
+    evidence: Evidence | None = None  # contains the counters of its ports
 
 
 def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
-    """Return the state of nodes: whether they answer, whether their GPUs are idle.
+    """Return the state of nodes: whether each answers and is idle.
 
-    Raises KeyboardInterrupt if interrupted.
+    Raises KeyboardInterrupt if the collection is interrupted.
     """
     program = Probe("cmd", shlex.join(["sh", "-c", _PROGRAM, "sh", plan.binary]), "the benchmark", 10.0)
     states = {}
@@ -96,16 +96,16 @@ def look(plan: CampaignPlan, nodes: Sequence[str]) -> dict[str, NodeState]:
 def read_ports(
     plan: CampaignPlan, number: int, states: Mapping[str, NodeState], nodes: Sequence[str]
 ) -> list[NodeReading]:
-    """Read the ports of nodes after a round; return the errors since their states."""
+    """Return the port errors of nodes in a round; ``states`` is from before the round."""
     after = {evidence.node: evidence for evidence in _collected(plan, nodes, port_counters.port_probes())}
     before = {node: state.evidence for node, state in states.items()}
     return [port_counters.reading(number, before.get(node), after[node]) for node in nodes if node in after]
 
 
 def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
-    """End leftover processes of a campaign; return a list of them.
+    """Kill the leftover processes of a campaign; return their descriptions.
 
-    Nodes without an answer are also listed. ``began`` is the start of the campaign, in seconds since 1970.
+    Nodes that could not be examined are also listed. ``began`` is the start of the campaign in seconds since 1970.
     """
     words = ["sh", "-c", _SWEEP, MARK, plan.id, str(int(began))]
     left = _sweep_here(words)
@@ -136,7 +136,7 @@ def _collected(plan: CampaignPlan, nodes: Sequence[str], probes: Sequence[Probe]
 
 
 def _why(evidence: Evidence, program: str, plan: CampaignPlan) -> str:
-    """Return why a node is left out."""
+    """Return the reason to leave a node out; empty if it is usable."""
     if evidence.no_answer is not None:
         return f"no answer: {evidence.no_answer.get('reason', '')}"[:300]
     try:

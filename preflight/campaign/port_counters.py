@@ -1,4 +1,4 @@
-"""Error counters of the RDMA ports of nodes, before and after a round."""
+"""Readings of RDMA port error counters before and after a round."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from preflight.facts.rdma_ports import ROOT, is_software
 from preflight.probes.node import PROBES
 from preflight.probes.probe import Probe
 
-#: Records of the clock, and of counters: each is read before and after.
+#: Records of the clock and of the counters, which are read before and after a round.
 _CLOCK = "file:/proc/uptime"
 _COUNTERS = (f"files:{ROOT}/", "cmd:ethtool -S ", "file:/sys/class/net/")
 
-#: Probes of the ports, and of their counters.
+#: Keys of the probes that read the ports and their counters.
 _PROBES = (
     f"dir:{ROOT}",
     f"dir:{ROOT}/*/ports",
@@ -31,18 +31,18 @@ _PROBES = (
     "file:/sys/class/net/*/carrier_changes",
 )
 
-#: Sources of a counter's record, by its start.
+#: Start of a record's key -> source of the counter.
 _SOURCES = {"cmd:": "ethtool", "file:": "carrier"}
 
 
 def port_probes() -> list[Probe]:
-    """Return the probes of the ports and their counters, and of the clock."""
+    """Return the probes for the ports, their counters and the clock."""
     by_key = {probe.key: probe for probe in PROBES}
     return [*(by_key[key] for key in _PROBES), Probe("file", "/proc/uptime", "time between two readings")]
 
 
 def reading(number: int, before: Evidence | None, after: Evidence) -> NodeReading:
-    """Return the errors that the ports of a node counted in a round."""
+    """Return the errors that a node's ports counted, or the reason if unknown."""
     made = NodeReading(number, after.node)
     if before is None or before.no_answer is not None or after.no_answer is not None:
         silent = after.no_answer or (before.no_answer if before else None) or {}
@@ -73,7 +73,7 @@ def _source(key: str) -> str:
 
 
 def _joined(before: Evidence, after: Evidence) -> Evidence:
-    """Return evidence with both readings of each counter; raises EvidenceError."""
+    """Return evidence with both readings of each counter. Raises EvidenceError."""
     began, ended = _uptime(before), _uptime(after)
     records: dict[str, Any] = {**after.records}
     for key, second in _counters(after):

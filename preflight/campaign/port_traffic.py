@@ -1,6 +1,6 @@
 """Traffic on the RDMA ports of a node before a round.
 
-A port in use belongs to another job.
+If a port is in use, another job is running.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import shlex
 
 from preflight.probes.probe import Probe
 
-#: Traffic above this fraction of a port's rate, in one direction, is that of a job.
+#: Fraction of a port's rate, in one direction, above which its traffic is that of a job.
 MOST = 0.01
 
-#: Octets per unit of the data counters (InfiniBand Architecture Specification, PortCounters).
+#: Number of octets per unit of the data counters (InfiniBand Architecture Specification, PortCounters).
 _OCTETS = 4
 
-#: $1 is the folder of RDMA devices. Each port is printed twice, one second apart, with the time.
+#: Script that prints the counters of each port twice, one second apart, with the time; $1 is the folder of RDMA
+#: devices.
 _READ = """\
 set -- "$1"/*/ports/*/counters/port_xmit_data
 [ -r "$1" ] || exit 0
@@ -31,7 +32,7 @@ for turn in 1 2; do
 done
 """
 
-#: Device, port, rate in Gb/s, seconds since the start of the node, sent, received.
+#: A line of its output: device, port, rate in Gb/s, uptime of the node in seconds, sent, received.
 _LINE = re.compile(
     r".{0,200}/([A-Za-z0-9_.-]{1,64})/ports/([0-9]{1,3}) ([0-9]{1,5}(?:\.[0-9])?) ([0-9]{1,12}\.[0-9]{2})"
     r" ([0-9]{1,20}) ([0-9]{1,20})"
@@ -44,7 +45,7 @@ def probe(folder: str = "/sys/class/infiniband") -> Probe:
 
 
 def in_use(text: str) -> list[str]:
-    """Return the ports with traffic, as words for a reader."""
+    """Return descriptions of the ports that are in use."""
     first: dict[tuple[str, str], tuple[float, int, int]] = {}
     busy = []
     for line in text.splitlines():

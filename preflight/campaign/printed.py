@@ -1,4 +1,4 @@
-"""Output of ``preflight bench --print``, and the load of a campaign."""
+"""Output of ``preflight bench --print``, and description of a campaign's load."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def load(plan: CampaignPlan) -> str:
 
 
 def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: str | None) -> str:
-    """Return the rounds that follow as a script, or a manifest with it.
+    """Return the next rounds as a script, or as a manifest with the script.
 
-    Raises UsageError if there are none.
+    Raises UsageError if there are none, or if the form does not fit the campaign.
     """
     if (plan.via == "srun") is not (form == "sbatch") and not plan.job:
         raise UsageError(f"the campaign uses {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
@@ -66,7 +66,7 @@ def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: 
 
 
 def first_round(plan: CampaignPlan, opened: CampaignFolder | None) -> str:
-    """Describe the first round."""
+    """Describe the load of a campaign, and the command lines of its next round."""
     done = opened.done if opened else campaign.Campaign(plan)
     reports = opened.reports() if opened else {}
     planned = next_round(campaign.bench_plan(done, reports, done.left_out), campaign.past(done, reports))

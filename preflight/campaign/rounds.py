@@ -1,4 +1,4 @@
-"""Rounds of a campaign, until no more runs are needed."""
+"""Execution of a campaign's rounds until no more runs are needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from preflight.campaign import command_lines, execution, nodes, slurm_steps
 from preflight.campaign.folder import CampaignFolder
 from preflight.terminal import print_text
 
-#: Maximum launches per run: others may kill a launcher, or it may fail before it measures.
+#: Maximum number of launches per run, since a launcher may be killed or fail before it measures.
 _TRIES = 2
 
-#: Reasons for the end of a campaign.
+#: Reasons why a campaign ended.
 COMPLETE, BUDGET, INTERRUPTED, NO_NODES, DISK = "complete", "budget", "interrupted", "nodes", "disk"
 
 
@@ -30,18 +30,18 @@ class CampaignRun:
     """A running campaign."""
 
     def __init__(self, folder: CampaignFolder, stop: threading.Event) -> None:
-        """Use a folder, new or resumed; ``stop`` ends the campaign."""
+        """Use a new or resumed folder; setting ``stop`` ends the campaign."""
         self._folder, self._plan, self._stop = folder, folder.plan, stop
         self._until = time.monotonic() + folder.plan.budget_s
         self._began = time.time()
-        self._seconds: list[float] = []  # of this call's rounds
+        self._seconds: list[float] = []  # durations of the rounds of this process
         self._left_out = dict(folder.done.left_out)
         self._fresh: dict[str, str] = {}  # nodes left out since the last round
-        self._states: dict[str, nodes.NodeState] = {}  # of the nodes before the round
+        self._states: dict[str, nodes.NodeState] = {}  # states of the nodes before the round
         self._steps = slurm_steps.SlurmSteps(folder.plan) if folder.plan.via == "srun" else None
 
     def carry_out(self) -> Campaign:
-        """Run all rounds, and sweep the nodes."""
+        """Run all rounds, clean up the nodes, and return the campaign."""
         why = DISK
         try:
             why = self._rounds()
@@ -77,7 +77,7 @@ class CampaignRun:
         return INTERRUPTED
 
     def _next(self) -> PlannedRound | str:
-        """Return the next round of usable nodes, or why there is none."""
+        """Return the next round, with usable nodes only, or the reason why there is none."""
         self._states = {}
         number = len(self._folder.done.rounds) + 1
         while True:
@@ -91,12 +91,12 @@ class CampaignRun:
                 return shared_uplinks.planned(done, reports, replace(planned, number=number), fresh)
 
     def _usable(self, made: PlannedRound, places: Sequence[int]) -> list[int]:
-        """Return the runs of an interrupted round whose nodes are still free."""
+        """Return the runs of an interrupted round of which all nodes are still usable."""
         busy = self._look([end.node for place in places for end in made.runs[place]])
         return [place for place in places if busy.isdisjoint(end.node for end in made.runs[place])]
 
     def _look(self, wanted: Sequence[str]) -> frozenset[str]:
-        """Examine nodes before they run; return those that are left out."""
+        """Check nodes before they run; return those that are left out."""
         away = self._steps.away(wanted) if self._steps and wanted else {}
         states = nodes.look(self._plan, [node for node in wanted if node not in away])
         self._states |= states | {node: nodes.NodeState(why) for node, why in away.items()}
@@ -124,9 +124,9 @@ class CampaignRun:
         self._seconds.append(time.monotonic() - began)
 
     def _run(self, made: PlannedRound, launches: Sequence[BenchLaunch], last: bool) -> None:
-        """Run launches and record their outcome.
+        """Run launches, and record their outcomes.
 
-        A launch that failed before it measured has no result, except on the ``last`` try.
+        A launch that fails before it has measured is repeated, unless this is the ``last`` try.
         """
         rails = campaign.rails(self._folder.done, self._folder.reports())
 

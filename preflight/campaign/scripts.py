@@ -1,7 +1,8 @@
-"""Rounds of a campaign as a shell script, to run without preflight.
+"""Shell script of a campaign's rounds, which runs without preflight.
 
-It is for sites where preflight must not launch. The script writes the same folder as ``preflight bench``: plan, journal
-and outputs. So ``preflight judge`` explains it, and ``preflight bench --resume DIR --print sh`` prints the next rounds.
+It is for sites where preflight may not launch jobs. The script writes the same folder as ``preflight bench``: plan,
+journal and outputs. Therefore, ``preflight judge`` explains its results, and
+``preflight bench --resume DIR --print sh`` prints the next rounds.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from preflight.campaign import command_lines
 from preflight.campaign.command_lines import DAEMON_S, WATCH_S
 from preflight.nodeset import fold_for_slurm
 
-#: Forms of a script; that of MPIJOB runs in the launcher pod of a ``manifest``.
+#: Forms of the script; MPIJOB is for the launcher pod of a ``manifest``.
 SH, SBATCH, MPIJOB = "sh", "sbatch", "mpijob"
 
-#: File in a worker pod that names its node, and the ssh configuration that the launcher pod writes.
+#: File in a worker pod with the name of its node, and the ssh configuration that the launcher pod writes.
 NODE_FILE, POD_SSH_CONFIG = "/tmp/preflight-node", "/tmp/preflight-ssh-config"
 
-#: Start of the script in a launcher pod: nodes are reached by their names, through the pods that run on them. The MPI
-#: operator's own list of hosts names pods. At the end, the folder is printed, because a pod's files end with it.
+#: Start of the script in a launcher pod. It makes nodes reachable by their names, through the pods that run on them,
+#: since the MPI operator's list of hosts has the names of pods. When the script ends, it prints the folder, because the
+#: files of a pod are lost with it.
 _PODS = r"""
 hostfile=${OMPI_MCA_orte_default_hostfile:-/etc/mpi/hostfile}
 unset OMPI_MCA_orte_default_hostfile
@@ -52,8 +54,8 @@ done
 began=$(date +%s)
 """.replace("@NODE_FILE@", NODE_FILE).replace("@SSH_CONFIG@", POD_SSH_CONFIG)
 
-#: Functions of the script. ``run NUMBER ROUND RUN GROUP COMMAND…`` launches one run and records it; a line of the
-#: journal is appended at once, so those of parallel runs do not mix.
+#: Functions of the script. ``run NUMBER ROUND RUN GROUP COMMAND…`` launches one run and records it. A journal line is
+#: appended with one write, so that the lines of parallel runs do not mix.
 _FUNCTIONS = r"""
 line() { printf '%s\n' "$1" >>"$dir/journal.jsonl"; }
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
@@ -94,18 +96,18 @@ trap 'trap "" HUP INT TERM; kill $pids 2>/dev/null; wait; finish interrupted; ex
 
 @dataclass(frozen=True)
 class ScriptRounds:
-    """The rounds of a script, and the state of its folder."""
+    """The rounds of a script, and the state of the campaign's folder."""
 
     rounds: Sequence[PlannedRound]
     first_launch: int  # number of the first launch
-    recorded: int = 0  # rounds that are already in the journal: of these, open runs are launched
-    open_runs: Sequence[int] = ()  # of the last recorded round
-    folder: str = ""  # of a resumed campaign; empty: new
-    journal: Sequence[str] = ()  # of a resumed campaign, for a launcher pod, which lacks its folder
+    recorded: int = 0  # number of rounds in the journal already; of these, only open runs are launched
+    open_runs: Sequence[int] = ()  # indexes of open runs in the last recorded round
+    folder: str = ""  # folder of a resumed campaign; empty for a new one
+    journal: Sequence[str] = ()  # lines of a resumed campaign's journal, for a launcher pod, which lacks the folder
 
 
 def script(plan: CampaignPlan, form: str, rounds: ScriptRounds, rails: Sequence[str]) -> str:
-    """Return the script in one of the forms."""
+    """Return the script in one of the forms (SH, SBATCH, MPIJOB)."""
     if form == MPIJOB:
         rounds, journal = replace(rounds, folder=""), rounds.journal
     else:

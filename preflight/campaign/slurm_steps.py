@@ -1,4 +1,4 @@
-"""Steps of a campaign in a Slurm job, cancelled by name."""
+"""The steps of a campaign in a Slurm job, which are cancelled by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SlurmSteps:
     """The steps of a campaign."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Locate Slurm's commands; raises UsageError."""
+        """Locate Slurm's commands. Raises UsageError if they are missing."""
         self._plan = plan
         try:
             self._srun = Srun(plan.job, fold_for_slurm)
@@ -24,9 +24,9 @@ class SlurmSteps:
             raise UsageError(str(error)) from None
 
     def away(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Return the nodes that accept no new Slurm job, with the reason."""
+        """Return the nodes that accept no new Slurm jobs, each with the reason."""
         return self._srun.away(nodes)
 
     def cancel(self, launch: BenchLaunch) -> None:
-        """Cancel the step of a launch."""
+        """Cancel a launch's step."""
         self._srun.cancel(step_name(self._plan, launch.number))
