@@ -15,7 +15,7 @@ from preflight.model import Finding, check, skipped, unknown, warned
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
 
-#: Generations whose default application clock is their highest clock; others have a lower default.
+#: Generations whose default application clock is their highest clock; older ones have a lower default.
 _AT_THE_TOP = ("Hopper", "Blackwell")
 
 #: Fraction of the highest clock that is required if the default is not known: a judgement call.
@@ -23,7 +23,7 @@ _SHARE = 0.9
 
 
 def clock_declared(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node whose clock is declared; node.expected compares it."""
+    """Skip a node whose application clock is declared; node.expected compares it."""
     declared = site.declared("gpu_settings.application_clock_mhz")
     if not declared:
         return None
@@ -51,14 +51,14 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the job wait for it.
 
     ## Verdicts
-    A clock below the default warns, even for a single node. If the driver does not report the default, Hopper and newer
-    are compared with 90 % of their highest clock, which is their default; older parts are unknown. The current clock is
-    not judged, because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file,
-    node.expected compares the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi
-    -lgc` show only under load.
+    A clock below the default warns. If the driver does not report the default, Hopper and newer GPUs are compared with
+    90 % of their highest clock, which is their default; older GPUs are unknown. The current clock is not judged,
+    because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file, node.expected compares
+    the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show only under
+    load.
 
     ## False alarms
-    GPUs that are slowed down on purpose, for power or heat; declare the clock.
+    GPUs that are slowed down on purpose, to save power or reduce heat; declare the clock.
     """
     models = {device.address: gpu_model(device) for device in node.gpus_on_bus}
     top = frozenset(address for address, model in models.items() if model and model.generation in _AT_THE_TOP)
@@ -68,7 +68,7 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_clocks(health: Health, at_the_top: Container[str] = ()) -> Iterator[Finding]:
     """Judge the application clock of each GPU.
 
-    ``at_the_top`` are GPUs whose default is their highest clock.
+    ``at_the_top`` has the addresses of GPUs whose default clock is their highest.
     """
 
     def compare(gpu: GpuHealth) -> Finding | None:

@@ -35,21 +35,22 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooti
     impact="slows-job",
     explains=(("nccl.gpudirect-rdma", "log"),),
     source=f"{GUIDE} (GPU Direct); DMA-BUF for RDMA since kernel 5.12; NVIDIA open GPU kernel modules",
-    fix="`modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel modules.",
+    fix="Run `modprobe nvidia-peermem` and list it in /etc/modules-load.d, or install the driver's open kernel "
+    "modules.",
     action="fix-site",
     answers=("NT-GDR-1",),
     unless=(no_gpu, no_rdma),
 )
 def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for a path to GPU memory: a peer-memory module, or DMA-BUF.
+    """Look for RDMA access to GPU memory: a peer-memory module or DMA-BUF.
 
     ## Why it matters
-    Without either the NIC cannot read or write GPU memory: NCCL stages every byte through host
-    memory and the CPU, at a fraction of the bandwidth, and reports it only in its debug log.
+    Without either, the NIC cannot read or write GPU memory: NCCL stages every byte through host memory and the CPU, at
+    a fraction of the bandwidth, and reports it only in its debug log.
 
     ## Verdicts
-    DMA-BUF requires the driver's open kernel modules and kernel 5.12. Distributions backport it, so an older kernel
-    alone is unknown, never a failure. The module is not loaded automatically after a reboot.
+    DMA-BUF requires the driver's open kernel modules and kernel 5.12. Distributions backport it, so an older kernel is
+    unknown, never a failure. The module is not loaded automatically after a reboot.
 
     AWS EFA has its own module, efa_nv_peermem, and cannot use nvidia_peermem.
 
@@ -64,7 +65,7 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=", ".join(loaded),
             expected="nvidia_peermem alone",
             evidence=[MODULES],
-            fix="Remove the package of the old one (nv_peer_mem), then reboot.",
+            fix="Remove the package of the older module (nv_peer_mem), then reboot.",
         )
     elif loaded:
         yield passed(f"{loaded[0]} is loaded", found=loaded[0], evidence=[MODULES])
@@ -126,11 +127,12 @@ def iommu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     best, and hangs or fails to register memory at worst.
 
     ## Verdicts
-    A domain that translates (DMA, DMA-FQ) fails; identity passes. Kernels from 5.11 show the domain; on older ones the
-    boot options are read.
+    A domain that translates (DMA, DMA-FQ) fails; identity passes. Kernels since 5.11 show the domain type; on older
+    ones, the boot options are read.
 
     ## False alarms
-    Grace keeps its SMMU on by design. In a virtual machine the host's IOMMU is not visible, and the check is skipped.
+    Grace keeps its SMMU on by design, and passes. In a virtual machine without its own IOMMU, the host's is not
+    visible, and the check does not apply.
     """
     if not iommu_is_on(node.evidence) and node.in_virtual_machine:
         yield skipped("a virtual machine without its own IOMMU: the host's is not visible",

@@ -1,4 +1,4 @@
-"""Checks of the PCIe path from each GPU to its NIC: distance, ACS."""
+"""Check of the PCIe path between each GPU and its NIC: distance and ACS."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ if TYPE_CHECKING:
     unless=(no_gpu, no_rdma),
 )
 def path(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the distance from each GPU to its nearest NIC, and ACS in between.
+    """Judge the distance from each GPU to its nearest NIC, and ACS on the path.
 
     ## Why it matters
     NCCL uses GPUDirect RDMA only below a PCIe host bridge (PIX, PXB). With ACS redirect, each bridge on that path
     sends the traffic to the CPU and back: the path looks short but runs at half its rate.
 
     ## Verdicts
-    ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails; SrcValid alone is a leftover of the kernel's
-    default and warns. Only root sees the ACS bits; without root they are unknown.
+    A GPU whose nearest NIC is behind the CPU warns. ReqRedir, CmpltRedir or UpstreamFwd on a bridge of the path fails;
+    SrcValid alone is a leftover of the kernel's default and warns. Only root sees the ACS bits; without root they are
+    unknown.
 
     ## False alarms
     Grace's NICs are attached to the CPU by design and are judged by their NUMA node. A virtual machine needs ACS (with
-    ATS) and may show a flattened bus, which is unknown. Root ports are ignored.
+    ATS), which is not judged there; it may show a flattened bus, which is unknown. Root ports are ignored.
     """
     devices = [port.device for port in site.roles(node).compute]
     pairs = node.gpu_nic_pairs(devices)
@@ -82,9 +83,9 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
 
 
 def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair]) -> list[str]:
-    """Return the matrix codes between all GPUs and these NICs.
+    """Return the codes of `nvidia-smi topo -m` between all GPUs and these NICs.
 
-    Without a matrix, computes the code of each pair.
+    Without that matrix, returns the code of each pair.
     """
     try:
         links = node.topology.links
@@ -96,9 +97,9 @@ def _codes(node: NodeFacts, devices: Iterable[str], pairs: Iterable[GpuNicPair])
 
 
 def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collection[str]:
-    """Return the GPUs that share another GPU's NIC over NVLink by design.
+    """Return the GPUs that use another GPU's NIC over NVLink by design.
 
-    Empty if not known.
+    Empty if the topology is not known.
     """
     try:
         topology = node.topology
@@ -108,7 +109,7 @@ def _borrowers(node: NodeFacts, site: Site, devices: Iterable[str]) -> Collectio
 
 
 def _forced(node: NodeFacts) -> str:
-    """Return the setting that allows GPUDirect RDMA beyond PXB, if any."""
+    """Return the setting that allows GPUDirect RDMA beyond PXB, else an empty string."""
     try:
         value = node.nccl_env.text("NCCL_NET_GDR_LEVEL") or ""
     except EvidenceError:
@@ -165,8 +166,8 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
         yield _redirected(redirected, len(pairs), configuration)
     if left:
         yield warned(
-            f"ACS {_controls(left, configuration)} is still set on the path of {len(left)} GPU-NIC pairs; "
-            f"nothing redirects",
+            f"ACS {_controls(left, configuration)} is still set on the path of {len(left)} GPU-NIC pairs, "
+            f"but redirects nothing",
             found=_named(left),
             expected="every ACSCtl bit off",
             evidence=[facts.lspci.LSPCI],

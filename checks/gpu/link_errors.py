@@ -1,4 +1,4 @@
-"""Errors on the links of GPUs: NVLink and PCIe, in total and in a window."""
+"""Checks of errors on GPU links (NVLink and PCIe), in total and within a window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
     from preflight.parsers.nvidia.nvlink_errors import Counts
 
-#: Tolerated errors and recoveries of all links of one GPU since driver load: a judgement between Imbue's 5 and DCGM's
+#: Tolerated errors and recoveries on all links of one GPU since driver load: a judgement between Imbue's 5 and DCGM's
 #: failure limit of a hundred a second. Recoveries weigh more.
 FEW, FEW_RECOVERIES = 100, 5
 
@@ -44,16 +44,16 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
     unless=(no_gpu,),
 )
 def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the NVLink errors of each GPU since driver load with a low bound.
+    """Compare the NVLink errors of each GPU since driver load with a low limit.
 
     ## Why it matters
     Each error costs a retransmission: a link with thousands of errors slows every exchange between GPUs and is likely
     to fail.
 
     ## Verdicts
-    More than 100 CRC, replay and damaged-packet errors warn, and so do more than 5 recoveries or any failed recovery.
-    A handful over months is normal and passes. The check never fails, because a total does not show when it grew;
-    counters.gpu-links fails on growth. Errors corrected by forward error correction (NVLink 5) are not counted.
+    More than 100 CRC, replay and damaged-packet errors of a GPU warn, and so do more than 5 recoveries or any failed
+    recovery. A handful over months is normal and passes. The check never fails, because a total does not show when it
+    grew; counters.gpu-links fails on growth. Errors corrected by forward error correction (NVLink 5) are not counted.
 
     ## False alarms
     Errors from before a GPU was reseated, on a node that was not rebooted since.
@@ -62,7 +62,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     try:
         counts = link_errors.totals(node.evidence)
     except EvidenceError as error:
-        yield unknown(f"NVLink's errors could not be read: {error.why}", evidence=[error.key],
+        yield unknown(f"the NVLink errors could not be read: {error.why}", evidence=[error.key],
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
     yield from judge_nvlink_errors(counts, _names(node), evidence)
@@ -73,10 +73,10 @@ def judge_nvlink_errors(
 ) -> Iterator[Finding]:
     """Judge the NVLink errors of each GPU.
 
-    ``names`` maps a UUID to the name in messages and the address.
+    ``names`` maps each GPU's UUID to its name in messages and its PCI address.
     """
     if not any(counts.values()):
-        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
+        yield skipped("no GPU counts NVLink errors", evidence=evidence)
         return
     fine, most = 0, 0
     for uuid, links in counts.items():
@@ -125,11 +125,11 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The specification allows one wrong bit in 10^12: 31 replays a minute at generation 5 with 16 lanes. The total warns
-    only if it exceeds that rate over all the time since boot; a lower total passes. With --window, counters.gpu-links
-    judges the growth.
+    only if it exceeds that rate over the entire time since boot; a lower total passes. With --window,
+    counters.gpu-links judges the growth.
 
     ## False alarms
-    A burst while the GPU was reset or the machine booted, minutes ago.
+    A burst of replays while the GPU was reset or the machine booted, a few minutes ago.
     """
     try:
         minutes = node.parsed(kernel_log.UPTIME, _minutes)
@@ -142,7 +142,7 @@ def pcie_replay(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
     """Judge the PCIe replays of each GPU since its reset.
 
-    ``minutes`` is the time since boot, or None.
+    ``minutes`` is the time since boot; None if unknown.
     """
 
     def compare(gpu: GpuHealth) -> Finding | None:
@@ -162,7 +162,7 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
         return None
 
     most = max((gpu.pcie_replays or 0 for gpu in health.gpus), default=0)
-    good = f"PCIe replays since reset, {most} at most" + ("" if minutes else "; how long ago is not known")
+    good = f"at most {most} PCIe replays since reset" + ("" if minutes else ", at an unknown time")
     yield from each_gpu(health, compare, what="PCIe replays", good=good, needs=("pcie_replays",))
 
 
@@ -179,14 +179,14 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def gpu_links(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare NVLink errors and PCIe replays at both ends of a window.
+    """Compare NVLink errors and PCIe replays at the start and end of a window.
 
     ## Why it matters
     Errors that grow now slow the current job: a link stops while it retrains, and every collective waits for it.
 
     ## Verdicts
-    NVLink: recoveries and failed recoveries fail; CRC errors, replays and damaged packets warn. PCIe: more replays a
-    minute than one wrong bit in 10^12 causes warn. An idle link shows no errors: run the check under load.
+    NVLink: recoveries and failed recoveries fail; CRC errors, replays and damaged packets warn. PCIe: a higher rate of
+    replays than one wrong bit in 10^12 causes warns. An idle link shows no errors: run the check under load.
 
     ## False alarms
     A GPU that was reset within the window.
@@ -200,7 +200,7 @@ def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
     try:
         gained, links, seconds = link_errors.growth(node.evidence)
     except EvidenceError as error:
-        yield _unread("NVLink's errors", error, node)
+        yield _unread("NVLink errors", error, node)
         return
     names = _names(node)
     for link in gained:
@@ -211,7 +211,7 @@ def _nvlink_growth(node: NodeFacts) -> Iterator[Finding]:
             found=_listed(link.grown), expected="no growth", evidence=evidence,
         )  # fmt: skip
     if not links:
-        yield skipped("no GPU counts errors of NVLinks", evidence=evidence)
+        yield skipped("no GPU counts NVLink errors", evidence=evidence)
     elif not gained:
         yield passed(f"none of {links} NVLinks gained an error in {seconds:.0f} s", found="no growth",
                      evidence=evidence)  # fmt: skip
@@ -246,7 +246,7 @@ def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
 
 
 def _names(node: NodeFacts) -> dict[str, tuple[str, str]]:
-    """Return the names and addresses of the GPUs by UUID."""
+    """Map each GPU's UUID to its name and PCI address; empty if unknown."""
     try:
         return {gpu.uuid: (f"GPU{gpu.index}", gpu.address) for gpu in node.gpu_health.gpus}
     except EvidenceError:

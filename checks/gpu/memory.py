@@ -1,4 +1,4 @@
-"""GPU memory: ECC, remapped rows, retired pages."""
+"""Checks of GPU memory: ECC, remapped rows, retired pages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 ROW_REMAP = "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/"
 RESET = "Drain the node, then reset the GPU (`nvidia-smi -r -i N` ends all jobs on it) or reboot."
-REPLACE = "Drain the node, run the vendor's field diagnostic, have the GPU replaced."
+REPLACE = "Drain the node, run the vendor's field diagnostic, and have the GPU replaced."
 
-#: Rows remapped for uncorrectable errors at which the vendor replaces a GPU.
+#: Number of rows remapped for uncorrectable errors from which the vendor replaces a GPU.
 REMAPPED_LIMIT = 512
 #: Tolerated correctable errors since the driver was loaded.
 SRAM_CORRECTED_LIMIT, DRAM_CORRECTED_LIMIT = 10_000, 20_000_000
-#: Retired pages (Volta and older) at which a GPU is replaced, and number of double-bit ones that warns.
+#: Number of retired pages (Volta and older) from which a GPU is replaced, and number of pages retired for double-bit
+#: errors from which the check warns.
 RETIRED_LIMIT, RETIRED_DOUBLE_LIMIT = 60, 15
 
 
@@ -52,8 +53,8 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without ECC, training continues with a flipped bit in a weight or gradient, and nothing counts it.
 
     ## Verdicts
-    Consumer parts have no ECC; the driver reports N/A there and the check does not apply. A pending change only warns;
-    the active mode is judged.
+    A GPU with ECC off fails; a change that turns it off at the next reset warns. Consumer parts have no ECC: the driver
+    reports N/A, and the check does not apply.
 
     ## False alarms
     A site that disables ECC on GDDR parts (T4, A10, L4) on purpose to gain memory.
@@ -98,11 +99,11 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     SRAM and DRAM errors and the driver's SRAM verdict are included.
 
     ## Why it matters
-    An uncorrectable error kills the job that hits it; a GPU that had one since its last reset is likely to have the
-    next.
+    An uncorrectable error kills the job that hits it; a GPU that had one since its last reset is likely to have
+    another.
 
     ## Verdicts
-    A single one fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
+    A single error fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
     they include repaired errors. "SRAM threshold exceeded" is the driver's request to replace the GPU; drivers before
     550 do not report it.
 
@@ -151,13 +152,14 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's corrected errors with the tolerance of operators.
+    """Compare each GPU's corrected errors with limits that operators use.
 
     ## Why it matters
-    Each corrected error costs nothing, but a GPU that corrects millions is likely to have an uncorrectable one.
+    A corrected error costs nothing, but a GPU that corrects millions is likely to have an uncorrectable one.
 
     ## Verdicts
-    More than 10 000 in SRAM or 20 million in DRAM warn; operators differ by a factor of 2.5, so it never fails.
+    More than 10 000 in SRAM or 20 million in DRAM warn; operators' limits differ by a factor of 2.5, so the check never
+    fails.
 
     ## False alarms
     A node that has been up for months accumulates more than one that was booted today.
@@ -196,22 +198,18 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read each GPU's row remapper.
-
-    Judges pending and failed remappings, remapped rows, and banks without spare rows.
+    """Judge each GPU's pending, failed and completed row remappings, and spare rows.
 
     ## Why it matters
     A pending remapping means that a row is known to be bad and still in use: the next job that touches it
     dies. A failed one means that no spare row is left.
 
     ## Verdicts
-    512 rows remapped for uncorrectable errors is the vendor's limit, and fails; so does a failed or a pending
-    remapping. Banks with few spare rows warn. With MIG on, the driver reports N/A; GPUs before Ampere retire pages
-    instead.
+    512 rows remapped for uncorrectable errors, the vendor's limit, fail, and so does a failed or pending remapping.
+    Banks with few or no spare rows warn. With MIG on, the driver reports N/A; GPUs before Ampere retire pages instead.
 
     ## False alarms
-    Correctable remappings, and a handful of uncorrectable ones long ago: they were repaired and are
-    not judged.
+    None known: remappings for correctable errors, and a handful for uncorrectable ones, are completed repairs and pass.
     """
     yield from judge_row_remap(node.gpu_health)
 
@@ -261,17 +259,15 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the retired pages of GPUs that retire pages (Volta and older).
-
-    Judges pending retirements and the number of retired pages.
+    """Judge the retired pages of GPUs that retire pages (Volta and older).
 
     ## Why it matters
     A page with a pending retirement is known to be bad but still given to jobs; a GPU with 60 retired pages cannot
     retire more.
 
     ## Verdicts
-    60 pages fail, 15 retired for double-bit errors warn. Ampere and newer remap rows instead; the driver
-    reports N/A there, and the check does not apply.
+    A pending retirement or 60 retired pages fail; 15 pages retired for double-bit errors warn. Ampere and newer remap
+    rows instead; the driver reports N/A there, and the check does not apply.
 
     ## False alarms
     Pages that an old GPU retired over time for single-bit errors; below the limit this is normal.

@@ -32,7 +32,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
 
 @check(
     "nvlink.links",
-    title="Every GPU has all its NVLinks, at their rate",
+    title="Every GPU has all its NVLinks, at full rate",
     fault="A GPU lacks NVLinks, or has slow ones",
     impact="slows-job",
     explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", ""), ("job.errors", "log")),
@@ -49,13 +49,13 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     For unknown parts, the other GPUs of the node are the reference.
 
     ## Why it matters
-    Traffic between GPUs is spread over all links: one of eighteen that is down costs 6 % of every
-    tensor-parallel exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
+    Traffic between GPUs is spread over all links: one link of eighteen that is down costs 6 % of every tensor-parallel
+    exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
     ## Verdicts
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction); healthy links
     show up to 6 % more. An unknown part is compared with the best GPU of the node. Cards without NVLink or with
-    optional bridges are compared only with each other; a card without a bridge warns if others have one. A virtual
+    optional bridges are compared only with each other; a card without a bridge warns if other cards have one. A virtual
     machine with some GPUs of a mesh (V100), each with a different number of links, is unknown.
 
     ## False alarms
@@ -77,12 +77,12 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class LinkMeasure:
-    """Reference for the NVLinks of a GPU."""
+    """Reference values for the NVLinks of a GPU."""
 
-    wanted: int  # links
-    rate: float  # GB/s of each, per direction
+    wanted: int  # number of links
+    rate: float  # GB/s of each link, in each direction
     source: str
-    board: int = 0  # links of the model, if only some GPUs of a mesh are here
+    board: int = 0  # number of links of the model, if only some GPUs of a mesh are here
     bridges: bool = False  # bridges join cards in pairs: one without a bridge may be intended
 
 
@@ -114,7 +114,7 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
             which = f", down: {', '.join(down)}" if health.pasted and up and len(down) == wanted - up else ""
             return failed(f"{up} of {wanted} NVLinks are up{which}", found=up, expected=f"{wanted} ({source})")
         if speed is None:
-            return unknown(f"no rate for its {up} NVLinks: {gpu.why('link_gbytes_s')}", found=up)
+            return unknown(f"the rate of its {up} NVLinks is not known: {gpu.why('link_gbytes_s')}", found=up)
         if speed < measure.rate:
             return failed(
                 f"NVLinks run at {speed:g} GB/s", found=f"{speed:g} GB/s",
@@ -138,7 +138,7 @@ _COMPARE = "Compare with an identical GPU: `nvidia-smi nvlink -s` of all GPUs, o
 
 
 def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
-    """Judge NVLinks of unknown parts: compare each GPU with those of the same name.
+    """Judge the NVLinks of unknown parts by comparing GPUs of the same name.
 
     Links that are inactive on every GPU are fused off or unused by design. Without a peer to confirm that, inactive
     links are unknown, and so are GPUs without an active link.
@@ -186,14 +186,14 @@ def _bridged(node: NodeFacts) -> bool:
 
 
 def _nvlinks_of_model(node: NodeFacts) -> int:
-    """Return the NVLinks of the catalogue's model of this node; else 0."""
+    """Return the number of NVLinks of the node's GPU model; 0 if unknown."""
     models = {gpu_model(device) for device in node.gpus_on_bus}
     model = models.pop() if len(models) == 1 else None
     return model.nvlinks if model is not None else 0
 
 
 def _measure(site: Site, gpus: Sequence[GpuHealth]) -> tuple[int, float, str]:
-    """Return the expected number and rate of links, and their source."""
+    """Return the expected number of links, their rate, and the source of both."""
     if site.part is not None and site.part.gpu.sxm:
         return site.part.gpu.nvlinks, site.part.gpu.link_gbytes_s, site.part.gpu.source
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
@@ -222,20 +222,19 @@ def _without(site: Site, evidence: tuple[str, ...]) -> Finding:
 def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's NVLink fabric state with "Completed" and "Success".
 
-    The health mask is compared as well.
+    The health mask must show no fault.
 
     ## Why it matters
-    Until the fabric manager has joined a GPU, every CUDA program on it ends with error 802, "system not yet
-    initialized"; a GPU that failed to join has no NVLink to its peers. Degraded bandwidth or an unhealthy route slows
-    every transfer over NVLink. GPUs of one node in different domains or cliques cannot reach each other over
-    NVLink at all.
+    Until a GPU has joined the fabric, every CUDA program on it ends with error 802, "system not yet initialized"; a GPU
+    that failed to join has no NVLink to its peers. Degraded bandwidth or an unhealthy route slows every transfer over
+    NVLink. GPUs of one node in different domains or cliques cannot reach each other over NVLink at all.
 
     ## Verdicts
     PCIe cards and parts before Hopper have no such state; the driver reports N/A, and the check does not apply. On an
-    NVSwitch board of Hopper or newer N/A is unknown, not a pass. Any other state fails.
+    NVSwitch board of Hopper or newer, N/A is unknown, not a pass. Any other state fails.
 
     ## False alarms
-    "In Progress" just after boot; it ends within a minute or two.
+    "In Progress" just after boot, for a minute or two.
     """
     part = site.part
     expected = part is not None and part.nvswitch and part.gpu.reports_fabric_state
@@ -245,7 +244,7 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Finding]:
     """Judge the NVLink fabric of each GPU.
 
-    ``expected``: its board has NVSwitches and its driver reports the state.
+    ``expected`` is true if the GPUs must report a state; N/A is then unknown.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -272,7 +271,7 @@ def judge_fabric_state(health: Health, expected: bool = False) -> Iterator[Findi
 
 
 def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report GPUs of one node that joined different NVLink domains."""
+    """Report GPUs of one node that joined different NVLink domains or cliques."""
     joined = [
         (gpu, (gpu.fabric.cluster_uuid if gpu.fabric.multi_node else "", gpu.fabric.clique))
         for gpu in gpus
@@ -296,7 +295,7 @@ def _apart(gpus: Sequence[GpuHealth], evidence: tuple[str, ...]) -> Iterator[Fin
 
 
 def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without NVSwitches, on its bus or behind its NICs."""
+    """Skip a node without NVSwitches on its PCI bus or behind its NICs."""
     if site.part is not None and site.part.switches_behind_nics:
         return None
     return no_nvswitch(node, site)
@@ -325,13 +324,14 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The check applies to nodes with NVSwitches on the PCI bus, and to HGX B200 and B300, whose NVSwitches are not
-    visible there. PCIe cards need none, and on GB200 it runs on the switch trays. A stopped fabric manager fails, and
-    so does a version other than the driver's. On HGX A100 and before, no CUDA program starts while it is stopped
-    (NVIDIA's guide, ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and the start
-    of CUDA depends on each GPU's registration in the fabric instead of the service: if all GPUs report that they have
-    joined, a stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and gpud fail
-    the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is reset or a
-    node that is rebooted will not rejoin the fabric. In a container, services are not visible: unknown.
+    visible there. PCIe cards need no fabric manager; on GB200, it runs on the switch trays. A stopped fabric manager
+    fails, and so does a version other than the driver's. On HGX A100 and before, no CUDA program starts while it is
+    stopped (NVIDIA's guide, ABORT_CUDA_JOBS_ON_FM_EXIT). From H100 on, the guide calls that setting ineffective, and
+    the start of CUDA depends on each GPU's registration in the fabric instead of the service: if all GPUs report that
+    they have joined, a stopped service only warns. That new programs start is an inference from the guide. gcm, AWS and
+    gpud fail the node; to do the same, set `services = ["nvidia-fabricmanager"]` in `[class.X.host]`. A GPU that is
+    reset or a node that is rebooted will not rejoin the fabric. In a container, services are not visible, and the
+    result is unknown.
 
     ## False alarms
     A virtual machine whose hypervisor runs the fabric manager: the fabric state is Completed without a local service,
@@ -383,7 +383,7 @@ def fabric_of_one_node(node: NodeFacts, site: Site) -> Finding | None:
 
 
 def _fabric_unread(health: Health) -> bool:
-    """Return whether the fabric of a GPU could not be read."""
+    """Return whether the fabric state of any GPU could not be read."""
     return not health.gpus or any(gpu.fabric is None and not gpu.not_reported("fabric") for gpu in health.gpus)
 
 
@@ -421,9 +421,9 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     state = "not installed" if service is None or not service.known else service.active
     channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
     if state == "active" and channel:
-        yield passed("IMEX is active, channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
+        yield passed("IMEX is active, and channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
     else:
-        summary = f"IMEX is {state}, channel0 is {'there' if channel else 'missing'}"
+        summary = f"IMEX is {state}, and channel0 {'exists' if channel else 'is missing'}"
         yield warned(
             summary,
             found=summary,

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Minimum share of the nominal memory that the driver shows: ECC and reserved areas take up to 7 %.
+#: Minimum share of the nominal memory that the driver must show: ECC and reserved areas take up to 7 %.
 MEMORY_SHARE = 0.9
 
 
 @check(
     "gpu.same-model",
-    title="All GPUs of the node are of one model",
-    fault="The GPUs of the node are not of one model",
+    title="All GPUs of the node are the same model",
+    fault="The node has GPUs of different models",
     impact="slows-job",
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
     fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the one that differs.",
@@ -33,13 +33,13 @@ MEMORY_SHARE = 0.9
     unless=(no_gpu,),
 )
 def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare product name and memory size of the node's GPUs with each other.
+    """Compare the product names and memory sizes of the node's GPUs.
 
     ## Why it matters
     A job runs at the pace and within the memory of the smallest GPU.
 
     ## Verdicts
-    Different models or sizes fail on a baseboard and warn in a box of cards.
+    Different models or sizes fail on an SXM baseboard, and warn on a node with PCIe cards.
 
     ## False alarms
     A workstation with a display card in addition to compute cards; it only warns there.
@@ -66,7 +66,7 @@ def same_model(node: NodeFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("gpu.same-model", "node", "*", ""),),
     source="part catalogue: NVIDIA's whitepapers and datasheets; sizes by PCI id: pci.ids",
-    fix="nvidia-smi -q -i N; compare VBIOS and part number with a good GPU; contact the vendor.",
+    fix="Run `nvidia-smi -q -i N`; compare VBIOS and part number with those of a good GPU, then contact the vendor.",
     answers=("GS-5",),
     unless=(no_gpu,),
 )
@@ -77,11 +77,11 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     A GPU that lost a memory stack or some of its processors still works; the job runs out of memory on one rank, or
-    waits for it in every step.
+    waits for that rank in every step.
 
     ## Verdicts
     At least 90 % of the nominal memory must be present: ECC and the driver take up to 7 %. Only NVML reports cores. A
-    model or size missing from the catalogue is unknown, not a pass; under MIG the check does not apply.
+    model or size missing from the catalogue is unknown, not a pass.
 
     ## False alarms
     A vGPU, which shows the memory of its profile instead of the card's; skip the check there (`--skip gpu.right-part`).
@@ -99,7 +99,10 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | None:
     size = model.memory_gib(device) if model else None
     if model is None or size is None:
-        return unknown(f"no size known for {gpu.name or 'it'} (PCI id {device or '?'})", found=gpu.memory_total_mib)
+        return unknown(
+            f"the catalogue has no memory size for {gpu.name or 'it'} (PCI id {device or '?'})",
+            found=gpu.memory_total_mib,
+        )
     least, shown = MEMORY_SHARE * size * 1024, gpu.memory_total_mib or 0
     if shown < least:
         return failed(f"{shown} MiB of memory", found=f"{shown} MiB", expected=f"at least {least:.0f} ({model.source})")
@@ -116,12 +119,12 @@ def _compared(gpu: GpuHealth, device: str, model: GpuModel | None) -> Finding | 
     fault="The GPUs of the node differ in firmware, or GSP does not match the driver",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetVbiosVersion, nvmlDeviceGetGspFirmwareVersion)",
-    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the one that differs, then reboot.",
+    fix="`nvidia-smi --query-gpu=pci.bus_id,vbios_version --format=csv`; update the GPU that differs, then reboot.",
     action="fix-site",
     unless=(no_gpu,),
 )
 def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare VBIOS and InfoROM of the GPUs, and GSP firmware with the driver.
+    """Compare the GPUs' VBIOS and InfoROM, and the GSP firmware with the driver.
 
     ## Why it matters
     Different firmware on identical boards, usually after one was replaced, is the most common reason why one GPU
@@ -156,14 +159,17 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]
     if len(read) < len(health.gpus) or not read:
-        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs not reported", evidence=health.evidence)
+        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs is not reported", evidence=health.evidence)
     elif not odd:
         versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
         yield passed(f"{len(read)} GPUs with VBIOS {versions_read}", evidence=health.evidence)
 
 
 def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:
-    """Name the GPUs of each model whose version differs from most."""
+    """Describe which GPUs of each model have a different version from most.
+
+    If no version has a majority, all GPUs of the model are listed.
+    """
     listed = []
     for model in dict.fromkeys(model for model, _ in versions):
         counts = {version: number for (mine, version), number in versions.items() if mine == model}

@@ -1,6 +1,6 @@
-"""Separate judgement of every GPU.
+"""Helper of checks that judge each GPU on its own.
 
-Yields one finding for each faulty GPU, and one for all healthy GPUs.
+It yields one finding for each faulty or unreadable GPU, and one for all healthy GPUs.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ def each_gpu(
 ) -> Iterator[Finding]:
     """Judge every GPU that answered.
 
-    ``judge`` returns None for a healthy GPU, else the fault.
+    ``judge`` returns None for a healthy GPU, else a finding. In messages, ``what`` names the judged value and ``good``
+    describes healthy GPUs.
 
     A GPU without a readable value is *unknown*, with the driver's message. If the driver reports ``N/A`` for every GPU,
-    the check does not apply; if only for some, they are *unknown*. ``also`` lists values that a part may lack;
-    ``hidden`` is the reason why ``N/A`` hides an existing value. ``gpu.driver`` reports GPUs that did not answer at
-    all. In pasted text (``health.pasted``) a value that no GPU shows has no finding: its section was not pasted. With
-    ``additive``, missing values prove nothing, and the existing ones are summed.
+    the check does not apply; if only for some, those are *unknown*. ``also`` lists values that some GPU models do not
+    have; ``hidden`` returns the reason why ``N/A`` hides an existing value, or an empty string. ``gpu.driver`` reports
+    GPUs that did not answer at all. In pasted text (``health.pasted``), a value that no GPU shows has no finding: its
+    section was not pasted. With ``additive``, a GPU in pasted text that lacks some values is still judged by the
+    others.
     """
     evidence = health.evidence
     if health.pasted:  # a value that no GPU shows was not pasted
@@ -45,7 +47,7 @@ def each_gpu(
                                                   if getattr(gpu, name) is None) or _any(health, name))  # fmt: skip
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
     if health.gpus and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in missing):
-        yield skipped(f"the driver reports no {what} of these GPUs (N/A)", evidence=evidence[:1])
+        yield skipped(f"the driver reports no {what} for these GPUs (N/A)", evidence=evidence[:1])
         return
     if health.pasted and all(any(gpu.why(name) == NOT_IN_OUTPUT for name in names) for gpu, names in missing):
         for gpu in health.gpus if additive else ():
@@ -78,7 +80,7 @@ def each_gpu(
 
 
 def _any(health: Health, name: str) -> bool:
-    """Return whether any GPU has a value."""
+    """Return whether any GPU has a value in field ``name``."""
     return any(getattr(gpu, name) is not None for gpu in health.gpus)
 
 

@@ -27,7 +27,7 @@ from preflight.model import Finding, check, compare, failed, passed, skipped, un
 
 
 def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without GPUs for which no number is declared."""
+    """Return the result for a node without GPUs if no number is declared, else None."""
     if node.gpus_on_bus or site.gpus.value is not None:
         return None
     return nothing(node, site) or skipped(
@@ -67,14 +67,13 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A job that requests eight GPUs does not start on seven, or runs one rank short.
 
     ## Verdicts
-    The PCI bus is read, not the driver: a GPU that fell off the bus, or that has a dead driver, must
-    not look like a machine without GPUs. Fewer than the expected number fails; boards with NVSwitches carry eight.
-    Without an expected number, the result is unknown. A node without a GPU on the bus is also unknown if anything
-    suggests GPUs: a loaded NVIDIA driver, device nodes, NVSwitches on the bus, Xids in the kernel log, a server model
-    that is sold only with GPUs, or GPU readings in the history. The same applies to a machine with neither a GPU nor
-    an RDMA NIC, unless its class sets `gpus = 0`: a node looks the same after all its GPUs fell off the bus. A node
-    with NICs and no sign of a GPU, such as a storage node, is judged by its NICs alone. A network switch is reported
-    as such and not judged further.
+    The PCI bus is read, not the driver, so that a node with a dead driver does not look like one without GPUs. Fewer
+    than the expected number fail; boards with NVSwitches carry eight. Without an expected number, the result is
+    unknown. A node without a GPU on the bus is also unknown if anything suggests GPUs: a loaded NVIDIA driver, device
+    nodes, NVSwitches on the bus, Xids in the kernel log, a server model that is sold only with GPUs, or GPU readings in
+    the history. The same applies to a machine with neither a GPU nor an RDMA NIC, unless its class sets `gpus = 0`,
+    because a node looks the same after all its GPUs fell off the bus. A node with NICs and no sign of a GPU, such as a
+    storage node, is judged by its NICs alone. A network switch is reported as such and not judged further.
 
     ## False alarms
     A virtual machine that was given more than four of a board's eight GPUs; declare `gpus` for its class
@@ -124,10 +123,11 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     A container sees the complete PCI bus, but only its own GPUs. There, only the assigned GPUs count:
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which must agree. If the device nodes match the
-    assignment and all GPUs answer, the check passes. Fewer answers fail, or are unknown if the device nodes cannot be
-    opened. Without an assignment, a missing GPU fails if the device nodes of all GPUs on the bus exist and can be
-    opened, which a control group that withholds a GPU would prevent. If find(1) cannot test that (BusyBox), the result
-    is unknown unless the cluster file expects all of them. A GPU that the driver reports as lost always fails.
+    assignment and all GPUs answer, the check passes. If fewer answer, the check fails, or is unknown if the device
+    nodes cannot be opened. Without an assignment, a missing GPU fails if the device nodes of all GPUs on the bus exist
+    and can be opened, which a control group that withholds a GPU would prevent. If find(1) cannot test that (BusyBox),
+    the result is unknown unless the cluster file expects all of them. A GPU that the driver reports as lost always
+    fails.
 
     ## False alarms
     NVIDIA_VISIBLE_DEVICES set manually, in a container with the same number of device nodes.
@@ -194,7 +194,7 @@ def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
 
 
 def _requested(node: NodeFacts) -> int | None:
-    """Return the GPUs that the pod requests; None if no pod, or unknown."""
+    """Return the number of GPUs that the pod requests; None if unknown or no pod."""
     try:
         return pod(node.evidence).gpus if in_pod(node.environment) else None
     except EvidenceError:
@@ -202,7 +202,7 @@ def _requested(node: NodeFacts) -> int | None:
 
 
 def _lost(listing: Driver) -> bool:
-    """Return whether the driver counts a GPU and reports it as lost."""
+    """Return whether the driver reports a GPU as lost."""
     return any("GPU is lost" in text for text in listing.lost)
 
 
@@ -217,7 +217,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         )
     if not node.evidence.exists(NVIDIA_VERSION):
         return failed(
-            f"no NVIDIA driver is loaded, {gpus} GPUs on the PCI bus",
+            f"no NVIDIA driver is loaded, although {gpus} GPUs are on the PCI bus",
             found="no /proc/driver/nvidia/version",
             expected="a loaded driver",
             evidence=evidence,
@@ -250,7 +250,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
 
 
 def no_switch_on_bus(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip boards without visible NVSwitches, and machines that may be virtual."""
+    """Skip boards without NVSwitches on the bus, and virtual machines that show none."""
     wanted = site.part.switches_on_bus if site.part is not None else 0
     if wanted and (_switches(node) or not (node.in_virtual_machine or node.in_container)):
         return None

@@ -44,10 +44,10 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     memory" or has one slow rank.
 
     ## Verdicts
-    It warns, because preflight cannot see whether the process belongs to a running job.
+    A compute process warns, because preflight cannot see whether it belongs to a running job.
 
     ## False alarms
-    Preflight runs during a job. In a container, processes outside it are not visible.
+    A run of preflight during a job. In a container, processes outside it are not visible.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -66,7 +66,7 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
 @check(
     "gpu.process-per-gpu",
     title="Each training process uses one GPU",
-    fault="A training process uses several GPUs, or shares one",
+    fault="A training process uses several GPUs",
     impact="slows-job",
     explains=(("gpu.left-over-processes", "node"),),
     source="https://pytorch.org/docs/stable/notes/cuda.html (DistributedDataParallel instead of DataParallel)",
@@ -83,7 +83,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     does not select its device has a second context on GPU 0.
 
     ## Verdicts
-    It only warns, and only for processes that run now; it does not apply to an idle node.
+    A process that uses several GPUs now warns; on an idle node, the check does not apply.
 
     ## False alarms
     Inference servers and tensor-parallel engines that use several GPUs from one process on purpose.
@@ -122,7 +122,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's memory in use with its size, processes and job's need.
+    """Compare each GPU's memory in use with its size, its processes and the job's need.
 
     ## Why it matters
     An allocator short of memory fragments, retries and finally fails in the middle of a step; a KV cache short of
@@ -134,7 +134,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     outlived its process). Memory reserved by the driver is neither used nor free.
 
     ## False alarms
-    Preflight runs during a job. In a container, processes outside it are not visible, so memory without an owner is
+    A run of preflight during a job. In a container, processes outside it are not visible, so memory without an owner is
     normal and not reported.
     """
     need = site.threshold("gpu_memory_gib")
@@ -160,7 +160,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     needs = ("memory_total_mib", "memory_used_mib")
     good = f"less than {PRESSURE_PCT} % of the memory in use"
     if need.value is not None:
-        good += f", {need.value:g} GiB and more free"
+        good += f", at least {need.value:g} GiB free"
     yield from each_gpu(node.gpu_health, judge, what="memory use", good=good, needs=needs)
 
 
@@ -170,13 +170,13 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="GPU utilisation cannot be read, or shows load without a process",
     impact="drifts",
     source=f"{NVML_API} (nvmlDeviceGetUtilizationRates)",
-    fix="Busy without a process: `dmesg | grep -i xid`. Under MIG read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
+    fix="If busy without a process, run `dmesg | grep -i xid`. Under MIG, read DCGM_FI_PROF_GR_ENGINE_ACTIVE instead.",
     action="monitor",
     answers=("FP-OBS-1",),
     unless=(no_gpu,),
 )
 def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the utilisation of each GPU; look for busy GPUs without a process.
+    """Read the utilisation of each GPU, and look for busy GPUs without a process.
 
     ## Why it matters
     Without utilisation, no one notices when GPUs wait for the network. A GPU at 100 % without a process hangs in the
@@ -184,7 +184,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Utilisation shows that a kernel ran in the last second, not how much work it did: 100 % does not prove health. A
-    busy GPU without a process warns, and so does a driver that reports no utilisation, such as with MIG on.
+    busy GPU without a process warns, and so does a GPU in MIG mode, for which the driver reports no utilisation.
 
     ## False alarms
     A process that ended within the last second, which the average covers; run the check again. In a container, where

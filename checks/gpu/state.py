@@ -1,7 +1,4 @@
-"""Checks of the state of each GPU.
-
-Clocks, heat, power, PCIe link, modes, and the recovery action that the driver requests.
-"""
+"""Checks of GPU state: clock slowdown, heat, power, PCIe link, modes, recovery action."""
 
 from __future__ import annotations
 
@@ -20,18 +17,18 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Margin to the slowdown temperature, in degrees, from which it warns: a judgement call.
+#: Margin to the slowdown temperature, in degrees Celsius, at or below which the check warns: a judgement call.
 MARGIN_LOW_C = 5
 
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
 
-#: GPUs on one module with their processor, which NVLink-C2C connects; their PCIe link may be narrow by design.
+#: GPUs on one module with a processor, connected by NVLink-C2C; their PCIe link may be narrow by design.
 SUPERCHIPS = ("GH200", "GB200", "GB300")
 
 
 def _slowed() -> Mapping[int, tuple[str, str]]:
-    """Return the reasons that slow a GPU, worst first, each with its next step."""
+    """Map the event reasons that slow a GPU, worst first, to name and next step."""
     power = "Check power supply and cooling; `nvidia-smi -q -d PERFORMANCE` shows the reason."
     rack = "Check power supplies, PDU and the rack's power cap; the board received a power brake signal."
     return {
@@ -50,20 +47,20 @@ def _slowed() -> Mapping[int, tuple[str, str]]:
     fault="Heat or power slows a GPU down",
     impact="slows-job",
     source=f"{NVML_API} (nvmlClocksEventReasons); reasons as gated by cyclecloud-healthagent",
-    fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER",
+    fix="Run `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER`.",
     answers=("AN-11",),
     unless=(no_gpu,),
 )
 def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the clocks' event reasons.
+    """Look for clock event reasons that slow a GPU.
 
-    Judged are hardware thermal slowdown, power brake, and hardware or software slowdown.
+    These are hardware and software thermal slowdown, power brake, and other hardware slowdown.
 
     ## Why it matters
     One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
 
     ## Verdicts
-    Hardware reasons fail, software thermal slowdown warns. Idle clocks, the power cap under load and clocks set on
+    Hardware reasons fail; software thermal slowdown warns. Idle clocks, the power cap under load and clocks set on
     purpose are normal and not reported. The reading is momentary: a node that throttles only under load passes when
     idle.
 
@@ -144,7 +141,7 @@ def judge_temperature_margin(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's power limit with its default and with its peers.
+    """Compare each GPU's power limit with its default.
 
     ## Why it matters
     A GPU capped to 70 % of its power lowers its clocks in every matrix multiplication; if it is the only one, it slows
@@ -162,7 +159,10 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Finding]:
-    """Judge the power limit of each GPU."""
+    """Judge the power limit of each GPU.
+
+    ``meant`` is the declared limit in watts, or None.
+    """
 
     def judge(gpu: GpuHealth) -> Finding | None:
         limit, default = gpu.power_enforced_w or 0, gpu.power_default_w or 0
@@ -188,7 +188,7 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
     unless=(no_gpu,),
 )
 def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each PCIe link with the GPU's own maximum in its slot.
+    """Compare each GPU's PCIe link with the maximum of GPU and slot.
 
     The width is always judged, the generation only under load.
 
@@ -196,10 +196,10 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A link that lost half its lanes halves all traffic to host and NIC, and GPUDirect RDMA with it.
 
     ## Verdicts
-    The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is
-    judged only while the GPU is busy (at least 10 %), and is otherwise noted in the pass. Cards with 8 lanes are
-    compared with 8. Fewer lanes fail, and so does a low generation under load. Fewer lanes of GH200, GB200 and GB300
-    only warn where no GPU of the node has more: the processor reaches them over NVLink-C2C.
+    The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
+    only while the GPU is busy (at least 10 %), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
+    Fewer lanes fail, and so does a low generation under load. On GH200, GB200 and GB300, fewer lanes only warn if no
+    GPU of the node has more: the processor reaches these GPUs over NVLink-C2C.
 
     ## False alarms
     None known: generation 1 on an idle GPU saves power and is not judged.
@@ -244,12 +244,12 @@ def persistence(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the persistence mode of each GPU with "on".
 
     ## Why it matters
-    Without it the driver shuts down an unused GPU: every job start waits for seconds, and the volatile error counters
+    Without it, the driver shuts down an unused GPU: every job start waits for seconds, and the volatile error counters
     are lost each time.
 
     ## Verdicts
-    It only warns, because a job runs at full speed without it. If nvidia-persistenced holds the device open, the mode
-    shows as on.
+    Persistence mode that is off only warns, because a job runs at full speed without it. If nvidia-persistenced holds
+    the device open, the mode shows as on.
 
     ## False alarms
     A monitoring daemon (DCGM) that holds every GPU open keeps the driver loaded although the mode is
@@ -297,7 +297,7 @@ def mig(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     """Judge the MIG mode of each GPU.
 
-    If the node's purpose is unknown, MIG only warns.
+    ``training`` is false if the purpose of the node is unknown; MIG then only warns.
     """
 
     def judge(gpu: GpuHealth) -> Finding | None:
@@ -318,25 +318,25 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     impact="blocks-job",
     explains=(("job.errors", "log"),),
     source=f"{NVML_API} (nvmlComputeMode_t)",
-    fix="nvidia-smi -i N -c DEFAULT",
+    fix="Run `nvidia-smi -i N -c DEFAULT`.",
     action="fix-site",
     unless=(no_gpu,),
 )
 def compute_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the compute mode of each GPU.
+    """Judge the compute mode of each GPU.
 
-    The mode is default, exclusive to one process, or prohibited.
+    The mode is Default, Exclusive (one process) or Prohibited.
 
     ## Why it matters
     A prohibited GPU refuses every CUDA context, and the job dies with "all CUDA-capable devices are busy or
     unavailable".
 
     ## Verdicts
-    Prohibited fails. Exclusive warns: one process per GPU works, but MPS, a debugger or a second context
-    of the same rank does not.
+    Prohibited fails. Exclusive warns: one process on each GPU works, but MPS, a debugger or a second context of the
+    same rank does not.
 
     ## False alarms
-    A batch system that sets Exclusive on purpose; training with one process per GPU runs under it.
+    A batch system that sets Exclusive on purpose; training with one process on each GPU runs in this mode.
     """
     yield from judge_compute_mode(node.gpu_health)
 
@@ -366,11 +366,11 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Read the recovery action that the driver requests: reset, reboot, drain.
+    """Read the recovery action that the driver requests, such as a reset or reboot.
 
     ## Why it matters
-    The driver knows the effect of its last error on the GPU; a job that starts before the action was taken hits the
-    same error again.
+    The driver knows the effect of its last error on the GPU; a job that starts before the action is taken hits the same
+    error again.
 
     ## Verdicts
     The driver's request overrides the table entry of an XID. Anything but "None" fails; an action that this version
@@ -398,7 +398,7 @@ def judge_recovery_action(health: Health) -> Iterator[Finding]:
         if action == "None":
             return None
         if action.startswith("unknown"):
-            return unknown(f"the driver requests a recovery action {action}", found=action, expected="None")
+            return unknown(f"the driver requests a recovery action that is {action}", found=action, expected="None")
         return failed(f"the driver requests: {action}", found=action, expected="None", fix=fixes.get(action, ""),
                       action=actions.get(action, "reset"))  # fmt: skip
 

@@ -20,7 +20,7 @@ SOURCE = "https://docs.nvidia.com/multi-node-nvlink-systems/ and the legend of `
 
 
 def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a single GPU, and cards without NVLink."""
+    """Skip nodes with a single GPU, or with cards whose NVLinks are optional."""
     if len(node.gpus_on_bus) < 2:
         return skipped("one GPU: there is no pair", evidence=[PCI_BUS])
     if site.part is None or site.part.gpu.sxm:
@@ -34,7 +34,8 @@ def no_nvlink_pair(node: NodeFacts, site: Site) -> Finding | None:
     fault="NVLinks between GPUs are down",
     impact="slows-job",
     source="NVIDIA A100/H100 whitepapers (links per GPU); legend of `nvidia-smi topo -m`",
-    fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset.",
+    fix="Run `nvidia-smi nvlink -s` and `nvidia-smi -q | grep -A4 Fabric`; restart the fabric manager or reset the "
+    "GPUs.",
     action="reset",
     answers=("PA-02", "GS-1"),
     unless=(no_gpu, no_nvlink_pair),
@@ -49,14 +50,14 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     back to PCIe makes every collective ten times slower without any message.
 
     ## Verdicts
-    On a board with NVSwitches every pair has all links of a GPU. Without a switch, and on boards missing from the
+    On a board with NVSwitches, every pair has all links of a GPU. Without a switch, and on boards missing from the
     catalogue, each GPU's total number of links is compared with its peers'; a board on which all GPUs lost the same
     number is not noticed. Fewer links fail.
 
     ## False alarms
-    None known. In a healthy mesh without a switch (DGX-1) pairs differ by design, so the GPUs' sums are compared. A
-    virtual machine with some GPUs of such a mesh has different sums too, and is unknown. Cards with bridges in pairs
-    pass; nvlink.links names those without one.
+    None known. In a healthy mesh without a switch (DGX-1), pairs differ by design, so each GPU's total is compared. In
+    a virtual machine with some GPUs of such a mesh the totals differ too, and the result is unknown. Cards that bridges
+    join in pairs pass; nvlink.links names those without a bridge.
     """
     wanted = site.part.gpu.nvlinks if site.part is not None and site.part.nvswitch else 0
     source = f"{site.part.name}: {site.part.gpu.source}" if site.part is not None else ""
@@ -66,16 +67,16 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Wiring:
-    """Known facts about the NVLinks of a machine."""
+    """Expected NVLinks of a machine."""
 
     wanted: int = 0  # links of each pair behind NVSwitches; 0: unknown
     source: str = ""
-    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an identical machine."  # if no pair has an NVLink
+    fix: str = "Compare with `nvidia-smi nvlink -s`, or with an identical machine."  # used if no pair has an NVLink
     pasted: bool = False  # text may be truncated, and no other check names cards without a bridge
 
 
 def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the NVLinks of every pair of GPUs with complete rows."""
+    """Judge the NVLinks of every pair of GPUs whose matrix rows are complete."""
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
     cut = [gpu for gpu in topology.gpus if gpu in topology.cut_rows] if wiring.pasted else topology.cut_rows
     pairs = [
@@ -105,9 +106,9 @@ def judge_topology(topology: Topology, wiring: Wiring, evidence: Sequence[str]) 
 def _mesh(
     topology: Topology, pairs: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Compare the total links of each GPU.
+    """Compare each GPU's total number of NVLinks with its peers'.
 
-    Without a switch, pairs of a healthy mesh may differ (DGX-1).
+    Single pairs are not compared: without a switch, they differ in a healthy mesh (DGX-1).
     """
     gpus = [gpu for gpu in topology.gpus if gpu in topology.links]
     totals = {gpu: sum(links for *pair, links in pairs if gpu in pair) for gpu in gpus}
@@ -133,7 +134,8 @@ def _mesh(
     if weak and len(totals) < MESH and len(lower) > 1 and not set.intersection(*lower):
         found = ", ".join(f"{gpu} {totals[gpu]}" for gpu in gpus)
         yield unknown(f"the GPUs have {found} NVLinks to each other: part of a mesh with GPUs outside this machine",
-                      found=found, evidence=evidence, fix="`nvidia-smi nvlink -s` on an identical node")  # fmt: skip
+                      found=found, evidence=evidence,
+                      fix="compare with `nvidia-smi nvlink -s` on an identical node")  # fmt: skip
         return
     if not weak:
         if len(gpus) < len(topology.gpus):
@@ -150,7 +152,7 @@ def _mesh(
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
-    """Return the GPU that all weak pairs share, if any."""
+    """Report the pairs with too few NVLinks; the subject is a GPU that all of them share."""
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
@@ -194,11 +196,11 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     through host memory, and one behind the other socket also crosses the inter-socket link.
 
     ## Verdicts
-    SYS fails, PHB and NODE warn. SYS only warns for single cards, whose slots the integrator chooses, and with more
-    NUMA nodes than sockets (NPS4), where it may be the same socket. Ports that the cluster file reserves for storage
-    or management do not count. Pairs are read from the matrix, never by index, because real machines number devices in
-    any order. GPUs that share a NIC are reported but not faulted: cheaper boards are built that way, also with one NIC
-    behind every second GPU, which NCCL's PXN reaches over NVLink.
+    SYS fails, PHB and NODE warn. SYS only warns for PCIe cards, whose slots the integrator chooses, and on nodes with
+    more than two NUMA nodes (NPS4), where the NIC may be on the same socket. Ports that the cluster file reserves for
+    storage or management do not count. Pairs are read from the matrix, never derived from indexes, because real
+    machines number devices in any order. GPUs that share a NIC are listed but pass: cheaper boards are built that way.
+    Some have only one NIC for every two GPUs; the other GPU reaches it over NVLink with NCCL's PXN.
 
     ## False alarms
     A virtual machine that hides the switches shows PHB, NODE or SYS everywhere: the distance is unknown, and NCCL
@@ -226,7 +228,7 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
     """Return the NICs that the cluster file does not reserve for other traffic.
 
-    All NICs if it reserves none.
+    All NICs if none is left.
     """
     ports = site.members.ports
     aside = {*(ports.storage or ()), *(ports.management or ())}
@@ -235,9 +237,9 @@ def _of_the_fabric(topology: Topology, site: Site) -> tuple[str, ...]:
 
 
 def _sys_reporter(node: NodeFacts, site: Site) -> tuple[Callable[..., Finding], str]:
-    """Return the constructor of SYS findings, and the NIC's location.
+    """Return the constructor of SYS findings, and where the NIC is.
 
-    The location is the other socket, or another NUMA node, possibly in the same socket.
+    It is on the other socket, or in another NUMA node that may be on the same socket.
     """
     several = (node.cpu_nodes or 0) > 2
     cards = site.part is not None and not site.part.gpu.sxm
@@ -252,8 +254,8 @@ def judge_nearest_nics(
 ) -> Iterator[Finding]:
     """Judge the nearest NIC of each GPU.
 
-    ``codes`` has the best code of each GPU and the NICs with it; ``sys`` constructs the finding for a NIC at SYS and
-    names its location.
+    ``codes`` has the best code of each GPU and the NICs with it; ``lenders`` has the GPUs that use another GPU's NIC by
+    design. ``sys`` is the constructor of findings for a NIC at SYS, and the text of its location.
     """
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:

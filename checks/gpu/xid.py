@@ -45,23 +45,23 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     unless=(no_gpu,),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the XIDs of each GPU in the kernel log, root cause first.
+    """Judge the XIDs of each GPU in the kernel log, and report the most severe one.
 
     ## Why it matters
     An uncorrectable error, a GPU off the bus or a dead GSP ends the job, and the next job on the same GPU as well.
 
     ## Verdicts
-    The log is read since boot, or as far back as it goes. Events before the driver was loaded, or before the driver
+    The log is read since boot, or as far back as it reaches. Events from before the driver was loaded, or before it
     withdrew its recovery request (Xid 154), are ignored. Repetitions within a minute are counted once. Xid 74 fails
-    when repeated or with an SXid; codes of NVLink 5 units (144-150) fail if marked as Fatal; 154 depends on the
-    action after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An
-    unknown code warns and is quoted.
+    when repeated or with an SXid; codes of NVLink 5 units (144-150) fail if marked as Fatal; 154 depends on the action
+    after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An unknown
+    code warns and is quoted.
 
-    The action is the catalogue's first one, except where the driver requires one (154). Other tools disagree: AzNHC
+    The action is the first one in the catalogue, unless the driver requires another (154). Other tools disagree: AzNHC
     drains the node for 63, 68, 69, 80 and 92, which the catalogue ignores or leaves to the application, and for 56 to
-    58, 65, 73 and 81, which it calls unused; it passes 95, 140 and 143; GCM calls 109 not critical; OCI resets when 154
-    requires a reboot; after 64 most replace the GPU, while the catalogue resets it first. The catalogue has no action
-    for 167 to 169; preflight isolates the node.
+    58, 65, 73 and 81, which the catalogue calls unused; AzNHC passes 95, 140 and 143; GCM calls 109 not critical; OCI
+    resets when 154 requires a reboot; after 64 most replace the GPU, while the catalogue resets it first. The catalogue
+    has no action for 167 to 169; preflight isolates the node.
 
     ## False alarms
     None known: dozens of 13, 31, 43 and 45 from a killed job are application errors, which never fail a node.
@@ -80,23 +80,23 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _nowhere(address: str) -> str | None:
-    """Return a finding if the requested recovery is unknown, else None."""
+    """Return None: the recovery that the driver requests is not known."""
     return None
 
 
 @dataclass(frozen=True)
 class XidContext:
-    """Context of a log that its lines do not show."""
+    """Context of a kernel log that its lines do not show."""
 
     evidence: tuple[str, ...]
-    since: str = ""  # covered window, in brackets
+    since: str = ""  # period that the log covers, in brackets
     ago: Callable[[float], str] = lambda at_s: ""
     recovery: Callable[[str], str | None] = _nowhere  # recovery that the driver requests for a GPU now
-    pasted: bool = False  # application errors warn, and messages name the GPU
+    pasted: bool = False  # if true, application errors warn, and messages name the GPU
 
 
 def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
-    """Judge the XIDs of each GPU by the policy table, worst kind first."""
+    """Judge each GPU's XIDs by the policy table, and report the most severe one."""
     harmless: Counter[int] = Counter()
     reported = False
     for address in sorted({event.address for event in found.gpus}):
@@ -112,18 +112,19 @@ def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
         yield passed(
-            f"no XID that requires action{context.since}" + (f"; of applications and notes: {notes}" if notes else ""),
+            f"no XID that requires action{context.since}"
+            + (f"; application errors and notes: {notes}" if notes else ""),
             evidence=context.evidence,
         )
     yield from _unreadable(found.unread, "Xid", context)
 
 
 def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterator[Finding]:
-    """Report lines with an incomplete number or address."""
+    """Report lines with an incomplete code or PCI address."""
     if unread:
         lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
         yield unknown(
-            f"{lines} with an {kind} with an incomplete number or address", found=unread[0][:200],
+            f"{lines} with an {kind} whose number or address is incomplete", found=unread[0][:200],
             evidence=context.evidence, fix=f"read them on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
@@ -149,14 +150,14 @@ def _recovery(node: NodeFacts, address: str) -> str | None:
         return None
 
 
-#: For an error that an application causes.
+#: Fix for an error that an application causes.
 APPLICATION_FIX = (
     "Check the application first (`compute-sanitizer`, its own log); if other programs fail on this GPU as well, "
     "drain it and run `dcgmi diag -r 3`."
 )
 
 
-#: For a memory error whose row is remapped by the next reset of the GPU.
+#: Fix for a memory error whose row is remapped by the next reset of the GPU.
 REMAP_FIX = (
     "Restart the application; drain the GPU and reset it with `nvidia-smi -r -i N`, which activates the remapped row."
 )
@@ -167,7 +168,10 @@ _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
 
 def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
-    """Report the first event of the worst kind, and name the events next to it."""
+    """Report the first event of the worst kind, and list the other codes.
+
+    Return None if no event requires a finding.
+    """
     bad = [pair for pair in policies if pair[1].act in BAD]
     worst, noted = bad or [pair for pair in policies if pair[1].act is Act.WARN], False
     if not worst and context.pasted:
@@ -208,7 +212,7 @@ def _required(policies: Sequence[tuple[XidEvent, XidPolicy]]) -> str | None:
 
 
 def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tuple[XidEvent, XidPolicy]]) -> XidPolicy:
-    """Return the policy for the action: the driver's last (154), else the strongest."""
+    """Return the policy that sets the action: the last Xid 154, else the strongest."""
     required = [policy for event, policy in policies if event.code == 154 and policy.act in BAD]
     return (
         required[-1]
@@ -224,7 +228,8 @@ def _deciding(policies: Sequence[tuple[XidEvent, XidPolicy]], worst: Sequence[tu
     impact="blocks-job",
     explains=(("gpu.fabric-state", "node"), ("nvlink.links", "node"), ("topology.nvlink", "node")),
     source="https://docs.nvidia.com/deploy/xid-errors/ (SXid); NVIDIA Fabric Manager user guide, appendix D",
-    fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); support if it returns.",
+    fix="Drain the node, `systemctl restart nvidia-fabricmanager`, `nvidia-smi -r` (all GPUs); contact support "
+    "if the error returns.",
     action="reset",
     unless=(no_gpu, no_nvswitch),
 )
@@ -235,8 +240,8 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A fatal switch error stops the NVLink traffic of every GPU behind it; the job hangs in a collective.
 
     ## Verdicts
-    Only the word Fatal in the line fails. NVLink 5 systems (B200 and newer) have no SXids: their switches are not on
-    the node's PCI bus, and the check does not apply.
+    Only lines with the word Fatal fail. NVLink 5 systems (B200 and newer) have no SXids: their switches are not on the
+    node's PCI bus, and the check does not apply.
 
     ## False alarms
     A switch that has been reset since: the line remains in the log until the driver is reloaded. Non-fatal errors after
@@ -273,7 +278,7 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
         yield unknown(
             f"{rest[0].address or 'a switch'}: {len(rest)} SXids, none of them fatal: {codes}",
             subject=rest[0].address, found=rest[0].line[:200], expected="none", evidence=context.evidence,
-            fix="Most follow from an error of a GPU or program: look for an Xid before it; `nvidia-smi nvlink -e`.",
+            fix="Most follow from a GPU or program error: look for an Xid before them, and run `nvidia-smi nvlink -e`.",
         )  # fmt: skip
     elif not fatal and not events.unread_switches:
         notes = f", {len(found)} that were not fatal" if found else ""

@@ -1,6 +1,6 @@
-"""Meaning of one XID, from the policy table and its context.
+"""Judgement of one XID by the policy table and the event's context.
 
-The context is the rest of the log and the driver's requested recovery.
+The context is the rest of the log and the recovery action that the driver requests.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from preflight.checks.gpu.xid_policy import NVLINK, POLICY, RECOVERY, RESET, SUP
 from preflight.facts.xid import Events, XidEvent
 from preflight.parsers.nvidia import xid_marks
 
-#: Number of processes with graphics exceptions (13) on one GPU that makes the GPU suspicious: a judgement call.
+#: Number of processes with graphics exceptions (Xid 13), all on one GPU, from which that GPU is suspicious: a judgement
+#: call.
 SUSPICIOUS_PROCESSES = 3
 
 #: Actions that take a GPU or its node out of service.
@@ -17,9 +18,9 @@ BAD = (Act.OUT, Act.RESET)
 
 
 def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
-    """Return the meaning of one event.
+    """Return the meaning and action of one XID.
 
-    ``recovery`` is the action that the driver requests now, None if unknown.
+    ``recovery`` is the recovery action that the driver requests now; None if unknown.
     """
     policy = POLICY.get(event.code) or XidPolicy(f"unknown code: {event.text[:60]}", Act.WARN, SUPPORT, "monitor")
     if event.code == 45 and event.cause is not None and not found.counts.get((event.address, event.cause)):
@@ -43,7 +44,7 @@ def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
 
 
 def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
-    """Judge by the line's text or the number of occurrences."""
+    """Judge an XID whose severity depends on its text or on repetitions."""
     if event.code == 154:
         named = xid_marks.required_recovery(event.text) or event.text[:60]
         return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")

@@ -14,9 +14,9 @@ from preflight._startup.lightclass import dataclass
 
 
 class Act(str, enum.Enum):
-    """Required action of an XID."""
+    """Kind of action that an XID requires."""
 
-    OUT = "out"  # take GPU or node out of service now
+    OUT = "out"  # take the GPU or node out of service now
     RESET = "reset"  # reset or drain soon
     WARN = "warn"  # no documented action: investigate
     APPLICATION = "application"  # an application error first
@@ -36,14 +36,17 @@ CABLES = "Check the auxiliary power cables of the board."
 VM = "Restart the virtual machine."
 UPDATE = "Update the vGPU software of host and guest to compatible versions."
 DRAIN = "Drain the node, and send the line to the vendor's support."
-REMAP = "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT` shows whether a reset is pending: do it at the next drain."
-COUNTERS = "Watch the counters: `nvidia-smi -q -d ECC`, `nvidia-smi nvlink -e`; `dcgmi diag -r 2` if they grow."
+REMAP = (
+    "`nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT` shows whether a reset is pending; if so, reset the GPU at the "
+    "next drain."
+)
+COUNTERS = "Watch the counters: `nvidia-smi -q -d ECC`, `nvidia-smi nvlink -e`; run `dcgmi diag -r 2` if they grow."
 BEFORE = "Look for the Xid or program exit before it, which is the cause."
 
 
 @dataclass(frozen=True)
 class XidPolicy:
-    """Meaning and action of one code."""
+    """Policy for one XID: meaning, severity, first step and action."""
 
     meaning: str
     act: Act
@@ -51,8 +54,7 @@ class XidPolicy:
     action: str = "none"  # one of ``preflight.model.ACTIONS``
 
 
-#: Machine-readable action of a first step, and of an act without a first step; for ``Act.READ`` the line's text
-#: decides.
+#: Machine-readable action for each first step, and for acts without one; for ``Act.READ``, the line's text decides.
 _ACTIONS = {RESET: "reset", REBOOT: "reboot", REPLACE: "reset", NVLINK: "reset", CABLES: "isolate", VM: "reboot",
             DRAIN: "isolate", UPDATE: "fix-site", SUPPORT: "monitor"}  # fmt: skip
 _OF_ACT = {Act.OUT: "isolate", Act.RESET: "reset", Act.WARN: "monitor", Act.APPLICATION: "fix-job", Act.NOTE: "none"}
@@ -122,7 +124,7 @@ POLICY = _table((
     ("166,170,173,175,176", "error without an action in the catalogue", Act.WARN, SUPPORT),
 ))  # fmt: skip
 
-#: Action of Xid 154 after "to", and whether it takes the node out of service.
+#: Policies by the recovery action that Xid 154 names after "to", in lower case.
 RECOVERY = {
     "none": XidPolicy("the driver no longer requests recovery", Act.NOTE),
     "gpu reset required": XidPolicy("the driver requests a GPU reset", Act.OUT, RESET, "reset"),
