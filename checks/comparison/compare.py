@@ -1,6 +1,6 @@
 """Comparison of values across nodes.
 
-Yields one finding for each value that differs, and one pass for the rest.
+The comparison yields one finding for each value that differs, and one pass for the rest.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         if without and not polled.unread:
             return skipped(f"{trait.what}: {value}; the other nodes of its kind have none", evidence=keys).on(fine)
         return unknown(
-            f"{trait.what}: {value} on the only node of its kind, nothing to compare with", evidence=keys
+            f"{trait.what}: {value} on the only node of its kind: nothing to compare with", evidence=keys
         ).on(fine)
     message = f"{trait.what} is {value} on {_nodes(found.total, 'all ')}"
     if len(found.values) > 1:
@@ -81,7 +81,7 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
         yield skipped(f"these nodes have none of these values: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
-        yield unknown("the only node of its kind, nothing to compare with", evidence=[applies[0].key]).on(names)
+        yield unknown("the only node of its kind: nothing to compare with", evidence=[applies[0].key]).on(names)
         return
     dark = [trait for trait in applies if not polled[trait.what].shown]
     odd: set[str] = set()
@@ -116,7 +116,7 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
 
 
 def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
-    """Yield the nodes that differ from the majority; all nodes if there is none."""
+    """Yield findings for nodes that differ from the majority, or if there is none."""
     found = polled.result
     report = failed if trait.breaks else warned
     yield from missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()
@@ -140,9 +140,10 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 
 
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
-    """Yield the nodes that lack the expected value and differ from the voters.
+    """Yield findings for nodes without the expected value.
 
-    Without voters, which value is right is unknown.
+    ``wrong`` maps each of them to its value and the voters' value. Without voters there is nothing to compare, and the
+    finding is a skip.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():
@@ -150,7 +151,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
     for (mine, theirs, by), names in alike.items():
         checks = " and ".join(by)
         if not polled.values:
-            message = f"{trait.what}: not compared, no node has the value that {checks} expects"
+            message = f"{trait.what}: not compared, because no node has the value that {checks} expects"
             finding = skipped(message, subject=trait.what, evidence=[trait.key])
         else:
             beside = f"; the nodes that have it: {_cut(theirs)}" if theirs else ""
@@ -208,7 +209,10 @@ def _other_devices(trait: Trait, value: str, usual: Mapping[str, str]) -> tuple[
 
 
 def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
-    """Return the finding for nodes without a majority: the right side is unknown."""
+    """Return the finding for a value without a majority.
+
+    Which of the values is wrong is unknown.
+    """
     report = failed if trait.breaks else warned
     if found.total == 2:
         (one, on_one), (other, on_other) = sorted(found.values.items())
@@ -227,7 +231,7 @@ def undecided(trait: Trait, found: Vote, what: str = "") -> Finding:
 
 
 def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator[Finding]:
-    """Yield the values that some nodes did not show, grouped by reason and nodes."""
+    """Yield *unknown* for values that could not be read, grouped by reason and nodes."""
     folded: dict[tuple[tuple[str, ...], str], list[tuple[Trait, EvidenceError]]] = defaultdict(list)
     for trait in traits:
         reasons: dict[str, list[str]] = defaultdict(list)
@@ -252,7 +256,7 @@ def _parts(trait: Trait, value: str, usual: str) -> tuple[str, str]:
     only = [part for part in mine if part not in theirs]
     lacks = [part for part in theirs if part not in mine]
     if not only and not lacks:
-        return f"in another order: {value}", usual
+        return f"in a different order: {value}", usual
     return trait.items.join(only) or "nothing", trait.items.join(lacks) or "nothing"
 
 
@@ -261,5 +265,5 @@ def _cut(value: str) -> str:
 
 
 def softened(finding: Finding) -> Finding:
-    """Return a finding that warns instead of failing."""
+    """Return the finding with a failure turned into a warning."""
     return replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding

@@ -59,13 +59,16 @@ def accepted(trait: Trait, value: Any) -> tuple[str, ...]:
 
 
 def compared(trait: Trait, value: str, site: Site) -> str:
-    """Return the compared part of a value, with all accepted alternatives."""
+    """Return the text by which a value is compared.
+
+    Values among the declared alternatives compare as equal.
+    """
     right = site.alternatives(trait.expects) if trait.expects else ()
     return " or ".join(right) if right and set(values_of(trait, value)) <= set(right) else value
 
 
 def values_of(trait: Trait, value: str) -> list[str]:
-    """Return the value of each device of a node."""
+    """Split a node's value into the values of its devices."""
     return value.split(AND) if isinstance(trait.read, PerDevice) else [value]
 
 
@@ -81,9 +84,9 @@ def silent(trait: Trait, value: str | float, site: Site) -> dict[str, str]:
 
 
 def has_devices(trait: Trait) -> bool:
-    """Return whether a value lists devices.
+    """Return whether the values of a trait list devices.
 
-    A reported name may contain a star.
+    The class key that declares such a value has a star for the device name.
     """
     return bool(trait.items) and "*" in trait.expects
 

@@ -1,7 +1,7 @@
 """Selection of the nodes that vote on a value.
 
 The node's own checks run first. If one of them fails or warns, or a value is not the declared one, the node does not
-vote: of eight nodes, five of which miss the declared MTU, three vote. The majority of the voters is the usual value,
+vote: of eight nodes, five of which miss the declared MTU, three vote. The value of most voters is the usual value,
 which may still be wrong.
 """
 
@@ -128,7 +128,7 @@ def standing(trait: Trait, node: NodeFacts, site: Site) -> tuple[str | float | N
 
 
 def failing(checks: Sequence[Check], node: NodeFacts, site: Site, subject: str = "") -> tuple[str, ...]:
-    """Return which of these checks fail or warn on a node.
+    """Return the ids of the checks that fail or warn on a node.
 
     With a subject, only findings on that subject count.
     """
@@ -139,7 +139,7 @@ def failing(checks: Sequence[Check], node: NodeFacts, site: Site, subject: str =
 def subjects(check: Check, node: NodeFacts, site: Site) -> frozenset[str]:
     """Return the subjects on which a check fails or warns.
 
-    Reuses results of the judge.
+    Results that the judge already has are reused.
     """
     if check.id not in node.failing:
         hit = set()

@@ -23,14 +23,14 @@ NOT_THERE = "not installed"
 
 
 def text(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a record's text by a parser."""
+    """Return a reader that parses the text of a record."""
     return lambda node, site: str(node.parsed(key, parse))
 
 
 def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a file that only some kernels or drivers have.
+    """Return a reader of a file that only some kernels or drivers have.
 
-    A missing file means "none" on a node, and nothing in a container.
+    A missing file reads as "none" on a host, and as None in a container.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -42,9 +42,9 @@ def where_there(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
-    """Read a version.
+    """Return a reader of a version.
 
-    A missing tool means "not installed" on a node, and unknown in a container.
+    A missing tool reads as "not installed" on a host, and raises EvidenceError in a container.
     """
 
     def read(node: NodeFacts, site: Site) -> str | None:
@@ -56,7 +56,7 @@ def installed(key: str, parse: Callable[[str], object] = str.strip) -> Value:
 
 
 class PerDevice:
-    """Value of a node with one reading for each of its devices."""
+    """Reader of a value that each device of a node has."""
 
     def devices(self, node: NodeFacts) -> dict[str, str]:
         """Return the value of each device by its name; raises EvidenceError."""
@@ -85,7 +85,10 @@ class _OfGpus(PerDevice):
 
 
 def of_gpus(field: str, show: Callable[[GpuHealth], object]) -> PerDevice:
-    """Read a value of every GPU; None if the driver does not report it."""
+    """Return a reader of one field of every GPU.
+
+    GPUs whose driver does not report the field are left out.
+    """
     return _OfGpus(field, show)
 
 
@@ -95,9 +98,9 @@ def several(values: Iterable[object]) -> str | None:
 
 
 def compute(node: NodeFacts, site: Site) -> list[Port]:
-    """Return the active compute ports; none on a node without RDMA.
+    """Return the active compute ports; empty on a node without RDMA.
 
-    A port that is down is reported by rdma.port-state.
+    rdma.port-state reports ports that are down.
     """
     if not node.rdma_devices:
         return []
@@ -105,15 +108,15 @@ def compute(node: NodeFacts, site: Site) -> list[Port]:
 
 
 def on_gpu_nodes(read: Value) -> Value:
-    """Leave out nodes without a GPU."""
+    """Return a reader that gives None on nodes without a GPU."""
     return lambda node, site: read(node, site) if node.gpus_on_bus else None
 
 
 def on_rdma_nodes(read: Value) -> Value:
-    """Leave out nodes without RDMA."""
+    """Return a reader that gives None on nodes without RDMA."""
     return lambda node, site: read(node, site) if node.rdma_devices else None
 
 
 def on_the_host(read: Value) -> Value:
-    """Skip containers: they see their own value, or none."""
+    """Return a reader that gives None in containers, which see other values."""
     return lambda node, site: None if node.in_container else read(node, site)

@@ -29,7 +29,7 @@ GATES = {
     "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than allowed for a link"),
     "ExcessiveBufferOverrunErrors": (0, f"any: {_NVSENTINEL}", "flow control failed"),
 }
-#: Counters that are mentioned but never fail, with the hourly growth from which they are mentioned.
+#: Counters that never fail, with the hourly growth from which they warn, its source, and meaning.
 HINTS = {
     "PortXmitDiscards": (360_000, f"more than 100 a second: {_NVSENTINEL}", "packets are dropped: congestion"),
     "PortXmitConstraintErrors": (1, "any", "packets are refused by partition key"),
@@ -45,7 +45,7 @@ HINTS = {
     impact="slows-job",
     owner="network",
     source=f"{DIAGS}: ibnetdiscover(8), iblinkinfo(8); majority of at least 3 links and 60 %",
-    fix="Reseat or replace the cable between the two ports named, then `ibportstate LID PORT query` at both ends.",
+    fix="Reseat or replace the cable between the two ports named, then run `ibportstate LID PORT query` at both ends.",
     action="fix-site",
     scope="fleet",
     sweep=True,
@@ -98,7 +98,9 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield unknown(f"{swept.partial}: the state of the other links is unknown", evidence=keys)
     elif not slow and not strange and not mixed:
         speeds = ", ".join(sorted({link.speed for link in net.links}))
-        yield passed(f"all {len(net.links)} links run as their peers do: {speeds}", found=speeds, evidence=keys)
+        yield passed(
+            f"all {len(net.links)} links run at the speed of their peers: {speeds}", found=speeds, evidence=keys
+        )
 
 
 def _could_be(swept: FabricFacts, link: FabricLink) -> str:
@@ -183,7 +185,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def _state(swept: FabricFacts, link: FabricLink) -> str:
-    """Return the state of a link's ports: no partner (Polling) or Disabled."""
+    """Return the states of a link's ports, such as Down/Polling; empty if not read."""
     found = swept.states_of(link)
     return "; its ports are " + " and ".join(f"{one.state}/{one.physical}" for one in found) if found else ""
 
@@ -195,7 +197,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     impact="slows-job",
     owner="network",
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
-    fix="Clean or replace the cable at the port named, then `ibqueryerrors` twice, an hour apart.",
+    fix="Clean or replace the cable at the port named, then run `ibqueryerrors` twice, an hour apart.",
     action="fix-site",
     scope="fleet",
     sweep=True,
@@ -210,10 +212,10 @@ def link_errors(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     for a second can end the job.
 
     ## Verdicts
-    Growth within an hour (or within the window, if shorter) fails above 120 symbol errors, 300 recoveries, 2 link
-    downs or 9 damaged packets, and for any overrun. Smaller growth, and more than 100 discards a second, warn. A
-    single reading covers all time since the last reset: it passes if all counters are zero, and is unknown otherwise.
-    A saturated counter cannot grow: unknown.
+    Growth within an hour (or within the window, if shorter) fails above 120 symbol errors, 300 recoveries, 2 link downs
+    or 9 damaged packets, and for any link integrity or overrun error. Smaller growth warns, and so do a refused packet,
+    100 packets damaged on an earlier link, and 360,000 discards. A single reading covers all time since the last reset:
+    it passes if all counters are zero, and is unknown otherwise. A saturated counter cannot grow, and is unknown.
 
     ## False alarms
     Reboots and pulled cables count as link downs at both ends. Waiting to send (PortXmitWait) means congestion, and
@@ -269,7 +271,7 @@ def _one_reading(swept: FabricFacts) -> Iterator[Finding]:
 
 
 def _grown(swept: FabricFacts, one: PortErrorGrowth, window: float) -> Finding | None:
-    """Judge one counter; None if it is not judged or grew too little."""
+    """Judge the growth of one counter; None if it is not judged or grew too little."""
     gate, hint = GATES.get(one.counter), HINTS.get(one.counter)
     rule = gate or hint
     if rule is None:

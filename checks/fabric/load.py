@@ -22,7 +22,7 @@ IDLE = 0.05
 
 
 def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip a run of one node."""
+    """Skip a run in which only one node was collected."""
     return (
         None
         if len(swept.nodes) > 1
@@ -56,8 +56,8 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     including flows to other hosts. All-to-all and tree roots always have many senders; NCCL's rings have one.
 
     ## Verdicts
-    A link slower than that of a single sender warns, because even a ring queues there. Wider fan-in is reported but
-    not judged: the HCA, the number of senders, their combined rate relative to its link, and in a window the ports
+    A link slower than that of a single sender warns, because even a ring queues there. Wider fan-in is reported but not
+    judged: the HCA, the number of senders, their combined rate relative to its link, and, with a window, the ports
     where packets waited most. The check passes if no link is slower than its senders'. An incomplete sweep is unknown.
 
     ## False alarms
@@ -92,7 +92,7 @@ def _name(one: FanIn) -> str:
 
 
 def _waits(swept: FabricFacts) -> str:
-    """Return the port where packets waited most in the window; empty without one.
+    """Return the ports where packets waited most in the window; empty without one.
 
     The tick length is not standardised, so ticks are not converted to time.
     """
@@ -113,7 +113,7 @@ def _waits(swept: FabricFacts) -> str:
 
 
 def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip leaves with one uplink each."""
+    """Skip a fabric in which no leaf has several uplinks."""
     if any(leaf.uplinks > 1 for leaf in swept.graph.leaves):
         return None
     return skipped("no leaf has several uplinks to share", evidence=[swept.net_key])

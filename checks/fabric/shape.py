@@ -73,12 +73,12 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
         fullest = f"{worst.ratio:.2f}:1"
-        yield passed(f"{len(leaves)} leaves, at most {fullest}, {worst.switch.label}", found=fullest,
+        yield passed(f"{len(leaves)} leaves; the highest ratio is {fullest}, at {worst.switch.label}", found=fullest,
                      evidence=[swept.net_key])  # fmt: skip
 
 
 def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip a run on one node."""
+    """Skip a run in which only one node was collected."""
     if len(swept.nodes) > 1:
         return None
     return skipped("only one node was collected: no path between nodes", evidence=[swept.net_key])
@@ -108,7 +108,8 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
     ## Verdicts
     Path length is the number of switches between HCAs of one rail: 1 within a leaf, 3 over a spine, 5 over a core.
-    Paths longer than necessary warn; preflight does not know whether closer nodes are free.
+    Paths longer than necessary warn; preflight does not know whether closer nodes are free. Nodes without a path
+    between them fail.
 
     ## False alarms
     A check of all nodes of a cluster, which are not one job; or closer leaves that other jobs occupy.

@@ -24,7 +24,7 @@ def listed(names: list[str]) -> str:
 
 
 def not_this_fabric(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Report a sweep that does not cover the compute fabric, or is of Ethernet."""
+    """Return a finding for a sweep that is not of the compute fabric, else None."""
     if evidence := swept.not_infiniband:
         return skipped(
             f"every compute port of {swept.sweeper.node} is Ethernet or EFA, not InfiniBand", evidence=evidence
@@ -59,15 +59,14 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     healthy.
 
     ## Verdicts
-    Lost queries make the result unknown, even if the tool exited with 0. An active compute HCA of a checked node
-    that the sweep does not contain warns. It passes if neither occurs.
+    Lost queries make the result unknown, even if the tool exited with 0. An active compute HCA of a checked node that
+    the sweep does not contain warns. The check passes if neither occurs.
 
     A sweep without any of the sweeping node's own compute HCAs covers another fabric: all results are unknown.
 
     ## False alarms
     A booting switch, or a subnet manager that sweeps at the same time, can drop a few queries; sweep again. If each
-    rail of
-    the cluster is a separate fabric, sweep each one: `device` in the cluster file names the port.
+    rail of the cluster is a separate fabric, sweep each of them: `device` in the cluster file names the port.
     """
     net = swept.net
     for key, lost in swept.lost.items():
@@ -113,7 +112,7 @@ def completeness(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     unless=(not_this_fabric,),
 )
 def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
-    """Look for the master subnet manager, and query the state of each manager.
+    """Look for exactly one master among the subnet managers.
 
     ## Why it matters
     Without a master, new ports never become active and broken routes are not repaired. Two masters overwrite each
@@ -202,8 +201,8 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
     ## Verdicts
     Aggregation nodes without a manager warn. With sharp = true in the cluster file, switches without an aggregation
-    node, or a missing manager, fail. Without any aggregation node or declaration the check is skipped. An unreadable
-    list of services is unknown.
+    node, or a missing manager, fail. With sharp = false, or without any aggregation node or declaration, the check is
+    skipped. An unreadable list of services is unknown.
 
     ## False alarms
     SHARP that is off on purpose; declare sharp = false. A manager that does not register with the subnet manager (some

@@ -122,7 +122,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     unless=(no_gpu,),
 )
 def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each GPU's memory in use with its size, its processes and the job's need.
+    """Compare each GPU's used memory with its size, processes and the job's need.
 
     ## Why it matters
     An allocator short of memory fragments, retries and finally fails in the middle of a step; a KV cache short of

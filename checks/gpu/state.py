@@ -1,4 +1,4 @@
-"""Checks of GPU state: clock slowdown, heat, power, PCIe link, modes, recovery action."""
+"""Checks of GPU state: clocks, heat, power, PCIe link, modes, recovery action."""
 
 from __future__ import annotations
 

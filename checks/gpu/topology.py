@@ -152,7 +152,10 @@ def _mesh(
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:
-    """Report the pairs with too few NVLinks; the subject is a GPU that all of them share."""
+    """Report the pairs with too few NVLinks.
+
+    The subject is the GPU that all of them have in common, if there is one.
+    """
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""

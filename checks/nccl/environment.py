@@ -1,4 +1,4 @@
-"""Checks of NCCL's environment: left-over switches, socket interfaces."""
+"""Checks of NCCL's environment: disabled transports, socket interfaces."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ def _gpus(node: NodeFacts, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Leftover:
-    """A left-over switch, and when it has an effect."""
+    """A variable that disables a feature, and where it has an effect."""
 
-    variable: str  # of SWITCHES
+    variable: str  # a key of SWITCHES
     bites: Callable[[NodeFacts, Site], bool]  # whether this node has the disabled feature
     harmless: str  # why it has no effect otherwise
     status: Status
     evidence: str  # record that shows whether it has an effect
-    otherwise: Status = Status.PASS  # without effect
-    answers: tuple[str, ...] = ()  # the checklist items that require it
+    otherwise: Status = Status.PASS  # status if it has no effect
+    answers: tuple[str, ...] = ()  # checklist items that it answers
 
 
 LEFTOVERS = (
@@ -109,8 +109,8 @@ ITEMS = ("NT-ENV-4", "NT-ENV-5", "NT-ENV-6", "NT-LENS-4", "NT-LENS-5")
         ("nccl.run-settings", "log"),
     ),
     source=f"{GUIDE}; values as in NCCL 2.30 src/misc/param.cc",
-    fix="Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a fault, "
-    "find that fault.",
+    fix="Remove the variable where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a "
+    "fault, find that fault.",
     action="fix-job",
     answers=ITEMS,
     reads=("nvml:gpus",),
@@ -123,10 +123,11 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     of the bandwidth and without any message.
 
     ## Verdicts
-    Values are parsed as in NCCL: ``true`` is 0 and disables nothing. Disabled RDMA fails on a node with RDMA devices,
-    disabled peer-to-peer on a node with NVLink (otherwise it warns), disabled multi-node NVLink on a fabric that spans
-    nodes; disabled shared memory, GPUDirect RDMA and NVLink SHARP warn. The environments of ranks running on the node
-    are checked too. NCCL_IB_DISABLE has no effect on AWS EFA, which NCCL uses through a plug-in, and passes.
+    Values are parsed as in NCCL: ``true`` is 0 and disables nothing. These fail: RDMA disabled on a node with RDMA
+    devices, peer-to-peer disabled on a node with NVLink (on other nodes it warns), and multi-node NVLink disabled on a
+    fabric that spans nodes. Disabled shared memory, GPUDirect RDMA and NVLink SHARP warn. The environments of ranks
+    running on the node are checked too. NCCL_IB_DISABLE has no effect on AWS EFA, which NCCL uses through a plug-in,
+    and passes.
 
     NCCL_NVLS_ENABLE=0 with Google's plug-ins (TCPX, TCPXO) follows their documentation and passes. It also passes if
     ranks share a GPU (NCCL_MULTI_RANK_GPU_ENABLE=1), because NCCL does not start with both.
@@ -154,12 +155,12 @@ def left_over_disables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not missing:
         answered = {item for leftover in on for item in leftover.answers}
         others = "none" if not on else "no other"
-        finding = passed(f"{others} of {len(LEFTOVERS)} switches is on", evidence=[PROCESS])
+        finding = passed(f"{others} of {len(LEFTOVERS)} variables that disable a transport is set", evidence=[PROCESS])
         yield finding.about(*(item for item in ITEMS if item not in answered)) if on else finding
 
 
 def _switches(node: NodeFacts) -> Iterator[tuple[Leftover, Setting]]:
-    """Yield the switches set here or in running ranks, each once."""
+    """Yield the variables set for new jobs or in running ranks, each value once."""
     seen = set()
     needed = facts.nccl_settings.leftovers.needed
     for number, env in enumerate(environments(node)):
@@ -179,7 +180,9 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
     try:
         bites = leftover.bites(node, site)
     except EvidenceError as error:
-        return unknown(f"{message}, if the node has that: {error}", subject=setting.name, evidence=[error.key])
+        return unknown(
+            f"{message}; whether the node has that is unknown: {error}", subject=setting.name, evidence=[error.key]
+        )
     keys = [setting.source, leftover.evidence]
     status = leftover.status if bites else leftover.otherwise
     if status is Status.PASS:
@@ -207,23 +210,24 @@ _LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
     fault="NCCL_SOCKET_IFNAME selects no interface that is up",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-socket-ifname",
-    fix="Name an interface that every node has (`ip -br addr`), or unset it; put a per-node value in /etc/nccl.conf.",
+    fix="Name an interface that every node has (`ip -br addr`), or unset the variable; put per-node values in "
+    "/etc/nccl.conf.",
     action="fix-job",
     answers=("NT-ENV-2", "PA-15"),
 )
 def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare what NCCL_SOCKET_IFNAME selects with the node's interfaces.
+    """Compare the interfaces that NCCL_SOCKET_IFNAME selects with those of the node.
 
-    NCCL's grammar applies.
+    The value is parsed as in NCCL.
 
     ## Why it matters
-    Ranks find each other over this interface, regardless of the data transport. With a missing interface the job fails
-    at start ("no socket interface found"); with loopback no peer can reach it.
+    Ranks find each other over this interface, regardless of the data transport. With a missing interface, the job fails
+    at start ("no socket interface found"); with loopback, no peer can reach the rank.
 
     ## Verdicts
-    Without ``=`` a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational
-    state of "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only interfaces that
-    are down, fails.
+    Without ``=``, a name is a prefix; ``^`` excludes. A value of one character counts as unset. An operational state of
+    "unknown" (virtual interfaces) counts as up. A value that selects no interface, or only interfaces that are down,
+    fails.
 
     ## False alarms
     None known: a list for several kinds of nodes may name missing interfaces, as long as one exists.

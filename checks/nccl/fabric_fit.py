@@ -22,7 +22,7 @@ AUTOMATIC_GID = (2, 21, 0)
 
 
 def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a set index on a node without RDMA devices."""
+    """Return the finding of ``no_rdma`` if NCCL_IB_GID_INDEX is set, else None."""
     index = node.nccl_env.integer("NCCL_IB_GID_INDEX")
     return None if index is None or index < 0 else no_rdma(node, site)
 
@@ -34,7 +34,7 @@ def no_gid_table(node: NodeFacts, site: Site) -> Finding | None:
     impact="blocks-job",
     explains=(("nccl.failures", "log"),),
     source=f"{GUIDE}#nccl-ib-gid-index; selected by NCCL itself since 2.21 (NCCL 2.21 release notes)",
-    fix="Unset it with NCCL 2.21 or newer; with older releases, use the row of `show_gids` that is v2 with the "
+    fix="With NCCL 2.21 or newer, unset it; with older releases, use the row of `show_gids` that is v2 with the "
     "port's IPv4 address.",
     action="fix-job",
     unless=(no_gid_table,),
@@ -43,8 +43,8 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the GID that NCCL_IB_GID_INDEX selects on each RoCE compute port.
 
     ## Why it matters
-    The index counts addresses in the order in which they were added: after a restart of the network, or in a pod,
-    3 may be empty or a link-local address, and every connection ends in a time-out that does not mention the index.
+    The index counts addresses in the order in which they were added: after a restart of the network, or in a pod, row 3
+    may be empty or a link-local address, and every connection ends in a time-out that does not mention the index.
 
     ## Verdicts
     An empty row, RoCE v1 and a link-local address fail. A valid row warns on a host with NCCL 2.21 or newer, which
@@ -74,17 +74,17 @@ def gid_index(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Row:
-    """Fault of one port's row; ports of the same ``kind`` are reported together."""
+    """Fault of one port's GID row; ports with the same ``kind`` are reported together."""
 
     kind: str
-    before: str  # the message before and after the port's name
+    before: str  # message text before and after the port's name
     after: str
     alike: str  # ``after`` for several ports
     finding: Finding
 
 
 def _folded(rows: Sequence[_Row]) -> Iterator[Finding]:
-    """Yield one finding for all ports with the same fault: it is one setting."""
+    """Yield one finding for all ports with the same fault."""
     kinds: dict[str, list[_Row]] = {}
     for row in rows:
         kinds.setdefault(row.kind, []).append(row)
@@ -101,7 +101,7 @@ def _folded(rows: Sequence[_Row]) -> Iterator[Finding]:
 
 
 def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | None:
-    """Return the fault of a port's row; None if it is good."""
+    """Return the fault of a port's GID row; None if the row is valid."""
     keys = facts.gids.keys(port.device, port.number, index)
     longest = facts.gids.rows_at_most(node.evidence, port.device, port.number)
     if longest is not None and index >= longest:
@@ -157,7 +157,9 @@ def _good_index(node: NodeFacts, ports: list[Port], index: int, setting: Setting
         message = f"{setting.text} in {setting.where} is correct, but NCCL {release} would select it automatically"
         return warned(message, subject=setting.name, found=setting.value, expected="unset", evidence=keys,
                       quote=as_set(setting))  # fmt: skip
-    return passed(f"{setting.text} is a RoCE v2 address on all {len(ports)} ports", subject=setting.name, evidence=keys)
+    return passed(
+        f"{setting.text} selects a RoCE v2 address on all {len(ports)} ports", subject=setting.name, evidence=keys
+    )
 
 
 # --- tuning ----------------------------------------------------------------------------------------
@@ -184,7 +186,7 @@ def fit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     All of these warn: a traffic class with the ECN bits set to "congested"; several queue pairs for each connection on
     InfiniBand; messages split over queue pairs; NCCL_CROSS_NIC=1 where each rail is a separate subnet. A setting that
-    is not set is not judged. On a lossless RoCE fabric roce.chain follows the traffic class to its priority.
+    is not set is not judged. On a lossless RoCE fabric, roce.chain follows the traffic class to its priority.
 
     ## False alarms
     A site that routes between its rails.

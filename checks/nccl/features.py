@@ -25,7 +25,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     fault="NCCL_MNNVL_ENABLE requires NVLink between nodes, and there is none",
     impact="blocks-job",
     source=f"{GUIDE}#nccl-mnnvl-enable (1: initialisation fails without it; 2, the default: automatic)",
-    fix="Unset NCCL_MNNVL_ENABLE, because NCCL detects the fabric; on an NVL72 start IMEX first "
+    fix="Unset NCCL_MNNVL_ENABLE, because NCCL detects the fabric; on an NVL72, start IMEX first "
     "(`nvidia-imex-ctl -N`).",
     action="fix-job",
     answers=("NT-ENV-11",),
@@ -36,8 +36,8 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare NCCL_MNNVL_ENABLE with the GPUs' NVLink fabric and with IMEX.
 
     ## Why it matters
-    With 1, NCCL requires it: on a node with NVLink only inside the chassis, or without IMEX, the job fails at start
-    with an error about memory handles.
+    With 1, NCCL requires NVLink between nodes: if NVLink ends at the chassis, or IMEX does not run, the job fails at
+    start with an error about memory handles.
 
     ## Verdicts
     1 fails on a fabric that does not span nodes, and warns on one that does if IMEX is not active. Unset, 0 and 2
@@ -86,13 +86,13 @@ def _imex(node: NodeFacts, setting: Setting) -> Finding:
     fault="A variable disables SHARP, or requests it without effect",
     impact="slows-job",
     source=f"{GUIDE}#nccl-collnet-enable; NVIDIA SHARP user manual: InfiniBand, with the rdma-sharp plug-in",
-    fix="Unset it after the A/B test; to use SHARP: InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
+    fix="Unset it after the A/B test; SHARP needs InfiniBand, the plug-in, sharp_am, and NCCL_COLLNET_ENABLE=1.",
     action="fix-job",
     answers=("NT-ENV-13",),
     gating=False,  # never fails
 )
 def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for variables that disable SHARP on InfiniBand, or have no effect.
+    """Look for variables that disable SHARP, or request it without effect.
 
     ## Why it matters
     SHARP sums gradients in the switches. If it was disabled for a comparison and not enabled again, the fabric carries
@@ -146,7 +146,7 @@ def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None)
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:
-        return warned(f"{where} requests SHARP on {nodes} of at least {least} nodes", found=f"{nodes} nodes",
+        return warned(f"{where} requests SHARP on {nodes} nodes, but needs {least} or more", found=f"{nodes} nodes",
                       expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
                       **details)  # fmt: skip
     plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]

@@ -19,7 +19,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
 
 def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a set list on a node without RDMA devices."""
+    """Return the finding of ``no_rdma`` if NCCL_IB_HCA is set, else None."""
     if node.nccl_env.get("NCCL_IB_HCA") is None or node.nccl_env.hca_selection is None:
         return None
     absent = no_rdma(node, site)
@@ -29,7 +29,7 @@ def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
 @check(
     "nccl.ib-hca",
     title="NCCL_IB_HCA selects the active ports of the compute fabric",
-    fault="NCCL_IB_HCA selects other ports than the active compute ports",
+    fault="NCCL_IB_HCA selects ports other than the active compute ports",
     impact="slows-job",
     explains=(("nccl.ib-hca", "node", "NCCL_IB_HCA", "*:*"), ("nccl.transport", "log"), ("nccl.failures", "log")),
     source=f"{GUIDE}#nccl-ib-hca; grammar as in NCCL 2.30 src/misc/socket.cc",
@@ -41,7 +41,7 @@ def no_port_to_select(node: NodeFacts, site: Site) -> Finding | None:
 def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare the ports that NCCL_IB_HCA selects with the node's ports and roles.
 
-    NCCL's grammar applies.
+    The value is parsed as in NCCL.
 
     ## Why it matters
     NCCL silently ignores names that do not exist: a wrong name costs a rail, and a list that selects no port disables
@@ -50,11 +50,11 @@ def ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Names are prefixes unless the value begins with ``=``, which applies to all items: ``mlx5_1`` includes mlx5_10,
     which only warns. A port that is down fails if the list names its device, and warns if only a prefix matches it;
-    rdma.port-state judges those of `ports.compute`. The cluster file declares roles; without it, a missing NIC close
-    to a GPU warns, and so does a bond among single ports. Rails and planes are supported as in NCCL 2.30.7. Without a
-    list NCCL uses every active port, which warns if one has the role storage or management, or is not in
-    `ports.compute`. nccl.hca-roles reads the selected ports from a job's log. The checklist item on compute ports is
-    answered only if the cluster file lists `ports.compute`.
+    rdma.port-state judges those of `ports.compute`. The cluster file declares roles; without declared compute ports, a
+    list that omits the NIC close to a GPU warns, and so does a bond among single ports. Rails and planes are supported
+    as in NCCL 2.30.7. Without a list, NCCL uses every active port, which warns if one has the role storage or
+    management, or is not in `ports.compute`. nccl.hca-roles reads the selected ports from a job's log. The checklist
+    item on compute ports is answered only if the cluster file lists `ports.compute`.
 
     ## False alarms
     A prefix that matches a port that is down; that only warns, and NCCL ignores the port. A job script that sets the
@@ -133,7 +133,7 @@ def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
     aside = {device: role for role, devices in (("storage", ports.storage), ("management", ports.management))
              for device in devices or ()}  # fmt: skip
     if ports.compute is not None:
-        aside = {**dict.fromkeys(set(node.rdma_devices) - set(ports.compute), "not called compute"), **aside}
+        aside = {**dict.fromkeys(set(node.rdma_devices) - set(ports.compute), "not declared as compute"), **aside}
     taken = [port for port in node.rdma_ports if port.device in aside and port.active] if aside else []
     if not taken:
         yield passed("NCCL_IB_HCA is unset: NCCL may use every active port", evidence=[PROCESS])
@@ -179,7 +179,7 @@ def _unmatched(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
 
 
 def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Iterator[Finding]:
-    """Report a name that is a prefix of another device: mlx5_1 of mlx5_10."""
+    """Report names that are prefixes of other devices, as mlx5_1 is of mlx5_10."""
     for item in () if selection.exact else selection.items:
         more = [d for d in node.rdma_devices if d.startswith(item.name) and d[len(item.name) :][:1].isdigit()]
         if more and item.name[-1].isdigit():
@@ -196,9 +196,9 @@ def _ambiguous(node: NodeFacts, selection: Selection, setting: Setting) -> Itera
 def _inactive(
     selection: Selection, chosen: list[Port], setting: Setting, compute: Collection[str]
 ) -> Iterator[Finding]:
-    """Report a port that is down.
+    """Report selected ports that are down.
 
-    rdma.port-state reports declared compute ports: the list is correct.
+    Declared compute ports are left to rdma.port-state, because the list is correct.
     """
     down = [port for port in chosen if not port.active]
     for port in (port for port in down if port.device not in compute):
@@ -254,7 +254,7 @@ def _unlike(
 ) -> Iterator[Finding]:
     """Report GPUs without a selected near NIC, and a bond among single ports.
 
-    Used if the cluster file declares no roles.
+    Only used if the cluster file declares no compute ports.
     """
     if site.members.ports.compute is not None:
         return
@@ -281,7 +281,7 @@ def _unlike(
 
 
 def _near(node: NodeFacts) -> dict[str, set[str]]:
-    """Return the closest NICs of each GPU; empty if unknown."""
+    """Return the NICs close to each GPU (PIX, PXB); empty if unknown."""
     try:
         topology = node.topology
     except EvidenceError:

@@ -21,7 +21,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     impact="drifts",
     explains=(("nccl.run-settings", "log"),),
     source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
-    fix="`NCCL_DEBUG=WARN` for production; with a file: NCCL_DEBUG_FILE=/path/nccl.%h.%p",
+    fix="Set `NCCL_DEBUG=WARN` in production; give each process its file: NCCL_DEBUG_FILE=/path/nccl.%h.%p.",
     action="fix-job",
     answers=("NT-ENV-1",),
     gating=False,  # never fails
@@ -46,7 +46,7 @@ def debug_output(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from (*found, *missing)
     if not found and not missing:
         setting = node.nccl_env.get("NCCL_DEBUG")
-        yield passed(f"{setting.text} is bearable" if setting else "NCCL_DEBUG is not set", evidence=[PROCESS])
+        yield passed(f"{setting.text} is not too verbose" if setting else "NCCL_DEBUG is not set", evidence=[PROCESS])
 
 
 _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS")
@@ -59,19 +59,19 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
     impact="slows-job",
     explains=(("nccl.run-settings", "log"),),
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
-    fix="`unset` it; if a benchmark justifies it, set it in the script of that one job, with the benchmark.",
+    fix="Unset it; if a benchmark justifies it, set it only in that job's script, and note the benchmark there.",
     action="fix-job",
     answers=("NT-ENV-9",),
 )
 def pinned(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for pinned choices that NCCL makes for each size and topology.
+    """Look for pinned values that NCCL would choose for each size and topology.
 
     ## Why it matters
     The best choice for one message size and GPU generation is wrong for others: a pinned Ring disables NVLink SHARP, a
     pinned LL halves the bandwidth of large messages, and a forced number of channels takes SMs from the model.
 
     ## Verdicts
-    NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn; so do the numbers of channels on a board with NVSwitches.
+    NCCL_ALGO, NCCL_PROTO and NCCL_LAUNCH_MODE=GROUP warn, and so does a number of channels on a board with NVSwitches.
     LL128 forced on GPUs without NVLink fails: it can corrupt data.
 
     Settings required by Google's plug-ins (GPUDirect-TCPX and TCPXO: Simple, rings and trees, a number of channels)

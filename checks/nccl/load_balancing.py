@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 VARIABLES = _ADAPTIVE, _PAIRS, _LEVEL = "NCCL_IB_ADAPTIVE_ROUTING", "NCCL_IB_QPS_PER_CONNECTION", "NCCL_IB_SL"
 
-#: Minimum number of queue pairs per connection for a hash to spread.
+#: Minimum number of queue pairs per connection that a hash can spread.
 SEVERAL = 2
 
 
@@ -80,8 +80,8 @@ def load_balancing(node: NodeFacts, site: Site) -> Iterator[Finding]:
     pairs on one path share it while other paths are idle; adaptive routing works only if NCCL allows it.
 
     ## Verdicts
-    On InfiniBand NCCL requests adaptive routing by default; disabling it warns, and so does a service level other than
-    the cluster file's `adaptive_sl`. On RoCE the cluster file's `load_balancing` decides: "hash" with one queue pair
+    On InfiniBand, NCCL requests adaptive routing by default; disabling it warns, and so does a service level other than
+    the cluster file's `adaptive_sl`. On RoCE, the cluster file's `load_balancing` decides: "hash" with one queue pair
     per connection warns, and so does "adaptive" without NCCL_IB_ADAPTIVE_ROUTING=1. "spray" (switches that spread
     packets regardless of the sender) passes, and "one-path" is skipped. Without the key, RoCE is unknown.
 
@@ -127,7 +127,7 @@ def _on_infiniband(way: _Way, site: Site) -> Finding:
                       **_details(about, found="0", expected="unset: NCCL's default on InfiniBand is 1"))  # fmt: skip
     if wanted.value is not None and level != wanted.value:
         about = [one for one in way.settings if one.name == _LEVEL]
-        message = f"NCCL sends on service level {level}, and the fabric routes adaptively on {wanted.value}"
+        message = f"NCCL sends on service level {level}, but the fabric routes adaptively on {wanted.value}"
         return warned(message, **_details(about, found=level, expected=f"{_LEVEL}={wanted.value} ({wanted.source})"))
     message = f"NCCL lets the fabric route adaptively, on service level {level}"
     evidence = _details(way.settings)["evidence"]
@@ -194,7 +194,7 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
     if log.nnodes == 1:
-        return skipped("one node, no traffic between nodes", evidence=[key])
+        return skipped("one node: no traffic between nodes", evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped("TCP has no queue pairs (see nccl.transport)", evidence=[key])
     if site.load_balancing.value == "one-path":
@@ -212,14 +212,14 @@ def _way_of_log(log: NcclLog, key: str) -> _Way:
 
 
 def _nodes_alike(run: RunFacts, log: NcclLog, key: str) -> list[str]:
-    """Return the nodes of a log whose settings of new jobs or of ranks are the same."""
+    """Return the nodes of a log that have its settings for new jobs or running ranks."""
     way = replace(_way_of_log(log, key), settings=())
     nodes = {node.node: node for host in log.hosts if (node := run.host(host))}
     return [name for name, node in nodes.items() if way in _ways(node)]
 
 
 def _ways(node: NodeFacts) -> list[_Way]:
-    """Return the settings of new jobs and of ranks; none if they were not read."""
+    """Return the settings for new jobs and running ranks; empty if not read."""
     try:
         return [replace(_way(env), settings=()) for env in environments(node)]
     except EvidenceError:

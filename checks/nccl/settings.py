@@ -1,6 +1,6 @@
 """Checks of NCCL variables: unknown names, misread values, contradictions.
 
-They judge the environment that a new job would inherit and those of running ranks.
+They judge the environment that a new job would inherit, and the environments of running ranks.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def unknown_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A misspelt name raises no error: the setting has no effect, and time is lost looking for another fix.
 
     ## Verdicts
-    An unknown name warns, with the nearest real one. So do names that are often used but never existed (NCCL_TIMEOUT,
-    NCCL_IB_ENABLE), lower-case names, and lines of a file that begin with ``export``. Names of plug-ins, nccl-tests,
-    profilers, images and PyTorch are recognised.
+    An unknown name warns, and the message shows the nearest known one. So do names that are often used but never
+    existed (NCCL_TIMEOUT, NCCL_IB_ENABLE), lower-case names, and lines of a file that begin with ``export``. Names of
+    plug-ins, nccl-tests, profilers, images and PyTorch are recognised.
 
     ## False alarms
     A variable of a plug-in or an NCCL newer than 2.30.7 that this version does not know.
@@ -139,7 +139,7 @@ def _releases(node: NodeFacts) -> str:
         ("nccl.run-settings", "log"),
     ),
     source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
-    fix="Correct it in the job script or /etc/nccl.conf: plain digits, no quotes, no units, the guide's words.",
+    fix="Correct it in the job script or /etc/nccl.conf: use plain digits, no quotes or units, and the guide's words.",
     action="fix-job",
 )
 def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -227,7 +227,7 @@ def _ranks_that_differ(node: NodeFacts) -> Iterator[Finding]:
 
 
 def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
-    """Return the first, and the first that differs from it."""
+    """Return the first item, and the first one with a different value."""
     first, *rest = found.items()
     return first, next(one for one in rest if one[1] != first[1])
 
@@ -245,10 +245,10 @@ def _two_of(found: dict[str, str]) -> tuple[tuple[str, str], tuple[str, str]]:
     gating=False,  # never fails
 )
 def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare TCP threads and sockets per connection with NCCL's limits.
+    """Compare TCP threads, and sockets for each connection, with NCCL's limits.
 
     ## Why it matters
-    Beyond 16 threads or 64 sockets NCCL warns in its log and uses fewer than requested; each thread takes a CPU from
+    Beyond 16 threads or 64 sockets, NCCL warns in its log and uses fewer than requested; each thread takes a CPU from
     the ranks and the data loaders.
 
     ## Verdicts
@@ -258,12 +258,13 @@ def threads(node: NodeFacts, site: Site) -> Iterator[Finding]:
     A node that uses only RDMA, where neither has an effect.
     """
     found = [*rule_findings(node, site, "socket_threads"), *redacted(node)]
-    missing = list(unread(node, "these two"))
+    missing = list(unread(node, "NCCL_SOCKET_NTHREADS or NCCL_NSOCKS_PERTHREAD"))
     yield from (*found, *missing)
     if not found and not missing:
         limits = [
             one.text for one in node.nccl_env.settings if one.name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
         ]
         yield passed(
-            f"{' with '.join(limits)}: within NCCL's limits" if limits else "neither is set", evidence=[PROCESS]
+            f"{' with '.join(limits)}: within NCCL's limits" if limits else "neither variable is set",
+            evidence=[PROCESS],
         )

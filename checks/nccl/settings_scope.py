@@ -1,4 +1,4 @@
-"""Scope of NCCL settings, and findings for violations of their rules."""
+"""Context of a node's NCCL settings, and findings for settings that break a rule."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 def unread(node: NodeFacts, names: str) -> Iterator[Finding]:
-    """Yield *unknown* for each unreadable file that might set an unset variable."""
+    """Yield *unknown* for each unreadable file that might set a variable."""
     for key, why in node.nccl_env.unreadable.items():
         path = key.partition(":")[2]
         yield unknown(f"{path} could not be read and may set {names}: {why}", subject=path, evidence=[key])
 
 
 def nearest_of(name: str, names: Iterable[str]) -> str:
-    """Return ``, nearest: X`` for the name that was probably intended."""
+    """Return ``, nearest: X`` for the intended name, or an empty string."""
     from difflib import get_close_matches
 
     known = {candidate.casefold(): candidate for candidate in names}
@@ -41,7 +41,7 @@ def as_set(setting: Setting) -> str:
 
 
 def concerned(env: NcclEnvironment) -> bool:
-    """Return whether any variable of NCCL, or a misspelt one, is set.
+    """Return whether any NCCL variable is set, including misspelt ones.
 
     Rules are loaded only in that case.
     """
@@ -96,7 +96,7 @@ def finding(violation: Violation) -> Finding:
 
 
 def place(node: NodeFacts, site: Site, env: NcclEnvironment | None = None) -> SettingScope:
-    """Return the node facts that its settings depend on."""
+    """Return the facts on which the effect of the node's NCCL settings depends."""
     env = env or node.nccl_env
     if not any(setting.name.startswith("NCCL_") for setting in env.settings):
         return facts.nccl_settings.SettingScope()
@@ -144,7 +144,7 @@ def _is_infiniband(node: NodeFacts, site: Site) -> bool | None:
 def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
     """Return whether every RoCE rail has its own subnet.
 
-    None with fewer than two rails, or if one has no address.
+    None if there are fewer than two rails, or one has no address.
     """
     rails = [port.netdev for port in site.roles(node).compute if port.roce and port.active]
     networks = [{a.network for a in node.addresses.ipv4(rail)} for rail in rails if rail]

@@ -15,7 +15,7 @@ from preflight.model import Finding, check, failed, passed, skipped, unknown, wa
 
 
 def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip a node without an InfiniBand port."""
+    """Skip a node whose compute ports are not InfiniBand."""
     ports = site.roles(node).compute
     if not ports or any(port.infiniband for port in ports):
         return None
@@ -41,14 +41,14 @@ def sharp_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     They are libnccl-net.so and libsharp_coll.so.
 
     ## Why it matters
-    Without either, NCCL silently uses its own InfiniBand transport, and the switches do not reduce.
+    Without either, NCCL silently uses its own InfiniBand transport, and the switches reduce nothing.
 
     ## Verdicts
-    A plug-in without its library, or an empty file for either, warns; it fails if NCCL_COLLNET_ENABLE=1 requests
-    SHARP. A missing plug-in warns if SHARP is requested. If both exist outside the loader's path, the result is
-    unknown, because the job may set LD_LIBRARY_PATH; so is a plug-in outside SHARP's folders, which may belong to
-    another network. The check does not apply if neither is installed or requested, or if the compute fabric is not
-    InfiniBand. It searches /opt to a depth of four and the usual folders, and loads no library.
+    A plug-in without its library, or an empty file for either, warns; it fails if NCCL_COLLNET_ENABLE=1 requests SHARP.
+    A missing plug-in warns if SHARP is requested. If both exist outside the loader's path, the result is unknown,
+    because the job may set LD_LIBRARY_PATH; so is a plug-in outside SHARP's folders, which may belong to another
+    network. The check does not apply if neither is installed or requested, or if the compute fabric is not InfiniBand.
+    The check searches /opt to a depth of four and the usual folders, and loads no library.
 
     ## False alarms
     A plug-in with a RUNPATH to a library elsewhere; an image that contains both, checked from its host.

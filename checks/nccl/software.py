@@ -65,10 +65,10 @@ def _file(node: NodeFacts, setting: Setting) -> Finding:
     named = node.nccl_files.get(setting.name)
     if named is None or named.path != setting.value:
         return unknown(f"{setting.text} in {setting.where} was not read", subject=setting.name, evidence=[FILES],
-                       fix=f"ls -l {setting.value!r}")  # fmt: skip
+                       fix=f"run `ls -l {setting.value!r}`")  # fmt: skip
     fault = _fault(node, setting, named)
     if fault is None:
-        return passed(f"{setting.text} is there", subject=setting.name, evidence=[setting.source, FILES])
+        return passed(f"{setting.text}: the file is valid", subject=setting.name, evidence=[setting.source, FILES])
     grade, what, expected = fault
     details: dict[str, Any] = {"subject": setting.name, "found": named.why or named.type or named.status}
     made: Finding = grade(f"{setting.text} in {setting.where}: {what}", expected=expected,
@@ -77,7 +77,7 @@ def _file(node: NodeFacts, setting: Setting) -> Finding:
 
 
 def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, str] | None:
-    """Return constructor, fault and expectation of a file; None if it is good."""
+    """Return the constructor, message and expectation for a bad file, else None."""
     if setting.name == "NCCL_TOPO_DUMP_FILE":
         return _dump(named)
     insists = setting.name == "NCCL_NET_PLUGIN" and bool(node.nccl_env.text("NCCL_NET"))
@@ -133,7 +133,7 @@ def _plugin(node: NodeFacts, setting: Setting) -> Finding:
         return passed(f"{setting.text}: {found}", subject=setting.name, evidence=keys)
     return unknown(f"{setting.text} in {setting.where}: no libnccl-net-{name}.so in the loader's directories",
                    subject=setting.name, evidence=keys,
-                   fix="ls $(echo $LD_LIBRARY_PATH | tr : ' ') | grep nccl-net")  # fmt: skip
+                   fix="run `ls $(echo $LD_LIBRARY_PATH | tr : ' ') | grep nccl-net`")  # fmt: skip
 
 
 # --- PyTorch ---------------------------------------------------------------------------------------
@@ -151,7 +151,8 @@ _RENAMED = ("BLOCKING_WAIT", "DESYNC_DEBUG", "ENABLE_TIMING", "USE_TENSOR_REGIST
     fault="PyTorch's NCCL error handling is off",
     impact="drifts",
     source="https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html; renamed in PyTorch 2.2",
-    fix="From PyTorch 2.2 on unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default.",
+    fix="From PyTorch 2.2 on, unset NCCL_ASYNC_ERROR_HANDLING and leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its "
+    "default.",
     action="fix-job",
     answers=("NT-ENV-7",),
     gating=False,  # never fails
@@ -198,7 +199,7 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _names(node: NodeFacts, *, old: bool) -> Iterator[Finding]:
-    """Yield the names that the installed PyTorch ignores or has deprecated."""
+    """Yield warnings for names that the installed PyTorch ignores or deprecates."""
     for stem in ("ASYNC_ERROR_HANDLING", *_RENAMED):
         plain, prefixed = f"NCCL_{stem}", f"TORCH_NCCL_{stem}"
         setting = node.nccl_env.get(prefixed if old else plain)

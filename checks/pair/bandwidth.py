@@ -15,8 +15,8 @@ from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
-#: Fractions of the line rate for large messages: below the first it fails, below the second it warns. AzNHC requires
-#: 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
+#: Fractions of the line rate for large messages: below the first the check fails, below the second it warns. AzNHC
+#: requires 380 of 400 Gb/s (H100), 360 (H200), 180 of 200, 96 of 100.
 GATE, USUAL = 0.90, 0.95
 
 #: Minimum message size in bytes for a comparison with the line rate; smaller ones are limited by the message rate.
@@ -39,7 +39,7 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     if isinstance(floor, (int, float)):
         make_finding = passed if result.average_gbps >= floor else failed
         more = {} if make_finding is passed else {"expected": f"at least {floor:g} Gb/s (--at-least)"}
-        yield make_finding(f"{measured}, required at least {floor:g}", **details, **more)
+        yield make_finding(f"{measured}, at least {floor:g} required", **details, **more)
         return
     if any(endpoint.parameters.get("software") for endpoint in (server, client)):
         yield unknown(f"{measured} between software devices, which have no line rate to compare with",
@@ -61,7 +61,7 @@ def _bandwidth(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     make_finding = failed if share < GATE else warned
     yield make_finding(f"{summary}, the line rate of {slow}",
               expected=f"at least {GATE:.0%}, usually {USUAL:.0%} (AzNHC: 380 of 400 Gb/s, ib_write_bw, 8 MiB)",
-              fix="run `preflight check` on both: PCIe link (pcie.nic-link), NUMA node, MTU, counters (--window 60)",
+              fix="run `preflight check` on both; look at PCIe link, NUMA node, MTU, counters (--window 60)",
               **details)  # fmt: skip
 
 
@@ -73,7 +73,7 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         yield unknown(f"{measured} between software devices, without an expected value",
                       fix="test between real ports", **details)  # fmt: skip
         return
-    fix = "C-states and governor (`cpupower`), NUMA node of the test, hops between the two"
+    fix = "check C-states and governor (`cpupower`), the NUMA node of the test, and the hops between the nodes"
     p99, tail = result.p99_us, ""
     if p99 is not None:
         tail = f", 99 % within {p99:.4g} µs"
@@ -82,9 +82,9 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
     if p99 is not None and p99 > max(TAIL * result.typical_us, LATENCY_US):
         good = False
-        yield warned(f"the slowest 1 % of the writes takes at least {p99:.4g} µs, the median {measured}",
+        yield warned(f"the slowest 1 % of the writes take at least {p99:.4g} µs, compared with {measured}",
                      expected=f"99 % within {TAIL:g} times the median (a judgement)",
-                     fix="other traffic on the path (`preflight check --window 60`), C-states, interrupts",
+                     fix="look for other traffic on the path (`preflight check --window 60`), C-states and interrupts",
                      **details)  # fmt: skip
     if good:
         yield passed(f"{measured}, usually at most {LATENCY_US:g}{tail}", **details)
@@ -97,12 +97,12 @@ def _pingpong(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
 
 
 def _details(client: Endpoint, found: str) -> dict[str, Any]:
-    """Return the client's output as evidence; it covers both sides."""
+    """Return the details of a finding; the client's output is evidence for both sides."""
     return {"found": found, "evidence": [client.key], "subject": str(client.parameters.get("device"))}
 
 
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
-FIX = "Run `preflight check --hosts` for both nodes, then the same test against a third."
+FIX = "Run `preflight check --hosts` for both nodes, then run the same test against a third node."
 
 
 @check(
@@ -118,17 +118,18 @@ FIX = "Run `preflight check --hosts` for both nodes, then the same test against 
     pair="path-mtu",
 )
 def path_mtu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Find the largest unfragmented packet that passes each way.
+    """Find the largest packet that passes unfragmented in each direction.
 
-    "Do not fragment" is set, starting at the interface's MTU.
+    The packets have the flag "do not fragment"; the largest has the interface's MTU.
 
     ## Why it matters
     A switch port with a smaller MTU silently drops large packets: connections open, the first large message hangs, and
     every host looks healthy.
 
     ## Verdicts
-    It passes if packets of the interface's MTU are answered both ways. It fails if only smaller ones are, or if the
-    two interfaces differ. If not even the smallest is answered, the result is unknown.
+    The check passes if packets of the interface's MTU are answered in both directions. It fails if only smaller ones
+    are answered, or if the MTUs of the two interfaces differ. If not even the smallest packet is answered, the result
+    is unknown.
 
     ## False alarms
     A firewall that passes small echo requests and drops large ones.
@@ -154,7 +155,8 @@ def pingpong(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     If this fails, a job hangs in its first collective, although both ports report that they are up.
 
     ## Verdicts
-    It passes if all messages came back, fails if a cause is known (GID, memory, path), and is unknown otherwise.
+    The check passes if all messages came back, fails if the cause is known (GID, memory, path), and is unknown
+    otherwise.
 
     ## False alarms
     A firewall between the hosts that blocks the test's TCP port but not RDMA; use --port.
@@ -180,11 +182,11 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     The slower of the two ports sets the limit.
 
     ## Why it matters
-    Every ring through this pair runs at its rate: one pair at half rate doubles the time of a collective.
+    Every ring through this pair runs at the rate of the pair: one pair at half rate doubles the time of a collective.
 
     ## Verdicts
-    Below 90 % of the line rate fails, below 95 % warns; with --at-least, only that number applies. Software devices and
-    messages below 1 MiB cannot be compared with a line rate: unknown.
+    A bandwidth below 90 % of the line rate fails, and below 95 % warns; with --at-least, only that number applies.
+    Software devices and messages below 1 MiB cannot be compared with a line rate, and are unknown.
 
     ## False alarms
     A job that uses one of the two ports at the same time.
@@ -213,7 +215,8 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     Storage and one-sided libraries use reads; limits on outstanding reads or on PCIe reads show only here.
 
     ## Verdicts
-    The limits are those of writes: below 90 % fails, below 95 % warns; with --at-least, only that number applies.
+    The limits are those of writes: a bandwidth below 90 % fails, and below 95 % warns; with --at-least, only that
+    number applies.
 
     ## False alarms
     A job that uses one of the two ports at the same time.
@@ -234,9 +237,9 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     pair="write-lat",
 )
 def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
-    """Compare the median time of a small RDMA write with that between neighbours.
+    """Compare the latency of small RDMA writes with that between neighbours.
 
-    Its tail is compared with the median.
+    The median is compared with a limit, and the 99th percentile with the median.
 
     ## Why it matters
     Latency limits small collectives, at each hop of a ring or tree. A collective waits for its slowest message, so
@@ -244,7 +247,7 @@ def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
     ## Verdicts
     A median above 5 µs warns, and so does a 99th percentile above twice the median and above 5 µs. Software devices
-    have no expected latency: unknown.
+    have no expected latency, and are unknown.
 
     ## False alarms
     Two nodes that are many hops apart by design, or a busy core at either end.

@@ -15,7 +15,7 @@ from preflight.model import Finding, failed, unknown
 #: Maximum number of output lines in a finding.
 _QUOTED = 6
 
-#: Debian's package of a tool; all others are perftest's.
+#: Debian package of each tool; all other tools are in perftest.
 PACKAGES = {"ibv_rc_pingpong": "ibverbs-utils", "ping": "iputils-ping", "stdbuf": "coreutils"}
 
 
@@ -33,7 +33,7 @@ class Endpoint:
 
     @property
     def key(self) -> str:
-        """The record of its command."""
+        """The key of its command's record."""
         return str(self.parameters.get("command", ""))
 
     @property
@@ -46,7 +46,7 @@ class Endpoint:
     def status(self) -> str:
         """The outcome of the command as a record's status.
 
-        "failed" for an exit status other than 0.
+        An exit status other than 0 is "failed".
         """
         record = self.facts.evidence.record(self.key)
         return "failed" if record.ok and record.rc else record.status
@@ -62,9 +62,9 @@ class Endpoint:
 
 
 def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, Endpoint] | Finding]:
-    """Yield server and client of every test of this name.
+    """Yield the server and client of every test of this name.
 
-    Yields a finding instead where the test could not run.
+    If a test could not run, a finding is yielded instead.
     """
     by_name = {node.node: node for node in nodes}
     key = f"pair:{test}"
@@ -80,15 +80,15 @@ def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, End
         peer = by_name.get(str(parameters.get("peer")))
         if not record.ok:
             names = [node.node, *([peer.node] if peer else [])]
-            fix = "`rdma link`, `show_gids`; or use --device"
+            fix = "run `rdma link` and `show_gids`, or use --device"
             yield failed(record.why or record.describe(), evidence=[key], fix=fix).on(names)
         elif peer is None or key not in peer.evidence:
-            message = f"the other side of {node.node}, {parameters.get('peer')}, is not among the documents"
+            message = f"evidence is missing from {parameters.get('peer')}, the other side of {node.node}"
             yield unknown(message).on([node.node])
         else:
             yield Endpoint(node, parameters), Endpoint(peer, peer.evidence.value(key))
     if not found:
-        yield unknown("this test was not run", fix="`preflight pair HOST HOST`")
+        yield unknown("this test was not run", fix="run `preflight pair HOST HOST`")
 
 
 def each(
@@ -110,7 +110,7 @@ def each(
 def each_finished(
     nodes: Sequence[NodeFacts], test: str, judge: Callable[[Endpoint, Endpoint], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """Run ``each`` for tests that completed."""
+    """Yield the findings of completed tests, and the reasons of incomplete ones."""
 
     def unless_hindered(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         hindered = hindrance(server, client)
@@ -120,7 +120,7 @@ def each_finished(
 
 
 def _quoting(finding: Finding, endpoints: Sequence[Endpoint]) -> Finding:
-    """Quote the end of the command's output in a finding: a table or an error."""
+    """Add the end of the command's output to a finding: a table or an error."""
     endpoint = next((endpoint for endpoint in endpoints if endpoint.key and endpoint.key in finding.evidence[:1]), None)
     if endpoint is None or endpoint.key not in endpoint.facts.evidence:
         return finding
@@ -197,25 +197,26 @@ def _caused(
             limit = f"{size_text(endpoint.facts.memlock_bytes)} of locked memory allowed"
         except EvidenceError:
             limit = "its limit of locked memory is not known"
-        fix = "ulimit -l unlimited: LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock"
+        fix = "set `ulimit -l unlimited`, and LimitMEMLOCK=infinity for sshd and slurmd; see host.memlock"
         return failed(f"{endpoint.node} cannot register memory with {device}: {limit}", evidence=keys, fix=fix)
     if cause is parsers.network.perftest.PerftestError.DEVICE:
-        fix = "see rdma.device-nodes: /dev/infiniband/uverbsN missing or not readable; or `rdma link`"
+        fix = "check whether /dev/infiniband/uverbsN is readable (rdma.device-nodes), and run `rdma link`"
         return failed(f"{endpoint.node} cannot open {device}", subject=str(device), evidence=keys, fix=fix)
     if cause is parsers.network.perftest.PerftestError.PORT:
         return unknown(f"TCP port {port} is in use on {server.node}", evidence=keys, fix="use another port: --port")
     if cause is parsers.network.perftest.PerftestError.CONNECT:
-        fix = f"`ip route get {address}` on {client.node}; a firewall on {server.node}; or --port"
+        fix = f"run `ip route get {address}` on {client.node}; look for a firewall on {server.node}; or use --port"
         return failed(f"{client.node} cannot connect by TCP to {address} port {port} on {server.node}",
                       evidence=[client.key, server.key], fix=fix)  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.QUEUE:
         gids = f"{client.parameters.get('gid')} to {server.parameters.get('gid')}"
         return failed(f"the queue pairs could not be connected: {client.node} cannot reach the GID of {server.node}",
                       found=gids, evidence=[client.key, server.key],
-                      fix="`rdma link`, `ip neigh`; the same GID type, IP version and partition on both")  # fmt: skip
+                      fix="run `rdma link` and `ip neigh`; both sides need one GID type, IP version and "
+                      "partition")  # fmt: skip
     roce = server.parameters.get("roce")
     what = "UDP port 4791 is dropped on the path" if roce else "the path between the two LIDs drops them"
     fix = ("allow UDP 4791 on hosts (`nft list ruleset`) and switches; see path-mtu for packets that are too large"
-           if roce else "`ibtracert` between the two LIDs, `ibqueryerrors`")  # fmt: skip
+           if roce else "run `ibtracert` between the two LIDs, and `ibqueryerrors`")  # fmt: skip
     return failed(f"TCP connects, but no RDMA packet is acknowledged: {what}", found="no answer",
                   evidence=[client.key, server.key], fix=fix)  # fmt: skip

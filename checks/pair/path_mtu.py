@@ -16,7 +16,7 @@ ROCE_HEADERS = 44
 
 
 def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
-    """Judge the results of each side's pings of many sizes."""
+    """Judge the pings of different sizes that each side sent."""
     here, there = (endpoint.parameters.get("interface_mtu") for endpoint in (server, client))
     if here != there:
         yield failed(
@@ -38,7 +38,7 @@ def path_mtu(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
 
 
 def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
-    """Return the fault of the path to the other side; None if its MTU passes."""
+    """Return the fault on the path to the other side; None if the MTU passes."""
     sizes = endpoint.parameters.get("sizes")
     mtu = endpoint.parameters.get("interface_mtu")
     if not isinstance(sizes, dict) or not sizes or not isinstance(mtu, int):
@@ -63,7 +63,7 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
         first, address = pings[min(pings)], other.parameters.get("address")
         why = first.objection or "no answer and no error: no route, or ICMP is filtered"
         return unknown(f"not even {min(pings)} bytes pass: {why}", evidence=[sizes[str(min(pings))]],
-                       fix=f"`ip route get {address}`, `ip neigh` on {endpoint.node}")  # fmt: skip
+                       fix=f"run `ip route get {address}` and `ip neigh` on {endpoint.node}")  # fmt: skip
     size = min(one for one in pings if one > passing)
     stopped, keys = pings[size], [sizes[str(size)], sizes[str(passing)]]
     bound = f"{passing} bytes" if size - passing == 1 else f"between {passing} and {size} bytes"

@@ -281,8 +281,9 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
     },
     "fabric.link-speed": {
-        "all-alike": FabricCase("a healthy fabric", (want("pass", "all 8 links run as their peers do: 4xHDR"),),
-                               (NET, LINKS)),
+        "all-alike": FabricCase(
+            "a healthy fabric", (want("pass", "all 8 links run at the speed of their peers: 4xHDR"),), (NET, LINKS)
+        ),
         "slow-links": FabricCase(
             "an HCA's link at EDR, an uplink with one lane",
             (

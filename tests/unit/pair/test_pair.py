@@ -206,8 +206,8 @@ MET = "  local address:  LID 0x0000, QPN 0x1\n  remote address: LID 0x0000, QPN 
         ("372.00", {}, "warn", "372 Gb/s, 93% of 400 Gb/s, the line rate of a and b"),
         ("196.40", {}, "fail", "196.4 Gb/s, 49% of 400 Gb/s"),
         ("196.40", {"rate_gbps": None}, "unknown", "the rate of a port is not known"),
-        ("196.40", {"at_least_gbps": 180.0}, "pass", "required at least 180"),
-        ("170.00", {"at_least_gbps": 180.0}, "fail", "required at least 180"),
+        ("196.40", {"at_least_gbps": 180.0}, "pass", "at least 180 required"),
+        ("170.00", {"at_least_gbps": 180.0}, "fail", "at least 180 required"),
         ("0.23", {"software": True}, "unknown", "software devices"),
     ],
 )
@@ -368,7 +368,7 @@ def test_half_of_a_pair_and_two_pairs_of_one_node(tmp_path: Path) -> None:
     one, _ = saved(tmp_path, "line-rate")
     (found,) = invoked("judge", tmp_path / "gpu001.pair-gpu002.json")["findings"]
     assert (found["status"], found["message"]) == (
-        "unknown", "the other side of gpu001, gpu002, is not among the documents",
+        "unknown", "evidence is missing from gpu002, the other side of gpu001",
     )  # fmt: skip
     save(tmp_path, [replace(one, pair=PairScope("gpu009", ("write-bw",)))])
     done = CliRunner().invoke(app.main, ["judge", str(tmp_path)])
