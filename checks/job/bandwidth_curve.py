@@ -22,7 +22,8 @@ SLOW_FLOOR_US = 1000
 #: Fractions of a good run's busbw. 0.90: nccl-tests reports a run as FAILED below 0.9 of NCCL_TESTS_MIN_BW (common.cu).
 #: 0.75: with one of four rails down, three quarters remain.
 AS_BEFORE, FAR_BELOW = 0.90, 0.75
-#: Multiple of a good run's latency; a judgement call: more than twice means another path or protocol, not noise.
+#: Multiple of a good run's latency that warns; a judgement call: more than twice means another path or protocol, not
+#: noise.
 LATER = 2.0
 
 MIB = 2**20
@@ -44,17 +45,17 @@ MIB = 2**20
 def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare each size of an nccl-tests run with its neighbours.
 
-    A good run named in the cluster file is compared as well.
+    The run is also compared with a good run that the cluster file names.
 
     ## Why it matters
-    A dip at one size is a wrong algorithm, a congested path or a retransmission; a job with buckets of that size runs
-    at that bandwidth, regardless of the peak.
+    A dip at one size comes from a wrong algorithm, a congested path or retransmissions; a job with buckets of that size
+    runs at that bandwidth, regardless of the peak.
 
     ## Verdicts
-    Without a good run: bandwidth that falls by more than 5 % where the size grows, from 64 MiB on, warns; so do three
-    or more small messages that take three times as long as similar ones, and a latency floor above 1 ms. With a good
-    run: below 0.90 of its curve at 1 MiB and more warns, below 0.75 fails; twice its latency warns. A sweep that ends
-    while the bandwidth still rises by 10 % for a doubling shows no plateau: *unknown*.
+    Bandwidth that falls by more than 5 % from one size to the next, from 64 MiB on, warns; so do three or more small
+    messages that take three times as long as similar ones, and a latency floor above 1 ms. With a good run, bandwidth
+    below 0.90 of its curve at 1 MiB or more warns, and below 0.75 fails; more than twice its latency warns. A sweep
+    that ends while the bandwidth still rises by more than 10 % for a doubling shows no plateau, and is *unknown*.
 
     ## False alarms
     The size at which NCCL changes its algorithm; a good run then has the same dip.
@@ -67,7 +68,7 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
                 if report.copies == 1
                 else f"{name}: several runs in one"
             )
-            yield unknown(message, subject=name, evidence=[key], fix="sweep: -b 8 -e 8G -f 2")
+            yield unknown(message, subject=name, evidence=[key], fix="run a sweep: -b 8 -e 8G -f 2")
             continue
         alone = list(_alone(run, key, name, points))
         yield from (finding.about("NT-NCCL-4") for finding in alone)
@@ -76,7 +77,7 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Iterator[Finding]:
-    """Judge a curve by itself."""
+    """Judge a curve without comparing it with a good run."""
     found = parsers.nccl_tests.curve.dips(points)
     if found:
         deepest = max(found, key=lambda dip: dip.share)
@@ -166,8 +167,8 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     fault="A collective was not measured",
     impact="drifts",
     source=PERFORMANCE,
-    fix="run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` in addition to `all_reduce_perf`, up "
-    "to the same size",
+    fix="Run `all_gather_perf`, `reduce_scatter_perf` and `alltoall_perf` in addition to `all_reduce_perf`, up "
+    "to the same size.",
     action="fix-job",
     answers=("PA-18", "PA-25", "FP-OBS-2", "GS-3"),
     scope="run",
@@ -184,13 +185,14 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     fabric that was only measured with all_reduce, or inside one node, can still be slow for the job's collectives.
 
     ## Verdicts
-    It passes for a run over at least the job's number of GPUs ([class.NAME.model] gpus of the cluster file, else all
-    GPUs of the class), with messages of up to 256 MiB in a node and 1 GiB across nodes. A smaller run is unknown, and
-    so is any run if the job's scale is not declared. Checklist item GS-3 needs runs of each collective on one node and
-    on several. A collective without a complete run is unknown; a failed run warns. The check never gates a job.
+    A collective passes with a run over at least the job's number of GPUs ([class.NAME.model] gpus of the cluster file,
+    else all GPUs of the class), with messages of at least 256 MiB in a node and 1 GiB across nodes. A smaller run is
+    unknown, and so is any run if the job's scale is not declared. Checklist item GS-3 needs runs of each collective on
+    one node and on several. A collective without a complete run is unknown; a failed run warns. The check never gates a
+    job.
 
     ## False alarms
-    A job that needs only one of them.
+    A job that needs only one of the collectives.
     """
     best: dict[str, tuple[str, str, Point, Report]] = {}
     broken: dict[str, str] = {}
@@ -230,9 +232,11 @@ def _reach(report: Report, point: Point) -> tuple[int, int]:
 
 
 def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
-    """List the collectives measured in a node, and those across nodes."""
+    """Report the collectives that were not measured in a node, and across nodes."""
     inside, above = levels(found)
-    lacks = [f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("above it", above)) if names]
+    lacks = [
+        f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("across nodes", above)) if names
+    ]
     if lacks:
         return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
     return passed("all four collectives were measured in a node and across nodes", evidence=keys)

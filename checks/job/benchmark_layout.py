@@ -1,4 +1,4 @@
-"""Comparison of benchmarks with the job's own layout."""
+"""Check of benchmarks against the collectives that the job uses."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     all_reduce hardly uses.
 
     ## Verdicts
-    The collectives follow from [class.NAME.model]: sharding "data" needs all_reduce, "fsdp" all_gather and
-    reduce_scatter, experts alltoall, tensor_ways above 1 all_reduce. A collective without a complete run warns. Without
-    a declared layout the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
+    The collectives follow from [class.NAME.model]: all_reduce for sharding "data" or tensor_ways above 1, all_gather
+    and reduce_scatter for "fsdp", and alltoall for experts. A collective without a complete run warns. Without a
+    declared layout, the result is unknown, and so is a run smaller than the job (see nccl-tests.collectives).
 
     ## False alarms
-    The benchmark of a different job's fabric was passed by accident.
+    A benchmark of another job's fabric that was passed by accident.
     """
     keys = list(run.nccl_tests)
     model = site.members.model

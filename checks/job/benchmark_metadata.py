@@ -35,11 +35,11 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
     Last month's bandwidth is worthless without the GPUs and the NCCL version that it was measured with.
 
     ## Verdicts
-    Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. It
-    passes if the nodes in the log were collected as well and the report's ``record`` has all items. It is unknown for
-    a log without node evidence or without its list of GPUs, or if an item is unknown. "No PyTorch" and "no image"
-    count as known, so run the check in the job's container. It warns if a node has several versions of NCCL or PyTorch
-    and the log does not show which one was loaded.
+    Needed are GPU model and number, driver, CUDA, NCCL, PyTorch, container image, NCCL variables and topology. The
+    check passes if the nodes in the log were collected as well and the report's ``record`` has all items. The result is
+    unknown for a log without node evidence or without its list of GPUs, or if an item is unknown. "No PyTorch" and "no
+    image" count as known, so run the check in the job's container. The check warns if a node has several versions of
+    NCCL or PyTorch and the log does not show which one was loaded.
 
     ## False alarms
     Images with several environments, of which each job selects one.
@@ -61,7 +61,9 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
-            yield unknown(f"not known for all of its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO])
+            yield unknown(
+                f"these are not known for all of its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO]
+            )
             continue
         several = {name: versions for node in nodes for name, versions in ambiguous(node)}
         if report.nccl_version is not None:

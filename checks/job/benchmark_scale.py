@@ -19,7 +19,7 @@ ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
 
 
 def wanted(site: Site) -> tuple[int, str] | None:
-    """Return the number of GPUs of the job, and its source; else None.
+    """Return the job's number of GPUs and its source; None if it is not declared.
 
     The job's own number takes precedence over all GPUs of the class.
     """
@@ -47,7 +47,7 @@ def short(report: Report, site: Site) -> str:
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:
-    """Return the collectives not measured inside a node, and those not across nodes."""
+    """Return the collectives that were not measured in a node, and across nodes."""
     complete = [one for one in reports if one.complete and one.copies == 1 and one.groups == 1 and one.nranks != 1]
     inside = {one.collective for one in complete if one.nnodes == 1}
     above = {one.collective for one in complete if one.nnodes is not None and one.nnodes > 1}

@@ -14,7 +14,7 @@ from preflight.parsers.nccl_tests.model import fewest_iterations
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Measurement, Report
 
-#: Multiples of the median above which the slowest iterations are a tail: 1 in 100, and 1 in 1,000. Judgement calls.
+#: Multiples of the median above which the slowest 1 in 100, and 1 in 1,000, iterations are a tail. Judgement calls.
 _P99, _P999 = 2.0, 5.0
 
 
@@ -39,7 +39,7 @@ class _Tail(NamedTuple):
 
 
 def no_iterations(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without the times of single iterations."""
+    """Skip logs without the times of single iterations."""
     if not any(half.iterations for _, _, report in reports(run) for row in report.rows for half in row.halves):
         return skipped("no nccl-tests run shows single iterations (-I 1)", evidence=list(run.nccl_tests)).about()
     return None
@@ -69,8 +69,8 @@ def tail(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A 99th percentile above twice the median, or a 99.9th above five times, warns. The table has no median; without the
-    JSON, the mean is used. Fewer than 299 iterations of each size do not show a 99th percentile and are *unknown*; the
-    99.9th needs 2,995 and the file of `-J`.
+    JSON file, the mean is used. Fewer than 299 iterations of each size do not show a 99th percentile and are *unknown*;
+    the 99.9th needs 2,995 and the file of `-J`.
 
     ## False alarms
     Messages of a few bytes on nodes with busy CPUs, and the first iterations of a run without warm-up.
@@ -109,6 +109,6 @@ def _tail(report: Report, size: int, line: int, half: Measurement) -> _Tail | No
 
 
 def _count(report: Report, half: Measurement) -> int | None:
-    """Return the number of iterations, by default that of the command line."""
+    """Return the number of listed iterations, else that of the command line, or None."""
     listed = len(half.iterations.times_us) if half.iterations is not None else 0
     return listed or report.iterations

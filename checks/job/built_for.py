@@ -1,4 +1,4 @@
-"""Check of a log: the driver supports the CUDA version of NCCL."""
+"""Check of the driver against the CUDA version of the job's NCCL."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _VERSION = "set NCCL_DEBUG=INFO in the job: its first lines contain both version
     unless=(no_nccl,),
 )
 def built_for(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the CUDA that NCCL was built for with that of the driver.
+    """Compare the CUDA version that NCCL was built for with that of the driver.
 
     Both are read from the job's log.
 

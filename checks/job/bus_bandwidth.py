@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     fault="nccl-tests stays below the bus bandwidth of this hardware",
     impact="slows-job",
     source=f"{SOURCE}; a floor in the cluster file takes precedence",
-    fix="`preflight check --log FILE`: nccl.transport, nccl.gpudirect-rdma; then compare clocks, NVLink and "
-    "HCAs with a good node.",
+    fix="Look at nccl.transport and nccl.gpudirect-rdma in `preflight check --log FILE`; then compare clocks, NVLink "
+    "and HCAs with a good node.",
     answers=("NT-NCCL-3", "GS-3", "PA-25"),
     scope="run",
     unless=(no_report,),
 )
 def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the best bus bandwidth of large messages with the hardware, GB/s.
+    """Compare the best bus bandwidth of large messages with the hardware's.
 
     ## Why it matters
     All ranks wait for the slowest path: one rail or NVLink that runs at half its rate halves the collective's bandwidth
@@ -53,9 +53,9 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The best row is used, out of place or in place; the printed average includes tiny sizes and is a different number.
     For all_reduce, a floor in the cluster file decides. Otherwise, at least 0.90 of the usual bandwidth of such
-    machines passes, at least 0.75 warns and less fails; with assumed NICs or part it only warns. More than the line
-    rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and operations
-    that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
+    machines passes, at least 0.75 warns, and less fails; if NICs or the part are assumed, less only warns. More than
+    the line rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and
+    operations that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
 
     ## False alarms
     An algorithm or transport that was pinned on purpose with NCCL_ALGO or NCCL_NET.
@@ -131,7 +131,7 @@ def _judged(
         message = f"{finding.message}; {_ratio(judged, roof)}"
         return replace(finding, message=message, quote=_figures(report, best, roof))
     if judged is None or roof is None or not isinstance(built, RooflineMachine) or unfit:
-        why = unfit or (f" ({built})" if isinstance(built, str) else f" of {report.collective} here")
+        why = unfit or (f" ({built})" if isinstance(built, str) else f" for {report.collective} here")
         if _is_of_a_slow_network(best, report):
             return warned(
                 f"{what}: found {found}, no more than {_SLOW_GBYTES_S * 8:g} Gb/s between nodes: one slow port, "
@@ -208,20 +208,20 @@ def _unfit(report: Report, site: Site) -> str:
     """Return why no expectation fits this run; empty if one does."""
     gpus = site.gpus.value
     if report.collective is None:
-        return " of an unnamed collective"
+        return " for an unnamed collective"
     if report.groups > 1:
-        return f" of {report.groups} separate communicators"
+        return f" for {report.groups} separate communicators"
     if report.nnodes is None or report.nranks is None:
-        return " of a run without its list of devices"
+        return " for a run without its list of devices"
     if gpus is not None and report.nranks != gpus * report.nnodes:
-        return f" of {report.nranks} of {report.nnodes} x {gpus} GPUs"
+        return f" for {report.nranks} of {report.nnodes} x {gpus} GPUs"
     return ""
 
 
 def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMachine | str:
-    """Return the machine of a run, or why it is unknown.
+    """Return the machine of a run, or the reason why it is unknown.
 
-    Prefers the cluster file and the node's part; falls back to the GPU's CUDA name for complete boards.
+    The cluster file and the node's part take precedence; otherwise the GPU's CUDA name identifies complete boards.
     """
     ranks, nodes = report.nranks, report.nnodes
     if not ranks or not nodes or ranks % nodes:
@@ -250,7 +250,10 @@ def machine(report: Report, site: Site, run: RunFacts, key: str) -> RooflineMach
 
 
 def nics_of(site: Site, gpus: int | None) -> int | None:
-    """Return the number of compute NICs of a node; for a known part one per GPU."""
+    """Return the number of compute NICs of a node; None if unknown.
+
+    Without a declaration, a known part counts as having one NIC per GPU.
+    """
     if site.hcas.value is not None:
         return int(site.hcas.value)
     if site.members.ports.compute is not None:
@@ -267,7 +270,7 @@ def _board(gpu: GpuModel, gpus: int) -> Part | None:
 
 
 def _causes_in_log(run: RunFacts, key: str) -> Iterator[str]:
-    """Yield the log's own messages about a slow transport.
+    """Yield causes of a slow transport that the log itself shows.
 
     They take precedence over any guess from a figure.
     """

@@ -1,4 +1,4 @@
-"""Cause of missing RDMA, shared by the checks of logs."""
+"""Causes of failures and missing RDMA, shared by the checks of logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHOWN, _KEY = 4, 80
 
 
-#: What follows in a log from the failure that ended its job: other ranks time out, launchers report their end.
+#: Findings that follow from the failure that ended the job: other ranks time out, launchers report the end.
 AFTER_FAILURE = (
     ("torch.hang", "ended"),
     ("nccl.failures", "ended", "*", "torch_watchdog_timeout"),
@@ -94,14 +94,14 @@ def blamed(group: HostGroup | None) -> tuple[str, ...]:
 
 
 def of_log(log: NcclLog) -> Sequence[HostStatements]:
-    """Return the hosts of a log."""
+    """Return the hosts of a log, each with its statements."""
     return tuple(facts.nccl_root_cause.hosts(log).values())
 
 
 def named(hosts: Sequence[HostStatements]) -> str:
     """Return the names of the hosts, at most four.
 
-    Ranks are added only for a few hosts.
+    Ranks are added if there are at most four hosts.
     """
     shown = [_one(host, ranks=len(hosts) <= _SHOWN) for host in hosts[:_SHOWN]]
     more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
@@ -121,9 +121,9 @@ def _one(host: HostStatements, *, ranks: bool) -> str:
 
 
 def because(group: HostGroup, *, named_before: bool = False) -> str:
-    """Return the cause as the end of a sentence; empty if unknown.
+    """Return the cause as the end of a sentence; empty if there is none.
 
-    It may start with the hosts.
+    It names the hosts unless ``named_before``.
     """
     cause = group.cause
     if cause is None or group.contradicted:
@@ -147,7 +147,7 @@ def fix(group: HostGroup) -> str:
 
 
 def witness(group: HostGroup) -> str:
-    """Return the node records that show a cause, and their content for a quote."""
+    """Return the node records that show a cause, and what they show; may be empty."""
     cause = group.cause
     if cause is None or not cause.keys or not cause.summary:
         return ""
@@ -163,7 +163,7 @@ def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator
         line = group.cause.line
         yield unknown(
             f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} "
-            f"of the log shows {line.message[:120]!r}, but the node's evidence: {group.cause.summary}",
+            f"of the log shows {line.message[:120]!r}, but the node's evidence shows {group.cause.summary}",
             subject=key.removeprefix("log:"),
             found=group.cause.summary,
             expected=line.message[:120],

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 USER_GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage"
 
-#: Communicators of one size that one rank may set up; data, tensor, pipeline, context and expert groups need a dozen.
+#: Maximum number of communicators of one size for one rank; data, tensor, pipeline, context and expert groups need a
+#: dozen.
 MANY = 100
-#: Number of steps followed by a communicator setup, from which they are not reused; minimum steps to judge.
+#: Number of steps followed by a setup from which communicators count as not reused, and minimum number of steps to
+#: judge.
 RECREATED, FEW_STEPS = 3, 3
 #: Minimum number of communicators before the first step whose repetition is a restart of the job.
 RESTARTED = 2
@@ -30,7 +32,7 @@ _SHARP = ("sharp", "ibext")
 
 
 def no_step(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs of NCCL without a line of a training step."""
+    """Return *unknown* if no log has lines of both NCCL and training steps."""
     if run.nccl_logs.keys() & run.training.keys():
         return None
     return unknown("no log has lines of both NCCL and training steps", evidence=list(run.nccl_logs),
@@ -51,7 +53,7 @@ def no_step(run: RunFacts, site: Site) -> Finding | None:
     unless=(no_nccl,),
 )
 def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Count how many communicators of one size a rank sets up.
+    """Count the communicators of one size that a rank sets up.
 
     ## Why it matters
     Creating a communicator takes seconds on a large job, and memory on every GPU; a job that creates one in each step
@@ -93,19 +95,19 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     needs=("steps",),
 )
 def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the places of communicator setups in a log with those of its steps.
+    """Look for communicators that are set up between the steps of a log.
 
     ## Why it matters
     All ranks wait while a communicator is created. In the loop, this delay is part of the steps, and each new
     communicator takes memory unless the last one is destroyed.
 
     ## Verdicts
-    Only the order of the lines counts: clocks and time stamps are not compared. It warns if one process sets up
+    Only the order of the lines counts: clocks and time stamps are not compared. The check warns if one process sets up
     communicators after three different steps. Setups after one or two steps pass, because a first validation or
     checkpoint may need them. A log without setups or with fewer than three steps is unknown. So is one in which a
     process sets up at least as many communicators of one size as steps are printed, but before them: the step lines may
     have been buffered. It is also unknown if the job may have restarted: NCCL prints its version again, or a process
-    repeats all of its setups before the first step, at least two, after at most half of the steps. Of large jobs the
+    repeats all of its setups before the first step, at least two, after at most half of the steps. For large jobs, the
     first 256 processes of the log are judged.
 
     ## False alarms
@@ -161,7 +163,7 @@ def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
     fault="Only some ranks register user buffers",
     impact="slows-job",
     source=f"{USER_GUIDE}/bufferreg.html: all ranks must register; lines of NCCL 2.19 … 2.30",
-    fix="Register on every rank: the same NCCL_LOCAL_REGISTER, the same allocator (`ncclMemAlloc`), the same code.",
+    fix="Register on every rank, with the same NCCL_LOCAL_REGISTER, allocator (`ncclMemAlloc`) and code.",
     action="fix-job",
     answers=("NT-COM-2",),
     scope="run",
@@ -169,14 +171,15 @@ def _repeats(setups: Mapping[int, int], steps: int) -> set[int]:
     unless=(no_nccl,),
 )
 def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the processes that register buffers with all processes.
+    """Count the processes of a log that register buffers.
 
     ## Why it matters
     If one rank has not registered its buffer, all ranks fall back to copies or, with NVLink SHARP, hang.
 
     ## Verdicts
-    Some but not all warn. NCCL logs registrations only with NCCL_DEBUG_SUBSYS=REG (or ALL): without such lines the
-    result is unknown, unless the log shows that the subsystem was on.
+    If some but not all processes register buffers, the check warns. NCCL logs registrations only with
+    NCCL_DEBUG_SUBSYS=REG (or ALL): without such lines, the result is unknown, unless the log shows that the subsystem
+    was on.
 
     ## False alarms
     A log without the lines of some ranks.
@@ -203,7 +206,8 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The network does not perform reductions",
     impact="slows-job",
     source="NVIDIA SHARP user manual; nccl-rdma-sharp-plugins; lines of NCCL 2.17 … 2.30",
-    fix="SHARP: the plug-in (`libnccl-net.so` of HPC-X), sharp_am, NCCL_COLLNET_ENABLE=1. NVLS: unset its variable.",
+    fix="SHARP needs its plug-in (`libnccl-net.so` of HPC-X), sharp_am and NCCL_COLLNET_ENABLE=1; for NVLS, unset its "
+    "variable.",
     action="fix-job",
     answers=("NT-SHP-2", "NT-SHP-3", "NT-SHP-4"),
     scope="run",
@@ -214,7 +218,8 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Look in the log for the SHARP plug-in, and for CollNet or NVLS channels.
 
     ## Why it matters
-    A reduction in the switches crosses each link once instead of twice. No message reports that it is unused.
+    Data that the switches reduce crosses each link once instead of twice. No message reports that the switches are not
+    used.
 
     ## Verdicts
     A communicator with SHARP shows that the aggregation manager answers; an error of its library warns. SHARP that is
@@ -222,7 +227,7 @@ def in_network(run: RunFacts, site: Site) -> Iterator[Finding]:
     NVLS that the GPUs support but that is disabled. If neither is requested or supported, the check is skipped.
 
     ## False alarms
-    A log without the channels (NCCL_DEBUG_SUBSYS=INIT only); then it is unknown.
+    None known: a log without channels (NCCL_DEBUG_SUBSYS=INIT only) is unknown.
     """
     for key, log in run.nccl_logs.items():
         at: dict[str, Any] = {"subject": key.removeprefix("log:"), "evidence": [key]}
@@ -246,7 +251,7 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
         return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
     lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
     if _requests_sharp(log) and lacks:
-        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, and its plug-in is not loaded: {lacks[0].state}",
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, but its plug-in is not loaded: {lacks[0].state}",
                       found=lacks[0].state, expected="loaded", quote=str(lacks[0].first), **at)  # fmt: skip
     if not _requests_sharp(log):
         return skipped(f"{name}: SHARP is not requested", **at)
@@ -254,13 +259,13 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
 
 
 def _granted(log: NcclLog, at: dict[str, Any]) -> Finding | None:
-    """Return whether the aggregation manager granted SHARP; None if not requested.
+    """Report whether the aggregation manager granted SHARP; None if not shown.
 
     The library queries the manager during the setup of a communicator, so a completed setup was granted.
     """
     name = at["subject"]
     if refused := next((one for one in log.failures if one.id == "sharp_failed"), None):
-        return warned(f"{name}: SHARP was requested and not granted", found=refused.line.text, quote=str(refused.line),
+        return warned(f"{name}: SHARP was requested but not granted", found=refused.line.text, quote=str(refused.line),
                       expected="trees of the aggregation manager (sharp_am)", **at)  # fmt: skip
     if log.collnet:
         return passed(f"{name}: the aggregation manager granted SHARP", found=log.collnet[0].name, **at)
@@ -274,10 +279,10 @@ def _used(log: NcclLog, at: dict[str, Any]) -> Finding:
         return passed(f"{name}: in use: {', '.join(used)}", found=", ".join(used), **at)
     off = log.variable("NCCL_NVLS_ENABLE")
     if _requests_sharp(log) and (log.channels or log.channel_counts is not None):
-        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, and no channel uses it", found="no channel",
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, but no channel uses it", found="no channel",
                       expected="CollNet channels", **at)  # fmt: skip
     if log.nvls_support and off is not None and off.value.strip() == "0":
-        return warned(f"{name}: the GPUs support NVLS, and NCCL_NVLS_ENABLE=0 disables it", found="off",
+        return warned(f"{name}: the GPUs support NVLS, but NCCL_NVLS_ENABLE=0 disables it", found="off",
                       expected="in use", quote=str(off.first), **at)  # fmt: skip
     if log.nvls_support is False and not _requests_sharp(log):
         return skipped(f"{name}: the GPUs have no NVLS, and SHARP is not requested", **at)

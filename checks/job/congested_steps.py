@@ -22,17 +22,17 @@ _ENOUGH, SLOWER = 20, 1.10
 #: Maximum number of lines after the last step.
 _AFTER = 5
 FIX = (
-    "while the job runs: `preflight check --window 600 --hosts NODES --save DIR`, then "
+    "while the job runs, run `preflight check --window 600 --hosts NODES --save DIR`; then run "
     "`preflight judge DIR --log job.log`"
 )
 
 
 class _Window(NamedTuple):
-    """Counters of one node over its window, seconds since 1970."""
+    """Paused ports of one node in its window; times are in seconds since 1970."""
 
     begin: float
     end: float
-    paused: tuple[str, ...]  # ports that were held for a notable share
+    paused: tuple[str, ...]  # ports that were paused for a notable share of the window
     vague: tuple[str, ...]  # ports whose pauses are not known
 
 
@@ -58,13 +58,13 @@ def step_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     the time in which ports were paused.
 
     ## Verdicts
-    The steps in the window are found by their lengths, backwards from the time at which the log was last written, so
-    it has to end with a step, and the clocks of the machines have to agree. If the last step has a time stamp that is
-    not the time of the file in any time zone, the result is unknown. If a compute port of a judged node was paused for
-    at least 1 % of the window, and the 95th percentile of the steps in it is more than a tenth above the median of all
-    steps, it warns; p99 is reported from 100 steps on. Paused ports with even steps pass, and so do ports that were not
-    paused. Fewer than 20 steps in the window and a single reading of the counters are unknown. So are long steps while
-    the pauses of a port, or of a node of the job, are not known.
+    The steps in the window are found from their lengths, counting back from the time at which the log was last written,
+    so the log has to end with a step, and the clocks of the machines have to agree. If the last step has a time stamp
+    that is not the time of the file in any time zone, the result is unknown. If a compute port of a judged node was
+    paused for at least 1 % of the window, and the 95th percentile of the steps in it is more than a tenth above the
+    median of all steps, the check warns; p99 is reported from 100 steps on. Paused ports pass if the steps are even,
+    and so do ports that were not paused. Fewer than 20 steps in the window, or a single reading of the counters, are
+    unknown. So are long steps if the pauses of a port, or of a node of the job, are not known.
 
     ## False alarms
     A checkpoint or a validation in the window, while ports are paused for another reason.
@@ -121,7 +121,7 @@ def _listed(ports: Sequence[str], verb: str = " was") -> str:
 
 
 def _window(node: NodeFacts, site: Site) -> _Window | None:
-    """Return the ports of a node over its window; None without two readings."""
+    """Return the paused ports of a node in its window; None without two readings."""
     begin = seconds_since_1970(node.evidence.collected_at)
     try:
         ports = [node.port_growth[port.name] for port in judged_ports(node, site)]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 #: Maximum number of failures reported for one log; those of a large job repeat each other.
 _MAX_FINDINGS = 5
 
-#: Failures that other checks report with their cause: a fallback by nccl.transport, staging by nccl.gpudirect-rdma.
-#: They are reported here only if those checks do not apply; a device that cannot be opened is the loss of a rail.
+#: Failures that other checks report with their cause: a fallback by nccl.transport, staging by nccl.gpudirect-rdma. A
+#: device that cannot be opened is reported here, unless NCCL fell back to TCP.
 _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capability")
 
 
@@ -87,7 +87,7 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _elsewhere(log: NcclLog) -> tuple[str, ...]:
-    """Return the failures that other checks report for this log."""
+    """Return the ids of failures that other checks report for this log."""
     shut = any(failure.id == "ib_no_device_tcp_fallback" for failure in log.failures)
     return (*_ELSEWHERE, "ib_unable_open_device") if shut else _ELSEWHERE
 
@@ -138,7 +138,7 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
     ).from_cause(blamed(group))
 
 
-#: Failures of connections between ranks, and interfaces that only exist inside a node.
+#: Prefixes of ids of connection failures, and of interfaces that exist only inside a node.
 _CONNECTIONS = ("connect_", "bootstrap_", "socket_")
 _WITHIN_NODE = ("docker", "virbr", "cni", "podman", "lxcbr", "lxdbr", "nerdctl", "veth", "kube-bridge")
 
@@ -186,12 +186,12 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
         return unknown(
             f"{name}: no failure in {log.lines} lines of NCCL{but}, but the hosts loaded several versions: "
             f"{', '.join(f'{version} on {host}' for host, version in [*loaders.items()][:4])}; all "
-            "ranks must load the same",
+            "ranks must load the same one",
             subject=name,
             found=", ".join(sorted(set(loaders.values()))),
             expected="one version",
             evidence=[key],
-            fix="if the lines are of one job: the same libnccl.so.2 on every host, and the same image",
+            fix="if the lines are of one job, use the same image and libnccl.so.2 on every host",
         )
     if log.unread:
         return unknown(

@@ -61,7 +61,7 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
     name = log_name(key)
     channels = _rdma_channels(log)
     if nodes == 1:
-        yield skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+        yield skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
     elif not channels and log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         yield skipped(f"{name}: TCP sockets have no GPUDirect RDMA (see nccl.transport)", subject=name, evidence=[key])
     elif not channels:
@@ -138,7 +138,7 @@ def _grade(
 
 
 def _sends_only(channels: list[NetChannels]) -> bool:
-    """Return whether receiving channels use it and sending ones do not.
+    """Return whether only the receiving channels use GPUDirect RDMA.
 
     The first line of each channel decides.
     """
@@ -163,7 +163,7 @@ def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
 
 
 def _shape(log: NcclLog) -> str:
-    """Return the name of the topology file, which identifies a cloud instance."""
+    """Return the name of the topology file, which identifies a cloud instance, or ""."""
     found = log.variable("NCCL_TOPO_FILE")
     return found.value.rpartition("/")[2] if found is not None else ""
 

@@ -1,4 +1,4 @@
-"""Check of a log: all hosts use the same number of HCAs, and enough of them."""
+"""Check of the number of HCAs that each host in a log uses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: Ranks of a node that share one HCA, although NCCL_IB_HCA could list more.
+#: Minimum number of ranks of a node on one HCA for a question whether NCCL_IB_HCA lists too few.
 _SHARED_BY = 4
 
 #: Maximum number of hosts and of HCAs in a message.
@@ -29,15 +29,15 @@ _MOST_HOSTS, _MOST_NAMES = 8, 16
     fault="A host of the job uses fewer HCAs than other hosts",
     impact="slows-job",
     source=f"{ENV}#nccl-ib-hca; lists of `NET/IB : Using`, NCCL 2.4 … 2.30",
-    fix="On the host with fewer: `ibstat` or `rdma link` (is a port down, or a device missing?), and NCCL_IB_HCA in "
-    "the job's environment and in /etc/nccl.conf.",
+    fix="On the host with fewer HCAs, run `ibstat` or `rdma link` (is a port down, or a device missing?), and check "
+    "NCCL_IB_HCA in the job's environment and in /etc/nccl.conf.",
     action="fix-site",
     scope="run",
     gating=False,
     unless=(no_nccl,),
 )
 def hca_count(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the lists of HCAs that the hosts of a log print at their start.
+    """Compare the lists of HCAs that the hosts of a log print when the job starts.
 
     ## Why it matters
     NCCL omits a port that is down without a warning. The ranks next to it share the remaining ports, and each
@@ -90,8 +90,8 @@ def _fewer(name: str, lists: tuple[HostHcas, ...], at: dict[str, Any]) -> Iterat
     for names, hosts in groups.items():
         missing = [port for port in longest.names if port not in names]
         yield warned(
-            f"{name}: {_hosts(hosts)} {'uses' if len(hosts) == 1 else 'use'} {len(names)} HCAs, {longest.host} "
-            f"{len(longest.names)}: without {_listed(missing)}",
+            f"{name}: {_hosts(hosts)} {'uses' if len(hosts) == 1 else 'use'} {len(names)} HCAs, but {longest.host} "
+            f"uses {len(longest.names)}; missing: {_listed(missing)}",
             subject=hosts[0].host,
             found=f"{len(names)}: {_listed(names)}",
             expected=f"{len(longest.names)}, as on {longest.host}: {_listed(longest.names)}",
@@ -109,7 +109,7 @@ def _unused(name: str, lists: tuple[HostHcas, ...], compute: tuple[str, ...], at
             groups.setdefault(missing, []).append(entry)
     for missing, hosts in groups.items():
         yield warned(
-            f"{name}: {_hosts(hosts)} without the compute port {_listed(missing)}",
+            f"{name}: no use of the compute port {_listed(missing)} on {_hosts(hosts)}",
             subject=hosts[0].host,
             found=_listed(hosts[0].names),
             expected=f"{_listed(compute)} (cluster file)",
@@ -123,7 +123,7 @@ def _hosts(hosts: list[HostHcas]) -> str:
 
 
 def _one_for_many(name: str, log: NcclLog, site: Site, at: dict[str, Any]) -> Finding | None:
-    """Report as unknown whether the only HCA in NCCL_IB_HCA is the node's only one."""
+    """Return *unknown* if many ranks share the only HCA that NCCL_IB_HCA leaves."""
     setting = log.variable("NCCL_IB_HCA")
     shared = [entry for entry in log.hcas_by_host if len(entry.names) == 1 and (entry.local_ranks or 0) >= _SHARED_BY]
     if setting is None or not shared or site.members.ports.compute is not None:
@@ -136,7 +136,7 @@ def _one_for_many(name: str, log: NcclLog, site: Site, at: dict[str, Any]) -> Fi
         found=f"1 HCA for {entry.local_ranks} local ranks",
         expected="a near HCA for each GPU, if the node has them",
         quote=cited(setting.first, entry.first),
-        fix=f"on {entry.host}: `rdma link` and `nvidia-smi topo -m`; then declare [class.NAME.ports] compute",
+        fix=f"on {entry.host}, run `rdma link` and `nvidia-smi topo -m`; then declare [class.NAME.ports] compute",
         **at,
     )
 

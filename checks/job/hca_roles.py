@@ -1,4 +1,4 @@
-"""Check of a log: the job uses only HCAs of the compute fabric."""
+"""Check of the roles of the HCAs that a job uses, based on its log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def hca_roles(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Collectives over a storage port take the checkpoints' bandwidth and leave the compute fabric unused; over a
-    management port they run at a fraction of the rate and slow down the complete ring.
+    management port, they run at a fraction of the rate and slow down the complete ring.
 
     ## Verdicts
     A channel over an HCA with the role storage or management fails. Such an HCA warns if NCCL selected it but no
@@ -98,7 +98,7 @@ def _judged(
         return grade(f"{name}: {hca.channels} connections run over {hca.name}, {what}",
                    found=f"{hca.channels} connections", **at)  # fmt: skip
     use = "the log shows no connection over it" if hca.channels == 0 else "the log shows no connections"
-    return warned(f"{name}: NCCL selected  {hca.name}, {what}; {use}", found="taken in", **at)
+    return warned(f"{name}: NCCL selected {hca.name}, {what}; {use}", found="selected", **at)
 
 
 def _named(hcas: tuple[Hca, ...]) -> str:

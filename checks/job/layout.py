@@ -30,13 +30,13 @@ def plan_of(run: RunFacts, site: Site) -> Plan:
 
 
 def unreadable_setting(run: RunFacts, site: Site) -> Finding | None:
-    """Report a setting that is stated but unreadable."""
+    """Return *unknown* if a setting is stated but unreadable, else None."""
     # whether layers are gated matters for memory and time only
     return undescribed(run, site) if plan_of(run, site).described.unread - {"gated"} else None
 
 
 def undescribed(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job with a missing setting or inconsistent numbers."""
+    """Return *unknown* for a job with a missing setting or inconsistent numbers."""
     plan = plan_of(run, site)
     return None if plan.job else unknown(f"{plan.why_no_job}, so this cannot be judged", fix=plan.fix_no_job)
 
@@ -49,13 +49,13 @@ def job_of(run: RunFacts, site: Site) -> TrainingJob:
 
 
 def no_pipeline(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job without a pipeline."""
+    """Skip a job without a pipeline."""
     absent = job_of(run, site).parallel.pipeline == 1
     return skipped("the job has no pipeline", evidence=[RECORD]) if absent else None
 
 
 def no_cluster(plan: Plan) -> Finding:
-    """Report an unknown cluster or rank placement."""
+    """Return *unknown* for an unknown cluster or rank placement."""
     return unknown(f"{plan.no_hardware or plan.unplaced}, so this cannot be judged", fix=plan.fix_unplaced)
 
 
@@ -78,13 +78,13 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check that tensor, pipeline, context and data parallelism use all GPUs.
 
     ## Why it matters
-    A job whose number of ranks does not match the layout stops at its start, after it waited in the queue and
+    A job whose number of ranks does not match the layout stops at its start, after it has waited in the queue and
     started on every node.
 
     ## Verdicts
-    It fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x pipeline
-    does not, if the stated data-parallel size differs from the resulting one, or if the job has more GPUs than the
-    cluster. The message states the resulting data-parallel size.
+    The check fails if tensor x pipeline x context does not divide the number of GPUs, if expert x expert-tensor x
+    pipeline does not, if the stated data-parallel size differs from the resulting one, or if the job has more GPUs than
+    the cluster. The message states the resulting data-parallel size.
 
     ## False alarms
     A framework that leaves GPUs idle on purpose.
@@ -112,7 +112,9 @@ def world_size(run: RunFacts, site: Site) -> Iterator[Finding]:
     available = plan.hardware.gpus if plan.hardware is not None else None
     if available is not None and gpus > available:
         yield failed(
-            f"the job has {gpus} GPUs, the cluster {available}", found=f"{gpus}", expected=f"at most {available}"
+            f"the job has {gpus} GPUs, but the cluster has {available}",
+            found=f"{gpus}",
+            expected=f"at most {available}",
         )
 
 
@@ -141,15 +143,15 @@ def _expert_ranks(values: Any, gpus: int) -> Finding:
     unless=(unreadable_setting,),
 )
 def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check the arithmetic of the batch.
+    """Check that the global batch results from the other batch settings.
 
     ## Why it matters
     Megatron-LM refuses a batch that is not divisible; other frameworks round it silently, and the run then trains with
     a batch that its learning rate was not chosen for.
 
     ## Verdicts
-    It fails if the global batch is not a multiple of micro-batch x data-parallel size, or if a stated accumulation
-    contradicts it.
+    The check fails if the global batch is not a multiple of micro-batch x data-parallel size, or if a stated
+    accumulation contradicts it.
 
     ## False alarms
     A schedule that raises the batch during training, if only its last value is stated.
@@ -183,7 +185,7 @@ def global_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     yield passed(message, found=f"{batch}")
 
 
-#: Numbers that cannot exceed others, and their description.
+#: Settings that cannot exceed another setting, and the message for each.
 _PARTS = (
     ("active_experts", "experts", "{} of {} experts are active"),
     ("dense_layers", "layers", "{} of {} layers are dense"),
@@ -212,11 +214,12 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
     Some frameworks check this and stop when the job starts; others pad, and some ranks compute padding.
 
     ## Verdicts
-    It fails if heads or the feed-forward width are not divisible by tensor, if neither of key-value heads and tensor is
-    a multiple of the other, layers are not divisible by pipeline x virtual stages, experts by expert, the sequence by 2
-    x context, or with all-to-all context parallelism heads by tensor x context. Stated layers of the first and last
-    stage, an embedding or loss that counts as a layer, and a pipeline layout are taken into account; a layout that
-    cannot be read is *unknown*.
+    The check fails if heads or the feed-forward width are not divisible by tensor, layers by pipeline x virtual stages,
+    experts by expert, or the sequence by 2 x context (with sequence parallelism, also by tensor x context). With
+    all-to-all context parallelism, heads must be divisible by tensor x context. Either key-value heads or tensor must
+    be a multiple of the other. Active experts, dense layers, key-value heads and offloaded layers cannot exceed their
+    total. Stated layers of the first and last stage, an embedding or loss that counts as a layer, and a pipeline layout
+    are taken into account; a layout that cannot be read is *unknown*.
 
     ## False alarms
     A framework that pads heads or the vocabulary by itself, without an option in the script.
@@ -304,7 +307,7 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
 @check(
     "layout.microbatches",
     title="There are enough microbatches to fill the pipeline",
-    fault="Too few microbatches fill the pipeline",
+    fault="There are too few microbatches to fill the pipeline",
     impact="slows-job",
     owner="job",
     source="D. Narayanan et al., arXiv 2104.04473; judgement: a bubble of a fifth of the step",
@@ -316,15 +319,15 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     unless=(undescribed, no_pipeline),
 )
 def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure the share of a step in which a pipeline stage is idle.
+    """Compute the share of a step in which a pipeline stage is idle.
 
     ## Why it matters
     Each stage waits for (p-1)/v microbatches in every step, on any hardware.
 
     ## Verdicts
-    With p stages, v virtual ones and m microbatches the bubble takes (p-1)/(v m + p - 1) of the step. It fails if the
-    interleaved schedule gets microbatches that are not a multiple of the stages, which Megatron-LM refuses, or
-    fewer than stages; a bubble above 20 % warns.
+    With p stages, v virtual ones and m microbatches, the bubble takes (p-1)/(v m + p - 1) of the step. The check fails
+    if there are fewer microbatches than stages, or if an interleaved schedule gets a number that is not a multiple of
+    the stages, which Megatron-LM refuses. A bubble above 20 % warns.
 
     ## False alarms
     Schedules that fill the bubble (zero bubble, DualPipe), which the arguments of a job do not show.
@@ -340,7 +343,7 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
                      expected=f"a multiple of {stages}")  # fmt: skip
     elif count < stages:
         yield failed(
-            f"{message}; stages idle even in the steady state", found=f"{count}", expected=f"at least {stages}"
+            f"{message}; stages are idle even in the steady state", found=f"{count}", expected=f"at least {stages}"
         )
     elif share > BUBBLE:
         yield warned(message, found=f"{share:.1%}", expected=f"at most {BUBBLE:.0%}")
@@ -371,11 +374,11 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The requirement is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and
-    logits on the most loaded GPU, the first or last pipeline stage. It fails if the minimum for the stated settings in
-    any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB (driver,
-    context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, of memory that is not allocated once), and in
-    other frameworks with the buffers of unfused kernels. Everything in between warns, and names the decisive settings.
-    The expert router is assumed to be balanced.
+    logits on the most loaded GPU, the first or last pipeline stage. The check fails if the minimum for the stated
+    settings in any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB
+    (driver, context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, of memory that is not allocated
+    once), and in other frameworks with the buffers of unfused kernels. Everything in between warns, and names the
+    decisive settings. The expert router is assumed to be balanced.
 
     ## False alarms
     A framework that offloads to host memory by itself.

@@ -1,4 +1,4 @@
-"""Check of what failures cost a job."""
+"""Check of the time and money that failures cost a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.layout.plan import Plan
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
-#: Share of time that an interval may lose in addition to the best one (judgement call).
+#: Share of time that an interval may lose beyond that of the best one (judgement call).
 BEYOND = 0.01
 
 _ENERGY = ("watts", "hours", "price")
@@ -22,11 +22,11 @@ _INTERVAL = ("checkpoint_seconds", "mtbf_hours")
 
 
 def no_costs(run: RunFacts, site: Site) -> Finding | None:
-    """Report a plan without any input of costs."""
+    """Skip a plan without any input for the cost of failures."""
     values = plan_of(run, site).described.values
     if any(values.get(name) is not None for name in (*_ENERGY, *_INTERVAL)):
         return None
-    return skipped("no input of the cost of failures is stated (--set watts=..., mtbf_hours=...)", evidence=[RECORD])
+    return skipped("no input for the cost of failures is stated (--set watts=..., mtbf_hours=...)", evidence=[RECORD])
 
 
 @check(
@@ -36,7 +36,7 @@ def no_costs(run: RunFacts, site: Site) -> Finding | None:
     impact="slows-job",
     owner="job",
     source="J. Young, 1974, and J. Daly, 2006: the interval sqrt(2 x write x MTBF)",
-    fix="Save at the stated interval (`--save-interval`), or write checkpoints faster.",
+    fix="Save at the interval that the message states (`--save-interval`), or write checkpoints faster.",
     action="fix-job",
     answers=("PA-26", "PA-N2"),
     scope="run",
@@ -51,9 +51,9 @@ def lost_work(run: RunFacts, site: Site) -> Iterator[Finding]:
     Rare checkpoints repeat hours of work after a failure; frequent ones stop the job to write.
 
     ## Verdicts
-    The lost share is the time of a write over the interval, plus half the interval over the time between failures.
-    It warns if the job's interval loses over one percentage point more of the time than the best one. The interval is
-    that of the job (`--save-interval` times the time of a step) or `interval_min` of the cluster file. The cost of a
+    The lost share is the time of a write over the interval, plus half the interval over the time between failures. The
+    check warns if the job's interval loses over one percentage point more of the time than the best one. The interval
+    is that of the job (`--save-interval` times the time of a step) or `interval_min` of the cluster file. The cost of a
     lost run is shown as well: watts x GPUs x hours / 1000 x price of a kWh. Missing inputs are named, and results that
     depend on them are *unknown*. The check never gates a job.
 

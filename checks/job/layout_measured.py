@@ -17,7 +17,7 @@ BEYOND = 0.05
 
 
 def no_traces(run: RunFacts, site: Site) -> Finding | None:
-    """Report a plan without profiler traces or a log of the job."""
+    """Skip a plan without profiler traces or a log of the job."""
     if run.traces or run.training:
         return None
     return skipped("no profiler traces or log of the job were given (--log)", evidence=list(run.logs))
@@ -30,7 +30,7 @@ def no_traces(run: RunFacts, site: Site) -> Finding | None:
     impact="slows-job",
     owner="job",
     source="The plan's range: published runs of Megatron-LM, NeMo and llm-foundry (docs/plan.md)",
-    fix="Run `preflight trace` on the same profiles; for exchanges that are too slow, `preflight bench`.",
+    fix="Run `preflight trace` on the same profiles; for exchanges that are too slow, run `preflight bench`.",
     action="fix-job",
     scope="run",
     needs=("layout",),
@@ -46,10 +46,10 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Collectives are assigned to axes by the ranks of their process groups; only time in which the GPU computes nothing
-    counts. It warns if the median step is above the plan's range, or if a part exceeds its plan by more than 5 % of the
-    step, and names ranks that delay their peers. Without traces, the median of the times in a job's log is compared. A
-    step below the range is *unknown*: the profiles are probably of a job with different settings. The check never gates
-    a job.
+    counts. The check warns if the median step is above the plan's range, or if a part exceeds its plan by more than 5 %
+    of the step, and names ranks that delay their peers. Without traces, the median of the times in a job's log is
+    compared. A step below the range is *unknown*: the profiles are probably of a job with different settings. The check
+    never gates a job.
 
     ## False alarms
     A profile of the first steps, or with stacks and shapes recorded, which slows the CPU.
@@ -88,4 +88,5 @@ def _share(part: MeasuredPart, seconds: float) -> str:
 
 
 def _late(measured_step: MeasuredStep) -> str:
-    return f"; rank {', '.join(map(str, measured_step.late[:3]))} delays its peers" if measured_step.late else ""
+    late = ", ".join(map(str, measured_step.late[:3]))
+    return f"; ranks that delay their peers: {late}" if late else ""

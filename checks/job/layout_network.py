@@ -28,7 +28,7 @@ GRADIENTS_COST = 0.03
 
 
 def no_context(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job without context parallelism."""
+    """Skip a job without context parallelism."""
     return skip_if(job_of(run, site).parallel.context == 1, "the job has no context parallelism")
 
 
@@ -62,7 +62,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     spine, unless NCCL first sends the data over NVLink to the other rail.
 
     ## Verdicts
-    It warns if stages on different nodes are on different rails of a rail-optimised fabric, and if they cross an
+    The check warns if stages on different nodes are on different rails of a rail-optimised fabric, or if they cross an
     oversubscribed spine; the message states what that costs. If it is not known whether the fabric is rail-optimised,
     stages on different rails are *unknown*; if the oversubscription of the spine is not known, so are stages below
     different leaves.
@@ -103,7 +103,9 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
             fix="place neighbouring stages below one group of leaves: fewer nodes for a stage, or nodes of one unit",
         )  # fmt: skip
         return
-    yield passed(f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or over a full spine")
+    yield passed(
+        f"all {len(pairs)} neighbours of the pipeline are on one rail, in one domain or connected by a full spine"
+    )
 
 
 @check(
@@ -168,7 +170,7 @@ def _returns(placement: RankPlacement, group: Sequence[int]) -> bool:
     impact="slows-job",
     owner="job",
     source="H. Liu et al., Ring Attention, arXiv 2310.01889; Megatron-LM --cp-comm-type",
-    fix="Use --cp-comm-type p2p, which runs beside attention, or a context-parallel size that fits a domain.",
+    fix="Use --cp-comm-type p2p, which overlaps with attention, or a context-parallel size that fits a domain.",
     action="fix-job",
     answers=("PA-N3",),
     scope="run",
@@ -224,9 +226,9 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
     each of its microbatches, and across an oversubscribed spine it limits the step.
 
     ## Verdicts
-    Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail: DeepSpeed refuses them. Full sharding over
-    more than one leaf group of an oversubscribed fabric warns, and so do gradients that take 3 % of a step or more
-    there. It is *unknown* if the oversubscription of the spine is not known.
+    Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail in DeepSpeed, which refuses them, and warn in
+    other frameworks. Full sharding over more than one leaf group of an oversubscribed fabric warns, and so do gradients
+    that take 3 % of a step or more there. The result is *unknown* if the oversubscription of the spine is not known.
 
     ## False alarms
     FSDP with a pipeline that keeps gathered parameters between microbatches.

@@ -51,7 +51,7 @@ def _crossing_failure(
     if size > domain:
         message += f"; a domain has {domain} GPUs"
     elif placement.hardware.order:
-        message += "; hostfile or job do not keep the ranks of a node together"
+        message += "; the hostfile or the job does not keep the ranks of a node together"
         fix = "list the slots of each node together in the hostfile, or start the job with srun --distribution=block"
     elif placement.scattered:
         message += f"; the ranks of a node are not consecutive ({placement.hardware.distribution} distribution)"
@@ -67,12 +67,12 @@ def _domain(placement: RankPlacement) -> str:
 
 
 def no_tensor(run: RunFacts, site: Site) -> Finding | None:
-    """Report a job without tensor parallelism."""
+    """Skip a job without tensor parallelism."""
     return skip_if(job_of(run, site).parallel.tensor == 1, "the job has no tensor parallelism")
 
 
 def no_experts(run: RunFacts, site: Site) -> Finding | None:
-    """Report a model without experts, or with all experts on each rank."""
+    """Skip a model without experts, or with all experts on each rank."""
     job = job_of(run, site)
     if not job.model.experts:
         return skip_if(True, "the model has no experts")
@@ -80,12 +80,12 @@ def no_experts(run: RunFacts, site: Site) -> Finding | None:
 
 
 def skip_if(absent: bool, message: str) -> Finding | None:
-    """Return a skipped finding if the check has nothing to judge."""
+    """Return a skipped finding with the message if ``absent``, else None."""
     return skipped(message, evidence=[RECORD]) if absent else None
 
 
 def unplaced(run: RunFacts, site: Site) -> Finding | None:
-    """Report an unknown cluster."""
+    """Return *unknown* if the placement of the ranks is unknown, else None."""
     plan = plan_of(run, site)
     return no_cluster(plan) if plan.placement is None else None
 
@@ -104,7 +104,7 @@ def _units_known(placement: RankPlacement) -> bool:
 
 
 def spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
-    """Report a spine of unknown oversubscription that groups cross; None if known."""
+    """Return *unknown* if the oversubscription or the leaf groups are not known."""
     fabric = placement.hardware.fabric
     if fabric.oversubscription is not None and (fabric.oversubscription <= 1 or _units_known(placement)):
         return None
@@ -117,7 +117,7 @@ def spine_unknown(placement: RankPlacement, what: str) -> Finding | None:
 
 
 class Placed(NamedTuple):
-    """A job with its rank numbering, dense and for experts, and placement."""
+    """A job, its rank maps (dense and for experts) and its placement."""
 
     job: TrainingJob
     dense: RankMap
@@ -159,8 +159,8 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     about ten times as long as over NVLink, and nothing overlaps with it.
 
     ## Verdicts
-    It fails if a group has GPUs in two NVLink domains: it is larger than a domain, does not divide it, or ranks
-    are distributed cyclically over the nodes.
+    The check fails if a group has GPUs in two NVLink domains, because it is larger than a domain, does not divide it,
+    or ranks are distributed cyclically over the nodes.
 
     ## False alarms
     Inference of a model that does not fit one domain.
@@ -189,16 +189,17 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     unless=(undescribed, no_experts, unplaced),
 )
 def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Check which links the all-to-all of experts uses.
+    """Check which links the experts' all-to-all uses.
 
     ## Why it matters
     Each layer with experts sends every token to other ranks and back, four times a step. A group that leaves its NVLink
     domain sends the larger part over NICs, and the uplinks of the leaves carry all of it.
 
     ## Verdicts
-    It fails if a group that fits a domain crosses one, and if a group crosses the spine of an oversubscribed fabric.
-    A group that is larger than a domain warns, unless the routing limits the nodes of a token. The message states the
-    share of tokens that leave the domain. If the oversubscription of the spine is not known, the result is *unknown*.
+    The check fails if a group that would fit into one domain spans several, or if a larger group crosses the spine of
+    an oversubscribed fabric. A group that is larger than a domain warns, unless the routing limits the nodes of a
+    token. The message states the share of tokens that leave the domain. If the oversubscription of the spine is not
+    known, the result is *unknown*.
 
     ## False alarms
     Dispatchers that overlap the exchange with other work.

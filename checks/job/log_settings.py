@@ -1,6 +1,6 @@
-"""NCCL settings in a log or a pasted list of ``NAME=value`` lines.
+"""Check of NCCL settings in a log or a pasted list of ``NAME=value`` lines.
 
-The rules are those for a node.
+The rules are the same as for a node.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _READ_ANYWAY = frozenset({"unknown-name", "too-new-name", "ended-name"})
 
 
 def no_log(run: RunFacts, site: Site) -> Finding | None:
-    """Report a missing log."""
+    """Return *unknown* if no log was given, else None."""
     return None if run.logs else unknown("no log was given", fix=f"pass the job's log: --log FILE; {GIVE_SETTINGS}")
 
 
@@ -64,16 +64,16 @@ def no_log(run: RunFacts, site: Site) -> Finding | None:
     unless=(no_log,),
 )
 def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Judge the settings in a log or pasted list by the rules for a node.
+    """Judge the settings in a log or pasted list by the same rules as for a node.
 
     ## Why it matters
     The log of a slow job shows the effective settings, even without access to its nodes.
 
     ## Verdicts
-    Names, values, contradictions, verbosity and pinned choices are judged as by the checks nccl.unknown-variables to
-    nccl.fabric-fit; so is a value that differs between ranks. A disabled transport warns, except RDMA if the cluster
-    file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not visible. A log
-    alone does not show whether the devices named by a setting exist.
+    Names, values, contradictions, verbosity and pinned choices are judged as by the checks of nodes, such as
+    nccl.variable-values; a value that differs between ranks is judged too. A disabled transport warns, except RDMA if
+    the cluster file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not
+    visible. A log alone does not show whether the devices named by a setting exist.
 
     ## False alarms
     A log of several consecutive jobs with different settings on purpose.
@@ -87,7 +87,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
     log = run.nccl_logs.get(key)
     collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
-        what = "no NCCL line in it shows a setting" if log is not None else "no setting of NCCL in it"
+        what = "none of its NCCL lines shows a setting" if log is not None else "it has no NCCL setting"
         yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
         return
     ranks = log.nranks if log is not None else world_size({one.name: one.value for one in collected.settings})
@@ -122,7 +122,7 @@ def _nodes_with(run: RunFacts, log: NcclLog, setting: Setting) -> list[str]:
 
 
 def _same(value: str, logged: str) -> bool:
-    """Return whether NCCL logs a value like this; it logs numbers as parsed."""
+    """Return whether NCCL would log ``value`` like this; it logs numbers as parsed."""
     return value == logged or (strtoll(value) is not None and strtoll(value) == strtoll(logged))
 
 

@@ -1,4 +1,4 @@
-"""Checks of wrong values and stopped runs, and helpers for nccl-tests reports."""
+"""Checks of nccl-tests runs for wrong values and errors, and shared helpers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def name_of(key: str) -> str:
 
 
 def reports(run: RunFacts) -> Iterator[tuple[str, str, Report]]:
-    """Yield (record key, display name, report)."""
+    """Yield the record key, display name and report of each nccl-tests run."""
     for key, found in run.nccl_tests.items():
         for subject, report in zip(report_subjects(name_of(key), found), found, strict=True):
             yield key, subject, report
 
 
 def no_report(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without nccl-tests; checklist items stay open."""
+    """Return a finding if no log has an nccl-tests report; checklist items stay open."""
     if not run.logs:
         return unknown("no log was given", fix="pass the output of nccl-tests: --log FILE")
     if not run.nccl_tests:
@@ -70,7 +70,7 @@ def so_far(report: Report) -> str:
 
 def no_measurement(name: str, row: Row) -> str:
     """Describe a row with an invalid time or rate."""
-    return f"{name}: the row of {size_of(row.bytes)} is ignored: a time or a rate is negative or not a number"
+    return f"{name}: the row for {size_of(row.bytes)} is ignored: a time or a rate is negative or not a number"
 
 
 @check(
@@ -80,7 +80,7 @@ def no_measurement(name: str, row: Row) -> str:
     impact="blocks-job",
     explains=(("nccl-tests.stopped", "ended"),),
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.cu",
-    fix="Repeat with `-c 1` on halves of the nodes until one remains; then `preflight check` there: XIDs, ECC, NVLink.",
+    fix="Repeat with `-c 1` on halves of the nodes until one remains; then run `preflight check` there.",
     scope="run",
     unless=(no_report,),
 )
@@ -142,22 +142,22 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
     fault="nccl-tests stopped with an error",
     impact="blocks-job",
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.h (CUDACHECK, NCCLCHECK), common.cu",
-    fix="Read the error that it quotes; run it again on that node alone with NCCL_DEBUG=INFO.",
+    fix="Read the quoted error, and run nccl-tests again on that node alone with NCCL_DEBUG=INFO.",
     scope="run",
     unless=(no_report,),
 )
 def stopped(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Look for runs of nccl-tests that an error of CUDA or NCCL ended.
+    """Look for nccl-tests runs that ended with a CUDA or NCCL error.
 
     ## Why it matters
     nccl-tests makes the calls that a training job makes, so the job would end with the same error.
 
     ## Verdicts
-    A failed call of CUDA or NCCL, and a timeout of the test's own (-T), fail with the first message. A run whose
-    output ends before the summary is unknown: it may still be running, or its output was truncated.
+    A failed CUDA or NCCL call fails, and so does a timeout of nccl-tests itself (-T); the first message is shown. A run
+    whose output ends before the summary is unknown: it may still be running, or its output was truncated.
 
     ## False alarms
-    A cancelled run has no error of its own and is unknown, but its neighbours may report a lost peer.
+    A cancelled run: it has no error of its own and is unknown, but its other processes may report a lost peer.
     """
     for key, name, report in reports(run):
         yield _stopped(run, key, name, report)

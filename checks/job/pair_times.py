@@ -13,10 +13,11 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 from preflight.parsers.nccl_tests.model import fewest_iterations
 
-#: Multiple of a pair's median above which its slowest iterations are a tail, and of the faster pairs; judgement calls.
+#: Multiple of a pair's median above which its slowest iterations are a tail, and multiple of the faster pairs' time
+#: above which a pair is slow; judgement calls.
 _TAIL, _APART = 2.0, 2.0
 
-#: If at least this fraction of the pairs is slower, those pairs are another kind of path.
+#: If at least this fraction of the pairs is slower, those pairs take another kind of path.
 _KIND = 0.2
 
 #: Largest message whose time is latency, in bytes.
@@ -34,7 +35,7 @@ class _Measured(NamedTuple):
 
 
 def no_pair_times(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without single iterations of small messages between two nodes."""
+    """Skip logs without single iterations of small messages between two nodes."""
     if not any(pair.bytes <= _SMALL for pair in run.pair_times):
         return skipped(f"no single iterations (-I 1) of messages up to {size_of(_SMALL)} between two nodes",
                        evidence=list(run.nccl_tests)).about()  # fmt: skip
@@ -61,13 +62,13 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     One pair with a long path or a lossy cable delays each small collective of a job, and a run over all nodes does not
-    show which.
+    show which pair it is.
 
     ## Verdicts
-    It passes if every pair of nodes was measured, with at least 299 iterations of a message up to 64 KiB. A pair whose
-    median is above twice that of the fastest quarter warns, and so does one whose 99th percentile is above twice its
-    own median. If a fifth of the pairs or more take that long, they are another kind of path: *unknown*. So are pairs
-    that were not measured.
+    The check passes if every pair of nodes was measured, with at least 299 iterations of a message up to 64 KiB. A pair
+    whose median is above twice that of the fastest quarter warns, and so does one whose 99th percentile is above twice
+    its own median. If a fifth of the pairs or more take that long, they take another kind of path, and are *unknown*.
+    So are pairs that were not measured.
 
     ## False alarms
     A cluster in which NVLink connects only some of the nodes.
@@ -77,7 +78,7 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _measured(times: Sequence[PairTimes]) -> Iterator[_Measured]:
-    """Yield the size of each collective that most pairs have, the smallest first."""
+    """Yield each collective at the size that most pairs have, preferring small ones."""
     kinds: dict[tuple[str, int], dict[int, dict[tuple[str, ...], PairTimes]]] = {}
     for pair in times:
         if pair.bytes <= _SMALL and pair.iterations >= fewest_iterations(0.99):

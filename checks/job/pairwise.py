@@ -28,19 +28,20 @@ _MOST_PORTS = 3
 #: Advice for runs with less noise.
 _QUIETER = "run more iterations of a larger message, without other jobs on these switches"
 
-#: Minimum number of slow nodes for which half of all nodes means two kinds of nodes instead of that many faults.
+#: Minimum number of slow nodes that, if they are half of all nodes, mean two kinds of nodes rather than that many
+#: faults.
 _MANY = 3
 
 #: Number of GPUs of one node from which they are listed as one rival.
 _ANY_GPU = 3
 
-#: Factors that describe the design of a fabric, not its parts.
+#: Factors that describe the design of a fabric, not its parts, with their text in messages.
 _WAYS = {"different blocks": "between blocks of nodes", "different rails": "between different rails",
          "different leaves": "between leaves"}  # fmt: skip
 
 
 def no_pairs(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs without runs over several groups of nodes to compare."""
+    """Skip logs without runs over several groups of nodes to compare."""
     if not run.pairwise:
         return skipped("no runs of one collective over several groups of nodes", evidence=list(run.nccl_tests)).about()
     return None
@@ -109,7 +110,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
             found=f"{below:.2g} of the baseline",
             expected="as in the baseline",
             evidence=keys,
-            fix="Compare driver, settings of NCCL and firmware of the NICs with those of the baseline.",
+            fix="Compare the driver, NCCL settings and NIC firmware with those of the baseline.",
         )
         return
     named = {place for cause in comparison.slow.named for place in cause.places}
@@ -125,21 +126,21 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     elif not alone and not stopped and all(level.usual for level in comparison.levels):
         slow = sum(held.slow for held in comparison.held)
         low = sum(map(comparison.is_low, comparison.judged))
-        explained = f"; {slow} more are slow for a part that bench.factor names" if slow else ""
-        explained += f"; {low} more are low, all runs of a node that bench.factor names" if low else ""
+        explained = f"; {slow} more are slow because of a part that bench.factor names" if slow else ""
+        explained += f"; {low} more are low: all runs of a node that bench.factor names" if low else ""
         yield passed(f"{label}: {_summary(comparison)}{explained}", evidence=keys,
                      found=f"{len(alone)} of {len(comparison.judged) - slow - low} slow")  # fmt: skip
 
 
 def _all_below_baseline(comparison: Comparison) -> float | None:
-    """Return the share of the baseline that all runs reach, if all are slow."""
+    """Return the median share of the baseline if all runs are slow, else None."""
     slow = [held for held in comparison.judged if held.slow and held.reference is not None and held.reference.given]
     shares = [held.share for held in slow if held.share is not None]
     return median(shares) if len(shares) == len(comparison.judged) > 1 else None
 
 
 def _blind(comparison: Comparison) -> float | None:
-    """Return the noise of runs too scattered to detect one at half the rate."""
+    """Return the noise if a run at half the rate would go unnoticed, else None."""
     limits = [held.reference for held in comparison.judged if held.reference is not None]
     return next((limit.sigma for limit in limits if limit.limit < 0.5 * limit.busbw), None)
 
@@ -161,7 +162,7 @@ def _apart(label: str, level: RateLevel, keys: Sequence[str]) -> Finding:
     blocks = "; ".join(_listed(block) for block in level.blocks[:8])
     where = f": {blocks}" if blocks else ""
     return warned(
-        f"{label}: {_WAYS[level.relation]} {level.share:.2g} of the rate within{where}",
+        f"{label}: the rate {_WAYS[level.relation]} is {level.share:.2g} of that within{where}",
         found=f"{level.share:.2g} of the reference, {level.runs} runs, {level.bits:.1f} bits",
         expected="the same rate, unless the fabric is designed this way", evidence=keys,
         fix="Compare with the topology: count the active uplinks between these blocks.",
@@ -192,7 +193,7 @@ def _summary(comparison: Comparison) -> str:
     impact="slows-job",
     owner="network",
     source="Bayes factors with Jeffreys' prior (H. Jeffreys, Theory of Probability, 1961); runs as in bench.pairs",
-    fix="Run the pairs that it lists, then `preflight check --window 60` on their nodes: counters of the ports.",
+    fix="Run the listed pairs; then run `preflight check --window 60` on their nodes for the counters of their ports.",
     action="fix-site",
     scope="run",
     answers=("FP-LAT-2",),
@@ -211,18 +212,18 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     fails. Alternative parts are listed with it, together with the runs that would separate them. Slow runs without such
     a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, one warning
     covers them: the cluster has two kinds of nodes. The same applies to nodes at NIC rate if the rest exceed what NICs
-    can carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on another
-    leaf than the rest.
+    can carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on a
+    different leaf from the rest.
 
     ## False alarms
-    A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it, by
+    A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it by
     its subject (`rail 0000:9d:00`).
     """
     for comparison in run.pairwise:
         keys = list(run.nccl_tests)
         label = _label(comparison)
         named = [(cause, "slow") for cause in comparison.slow.named if cause.factor.kind not in _WAYS]
-        named += [(cause, "without an end") for cause in comparison.stopped.named]
+        named += [(cause, "unfinished") for cause in comparison.stopped.named]
         nodes = [cause for cause, effect in named if cause.factor.kind == bench.factors.NODE and effect == "slow"]
         measured = {node for held in comparison.judged for node in held.run.nodes}
         if outside := bench.comparison.without_nvlink(comparison, nodes):
@@ -262,7 +263,7 @@ def _outside(
     names = sorted(cause.factor.of for cause in nodes)
     rate = median(bench.comparison.rate_of(comparison, cause) for cause in nodes)
     return warned(
-        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest above what "
+        f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest at more than "
         f"NICs can carry: these nodes are outside the NVLink domain of the rest, or do not reach it: {_listed(names)}",
         found=f"{len(names)} nodes at the rate of NICs",
         expected="all nodes in one NVLink domain, or none",
@@ -322,7 +323,7 @@ def _named(label: str, cause: FactorEvidence, effect: str, comparison: Compariso
 
 
 def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
-    """Return which ports counted errors during runs: those of a node, or of all."""
+    """Describe ports that counted errors during the runs, of one node or of all."""
     if run.campaign is None or not run.port_errors:
         return ""
     # import-at-use: only campaigns have readings of ports
@@ -337,7 +338,7 @@ def _errors(run: RunFacts, sources: Sequence[str], node: str = "") -> str:
 
 
 def _rivals(cause: FactorEvidence) -> list[str]:
-    """Return the rivals as text; GPUs that all runs of a node use are listed as one."""
+    """Return the rivals as text; three or more GPUs of a node are listed as one."""
     gpus = Counter(rival.node for rival in cause.alike if rival.kind == bench.factors.GPU)
     return list(dict.fromkeys(
         f"one of {gpus[rival.node]} GPUs of {rival.node}, or its port"
@@ -358,7 +359,7 @@ def _label(comparison: Comparison) -> str:
 
 
 def no_campaign(run: RunFacts, site: Site) -> Finding | None:
-    """Report logs that are not from a `preflight bench` campaign."""
+    """Skip logs that are not from a `preflight bench` campaign."""
     if run.campaign is None:
         return skipped("no campaign of preflight bench", evidence=list(run.logs)).about()
     return None
@@ -370,7 +371,7 @@ def no_campaign(run: RunFacts, site: Site) -> Finding | None:
     fault="A campaign did not measure all of its nodes, or left something behind",
     impact="drifts",
     source="plan and journal of the campaign, as `preflight bench` wrote them; NVIDIA/nccl-tests",
-    fix="Continue it with `preflight bench --resume DIR`; free the omitted nodes first.",
+    fix="Continue the campaign with `preflight bench --resume DIR`; free the omitted nodes first.",
     action="fix-site",
     scope="run",
     unless=(no_campaign,),
@@ -382,9 +383,9 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     A campaign without findings proves nothing about nodes that were busy, did not answer, or were never reached.
 
     ## Verdicts
-    It passes if each node took part in a successful run. A node that was left out, or that had no successful run, is
-    *unknown*, and so is a campaign that ended before its last round. Leftovers on a node after the launches ended warn:
-    they were killed, or the node could not be examined.
+    The check passes if each node took part in a successful run. A node that was left out, or that had no successful
+    run, is *unknown*, and so is a campaign that ended before its last round. Leftovers on a node after the end of the
+    launches warn, and so does a node that could not be examined for them.
 
     ## False alarms
     A node that was only briefly busy when its round began.
@@ -405,7 +406,7 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
                                       if held.reference is not None):  # fmt: skip
         entry = done.plan.baseline[0]
         yield unknown(
-            f"the baseline was not used: it is of other runs, or of other hardware ({entry.gpu}, NCCL {entry.nccl})",
+            f"the baseline was not used: it is for other runs or other hardware ({entry.gpu}, NCCL {entry.nccl})",
             found="no comparison with the baseline",
             evidence=[bench.campaign.RECORD],
             fix="learn a baseline on this hardware: preflight bench --learn FILE",

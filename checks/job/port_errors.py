@@ -21,7 +21,7 @@ _MOST_LISTED = 40
 
 
 def no_readings(run: RunFacts, site: Site) -> Finding | None:
-    """Report campaigns without readings of RDMA ports."""
+    """Skip campaigns without readings of RDMA ports."""
     assert run.campaign is not None
     readings = run.campaign.readings
     if not readings:
@@ -57,17 +57,17 @@ def ports(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     Most bad links count errors only under load, and a benchmark between two nodes is that load. The port whose errors
-    grow in the slow runs of its node is the cable to replace.
+    grow in the slow runs of its node shows which cable to replace.
 
     ## Verdicts
-    `preflight bench` reads the counters of all active RDMA ports of the nodes of a round, before and after it. Growth
-    of errors warns, and fails above the limits of `counters.link-quality` and `counters.loss`; retransmissions warn
-    above one in a million received packets. The message states in how many runs of the node they grew, and how many
-    of these were slow. A node or counter that was not read is *unknown*.
+    `preflight bench` reads the counters of all active RDMA ports on the nodes of a round, before and after the round.
+    Growth of errors warns, and fails above the limits of `counters.link-quality` and `counters.loss`; retransmissions
+    warn above one in a million received packets. The message states in how many runs of the node they grew, and how
+    many of these were slow. A node or counter that was not read is *unknown*.
 
     ## False alarms
-    A cable that was plugged in during the campaign, loss by congestion that another job caused, and `out_of_sequence`
-    alone with adaptive routing.
+    A cable that was plugged in during the campaign, losses from congestion that another job caused, and
+    `out_of_sequence` alone with adaptive routing.
     """
     done = run.campaign
     assert done is not None

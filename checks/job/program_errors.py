@@ -1,4 +1,4 @@
-"""Errors that ended a job's program, as its output shows them."""
+"""Check of a job's output for errors that ended its program."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _cause(run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[LoggedError]) -> tuple[str, ...]:
-    """Return the check for the same fault on a node, and the nodes of these errors."""
+    """Return the check of the same fault on a node, and the nodes; may be empty."""
     log = run.nccl_logs.get(key)
     of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
     hosts = [run.host(error.node or of_rank.get(error.rank or error.writer.removeprefix("rank")) or error.writer)
@@ -89,9 +89,9 @@ _SECONDARY = frozenset({
 def ordered(
     logged: Sequence[tuple[ErrorSignature, list[LoggedError]]],
 ) -> list[tuple[ErrorSignature, list[LoggedError]]]:
-    """Order the errors of each signature: causes before consequences.
+    """Order groups of errors by signature: causes before consequences.
 
-    Errors without a signature are last.
+    Errors that match no signature are last.
     """
     return sorted(logged, key=_order)
 
@@ -108,7 +108,7 @@ def finding_of(
 ) -> Finding:
     """Return the finding for the errors of one signature.
 
-    ``where`` precedes its message.
+    ``where`` precedes the message.
     """
     first = logged[0]
     words = _quoted(signature, logged)

@@ -1,4 +1,4 @@
-"""Check of a log: connections between nodes stay on their rail."""
+"""Check of the rails that connections in a log use."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     overloads the uplinks, and on isolated rails it does not arrive at all.
 
     ## Verdicts
-    A connection between NICs of different indexes warns: NCCL creates one if it finds no shorter path. If the log
-    shows both ends of no connection, the result is unknown; very large logs are sampled.
+    A connection between NICs of different indexes warns: NCCL creates one if it finds no shorter path. If the log does
+    not show both ends of any connection, the result is unknown; very large logs are sampled.
 
     ## False alarms
     A fabric without rails (every NIC on one leaf, or a full fat tree), and nodes that number their NICs in different
@@ -53,7 +53,7 @@ def rails(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, found = key.removeprefix("log:"), log.rails
     if nodes == 1:
-        return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped(f"{name}: TCP sockets have no rails (see nccl.transport)", subject=name, evidence=[key])
     if found is None:

@@ -44,7 +44,7 @@ def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
 
     ## Verdicts
     The system's NCCL and those of Python packages are compared. Nodes without NCCL do not vote. A node that differs
-    from the majority fails; without a majority all fail.
+    from the majority fails; without a majority, all nodes fail.
 
     ## False alarms
     A spare package on one node that no job loads.
@@ -86,8 +86,8 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     The environments of ranks running on a node are compared, else the environment that a new job would inherit.
     Differences in algorithm, protocol, buffer sizes, threads, numbers of channels, cuMem, NVLink SHARP or network fail;
     other variables warn. A default value is equal to an unset variable. Names of interfaces, HCAs and files, GID
-    indices and debugging may differ between nodes. A node whose own checks reject a variable (nccl.left-over-disables,
-    nccl.load-balancing, the traffic class of roce.chain, …) does not vote on it.
+    indexes and debug settings may differ between nodes. A node whose own checks reject a variable
+    (nccl.left-over-disables, nccl.load-balancing, the traffic class of roce.chain, …) does not vote on it.
 
     ## False alarms
     Nodes of two jobs judged together; select the nodes of one job (`--job`, `--hosts`).
@@ -98,7 +98,7 @@ def ranks_agree(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
             try:
                 group[node.node] = node.remember_for_fleet("ranks' settings", _settings, node, sites[node.node])
             except EvidenceError as error:
-                yield unknown(f"NCCL's settings could not be read: {error}", evidence=[error.key]).on([node.node])
+                yield unknown(f"the NCCL settings could not be read: {error}", evidence=[error.key]).on([node.node])
         if group:
             yield from _agree(group)
 
@@ -149,7 +149,7 @@ def declared_variables(site: Site) -> Iterator[Trait]:
 
 
 def _shown(of_ranks: Sequence[Mapping[str, str]], name: str) -> str:
-    """Return the settings of a node's ranks."""
+    """Return the values of a variable on a node's ranks, as one text."""
     return " and ".join(sorted({settings.get(name, "unset") for settings in of_ranks}) or ["unset"])
 
 
@@ -178,7 +178,7 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
     names = sorted({name for node in group.values() for settings in node.of_ranks for name in settings})
     odd: set[str] = set()
     if len(group) < 2 and all(len(node.of_ranks) < 2 for node in group.values()):
-        yield unknown("the only node of its kind, nothing to compare with", evidence=[PROCESS]).on(group)
+        yield unknown("the only node of its kind: nothing to compare with", evidence=[PROCESS]).on(group)
         return
     for name in names:
         for finding in _one(name, group):

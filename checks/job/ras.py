@@ -1,4 +1,4 @@
-"""Check of the processes of a running job, in the text of ``ncclras``."""
+"""Check of the processes of a running job, based on the output of ``ncclras``."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _LOOK = "Look at that process first: `py-spy dump --pid PID` and `dmesg -T | gre
     needs=("ras",),
 )
 def ras(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare what `ncclras` shows of all processes, and launched operations.
+    """Compare the processes and launched operations that `ncclras` shows.
 
     ## Why it matters
     While a job hangs, its logs are silent. NCCL's RAS threads still answer: the process that does not, or the rank that
     launched fewer operations than its peers, is the one to look at.
 
     ## Verdicts
-    A process that RAS calls dead fails; one that does not answer warns. Ranks that launched fewer operations of a
+    A process that RAS reports as dead fails; one that does not answer warns. Ranks that launched fewer operations of a
     communicator are unknown after one query, since a running job looks the same for a moment. If the counts are the
-    same in a second query of the same file, it fails; if all ranks have launched more, both the first and the last, it
-    passes. A text without an error is unknown: RAS counts launched operations, not completed ones.
+    same in a second query of the same file, the check fails; if all ranks, from the first to the last, have launched
+    more, it passes. A text without an error is unknown: RAS counts launched operations, not completed ones.
 
     ## False alarms
     A process that a debugger stopped.
@@ -88,8 +88,9 @@ def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[s
         )  # fmt: skip
     if problem.word == INCOMPLETE:
         who = _processes(problem.processes) if problem.processes else f"rank {problem.missing or '(not named)'}"
-        return warned(f"{who} does not answer NCCL's RAS: stopped, hanging in the kernel, or dead", subject=subject,
-                      found="no answer", expected="reachable", evidence=evidence, fix=_LOOK)  # fmt: skip
+        return warned(f"{who} does not answer NCCL's RAS: it is stopped, hangs in the kernel, or is dead",
+                      subject=subject, found="no answer", expected="reachable", evidence=evidence,
+                      fix=_LOOK)  # fmt: skip
     if problem.word == MISMATCH and problem.counts:
         return _behind(problem, before, subject, evidence)
     states = "; ".join(f"{each.count} ranks: {each.state}" for each in problem.sets[:_NAMED])

@@ -29,7 +29,7 @@ NVSWITCHES = {"Hopper": 6400.0, "Blackwell": 7200.0}
 
 
 def machine(site: Site) -> RooflineMachine | str:
-    """Return the machine of a site, or the missing declaration."""
+    """Return the machine of a site, or the reason why it is unknown."""
     if site.part is None:
         return "the part is not known"
     nics, gpus = nics_of(site, site.gpus.value), site.gpus.value
@@ -84,7 +84,7 @@ def _level_text(level: Level) -> str:
     gating=False,
 )
 def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare, level by level, the capacity of the fat tree for each GPU.
+    """Compare the fat tree's capacity per GPU, level by level.
 
     ## Why it matters
     A collective over many nodes runs at the pace of its thinnest level, which a measurement of one node or unit cannot
@@ -142,7 +142,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the declared tokens per GPU with the minimum to hide communication.
 
     ## Why it matters
-    Below that number GPUs wait for the network, and more GPUs do not make the job faster.
+    Below that number, GPUs wait for the network, and more GPUs do not make the job faster.
 
     ## Verdicts
     The minimum is computed for dense bfloat16 over the thinnest level of the fabric, and doubled without in-network

@@ -1,4 +1,4 @@
-"""Metrics of serving engines: time to the first token, and queue."""
+"""Checks of serving engines' metrics: time to the first token, and queue."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def first_token(run: RunFacts, site: Site) -> Iterator[Finding]:
     GPUs.
 
     ## Verdicts
-    Warns if requests spend more than half of the time in the queue, or if queue and prefill together explain less than
-    half of it (tokeniser, frontend, transfer of the KV cache). Passes if prefill takes at least half, or if the
-    queue takes no longer than two steps of the engine and the transfer of a KV cache, which every request waits for.
-    Unknown below 20 requests, and for engines that report no queue or prefill time. Means cover the requests between
-    the first and the last scrape, or since the start of the engine if there is one scrape. Several engines,
-    models or replicas in one text are judged individually.
+    The check warns if requests spend more than half of the time in the queue, or if queue and prefill together explain
+    less than half of it (tokeniser, frontend, transfer of the KV cache). It passes if prefill takes at least half, or
+    if the queue takes no longer than two steps of the engine and the transfer of a KV cache, which every request waits
+    for. The result is unknown below 20 requests, and for engines that report no queue or prefill time. Means cover the
+    requests between the first and the last scrape, or since the start of the engine if there is one scrape. Several
+    engines, models or replicas in one text are judged individually.
 
     ## False alarms
-    A benchmark that sends all requests at once fills the queue on purpose.
+    A benchmark that sends all requests at once, which fills the queue on purpose.
     """
     for key, metrics in run.serving.items():
         yield from judge_first_token(metrics, [key])
@@ -123,15 +123,15 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
     needs=("serving",),
 )
 def queue(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare waiting with running requests over the scrapes.
+    """Compare the numbers of waiting and running requests in the scrapes.
 
     ## Why it matters
     A request that waits gets no token. Its time to the first token grows with the queue, even on fast GPUs.
 
     ## Verdicts
-    With three scrapes or more, warns if requests wait in more than half of them, unless fewer wait than run,
-    and only for two steps of the engine or a tenth of the time to the first token. With fewer scrapes, warns if as many
-    wait as run, passes if none waits, and is unknown otherwise: one moment does not show how often requests wait.
+    With three scrapes or more, the check warns if requests wait in more than half of them, unless fewer wait than run,
+    and only for two steps of the engine or a tenth of the time to the first token. With fewer scrapes, it warns if as
+    many wait as run, passes if none waits, and is unknown otherwise: one moment does not show how often requests wait.
     Dynamo's frontend counts requests as queued until their first token, so its count is unknown.
 
     ## False alarms

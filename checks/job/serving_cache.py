@@ -1,4 +1,4 @@
-"""Metrics of serving engines: KV cache, its transfer and its offloading."""
+"""Checks of serving engines' metrics: KV cache use, transfer and offloading."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: mean, share of failed transfers.
 _FULL, _PREEMPTED = 0.9, 0.01
 _SHARE, _TAIL, _LOST = 0.2, 10.0, 0.001
-#: Saved bytes of which some should have been loaded.
+#: Number of saved bytes above which some should have been loaded again.
 _UNUSED = float(1 << 30)
 
 
@@ -42,13 +42,14 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     An engine without free blocks preempts a request and computes its cache again later, so work is done twice.
 
     ## Verdicts
-    Warns if more than 1 % of finished and running requests were preempted (vLLM) or retracted (SGLang): between the
-    first and the last scrape, or since the start of the engine. Warns if at least 90 % of the cache is used while
-    requests wait, as judged by serving.queue. A full cache without either passes. Unknown if the engine reports neither
-    use nor preemptions, or preemptions without a number of requests, or an impossible value.
+    The check warns if more than 1 % of finished and running requests were preempted (vLLM) or retracted (SGLang),
+    between the first and the last scrape or since the start of the engine. It also warns if at least 90 % of the cache
+    is used while requests wait, as judged by serving.queue. A full cache without either passes. The result is unknown
+    if the engine reports neither use nor preemptions, or preemptions without a number of requests, or an impossible
+    value.
 
     ## False alarms
-    With one scrape, preemptions of a past overload count.
+    Preemptions during a past overload, which count if there is only one scrape.
     """
     for key, metrics in run.serving.items():
         yield from judge_cache(metrics, [key])
@@ -116,15 +117,15 @@ def kv_transfer(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the transfers of KV caches with the time to the first token.
 
     ## Why it matters
-    With separate prefill and decode workers each request waits for its cache to cross the network. A transfer over TCP
-    or by one rail takes many times as long.
+    With separate prefill and decode workers, each request waits for its cache to cross the network. A transfer over TCP
+    or a single rail takes many times as long.
 
     ## Verdicts
-    Warns if more than one transfer in 1000 failed or expired, if their mean exceeds a fifth of the mean time to the
-    first token, or if their p99 exceeds ten times their mean and the sizes of the caches do not explain it: the lower
-    bound of its bucket counts. Passes otherwise, and shows the rate. Unknown below 20 transfers: most engines do not
-    separate prefill and decode. For a decode worker, whose prefill takes no longer than two of its steps, the
-    first token is mostly transfer by design: only the rate is shown, and the result is unknown.
+    The check warns if more than one transfer in 1000 failed or expired, if their mean time exceeds a fifth of the mean
+    time to the first token, or if their p99 (the lower bound of its bucket) exceeds ten times their mean and the sizes
+    of the caches do not explain it. Otherwise it passes, and shows the rate. The result is unknown below 20 transfers:
+    most engines do not separate prefill and decode. For a decode worker, whose prefill takes no longer than two of its
+    steps, the first token is mostly transfer by design: only the rate is shown, and the result is unknown.
 
     ## False alarms
     Small models with very short times to the first token: a fifth is then a few milliseconds.
@@ -216,21 +217,21 @@ def offload(run: RunFacts, site: Site) -> Iterator[Finding]:
     worth it only while it is much faster than computing the prefill again.
 
     ## Verdicts
-    Warns if loads take more than a fifth of the sum of all times to the first token. Passes below that, and shows the
-    rate and how much of the saved data was loaded again. If more than 1 GiB was saved and none of it was loaded, the
-    result is unknown: so far, offloading has only cost bandwidth. Metrics without offloading, or without 20 first
-    tokens, are also unknown: only the metrics of vLLM's own offloading connector are read, not those of other engines
-    and connectors.
+    The check warns if loads take more than a fifth of the sum of all times to the first token. Below that it passes,
+    and shows the rate and how much of the saved data was loaded again. If more than 1 GiB was saved and none of it was
+    loaded, the result is unknown: so far, offloading has only cost bandwidth. Metrics without offloading, or without 20
+    first tokens, are also unknown: only the metrics of vLLM's own offloading connector are read, not those of other
+    engines and connectors.
 
     ## False alarms
-    Loads that overlap with the prefill of other requests delay no first token, but their time counts.
+    Loads that overlap with the prefill of other requests: they delay no first token, but their time counts.
     """
     for key, metrics in run.serving.items():
         yield from judge_offload(metrics, [key])
 
 
 def judge_offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
-    """Judge the loads of offloaded KV caches, of each engine."""
+    """Judge the loads of offloaded KV caches of each engine."""
     return each_engine(metrics, evidence, _offload)
 
 

@@ -1,4 +1,4 @@
-"""Judgement of each serving engine, and limits of several checks."""
+"""Judgement of each serving engine, and limits that several checks share."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ SOURCE = (
 )
 #: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. Judgements.
 ENOUGH, SCRAPES = 20, 3
-#: Engine steps that every request waits for: the running one, and the next one, which takes it. Queues below the second
-#: value, a share of the time to the first token, are ignored.
+#: Number of engine steps that every request waits for: the running one and the next one, which includes the request.
+#: The second value is the share of the time to the first token below which a queue is ignored.
 STEPS, _BRIEF = 2.0, 0.1
 #: Maximum number of engines of one text reported individually.
 _LISTED = 8
@@ -32,8 +32,8 @@ def each_engine(
 ) -> Iterator[Finding]:
     """Judge each engine of a text separately.
 
-    A mean over all engines hides an overloaded one. If no engine is at fault, or none has enough data, yield findings
-    for all together.
+    A mean over all engines hides an overloaded one. If no engine is at fault, or none has enough data, the findings are
+    for all engines together.
     """
     if metrics.cut:
         yield unknown(f"{metrics.program}: only part of the metrics was read", evidence=evidence,
@@ -44,7 +44,7 @@ def each_engine(
     for engine, finding in bad[:_LISTED]:
         yield replace(finding, subject=engine.place)
     if len(bad) > _LISTED:
-        yield warned(f"{metrics.program}: {len(bad) - _LISTED} more engines", evidence=evidence)
+        yield warned(f"{metrics.program}: {len(bad) - _LISTED} more engines have problems", evidence=evidence)
     if bad:
         return
     together = list(judge(metrics, evidence))
@@ -55,7 +55,7 @@ def each_engine(
 
 
 def seconds(value: float) -> str:
-    """Format a time."""
+    """Format a time in seconds or milliseconds."""
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.1f} ms"
 
 

@@ -1,4 +1,4 @@
-"""Metrics of serving engines against the hardware: decode steps, KV transfers."""
+"""Checks of serving engines against the hardware: decode steps, KV transfers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GIB = float(1 << 30)
 
 
 class _DecodeBound(NamedTuple):
-    """Shortest time of a decode step, seconds."""
+    """Lower bounds for the time of a decode step, in seconds."""
 
     memory: float  # to read weights and KV cache
     arithmetic: float | None
@@ -68,8 +68,8 @@ def next_token(run: RunFacts, site: Site) -> Iterator[Finding]:
     passes. The gauge of the cache shows one moment and the mean may cover hours, so it warns only above three times the
     bound with a full cache; in between it is unknown. So is a mean below 0.9 times the bound: several tokens per step
     (speculative decoding), or wrong sizes in the cluster file. If the size of the KV cache is not declared, long
-    contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without
-    `weights_gib` and `gpus` in [class.NAME.serving] the result is unknown.
+    contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without `weights_gib` and
+    `gpus` in [class.NAME.serving], the result is unknown.
 
     ## False alarms
     Engines that mix long prefills into their decode steps.
@@ -145,7 +145,8 @@ def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
     impact="slows-job",
     explains=(("serving.kv-transfer", "node", "*", "*takes*"),),
     source=f"{SOURCE}; a tenth of one NIC's line rate is a judgement",
-    fix="Check that NIXL or Mooncake uses RDMA with GPUDirect (`UCX_TLS`, `UCX_NET_DEVICES`), then `preflight pair`.",
+    fix="Check that NIXL or Mooncake uses RDMA with GPUDirect (`UCX_TLS`, `UCX_NET_DEVICES`), then run `preflight "
+    "pair`.",
     answers=("NT-LENS-10",),
     action="fix-job",
     scope="run",
@@ -160,11 +161,11 @@ def kv_rate(run: RunFacts, site: Site) -> Iterator[Finding]:
     it.
 
     ## Verdicts
-    The rate is the sum of all transferred bytes over the sum of the transfers' times. Below a tenth of the line rate of
-    one NIC it warns. The line rate is that of the cluster file, else the lowest of the compute ports of the judged
-    nodes. Unknown below 20 transfers, for caches below 8 MiB on average, which latency slows down, and without a line
-    rate or the bytes. It is also unknown if bytes and times are of different numbers of transfers, or if the rate is
-    above that of all NICs of a node.
+    The rate is the sum of all transferred bytes over the sum of the transfers' times. A rate below a tenth of the line
+    rate of one NIC warns. The line rate is that of the cluster file, else the lowest of the compute ports of the judged
+    nodes. The result is unknown below 20 transfers, for caches below 8 MiB on average, which latency slows down, and
+    without a line rate or the bytes. It is also unknown if bytes and times cover different numbers of transfers, or if
+    the rate is above that of all NICs of a node.
 
     ## False alarms
     More than ten transfers at the same time over one NIC.

@@ -1,4 +1,4 @@
-"""Check of runs of all pairs of nodes over the uplinks at once."""
+"""Check of runs in which all pairs of nodes use the uplinks at once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _ENOUGH = 0.90
 #: Fewest runs of one pair at a time for a reference.
 _FEWEST = 3
 
-#: Fraction of the longest run in which all runs must be active.
+#: Minimum fraction of the longest run during which all runs must be active.
 _TOGETHER = 0.7
 
 
 def no_shared_uplinks(run: RunFacts, site: Site) -> Finding | None:
-    """Report campaigns without runs over shared uplinks."""
+    """Skip campaigns without runs over shared uplinks."""
     if run.shared_uplinks is None:
         return skipped("no campaign loaded all uplinks at once (preflight bench --load-spines)",
                        evidence=[bench.campaign.RECORD]).about()  # fmt: skip
@@ -55,10 +55,10 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     One pair has the uplinks of its leaf to itself. A job does not: it runs on all nodes of a leaf at once.
 
     ## Verdicts
-    Each leaf is paired with one other. It passes if the pairs of every two such leaves reach 0.90 of the bandwidth of
-    one pair, and all nodes took part at the same time. Below that it warns: the leaves have fewer uplinks than ports,
-    or flows met on one uplink. Fewer than 3 runs of one pair, nodes that took no part, a single pair between two
-    leaves, and runs that hardly overlapped are *unknown*.
+    Each leaf is paired with one other. The check passes if the pairs of every two such leaves reach 0.90 of the
+    bandwidth of one pair, and all nodes took part at the same time. Below that it warns: the leaves have fewer uplinks
+    than ports, or flows met on one uplink. Fewer than 3 runs of one pair, nodes that took no part, a single pair
+    between two leaves, and runs that hardly overlapped are *unknown*.
 
     ## False alarms
     A fabric that is oversubscribed by design, and other jobs on the spine.

@@ -36,13 +36,13 @@ _NAMED, _FRAMES, _GROUPS = 8, 2, 8
 
 
 class _Rank(NamedTuple):
-    """A process with its name."""
+    """A process, and the name under which it is reported."""
 
     name: str
     stacks: ProcessStacks
     key: str
     earlier: ProcessStacks | None = None  # its first dump, if there are several
-    repeated: bool = False  # another process of the text has the same number
+    repeated: bool = False  # another process of the text has the same PID
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
@@ -67,7 +67,7 @@ def _python_frames(stacks: ProcessStacks) -> list[StackFrame]:
 
 @check(
     "torch.stacks",
-    title="The stacks of all ranks are in the same place",
+    title="The stacks of all ranks are equal",
     fault="The stacks of a few ranks differ from those of most",
     impact="blocks-job",
     explains=(
@@ -77,8 +77,8 @@ def _python_frames(stacks: ProcessStacks) -> list[StackFrame]:
     ),
     source="https://github.com/benfred/py-spy (dump); https://docs.python.org/3/library/faulthandler.html; more than "
     "half of the ranks: a judgement",
-    fix="Dump the ranks that differ again, a minute later (`py-spy dump --pid PID`): a hang does not move. Then look "
-    "at their data loader and file system, and for a branch that only they take.",
+    fix="Dump the ranks that differ again, a minute later (`py-spy dump --pid PID`): in a hang, stacks do not change. "
+    "Then look at their data loader and file system, and for a branch that only they take.",
     action="fix-job",
     scope="run",
     gating=False,
@@ -92,13 +92,13 @@ def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
     they wait for, are the cause.
 
     ## Verdicts
-    Main threads are equal if all of their frames are: function, file and line; native frames without a name do not
-    count. Workers of data loaders, launchers, compilers and other children of multiprocessing are left out. If more
-    than half of the processes are in one place, all other ones warn. Otherwise the result is unknown and lists the
-    largest groups; it is also unknown if all are in one place, because stacks do not show what that place waits for. A
-    process is named by the rank in the name of its file or in the prefix of its lines, else by its number. Of several
-    dumps of a named rank the last one counts; if the main threads of all of them have moved since their first dump, it
-    passes. A number that repeats in a text without ranks is unknown: containers of several nodes have the same PIDs.
+    Main threads are equal if all of their frames have the same function, file and line; native frames without a name do
+    not count. Workers of data loaders, launchers, compilers and other children of multiprocessing are left out. If more
+    than half of the processes have the same stack, all remaining ones warn. Otherwise the result is unknown and lists
+    the largest groups; it is also unknown if all stacks are equal, because stacks do not show what the ranks wait for.
+    A process is named by the rank in the name of its file or in the prefix of its lines, else by its PID. Of several
+    dumps of a named rank, the last one counts; if the main threads of all ranks have moved since their first dump, the
+    check passes. A PID that repeats in a text without ranks is unknown: containers of several nodes have the same PIDs.
 
     ## False alarms
     A snapshot of a running job: ranks are in different places at any moment. Rank 0 that saves a checkpoint or logs.
@@ -139,7 +139,7 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
     at: dict[str, Any] = {"subject": "stacks", "quote": quote, "evidence": keys}
     if not others:
         return unknown(f"all {len(most)} processes are in {_place(usual)}; stacks do not show what they wait for",
-                       found="one place", fix="pass the dumps of PyTorch's flight recorder, or the text of `ncclras`",
+                       found="one place", fix="pass the dumps of PyTorch's flight recorder, or the output of `ncclras`",
                        **at)  # fmt: skip
     shown = "; ".join(f"{_names(names)} in {_place(own, usual)}" for own, names in others[:_GROUPS])
     more = f"; and {len(others) - _GROUPS} more places" if len(others) > _GROUPS else ""
@@ -163,14 +163,14 @@ def _repeated(ranks: Sequence[_Rank], groups: Mapping[tuple[StackFrame, ...], Se
         f"several containers; the {len(ranks)} stacks are in {len(groups)} places: {shown}",
         subject="stacks", found="a PID that repeats", evidence=list(dict.fromkeys(rank.key for rank in ranks)),
         quote="\n".join(f"{len(names)}: {' < '.join(map(str, own)) or 'no Python frame'}" for own, names in largest),
-        fix="pass the dumps of each rank as a file of its own: `py-spy dump --pid PID >> rank0.txt`, …",
+        fix="pass the dumps of each rank in a separate file: `py-spy dump --pid PID >> rank0.txt`, …",
     )  # fmt: skip
 
 
 def _ranks(texts: Sequence[tuple[str, int | None, Sequence[ProcessStacks]]], named: bool = True) -> list[_Rank]:
     """Return the last dump of each rank; all dumps if they have no names.
 
-    A text has a key, and the number of a rank if it is a file of one.
+    Each text has a key, and the rank's number if the file belongs to one rank.
     """
     processes = [process for _, _, stacks in texts for process in stacks if not _is_helper(process)]
     children = len(processes) - sum(map(_is_spawned, processes)) > 1

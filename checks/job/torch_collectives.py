@@ -72,8 +72,7 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
     pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without such a
     rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three quarters of
-    the waiting, but no more than chance explains. This does not apply if communication takes less than 1 % of each
-    GPU's time.
+    the waiting, but no more than chance explains. A job passes if communication takes at most 1 % of each GPU's time.
 
     ## False alarms
     Stages or experts that have more work by design.
@@ -132,7 +131,7 @@ def _verb(ranks: str, verb: str) -> str:
 
 
 def _by_host(job: JobTrace) -> Iterator[tuple[list[Straggler], str]]:
-    """Yield stragglers that warn together, with the host if most of its ranks do."""
+    """Yield stragglers that warn together, with their host if they share one."""
     left = list(job.stragglers)
     members: dict[str, list[int]] = {}
     for rank, trace in job.ranks.items():

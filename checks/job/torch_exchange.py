@@ -55,9 +55,9 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
     how far it can scale; that of the all-to-all shows the cost of experts.
 
     ## Verdicts
-    It warns if kernels that communicate take more than half of a GPU's time, without the wait for other ranks. In a
-    single trace that wait is part of the kernels, so more than half is unknown there. All-to-alls warn from 30 % on, in
-    the same way. The exposed part is judged by torch.overlap. A trace without such a kernel is unknown.
+    The check warns if communication kernels take more than half of a GPU's time, not counting the wait for other ranks.
+    In a single trace, that wait is part of the kernels, so more than half is unknown there. All-to-alls warn above 30
+    %, in the same way. The exposed part is judged by torch.overlap. A trace without such a kernel is unknown.
 
     ## False alarms
     Inference over many GPUs with small batches, where the exchange is most of the work by design.
@@ -66,7 +66,7 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         gpu = facts["gpu"]
         if gpu is None or not gpu["communication_ms"]:
-            what = "no kernel of a GPU" if gpu is None else "no kernel that communicates"
+            what = "no GPU kernel" if gpu is None else "no communication kernel"
             yield unknown(f"{name}: {what} is in the trace", fix="profile ProfilerActivity.CUDA on a rank of the job",
                           **at)  # fmt: skip
             continue
@@ -124,19 +124,22 @@ def _by_kind(collectives: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, fl
 
 
 def _absent(run: RunFacts, *kinds: str) -> bool:
-    """Return whether no trace with kernels has a collective of these or unknown kinds."""
+    """Return whether all traces have GPU kernels, but no collective of these kinds.
+
+    Sends, receives and collectives of unknown kind count as any kind.
+    """
     documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
     return all(facts["gpu"] for facts in documents) and not names & {*kinds, "sendrecv", "generic", "other"}
 
 
 def no_all_to_all(run: RunFacts, site: Site) -> Finding | None:
-    """Skip a job without experts on other ranks."""
+    """Skip a job whose traces have no all-to-all."""
     return skipped("no all-to-all is in the traces", evidence=list(run.traces)) if _absent(run, "alltoall") else None
 
 
 def no_message(run: RunFacts, site: Site) -> Finding | None:
-    """Skip a job without a pipeline."""
+    """Skip a job whose traces have no send or receive."""
     return skipped("no send or receive is in the traces", evidence=list(run.traces)) if _absent(run, *_SENT) else None
 
 
@@ -146,7 +149,7 @@ def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
 
 
 def _waited_ms(run: RunFacts, key: str) -> float | None:
-    """Return the waiting of a trace's rank, hidden or not, ms; None if unknown.
+    """Return how long a trace's rank waited, hidden or not, in ms; None if unknown.
 
     It is unknown if a rank of one of its groups has no trace: waiting for that rank cannot be measured.
     """
@@ -170,7 +173,7 @@ class _Rate(NamedTuple):
 
     @property
     def customary(self) -> float | None:
-        """Usual rate at this size: half of the peak at the half-size."""
+        """Usual rate at this size in GB/s: half of the peak at the half-size."""
         return None if self.roof is None else self.roof.customary * self.size / (self.size + self.roof.smallest / 9)
 
     @property
@@ -200,11 +203,11 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A transfer lasts from the arrival of the last rank until the first rank is done, so it needs the traces of all ranks
-    of a group, and ten transfers of one size. It warns if the median rate of the largest size is below half of the
-    usual rate at that size. The usual rate is that of large messages, reduced for smaller ones by a half-size of 28 MiB
-    within a node and 114 MiB between nodes, more for many ranks. Within a node the part must be a complete board of 8
-    GPUs with NVSwitches; between nodes the NICs must be in the cluster file. Otherwise the rate is reported, and the
-    verdict is unknown. Sends and receives are not judged.
+    of a group, and ten transfers of one size. The check warns if the median rate of the largest size is below half of
+    the usual rate at that size. The usual rate is that of large messages, reduced for smaller ones by a half-size of 28
+    MiB within a node and 114 MiB between nodes, and more for many ranks. Within a node, the part must be a complete
+    board of 8 GPUs with NVSwitches; between nodes, the NICs must be in the cluster file. Otherwise the rate is
+    reported, and the verdict is unknown. Sends and receives are not judged.
 
     ## False alarms
     Transfers that share the GPU's memory or SMs with large kernels run slower than in a benchmark, but hardly at half
@@ -256,7 +259,7 @@ def _rates(run: RunFacts, site: Site, job: JobTrace) -> Iterator[_Rate]:
 
 
 def _roof(run: RunFacts, site: Site, job: JobTrace, kind: str, ranks: Sequence[int]) -> tuple[Roofline | None, str]:
-    """Return the roofline of a process group, or why there is none."""
+    """Return the roofline of a process group, or None and the reason."""
     documents = {rank: run.traces[job.ranks[rank].key].document for rank in ranks}
     hosts = [documents[rank]["host"] for rank in ranks]
     names = {name for facts in documents.values() for name in facts["devices"]}
@@ -287,7 +290,7 @@ def _roof(run: RunFacts, site: Site, job: JobTrace, kind: str, ranks: Sequence[i
     impact="slows-job",
     explains=(("torch.straggler", "node"),),
     source="Sizes of the all-to-all (`In msg nelems`, `Out msg nelems` of Kineto); a quarter is a judgement",
-    fix="Set the router's balance (Megatron: `--moe-aux-loss-coeff`, `--moe-expert-capacity-factor`); place busy "
+    fix="Improve the router's balance (Megatron: `--moe-aux-loss-coeff`, `--moe-expert-capacity-factor`); place busy "
     "experts on different ranks.",
     action="fix-job",
     answers=("PA-25",),
@@ -304,9 +307,9 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     mean, all ranks take a quarter longer.
 
     ## Verdicts
-    It warns if, over all steps of the profile, one rank's tokens are more than a quarter above the mean, and the ranks
-    of the job wait in collectives for more than 5 % of the steps. An all-to-all without the sizes of both directions,
-    or without the traces of all ranks of its group, is unknown.
+    The check warns if, over all steps of the profile, one rank's tokens are more than a quarter above the mean, and the
+    ranks of the job wait in collectives for more than 5 % of the steps. An all-to-all without the sizes of both
+    directions, or without the traces of all ranks of its group, is unknown.
 
     ## False alarms
     A short profile: the load of single steps is uneven by nature.
@@ -341,7 +344,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node"), ("torch.steps", "node")),
     source="D. Narayanan et al., arXiv 2104.04473, section 2.2; a fifth and 5 points are judgements",
     fix="Set more micro-batches for each step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
-    "stage`), move layers from the slow stage.",
+    "stage`), or move layers from the slow stage.",
     action="fix-job",
     answers=("PA-24",),
     scope="run",
@@ -357,10 +360,10 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     where all stages are equally fast.
 
     ## Verdicts
-    Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. It warns above
-    20 % of the steps, and if the bubble exceeds that of the schedule by more than 5 points: stages differ, or messages
-    are slow. The number of micro-batches is the number of messages that the first stage sends in a step. Stages without
-    a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
+    Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. The check warns
+    if the bubble exceeds 20 % of the steps, or exceeds that of the schedule by more than 5 points, because stages
+    differ or messages are slow. The number of micro-batches is the number of messages that the first stage sends in a
+    step. Stages without a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
 
     ## False alarms
     Two stages with many micro-batches and a long first or last layer.

@@ -41,8 +41,9 @@ class _Exposed(NamedTuple):
     explains=(("torch.overlap", "node"),),
     source="Kineto's kernels with their process groups (PyTorch 2.2); matching of collectives across ranks; the "
     "shares are judgements",
-    fix="Data-parallel: `--overlap-grad-reduce`, `bucket_cap_mb`, FSDP's prefetch; tensor-parallel: "
-    "`--tp-comm-overlap`, or smaller groups.",
+    fix="For data parallelism, use `--overlap-grad-reduce`, `bucket_cap_mb` or FSDP's prefetch; for tensor "
+    "parallelism, "
+    "`--tp-comm-overlap` or smaller groups.",
     action="fix-job",
     answers=("NT-TRN-1", "PA-22"),
     scope="run",

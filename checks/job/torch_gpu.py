@@ -37,8 +37,8 @@ IMPOSSIBLE_MEMORY = 1.05
     fault="Communication does not overlap with computation",
     impact="slows-job",
     source=f"{DDP}; shares of 10 % are judgements; an NCCL kernel starts when its rank reaches it",
-    fix="Find the exposed collective in the trace. DDP: `bucket_cap_mb`; FSDP: `forward_prefetch`; Megatron: "
-    "`--overlap-grad-reduce`.",
+    fix="Find the exposed collective in the trace; then set `bucket_cap_mb` (DDP), `forward_prefetch` (FSDP) or "
+    "`--overlap-grad-reduce` (Megatron).",
     action="fix-job",
     answers=("NT-TRN-1", "PA-22", "NT-LENS-1", "NT-TRN-2", "NT-DDP-2"),
     scope="run",
@@ -58,8 +58,8 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
     time, little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace
     without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
-    slower rank counts as communication; with the matched collectives of several ranks it does not.
-    When the first bucket starts is judged by torch.bucket-start.
+    slower rank counts as communication; with the matched collectives of several ranks, it does not. When the first
+    bucket starts is judged by torch.bucket-start.
 
     ## False alarms
     Inference with tensor parallelism: its layers wait for each other by design.
@@ -120,7 +120,7 @@ def _tail_waited(run: RunFacts, key: str) -> float:
 def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: float) -> Iterator[Finding]:
     tail, steps = facts["gpu"]["tail"], facts["steps"]
     if not steps or not steps["p50_ms"]:
-        yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at).about(
+        yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each step", **at).about(
             "NT-TRN-2", "NT-DDP-2")  # fmt: skip
         return
     if not tail:
@@ -130,7 +130,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
         return
     bare = max(0.0, tail["p50_ms"] - waited)
     share = bare / steps["p50_ms"]
-    message = f"{name}: after the last kernel of the backward pass a step only communicates for {bare:.4g} of "
+    message = f"{name}: after the last kernel of the backward pass, a step only communicates for {bare:.4g} of "
     message += f"{steps['p50_ms']:g} ms (median of {tail['count']})"
     if waited:
         message += f", and waits for other ranks for {waited:.3g}"
@@ -158,7 +158,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
 def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the idle time of a GPU in the trace with 10 %.
 
-    The span is from its first to its last kernel.
+    The time runs from the GPU's first kernel to its last.
 
     ## Why it matters
     An idle GPU costs as much as a busy one. The driver's utilisation counts a second as busy if any kernel ran in it,
@@ -215,8 +215,8 @@ def _of_the_steps(budget: Mapping[str, float] | None) -> str:
     impact="slows-job",
     explains=(("torch.overlap", "part"), ("torch.exposed-collectives", "node")),
     source=f"{DDP} (bucketing); half of the pass, 1 MiB and 32 buckets are judgements",
-    fix="Late: a smaller `bucket_cap_mb` (DDP), `--overlap-grad-reduce` (Megatron). Small: a larger one; flatten "
-    "parameters.",
+    fix="If they start late, use a smaller `bucket_cap_mb` (DDP) or `--overlap-grad-reduce` (Megatron); if they are "
+    "small, use a larger one, or flatten parameters.",
     action="fix-job",
     answers=("NT-DDP-2",),
     scope="run",
@@ -232,9 +232,9 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
-    It warns if the first of them starts in the second half of that pass, or if more than 32 of less than 1 MiB (median)
-    run in a step; both only where communication is exposed for more than 1 % of the steps. Stages of a pipeline, and
-    traces without such a collective, are unknown.
+    The check warns if the first of them starts in the second half of that pass, or if more than 32 with a median size
+    below 1 MiB run in a step, but only if communication is exposed for more than 1 % of the steps. Stages of a
+    pipeline, and traces without such a collective, are unknown.
 
     ## False alarms
     A model with most of its parameters in the last layers, which the backward pass reaches first.
@@ -268,7 +268,7 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The largest matrix product runs far below the rate of the GPU",
     impact="slows-job",
     source="NVIDIA's datasheets (dense bfloat16); 40 % of the peak is a judgement, healthy GPUs reach 60 to 80 %",
-    fix="Clocks, power cap and temperature of that GPU: `nvidia-smi -q -d PERFORMANCE,CLOCK,POWER`.",
+    fix="Check clocks, power cap and temperature of that GPU (`nvidia-smi -q -d PERFORMANCE,CLOCK,POWER`).",
     answers=("GS-5",),
     scope="run",
     gating=False,
@@ -282,9 +282,9 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A product of M x K by K x N takes 2 M N K operations; its kernels give the time. The largest bfloat16 or float16
-    product that occurs at least three times is compared: below 40 % of the dense peak it warns, if it has at least
-    10^12 operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace without
-    shapes are unknown.
+    product that occurs at least three times is compared. A rate below 40 % of the dense peak warns if the product has
+    at least 10^12 operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace
+    without shapes are unknown.
 
     ## False alarms
     A kernel that always shares the SMs with a collective; float32 accumulation on parts that halve it.
@@ -320,8 +320,8 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The memory of a GPU is far slower than its model's",
     impact="slows-job",
     source="NVIDIA's datasheets (memory bandwidth); 60 % of it is a judgement, healthy GPUs reach 75 to 90 %",
-    fix="Measure that GPU alone: `nvbandwidth -t device_local_copy`, `dcgmi diag -r 3`; memory clock: "
-    "`nvidia-smi -q -d CLOCK`.",
+    fix="Measure that GPU alone (`nvbandwidth -t device_local_copy`, `dcgmi diag -r 3`), and check its memory clock "
+    "(`nvidia-smi -q -d CLOCK`).",
     answers=("GS-5",),
     scope="run",
     gating=False,
@@ -336,8 +336,9 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A copy of N bytes reads and writes 2 N. Of at least three copies of 256 MiB or more, which no cache holds, the
-    fastest is compared, because kernels that run meanwhile slow down a copy: below 60 % of the datasheet's bandwidth it
-    warns. A trace without such copies, a GPU without a figure in the tables, and a rate above its figure are unknown.
+    fastest is compared, because kernels that run meanwhile slow down a copy. A rate below 60 % of the datasheet's
+    bandwidth warns. A trace without such copies, a GPU without a figure in the tables, and a rate above its figure are
+    unknown.
 
     ## False alarms
     Kernels that use the memory during all of these copies.
@@ -358,8 +359,9 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{message}; the bandwidth of {', '.join(devices) or 'its memory'} is not known",
                           fix="compare with its datasheet", **at)  # fmt: skip
         elif rate > IMPOSSIBLE_MEMORY * peak:
-            yield unknown(f"{message}, {rate / peak:.0%} of its bandwidth, which is impossible: its GPU is another "
-                          "one, or its times are wrong", fix="compare its name with `nvidia-smi -L`", **at)  # fmt: skip
+            yield unknown(f"{message}, {rate / peak:.0%} of its bandwidth, which is impossible: the GPU is a different "
+                          "model, or the times are wrong", fix="compare its name with `nvidia-smi -L`",
+                          **at)  # fmt: skip
         elif rate < REACHED_MEMORY * peak:
             yield warned(f"{message}, {rate / peak:.0%} of its bandwidth",
                          expected=f"at least {REACHED_MEMORY * peak / 1e9:.4g} GB/s", **at)  # fmt: skip

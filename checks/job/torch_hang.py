@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RECORDER = "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html"
 BACKENDS = "https://docs.pytorch.org/docs/stable/distributed.html#which-backend-to-use"
 
-#: Start of the findings for dumps.
+#: Start of the messages about dumps.
 _DUMPS = "the dumps"
 
 #: Maximum number of ranks named in a finding.
@@ -37,7 +37,7 @@ _WHICH = "Check that rank first: its log and stack (`py-spy dump --pid PID`), it
     fault="NCCL does not carry the collectives of GPU tensors",
     impact="slows-job",
     source=BACKENDS,
-    fix='`init_process_group("nccl")`, or "cpu:gloo,cuda:nccl", so that Gloo does not handle GPU tensors.',
+    fix='Call `init_process_group("nccl")`, or use "cpu:gloo,cuda:nccl", so that Gloo does not handle GPU tensors.',
     action="fix-job",
     answers=("NT-PIT-1", "NT-LENS-2"),
     scope="run",
@@ -110,7 +110,7 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the collectives and messages that each rank called and completed.
 
-    Uses flight-recorder dumps, else the watchdog's lines.
+    The source is the flight-recorder dumps, or else the watchdog's lines in a log.
 
     ## Why it matters
     All ranks wait in the same collective for one that never arrives. Their logs look the same, and a time-out half an
@@ -243,9 +243,9 @@ def _timed_out(one: Hang) -> str:
 def _finding(
     one: Hang, keys: Sequence[str], name: str, quote: str, elsewhere: Mapping[int, str] | None = None
 ) -> Iterator[Finding]:
-    """Describe which ranks wait for which others.
+    """Report which ranks wait, and for which ranks.
 
-    ``elsewhere`` is where a rank waits meanwhile.
+    ``elsewhere`` maps a rank to the operation in which it waits meanwhile.
     """
     group = f" of process group {one.group}" if one.group else ""
     if one.messages:
@@ -336,7 +336,7 @@ def _calls(differ: Sequence[tuple[int, str]]) -> str:
 
 
 def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Finding:
-    """Describe which ranks wait in sends and receives, and where the wait ends."""
+    """Report which ranks wait in sends and receives, and where the wait ends."""
     parts = []
     if stall.circle:
         parts.append(f"ranks {', '.join(map(str, stall.circle[:_NAMED]))} wait for each other in a cycle")

@@ -30,7 +30,7 @@ _LISTED = 8
     impact="slows-job",
     explains=(("torch.idle", "node"),),
     source="A launch takes 2 to 10 µs of the CPU (CUDA graphs, NVIDIA developer blog); shares are judgements",
-    fix='`torch.compile(mode="reduce-overhead")`, CUDA graphs, larger batches, fused optimizers (`fused=True`).',
+    fix='Use `torch.compile(mode="reduce-overhead")`, CUDA graphs, larger batches or fused optimizers (`fused=True`).',
     action="fix-job",
     answers=("PA-20",),
     scope="run",
@@ -40,16 +40,16 @@ _LISTED = 8
 def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the length of the kernels with that of their launches.
 
-    It combines the median length of compute kernels with the time that the GPU is idle for lack of work.
+    The check combines the median length of compute kernels with the time that the GPU is idle for lack of work.
 
     ## Why it matters
     The CPU launches one kernel after another, in a few microseconds each. Where kernels are shorter than that, a faster
     GPU changes nothing: the job runs at the pace of one CPU thread, and each of its delays is idle time.
 
     ## Verdicts
-    It warns where the median kernel takes less than 10 µs and the GPU is idle for more than 10 % of the steps because
-    nothing had been launched. Short kernels alone pass: the CPU may be far ahead. A trace without CUDA's calls, or
-    without a kernel, is unknown.
+    The check warns if the median kernel takes less than 10 µs and the GPU is idle for more than 10 % of the steps
+    because nothing had been launched. Short kernels alone pass: the CPU may be far ahead. A trace without CUDA calls,
+    or without a kernel, is unknown.
 
     ## False alarms
     A profile with Python stacks (`with_stack=True`): recording them slows the CPU down.
@@ -83,8 +83,8 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("torch.steps", "node"), ("torch.idle", "node")),
     source="Judgement: stretches of 5 ms in which no thread runs an operator; Python's gc module (`gc.freeze`)",
-    fix="Garbage collection: `gc.disable()` and `gc.collect()` every few hundred steps, on all ranks "
-    "in the same step. Otherwise profile with with_stack=True, which names the function.",
+    fix="If garbage collection is the cause, call `gc.disable()`, and `gc.collect()` every few hundred steps, on all "
+    "ranks in the same step. Otherwise, profile with with_stack=True, which names the function.",
     action="fix-job",
     answers=("NT-TRN-4", "PA-21"),
     scope="run",
@@ -101,10 +101,10 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
     different time, so with a hundred ranks nearly every step has a pause.
 
     ## Verdicts
-    It compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those of a
-    data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if pauses
-    take more than 1 % of the steps' time beyond that median. If the profile contains Python stacks, the finding names
-    the function. Fewer than 5 steps are unknown.
+    The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those
+    of a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if
+    pauses take more than 1 % of the steps' time beyond that median. If the profile contains Python stacks, the finding
+    names the function. Fewer than 5 steps are unknown.
 
     ## False alarms
     A step that saves a checkpoint or evaluates the model, in a profile that is shorter than the interval between them.
@@ -113,7 +113,7 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         quiet, steps = facts["pauses"], facts["steps"]
         if not quiet or not steps or len(quiet) < ENOUGH_STEPS:
-            yield unknown(f"{name}: fewer than {ENOUGH_STEPS} steps with operators of the CPU in the trace",
+            yield unknown(f"{name}: the trace has fewer than {ENOUGH_STEPS} steps with CPU operators",
                           fix=f"profile {ENOUGH_STEPS} steps of the CPU, with profiler.step()", **at)  # fmt: skip
             continue
         usual = median(pause["ms"] for pause in quiet)
@@ -143,7 +143,7 @@ def _numbers(pauses: Sequence[Mapping[str, Any]]) -> str:
     fault="Reserved GPU memory is not in use",
     impact="drifts",
     source="PyTorch, CUDA semantics: memory management (expandable_segments); a fifth and 1 GiB are judgements",
-    fix="`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and shapes that are the same in each step.",
+    fix="Set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and use the same shapes in each step.",
     action="fix-job",
     answers=("NT-PIT-6",),
     scope="run",
@@ -158,8 +158,8 @@ def memory(run: RunFacts, site: Site) -> Iterator[Finding]:
     is free, or synchronises to free its cache, step after step.
 
     ## Verdicts
-    It warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the peak of
-    the profile. A trace without the allocator's events is unknown: `profile_memory=True` adds them.
+    The check warns if more than a fifth of the largest reserved amount, and more than 1 GiB, is not in use even at the
+    peak of the profile. A trace without the allocator's events is unknown: `profile_memory=True` adds them.
 
     ## False alarms
     A profile that does not contain the moment of the peak, such as the first step, or an evaluation.
@@ -203,8 +203,7 @@ def data_parallel(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Several GPUs in one trace, with the functions of DataParallel that scatter, broadcast or gather, warn. Several GPUs
-    without them are unknown: a model may be spread over them. One GPU passes. A trace without a kernel of a GPU is
-    unknown.
+    without them are unknown: a model may be spread over them. One GPU passes. A trace without a GPU kernel is unknown.
 
     ## False alarms
     An evaluation with DataParallel alongside distributed training.
@@ -217,8 +216,8 @@ def data_parallel(run: RunFacts, site: Site) -> Iterator[Finding]:
                          expected=1, **at)  # fmt: skip
         elif gpus > 1:
             yield unknown(f"{name}: one process computes on {gpus} GPUs, without a function of DataParallel",
-                          found=gpus, expected=1, fix="is the model spread over them on purpose?", **at)  # fmt: skip
+                          found=gpus, expected=1, fix="check whether the model is spread over them", **at)  # fmt: skip
         elif gpus:
             yield passed(f"{name}: the process computes on one GPU", found=1, **at)
         else:
-            yield unknown(f"{name}: no kernel of a GPU is in the trace", fix="profile ProfilerActivity.CUDA", **at)
+            yield unknown(f"{name}: no GPU kernel is in the trace", fix="profile ProfilerActivity.CUDA", **at)

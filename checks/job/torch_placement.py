@@ -1,4 +1,4 @@
-"""Check of late ranks in traces: whether their place in the node explains it."""
+"""Check of whether the place of late ranks in their nodes explains the delay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
     from preflight.parsers.nvidia.topology import Topology
 
-#: Minimum hosts on which the ranks in one place are late.
+#: Minimum number of hosts on which the ranks in one place are late.
 _HOSTS = 2
 #: Maximum number of hosts named in a message.
 MOST_HOSTS = 16
@@ -46,11 +46,11 @@ def placement(run: RunFacts, site: Site) -> Iterator[Finding]:
     node alone it looks like one slow GPU.
 
     ## Verdicts
-    The late ranks are those of torch.straggler. It warns if ranks in one place, such as the third of each host, are
-    late on at least two hosts and on more than half of them; hosts with fewer ranks in the traces than usual, or whose
-    first rank is not known, do not count. It also warns if the matrix of `nvidia-smi topo -m` shows a longer path to
-    the nearest NIC for a late rank's GPU than for its peers', where every GPU of the node has a rank in the traces. A
-    job without a late rank passes if all ranks could be compared. A late rank without evidence from its node is
+    The late ranks are those of torch.straggler. The check warns if ranks in one place, such as the third of each host,
+    are late on at least two hosts and on more than half of them; hosts with fewer ranks in the traces than usual, or
+    whose first rank is not known, do not count. It also warns if the matrix of `nvidia-smi topo -m` shows a longer path
+    to the nearest NIC for a late rank's GPU than for its peers', where every GPU of the node has a rank in the traces.
+    A job without a late rank passes if all ranks could be compared. A late rank without evidence from its node is
     unknown.
 
     ## False alarms

@@ -45,17 +45,17 @@ def each(run: RunFacts) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how long the CPU waited for the GPU within steps.
 
-    Such calls are .item(), synchronize() and copies.
+    The CPU waits in .item(), synchronize() and copies, for example.
 
     ## Why it matters
     While the CPU waits, it launches no kernels: the GPU is idle at the start of the next step on every rank, and the
     slowest rank delays all others.
 
     ## Verdicts
-    It warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle for
-    this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs nothing,
-    as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done are counted in
-    threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
+    The check warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle
+    for this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs
+    nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done are counted
+    in threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
     pageable memory. .item() of a CPU tensor makes no such call. The profiler itself synchronises once, at its end.
 
     ## False alarms
@@ -65,7 +65,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         steps = facts["steps"]["count"] if facts["steps"] else 0
         if facts["gpu"] is None or steps < FEW_STEPS or not facts["steps"]["total_ms"]:
-            what = "no kernel of a GPU" if facts["gpu"] is None else f"{steps} steps"
+            what = "no GPU kernel" if facts["gpu"] is None else f"{steps} steps"
             yield unknown(f"{name}: {what} in the trace", fix="profile at least 2 steps, with profiler.step()", **at)
             continue
         if not facts["gpu"]["launched"]:
@@ -108,9 +108,9 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Waits in threads that launch kernels are counted while the GPU is idle: a wait hidden by queued work costs nothing.
-    More than 10 % of the steps' time warns. If the trace has no DataLoader, it warns if the GPU is idle for this long
-    before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long, and is unknown
-    otherwise.
+    More than 10 % of the steps' time warns. If the trace has no DataLoader, the check warns if the GPU is idle for this
+    long before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long, and is
+    unknown otherwise.
 
     ## False alarms
     The first step, while the workers start; profile later steps.
@@ -131,7 +131,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
                 yield passed(message, found=f"{share:.1%}", **at)
         elif gpu is not None and facts["steps"] and gpu["budget"] and gpu["budget"]["idle_data"] > LOADER:
             share = gpu["budget"]["idle_data"]
-            yield warned(f"{name}: for {share:.1%} of the steps' time the GPU is idle until the first copy of a step "
+            yield warned(f"{name}: for {share:.1%} of the steps' time, the GPU is idle until the first copy of a step "
                          "to it is launched", found=f"{share:.1%}", expected=f"at most {LOADER:.0%}", **at)  # fmt: skip
         elif gpu is not None and gpu["span_ms"] and gpu["idle_ms"] <= LOADER * gpu["span_ms"]:
             yield passed(f"{name}: the GPU is idle for {gpu['idle_ms'] / gpu['span_ms']:.1%} of its time", **at)
@@ -158,7 +158,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure how much the times of the steps differ.
 
     ## Why it matters
-    In each step all ranks wait for the slowest one, so occasional delays on single ranks become frequent delays of the
+    In each step, all ranks wait for the slowest one, so occasional delays on single ranks become frequent delays of the
     job.
 
     ## Verdicts
@@ -168,10 +168,10 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
     print `step`, `loss` and a time) are judged without the first step. Steps above twice the median warn if they take
     more than 1 % of the time; so do steps above 1.2 times the median that recur at regular intervals or among otherwise
-    even times. It warns if all steps after some point take 1.5 times as long, or if times grow by more than 5 % from
-    the first to the last quarter of 20 steps or more. A standard deviation above 15 %, without the slowest tenth, is
-    unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one that
-    doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
+    even times. The check warns if all steps after some point take 1.5 times as long, or if times grow by more than 5 %
+    from the first to the last quarter of 20 steps or more. A standard deviation above 15 %, without the slowest tenth,
+    is unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one
+    that doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
     another. If several ranks print lines, each rank is judged.
 
     ## False alarms
@@ -184,7 +184,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
         at: dict[str, Any] = {"subject": name, "evidence": [key]}
         sample = facts["steps"]
         if not sample:
-            yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each", **at)
+            yield unknown(f"{name}: the trace marks no steps", fix="call profiler.step() after each step", **at)
             continue
         message = (
             f"{name}: {sample['count']} steps of {sample['mean_ms']:g} ms on average, from {sample['min_ms']:g} to "

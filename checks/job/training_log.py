@@ -1,4 +1,4 @@
-"""Training steps in a job's log: values of the loss, times, drift, and scaling."""
+"""Checks of training steps in a job's log: loss, step times, drift, scaling."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from preflight.model import Finding, Status, check, failed, passed, unknown, war
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.step_classes import StepsBetween
 
-#: A step this many times as long as the median is a stall; minimum steps to find one, and to pass because
-#: they differ by less. Judgement calls.
+#: Multiple of the median from which a step is a stall; minimum number of steps to look for stalls, and to pass because
+#: none differs that much. Judgement calls.
 _STALL, _ENOUGH, _ALIKE = 2.0, 8, 3
-#: The ratio for a lasting jump, in a log with enough steps on either side: a judgement call.
+#: Ratio of a lasting jump, and minimum number of steps on either side of it: judgement calls.
 _SLOWER, _EITHER_SIDE = 1.5, 3
-#: Steps that recur and take this many times as long as the median count too; share of the time from which slow steps
-#: are worth a look; spread above which the times are too different to judge, and below which a few
-#: long steps are conspicuous. Judgement calls.
+#: Multiple of the median from which recurring steps count too; share of the time from which slow steps are worth a
+#: look; spread above which the times are too different to judge, and below which a few long steps are conspicuous.
+#: Judgement calls.
 _LONGER, _COST, _SPREAD, _EVEN = 1.2, 0.01, 0.15, 0.05
 #: Minimum number of steps for a 99th percentile.
 _PERCENTILE = 100
@@ -68,9 +68,9 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Each log is compared with that of the smallest job: the median of its tokens/s, samples/s or TFLOP/s per GPU,
-    without the first step. Below 80 % warns. The check is planned if the logs show jobs of two sizes or more: the
-    number of ranks (`world size`, or NCCL's own lines), and a throughput that the program is known to print per GPU or
-    for all GPUs together, or a global batch size. Logs of different programs or units are unknown.
+    without the first step. A throughput below 80 % warns. The check is planned if the logs show jobs of two sizes or
+    more: the number of ranks (`world size`, or NCCL's own lines), and a throughput that the program is known to print
+    per GPU or for all GPUs together, or a global batch size. Logs of different programs or units are unknown.
 
     ## False alarms
     Logs of different models, or one global batch size for all of them: each GPU then has less to do between two
@@ -121,7 +121,7 @@ def _named(finding: Finding, name: str) -> Finding:
 
 
 def _visible(key: str, logs: Sequence[tuple[str, TrainingLog]]) -> Iterator[Finding]:
-    """Report that the time of a step is printed."""
+    """Report that step times are logged."""
     times = max((timed([step for step in log.steps if step.step_time_s]) for _, log in logs), key=len)
     if times:
         name = key.removeprefix("log:")
@@ -176,7 +176,8 @@ def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
     if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
         yield unknown(f"the model FLOPs utilisation (MFU) is {share:g} %; large models usually reach 30 to 60 %",
                       found=f"{share:g} %", expected=f"above {_LOW_MFU_PCT} %", evidence=evidence,
-                      fix="Profile a few steps: input, communication or small matrices; `preflight read TRACE`."
+                      fix="Profile a few steps, and look for slow input, communication or small matrices "
+                      "(`preflight read TRACE`)."
                       )  # fmt: skip
 
 
@@ -257,7 +258,8 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
     elif spread(times) > _SPREAD:
         yield unknown(f"the times of {len(times)} steps have a standard deviation of {spread(times):.0%}",
                       found=f"{spread(times):.0%}", expected=f"at most {_SPREAD:.0%}", evidence=evidence,
-                      fix="Expected if sequences differ in length; else profile some steps (`preflight trace`)."
+                      fix="This is expected if sequences differ in length; otherwise, profile some steps "
+                      "(`preflight trace`)."
                       )  # fmt: skip
     elif sound:
         rare = "" if stalls is None else f", except {stalls.count} with more than twice the median"

@@ -1,4 +1,4 @@
-"""Check of a log: the transport between nodes."""
+"""Check of the transport between nodes in a log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     FILE`), the finding states the first cause that applies: disabled by NCCL_IB_DISABLE or NCCL_NET, no RDMA NIC
     (skipped, unless the cluster file expects one), no RDMA driver, no /dev/infiniband, no verbs library, NCCL_IB_HCA
     selects nothing, all ports down, plug-in missing. A log alone gives the probable cause and how to confirm it; if log
-    and node contradict each other the cause is unknown, and both are quoted.
+    and node contradict each other, the cause is unknown, and both are quoted.
 
     ## False alarms
     A cluster without RDMA; declare hcas = 0 in the cluster file. The cause may be wrong if the evidence is from the
@@ -123,7 +123,7 @@ def _one_node(log: NcclLog, key: str) -> Finding:
     """
     name = log_name(key)
     if not log.channels:
-        return skipped(f"{name}: one node, no traffic between nodes", subject=name, evidence=[key])
+        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
     count = sum(channel.count for channel in log.channels)
     return warned(
         f"{name}: one node, but {count} channel connections over NET/{log.channels[0].network}",
@@ -203,7 +203,7 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
         message += f"; first stated cause, line {stated.number}: {stated.message[:120]}"
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
-        message += f"; RDMA was found and not used: {names}"
+        message += f"; RDMA was found but not used: {names}"
     of_plugin = cause is None and stated is not None and stated.message.startswith("NET/OFI ")
     quoted = [cited(cause.line if cause else stated, _decisive(log)), witness(group)]
     return failed(

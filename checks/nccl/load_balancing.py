@@ -194,7 +194,7 @@ def run_balancing(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 def _of_log(log: NcclLog, key: str, site: Site) -> Finding:
     if log.nnodes == 1:
-        return skipped("one node: no traffic between nodes", evidence=[key])
+        return skipped("one node, so no traffic between nodes", evidence=[key])
     if log.network_names and all(parsers.nccl_log.is_tcp(network) for network in log.network_names):
         return skipped("TCP has no queue pairs (see nccl.transport)", evidence=[key])
     if site.load_balancing.value == "one-path":

@@ -123,7 +123,7 @@ def test_the_order_of_a_hostfile(tmp_path: Path, saved: dict[str, Path]) -> None
     dealt.write_text("# one rank in each line\n" + 8 * "gpu001\ngpu002\n")
     document = plan(tmp_path, text, saved["roce"], "--hostfile", str(dealt))
     assert status(document, "layout.tensor-domain") == {"fail"}
-    assert "do not keep the ranks of a node together" in message(document, "layout.tensor-domain")
+    assert "does not keep the ranks of a node together" in message(document, "layout.tensor-domain")
     (fix,) = {finding["fix"] for finding in document["findings"] if finding["check"] == "layout.tensor-domain"}
     assert "hostfile" in fix
     dealt.write_text("gpu001:4\ngpu002:4\n")
@@ -149,7 +149,7 @@ def test_the_order_of_running_ranks(tmp_path: Path) -> None:
     text = script(LLAMA_70B, tp=8, pp=1, gbs=48)
     apart = plan(tmp_path, text, _running(tmp_path / "apart", lambda rank: rank % 2), "--running")
     assert status(apart, "layout.tensor-domain") == {"fail"}
-    assert "do not keep the ranks of a node together" in message(apart, "layout.tensor-domain")
+    assert "does not keep the ranks of a node together" in message(apart, "layout.tensor-domain")
     assert "ranks running in" in apart["cluster"]["source"]
     joined = plan(tmp_path, text, _running(tmp_path / "joined", lambda rank: rank // 8), "--running")
     assert status(joined, "layout.tensor-domain") == {"pass"}

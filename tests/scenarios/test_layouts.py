@@ -253,7 +253,7 @@ def test_a_stated_data_parallel_size(tmp_path: Path) -> None:
     words = ["plan", str(path), "--on", "1 x HGX H100", "--set", "dp=8", "--set", "pp=1", "--json"]
     document = json.loads(CliRunner().invoke(main, words, catch_exceptions=False).stdout)
     assert document["settings"]["gpus"] == {"value": 64, "origin": "--set: data x 8"}
-    assert "the job has 64 GPUs, the cluster 8" in [f["message"] for f in document["findings"]]
+    assert "the job has 64 GPUs, but the cluster has 8" in [f["message"] for f in document["findings"]]
 
 
 def test_the_job_of_the_cluster_file(tmp_path: Path) -> None:

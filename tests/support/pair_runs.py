@@ -159,7 +159,8 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
              {"status": "warn", "message": "gpu002 and gpu006: alltoall over 2 GPUs on 2 nodes does not run"}],
         ),
         "two-halves": (
-            records(_halves), [{"status": "warn", "message": "between blocks of nodes 0.25 of the rate within"}],
+            records(_halves),
+            [{"status": "warn", "message": "the rate between blocks of nodes is 0.25 of that within"}],
         ),
         "scattered": (
             records(_scattered, repeats=4),

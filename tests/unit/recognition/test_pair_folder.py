@@ -104,7 +104,7 @@ def test_a_rate_that_is_none_is_unknown(tmp_path: Path, rate: str) -> None:
     (path := tmp_path / "run.out").write_text(text)
     assert f" {rate} " in text
     shown = " ".join(run("read", str(path), expect=(3,)).split())
-    assert "the row of 1 GiB is ignored: a time or a rate is negative or not a number" in shown
+    assert "the row for 1 GiB is ignored: a time or a rate is negative or not a number" in shown
     report = json.loads(run("judge", str(tmp_path), "--only", "nccl-tests.wrong-values", "--json", expect=(3,)))
     assert [item["status"] for item in report["findings"]] == ["unknown"]
 
