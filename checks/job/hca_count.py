@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: Minimum number of ranks of a node on one HCA for a question whether NCCL_IB_HCA lists too few.
+#: Number of ranks of a node on its only listed HCA from which NCCL_IB_HCA may list too few.
 _SHARED_BY = 4
 
 #: Maximum number of hosts and of HCAs in a message.

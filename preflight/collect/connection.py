@@ -49,7 +49,7 @@ def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport
 
 
 def _ssh(hosts: Sequence[str], options: CollectOptions) -> AutoTransport | SshTransport | PipedTransport:
-    """Return SSH with paramiko; ``auto`` falls back if a host needs more.
+    """Return a transport over SSH with paramiko; ``auto`` uses ``ssh`` where needed.
 
     Raises TransportError.
     """

@@ -29,10 +29,10 @@ RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes]"]
 
 
 class WithEosSwitches:
-    """A transport that reads EOS switches by commands; ``other`` reads other hosts."""
+    """A transport that reads EOS switches by commands; ``other`` reads the rest."""
 
     def __init__(self, other: NodeTransport, names: frozenset[str], commands: RunCommands, via: str) -> None:
-        """Wrap a transport; ``via`` is ssh or eapi in documents."""
+        """Wrap a transport; ``via`` (ssh or eapi) is recorded in documents."""
         self._other, self._names, self._commands, self._via = other, names, commands, via
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def with_eos(request: CollectRequest, transport: NodeTransport) -> WithEosSwitch
 
 
 def eos_plan(node: str, deadline_s: float, window_s: float | None) -> dict[str, Any]:
-    """Return the plan of one EOS switch: its questions, never another command."""
+    """Return the plan of one EOS switch: a fixed list of show commands."""
     return {"node": node, "deadline_s": deadline_s, "questions": list(eos_answers.QUESTIONS), "window_s": window_s or 0}
 
 

@@ -25,7 +25,7 @@ SCHEMA = "preflight.run/1"
 
 
 class ResumeError(PreflightError):
-    """A run cannot be continued; the text is the reason and the fix."""
+    """A run cannot be continued; the text states the reason and the fix."""
 
 
 def describe_run(
@@ -56,7 +56,7 @@ def begin(folder: Path, run: Mapping[str, Any]) -> None:
 def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     """Return the documents of the nodes that answered.
 
-    Raises ResumeError if the journal is of another run.
+    Raises ResumeError if the journal belongs to another run.
     """
     journal = folder / JOURNAL
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Overall deadline in seconds, for one node and for a fleet. Each node of a fleet gets the one-node deadline.
 DEADLINE_S, FLEET_DEADLINE_S = 60.0, 600.0
 
-#: Additional seconds for a fabric sweep, which queries every port: the time limit of its probes.
+#: Additional seconds for a fabric sweep, which queries every port; this is the time limit of its probes.
 SWEEP_S = 120.0
 #: Minimum seconds of a deadline in addition to the window, for both readings of a busy node.
 MARGIN_S = 10.0
@@ -29,7 +29,7 @@ MARGIN_S = 10.0
 class CollectOptions:
     """Options of a collection.
 
-    ``deadline_s`` is the overall deadline; None: the default.
+    ``deadline_s`` is the overall deadline in seconds; None means the default.
     """
 
     deadline_s: float | None = None
@@ -77,8 +77,8 @@ def plans(
 ) -> Callable[[str, float], Mapping[str, Any]]:
     """Return a function that makes the plan of a node.
 
-    The class of the node can forbid sudo and names the path of its checkpoints. ``sweeper`` is the one node that
-    sweeps the fabric.
+    The node's class can forbid sudo, and can declare checkpoint paths and other things to probe. ``sweeper`` is the one
+    node that sweeps the fabric.
     """
     from preflight.collect.class_probes import class_probes
     from preflight.probes.probe import OUTPUT_CAP, plan
@@ -102,7 +102,8 @@ def plans(
 def sweeper(nodes: Sequence[str], cluster: Cluster | None, options: CollectOptions) -> str | None:
     """Return the node that sweeps the fabric, if ``--fabric`` is given.
 
-    At most one sweeps, and only the node named in the cluster file: a sweep queries every switch and HCA.
+    Only one node sweeps, because a sweep queries every switch and HCA. If there are several nodes, the cluster file
+    names it.
     """
     if not options.fabric:
         return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PER_SECOND = 4
 
-#: Seconds before the first line in a log; each interval is twice the last one, up to the most.
+#: Seconds before the first line in a log, and maximum interval; each interval is twice the last one.
 _FIRST_S, _MOST_S = 10.0, 60.0
 
 
@@ -33,7 +33,7 @@ class ProgressLine:
     ) -> None:
         """Expect the events of ``nodes`` nodes; ``stream`` defaults to standard error.
 
-        ``through_openssh`` lists the hosts reached with the system's ``ssh``, and grows.
+        ``through_openssh`` lists the hosts reached with the system's ``ssh``, and grows during the run.
         """
         self._nodes, self._stream = nodes, stream or sys.stderr
         self._through_openssh = through_openssh

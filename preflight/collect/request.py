@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Targets:
-    """Nodes named on the command line; None for a missing option."""
+    """Options that name nodes on the command line; None for a missing option."""
 
     hosts: str | None = None
     hostfile: Path | None = None
@@ -70,9 +70,9 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
-    ``nodes`` are names of nodes or pods, or the name of this node; ``switches`` are the Ethernet switches among
-    them. ``cluster_file`` is the path of ``cluster``.
-    With ``save`` each document is written to that directory as it arrives; ``resume`` continues such a run.
+    ``nodes`` are names of nodes or pods, or the name of this node; ``switches`` are the Ethernet switches among them.
+    ``cluster_file`` is the path of ``cluster``. With ``save``, each document is written to that directory as it
+    arrives; ``resume`` continues such a run.
     """
 
     nodes: tuple[str, ...]
@@ -91,7 +91,7 @@ class CollectRequest:
         return self.switches & frozenset(declared or ())
 
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
-        """Return a function that makes a plan of a node's name and seconds.
+        """Return a function that makes a plan from a node's name and seconds.
 
         Raises UsageError if it is unclear which node sweeps the fabric.
         """

@@ -24,7 +24,8 @@ from preflight.evidence.document import DocumentError, Evidence, from_document, 
 #: Default number of nodes queried in parallel.
 FANOUT = 64
 
-#: Part of a node's time reserved for starting and for returning the answer: fraction, and maximum seconds.
+#: Part of a node's time that is reserved for starting and for returning the answer: a fraction, and a maximum in
+#: seconds.
 _RETURN_SHARE, _RETURN_MOST_S = 0.2, 2.0
 
 #: Seconds after the deadline at which a node is abandoned if its transport does not return.
@@ -51,9 +52,9 @@ class NodeTransport(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a run: parallel nodes; seconds for one node and for all.
+    """Limits of a run: nodes in parallel, and seconds for one node and for all.
 
-    The seconds of a node include its connection.
+    A node's time includes its connection.
     """
 
     fanout: int = FANOUT
@@ -88,10 +89,10 @@ def gather(
 ) -> Iterator[Evidence]:
     """Collect from every node; yield one document for each, as they end.
 
-    All are yielded soon after ``limits.run_s`` seconds; a node that was not started is a ``no_answer`` of phase
-    ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt, finished nodes are yielded, and all others as
-    ``no_answer`` with the reason ``interrupted``. Unfinished nodes continue in daemon threads: close the transport to
-    end them.
+    All documents are yielded soon after ``limits.run_s`` seconds at the latest; a node that was not started is a
+    ``no_answer`` of phase ``queue``. Once ``stop`` is set, or at a KeyboardInterrupt, finished nodes are yielded, and
+    all others as ``no_answer`` with the reason ``interrupted``. Unfinished nodes continue in daemon threads: close the
+    transport to end them.
     """
     crew = _Crew(hosts, transport, plan_for, limits, on_event or (lambda event: None))
     try:
@@ -107,8 +108,8 @@ def gather(
 def interruptible() -> Iterator[threading.Event]:
     """Set the yielded event at the first Ctrl-C or SIGTERM.
 
-    The second raises KeyboardInterrupt. For the main thread. After a scheduler's time limit, announced by SIGTERM, a
-    report is still written.
+    The second one raises KeyboardInterrupt. Only for the main thread. After a scheduler's time limit, announced by
+    SIGTERM, a report is thus still written.
     """
     stop = threading.Event()
 

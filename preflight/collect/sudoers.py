@@ -37,8 +37,8 @@ def _commands(probe: Probe) -> list[str]:
 def _escaped(target: str) -> str:
     """Return a command with its arguments escaped for sudoers(5).
 
-    Each ``{}`` becomes a wildcard. Without arguments sudo would allow any, such as an output file, so ``""`` forbids
-    them.
+    Each ``{}`` becomes a wildcard. For a command without arguments, sudo would allow any, such as an output file, so
+    ``""`` forbids them.
     """
     escaped = re.sub(r"([,:=\\])", r"\\\1", target).replace("{}", "*")
     return escaped if " " in escaped else f'{escaped} ""'

@@ -52,12 +52,12 @@ def switch_probes() -> tuple[Probe, ...]:
 
 
 def switch_plan(node: str, deadline_s: float, options: CollectOptions) -> Mapping[str, Any]:
-    """Return the plan of one switch: it runs no command and never uses sudo."""
+    """Return the plan of one switch, which runs no command and never uses sudo."""
     return plan(switch_probes(), node=node, deadline_s=deadline_s, parallel=1, window_s=options.window_s)
 
 
 def as_switch(evidence: Evidence) -> Evidence:
-    """Return the answer of a switch as its document."""
+    """Turn the evidence of a switch's collector into a switch document."""
     notes = [str(note) for note in evidence.collector.get("notes", ())]
     collector = {"via": evidence.collector.get("via", "ssh"), "notes": notes}
     return replace(evidence, kind=SWITCH, platform=_platform(evidence), collector=collector)

@@ -26,7 +26,7 @@ _JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
 
 
 class TargetError(PreflightError):
-    """The target nodes cannot be determined; the text names the place and the fix."""
+    """The target nodes cannot be determined; the text states where and the fix."""
 
 
 def resolve(
@@ -35,8 +35,8 @@ def resolve(
     """Return the names of the target nodes, sorted and unique.
 
     Exactly one argument is set: ``hosts`` in NodeSet syntax, including groups; ``hostfile`` with a name or NodeSet per
-    line; ``job``, a Slurm job id; ``rerun``, a report, for its nodes that failed or did not answer. Raises TargetError
-    if there are no nodes.
+    line; ``job``, a Slurm job id; ``rerun``, a report whose nodes that failed or did not answer are the targets. Raises
+    TargetError if there are no nodes.
     """
     given = [
         name
@@ -112,7 +112,7 @@ def from_text(text: str, where: str) -> tuple[str, ...]:
 
 
 def _of_line(line: str, where: str) -> tuple[str, ...]:
-    """Return the names in a line.
+    """Return the names in one line of a host file.
 
     Entries such as ``slots=8`` in MPI and DeepSpeed host files are ignored.
     """

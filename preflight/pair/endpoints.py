@@ -1,4 +1,4 @@
-"""Endpoints of a test: port, address and row of the GID table."""
+"""Endpoints of a test: device port, address and row of the GID table."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FIRST_PORT = 18515
 
 
 class EndpointError(PreflightError):
-    """A node has no such endpoint; the text describes the missing part."""
+    """A node has no usable endpoint; the text states what is missing."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of the command line; None: the default."""
+    """Options of the command line; None means the default."""
 
     device: str | None = None  # mlx5_0, or mlx5_0:1
     gid_index: int | None = None
@@ -57,7 +57,7 @@ class End:
 
 
 def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
-    """Return a node's endpoint; raises EndpointError, EvidenceError if unknown."""
+    """Return a node's endpoint; raises EndpointError, or EvidenceError if unknown."""
     port = _port(node, site, wanted.device)
     if port.efa:
         raise EndpointError(
@@ -98,7 +98,10 @@ def _port(node: NodeFacts, site: Site, device: str | None) -> rdma_ports.Port:
 
 
 def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int | None, gids.Gid | None]:
-    """Return the requested row, even if empty; else the first routable RoCE v2 one."""
+    """Return the requested GID row, even if empty, else a routable RoCE v2 row.
+
+    Without a request, IPv4 addresses take precedence; on InfiniBand, both values are None.
+    """
     if index is not None:
         try:
             return index, gids.gid(node.evidence, port.device, port.number, index)
@@ -124,7 +127,7 @@ def _gid(node: NodeFacts, port: rdma_ports.Port, index: int | None) -> tuple[int
 def _address(
     node: NodeFacts, port: rdma_ports.Port, gid: gids.Gid | None
 ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return the address of this end: from its GID, interface or default route."""
+    """Return the IP address of this end, from its GID or its interfaces."""
     if gid and not gid.empty and not gid.address.is_link_local:
         return gid.address.ipv4_mapped or gid.address
     known = node.addresses

@@ -1,4 +1,4 @@
-"""Execution of pair tests: both sides at once, each with its own limit."""
+"""Execution of pair tests: both sides run at once, each with its own time limit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENDS = (
 #: Seconds for the first collection from both nodes; additional seconds of a side to connect and to answer.
 LOOK_S, _TRAVEL_S = 60.0, 15.0
 
-#: Seconds for a server to print its result after its client ended, and between two calls of a client.
+#: Seconds for a server to print its result after its client has ended, and between two attempts of a client.
 _FAREWELL_S, _AGAIN_S = 3.0, 0.3
 
 #: Seconds for one size of ping: three packets, 0.2 s apart, and a second for the last reply.
@@ -39,7 +39,7 @@ _PING_S = 6.0
 
 
 class PairTransport(Protocol):
-    """The required part of ``preflight.transport``."""
+    """The part of ``preflight.transport`` that a pair test needs."""
 
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Carry out a plan on a node by ``until``; return an Evidence document.
@@ -173,7 +173,7 @@ def _exchange(
 def _call(
     client: PairNode, command: Sequence[str], server: threading.Thread, limit_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Run the client, again until the server listens; return its record."""
+    """Run the client, repeatedly until the server listens; return its last record."""
     until = time.monotonic() + limit_s
     while True:
         called = client.run([command], limit_s)
@@ -199,7 +199,7 @@ def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted
 
 
 def _path(side: PairNode, own: End, peer: End, role: str, limit_s: float) -> None:
-    """Find the largest packet that passes from one end to the other."""
+    """Search for the largest packet that passes, and add the pings to the evidence."""
     until = time.monotonic() + limit_s
     version = 6 if ":" in own.address else 4
     sizes: dict[int, str] = {}

@@ -23,9 +23,9 @@ PACKETS = 3
 
 @dataclass(frozen=True)
 class Bracket:
-    """Bounds so far: largest passing and smallest failing size, bytes of IP.
+    """Bounds so far: largest passing and smallest failing packet, in bytes of IP.
 
-    None: unknown.
+    None means unknown.
     """
 
     passes: int | None
@@ -60,7 +60,7 @@ def bracket(pings: Mapping[int, Ping]) -> Bracket:
 def following(limits: Bracket) -> Sequence[int]:
     """Return the sizes to try next; empty if the limit is known.
 
-    They include the common size above the largest passing one, because limits are usually common sizes.
+    They include the size just above the largest passing one, because limits are usually common sizes.
     """
     if limits.passes is None or limits.fails is None or limits.closed:
         return ()

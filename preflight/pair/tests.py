@@ -9,15 +9,15 @@ from preflight.pair.endpoints import End, Wanted
 #: Seconds of traffic at line rate in a bandwidth test; a slower path takes longer.
 TRAFFIC_S = 2.0
 
-#: Minimum messages of a bandwidth test, and the number between software devices, which have no known rate.
+#: Minimum number of messages in a bandwidth test, and their number between software devices, which have no known rate.
 LEAST_MESSAGES = 200
 
 
 @dataclass(frozen=True)
 class PairTest:
-    """A test of perftest or ibverbs; ``size`` is its usual message, bytes.
+    """A test of perftest or ibverbs; ``size`` is its usual message size in bytes.
 
-    Soft-RoCE has a different size.
+    Software devices such as Soft-RoCE use ``software_size``.
     """
 
     name: str
@@ -46,9 +46,9 @@ USUAL = (PATH_MTU, "write-bw")
 
 
 def command(test: PairTest, end: End, other: End, wanted: Wanted, tcp_port: int, server: str = "") -> list[str]:
-    """Return the command of one side; ``server`` is empty for the server itself.
+    """Return the command of one side.
 
-    Otherwise it is the address to connect to.
+    ``server`` is the address that a client connects to; empty for the server itself.
     """
     size = wanted.size or (test.software_size if end.software or other.software else test.size)
     words = ["-d", end.device, "-i", str(end.port), "-p", str(tcp_port), "-s", str(size)]

@@ -3,9 +3,10 @@
 The order is ``--cluster``, ``$PREFLIGHT_CLUSTER``, the copy saved with evidence, the working directory, then the user's
 and the system's configuration folders. A gate never searches: its hook names the file.
 
-Others may be able to write to the working directory, and a clone or an archive may contain a file. So it must be a
-regular file of this user or root that is not world-writable, and it is rejected if it could start a program: through a
-group of nodes (ClusterShell runs a command for it) or a folder of tools.
+Other users may be able to write to the working directory, and a clone or an archive may contain a cluster file. So a
+file that was found must be a regular file of this user or root that is not world-writable. In the working directory, it
+is also rejected if it could start a program: through a group of nodes (ClusterShell runs a command for it) or a folder
+of tools.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def choose_cluster(named: Path | None, *saved: Sequence[Path]) -> ClusterChoice:
 
 
 def _found() -> ClusterChoice:
-    """Return the first file that is safe to use; warn of others."""
+    """Return the first cluster file that is safe to use; warn of unsafe ones."""
     for folder, origin in _places():
         path = Path(folder, NAME)
         try:

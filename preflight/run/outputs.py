@@ -34,7 +34,7 @@ def write_outputs(request: RunRequest, report: Mapping[str, Any], collected: Col
 def _files(
     outputs: Outputs, report: Mapping[str, Any], collected: Collected
 ) -> Iterator[tuple[object, Callable[[], None]]]:
-    """Yield each target, and its writer."""
+    """Yield each target, and the function that writes it."""
     if save := outputs.save:  # only then evidence is read again
         from preflight.archive import directory
 

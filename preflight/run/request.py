@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of a run: files, or - for standard output; None: not written."""
+    """Outputs of a run: files, or - for standard output; None means not written."""
 
     json_file: str | None = None
     html_file: Path | None = None
@@ -59,7 +59,7 @@ class RunRequest:
 
     ``site`` is the content of the cluster file, ``selected`` are the checks to run (None: all) and ``off`` the ids of
     disabled checks. ``started`` is on the monotonic clock. ``saved`` is False if the cluster file could not be copied
-    to the evidence. ``cluster_origin`` is where a cluster file was found without an option.
+    to the evidence. ``cluster_origin`` states where a cluster file was found without an option.
     """
 
     command: str

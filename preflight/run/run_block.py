@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_block(command: str, at: float, seconds: float, cluster_file: str) -> dict[str, Any]:
-    """Return the block.
+    """Return the block ``run``.
 
     ``at`` is in seconds since 1970 UTC, ``seconds`` the duration of the run.
     """

@@ -1,10 +1,10 @@
 """The cluster file saved with evidence.
 
 ``--save DIR`` copies it to ``DIR/expected/cluster.toml``, with the files it names, so that a run can be judged again.
-Evidence is untrusted, so only the copy is read: no path in a document, no link and no file outside the folder is
-followed, and no node group is resolved, which would run commands of the site.
+Evidence is untrusted, so only the copy is read: no path in a document is followed, no link and no file outside the
+folder is read, and no node group is resolved, which would run commands of the site.
 
-A bundle also contains it; only the file and the files it names are unpacked, to a private folder.
+A bundle also contains the copy; only that and the files it names are unpacked, to a private folder.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def save(directory: Path, cluster: Path | None) -> None:
 
 
 def files(cluster: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the files that a cluster file names in its folder, then the file.
+    """Yield the files that a cluster file names in its folder, then the file itself.
 
-    The cluster file is called NAME. Raises OSError.
+    Each has its name and content; the cluster file is called NAME. Raises OSError.
     """
     raw = safe_read.content(cluster, safe_read.BY_HAND)
     for name in dict.fromkeys(_named(raw)):
@@ -97,7 +97,7 @@ _UNPACKED: dict[Path, tuple[Path, Folder]] = {}
 
 
 def _folder(path: Path) -> Path:
-    """Return the folder of the copy; that of a bundle is unpacked."""
+    """Return the folder with the copy; a bundle's copy is unpacked first."""
     if path.suffix == ".json" and path.is_file():
         return path.parent
     from preflight.archive.lazy import Folder, is_bundle
@@ -140,10 +140,7 @@ def _is_inside(name: str) -> bool:
 
 
 def group_names(data: Any, key: str = "") -> Iterator[str]:
-    """Yield each list of nodes that names a group.
-
-    Commands of this site would resolve it.
-    """
+    """Yield each list of nodes that names a group, which a site's command resolves."""
     if isinstance(data, dict):
         for name, value in data.items():
             yield from group_names(value, name)
@@ -155,7 +152,7 @@ def group_names(data: Any, key: str = "") -> Iterator[str]:
 
 
 def _named(raw: bytes) -> Iterator[str]:
-    """Yield the files that a cluster file names: fabric references, good runs."""
+    """Yield the names of files in a cluster file: fabric reference and good runs."""
     from preflight.expectations.cluster_file import decoded_or_none
 
     data: Any = decoded_or_none(raw)

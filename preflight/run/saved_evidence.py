@@ -21,7 +21,7 @@ CAMPAIGN_CHECKS = ("bench.*",)
 #: Maximum stored size of a --log file in bytes.
 LOG_CAP = 64_000_000
 
-#: Number of bytes by which a document is recognised.
+#: Number of leading bytes by which a document is recognised.
 _HEAD = 65536
 
 
@@ -65,7 +65,7 @@ def campaign_of(paths: Sequence[Path]) -> Evidence | None:
 
 
 def campaign_evidence(opened: CampaignFolder) -> Evidence:
-    """Return the outputs of a campaign's launches, its plan and its journal."""
+    """Return the outputs of a campaign's launches, with its plan and journal."""
     from preflight._startup.lightclass import replace
     from preflight.bench import campaign
     from preflight.evidence.document import Evidence
@@ -76,7 +76,7 @@ def campaign_evidence(opened: CampaignFolder) -> Evidence:
 
 
 def load_evidence(paths: Sequence[Path]) -> Collected:
-    """Read saved documents of nodes, lazily if many, and of a job's logs."""
+    """Read saved documents of nodes (lazily if there are many) and of a job's logs."""
     if not paths:
         from preflight.collect.request import Collected
 
@@ -111,7 +111,7 @@ def with_switches(collected: Collected, paths: Sequence[Path]) -> Collected:
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:
-    """Read the given logs; None without any."""
+    """Read the given logs; return None if there are none."""
     if not paths:
         return None
     from preflight.archive.directory import ArchiveError, logs
@@ -123,9 +123,9 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
 
 
 def find_cluster(paths: Sequence[Path]) -> Path | None:
-    """Return the cluster file saved with evidence.
+    """Return the cluster file saved with evidence, or None.
 
-    If it cannot be used, a warning states the reason.
+    If a saved file cannot be used, a warning states the reason.
     """
     from preflight.evidence.bundle import BundleError
     from preflight.run import saved_cluster

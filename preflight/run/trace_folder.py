@@ -15,7 +15,7 @@ _DUMP = "nccl_trace_rank_"
 
 
 def trace_files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the files, and traces and dumps in folders; raises UsageError."""
+    """Yield the given files, and the traces and dumps in folders; raises UsageError."""
     count = 0
     for path in paths:
         if not path.is_dir():

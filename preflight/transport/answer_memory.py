@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Maximum bytes of the decoded answers of all nodes (a complete node takes 2 to 5 MB, the limit of one is
-#: ``json_limits.ANSWER``); bytes reserved for answers smaller than ``SMALL``; seconds that an answer waits for others
-#: to be written to disk.
+#: ``json_limits.ANSWER``); bytes reserved for answers smaller than ``SMALL``; seconds that an answer waits for memory,
+#: which is freed when earlier answers have been processed.
 MOST, RESERVED, SMALL, WAIT_S = 256 << 20, 48 << 20, 12 << 20, 30.0
 
 #: Size in bytes beyond which a compressed answer is written to disk; a complete node has 100 KB.
 IN_MEMORY = 1 << 20
 
-#: In malloc.h of glibc.
+#: M_MMAP_THRESHOLD of glibc's malloc.h.
 _M_MMAP_THRESHOLD = -3
 
 
@@ -46,7 +46,7 @@ def _give_back_at_once() -> None:
 
 
 class _Records(dict[str, Any]):
-    """The records of an answer; freeing them frees their share."""
+    """The records of an answer; freeing them returns their share of the budget."""
 
     __slots__ = ("__weakref__",)
 
@@ -68,7 +68,7 @@ class AnswerMemory:
         self._change = threading.Condition()
 
     def document(self, reader: frame.FrameReader) -> dict[str, Any]:
-        """Return the document of a frame; raises FrameError, also without memory."""
+        """Return the document of a frame; raise FrameError, also if memory is short."""
         try:
             with self._decoding:
                 return reader.document(lambda raw: self._decode(raw, None))
@@ -105,7 +105,7 @@ class AnswerMemory:
                 weakref.finalize(held, self._give, size)
 
     def _take(self, size: int) -> bool:
-        """Reserve memory if available."""
+        """Reserve memory if available; return whether it was."""
         with self._change:
             if size > self._left - (self._reserved if size >= SMALL else 0):
                 return False
@@ -113,7 +113,7 @@ class AnswerMemory:
             return True
 
     def _wait(self, size: int) -> None:
-        """Reserve memory as soon as available; raises FrameError."""
+        """Reserve memory as soon as it is available; raise FrameError if it never is."""
         until = time.monotonic() + self._wait_s
         with self._change:
             while not self._take(size):

@@ -90,7 +90,7 @@ _NOT_FOUND = re.compile(rb"%s  (?P<unusable>[^:\n]*):(?P<path>[^\n]*)" % _NO_PYT
 _AT_TERMINAL = re.compile(rb"%s\r?\n" % _ON_TERMINAL.encode())
 _TAIL = 4000
 
-#: Reasons for a late login shell; fish reads all input before it runs the first line.
+#: Reasons why a login shell is late; fish reads all input before it runs the first line.
 HANGS = "a start-up file hangs, or execs a shell or program that takes our input (exec fish)"
 
 _GUARD = "guard it there with: case $- in *i*) exec …;; esac"
@@ -118,7 +118,7 @@ def request(plan: Mapping[str, Any], source: str = payload.BOOT) -> bytes:
 def arguments(wanted: bytes) -> list[str]:
     """Return a request as the arguments of ``sh -c SCRIPT_OF_ARGUMENTS sh``.
 
-    The kernel accepts 128 KiB in each.
+    The kernel accepts at most 128 KiB in each argument.
     """
     text = base64.b64encode(zlib.compress(wanted, 9)).decode("ascii")
     return [text[at : at + 100_000] for at in range(0, len(text), 100_000)]
@@ -174,7 +174,7 @@ class CollectorProtocol:
         """Return the node's Evidence document, or raise NoAnswer with the cause.
 
         ``ended`` is the reason for an abnormal end (``the connection was lost``); ``status`` is the command's exit
-        status if known; ``late`` if the deadline ended it.
+        status if known; ``late`` is true if the deadline ended the command.
         """
         if flood := self._flood():
             raise NoAnswer("read" if self.announced else "start", flood)

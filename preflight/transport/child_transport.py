@@ -1,7 +1,7 @@
 """Transport through a system program: one child per node, three pipes.
 
-``ssh`` and ``kubectl`` differ in their command line and in their error messages; the exchange, its deadline, and the
-end of all processes are the same, and are here.
+``ssh`` and ``kubectl`` differ in their command line and in their error messages; the exchange, its deadline and the end
+of all processes are the same, and are implemented here.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class ChildChannel:
     def __init__(
         self, process: subprocess.Popen[bytes], plan: Mapping[str, Any], until: float, notices: re.Pattern[bytes]
     ) -> None:
-        """Set up for a child that was just started; ``notices``: see PipedTransport."""
+        """Prepare the exchange with a started child; ``notices`` as in ``_converse``."""
         self.protocol = CollectorProtocol()
         self.stderr = b""
         self.late = self.heard_out = False

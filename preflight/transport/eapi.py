@@ -22,13 +22,13 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 from preflight.transport.errors import NoAnswer, TransportError, quoted
 
-#: Maximum seconds of one answer.
+#: Maximum time for one answer, in seconds.
 _ANSWER_S = 30.0
 
 
 @dataclass(frozen=True)
 class Eapi:
-    """Access to switches; ``ca`` is a certificate file, "" for the system's."""
+    """Access to switches: certificates, accounts and port."""
 
     context: ssl.SSLContext
     accounts: netrc.netrc
@@ -36,7 +36,10 @@ class Eapi:
 
     @classmethod
     def prepare(cls, ca: str, port: int) -> Eapi:
-        """Read the certificates and the accounts; raises TransportError."""
+        """Read the certificates and the accounts; raises TransportError.
+
+        ``ca`` is a certificate file; empty for the system's certificates.
+        """
         try:
             context = ssl.create_default_context(cafile=ca or None)
         except OSError as error:
@@ -46,7 +49,7 @@ class Eapi:
     def answers(self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float) -> list[bytes]:
         """Return the JSON answer to each command; raises NoAnswer.
 
-        The answer to a command that the switch refuses is its errors.
+        If the switch refuses a command, the answer contains its errors.
         """
         account = self.accounts.authenticators(host)
         if account is None:
@@ -101,7 +104,7 @@ def _failure(host: str, error: object) -> NoAnswer:
 
 
 def _result(command: str, content: bytes) -> bytes:
-    """Return the only answer, or its errors, as JSON."""
+    """Return the answer to the command, or its errors, as JSON; raises NoAnswer."""
     try:
         reply = json_limits.text(content.decode("utf-8", "replace"))
     except ValueError as error:

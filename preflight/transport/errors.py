@@ -15,9 +15,9 @@ PHASES = ("queue", "resolve", "connect", "banner", "host-key", "authenticate", "
 
 
 class TransportError(PreflightError):
-    """The run cannot start: a configuration or key file is unusable.
+    """The run cannot start, for example because a configuration file is unusable.
 
-    No node was touched.
+    No node was contacted.
     """
 
 
@@ -51,7 +51,7 @@ class OpenSshRequired(NoAnswer):
 def check_readable(configuration: Path) -> None:
     """Raise TransportError for an unreadable or endless SSH configuration.
 
-    A pipe or a device is endless.
+    Pipes and devices are endless.
     """
     try:
         safe_read.content(configuration, safe_read.BY_HAND)
@@ -65,7 +65,10 @@ def utc_now() -> str:
 
 
 def quoted(raw: bytes, limit: int = 300) -> str:
-    """Return a node's output as one line of printable text, for a reason."""
+    """Return a node's output as one line of printable text, for use in a reason.
+
+    Long text loses its beginning.
+    """
     text = " ".join(raw.decode("utf-8", "backslashreplace").split())
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return shown if len(shown) <= limit else "… " + shown[-limit:]

@@ -1,7 +1,7 @@
 """Payload for a node: the collector's source, a plan, and a loader.
 
 ``python3 -I -S -c BOOT`` reads all of it from standard input and imports the collector from memory; nothing is written
-on the node. It is independent of the transport. On a machine with preflight installed, ``python3 -I -S -c
+on the node. The payload is independent of the transport. On a machine with preflight installed, ``python3 -I -S -c
 BOOT_INSTALLED FOLDER`` needs only the plan.
 """
 
@@ -54,7 +54,7 @@ sys.meta_path.insert(0, Shipped())
 from collector.__main__ import main
 """
 
-#: Source of the start; given to the interpreter as one argument.
+#: Source that starts the collector; passed to the interpreter as one argument.
 BOOT = LOAD + "main(plan)\n"
 
 #: The same for a collector that is installed in a folder: its byte code is used, and only the plan is sent, as one
@@ -81,9 +81,9 @@ _PACKAGE = "preflight.collector"
 def archive(extra: Mapping[str, bytes] | None = None) -> bytes:
     """Return the collector as compressed JSON of its sources by name.
 
-    Deterministic. One stream is a quarter smaller than a zip of the same files, and saves a node 8 ms of CPU for the
-    import of zipfile. ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the library
-    child.
+    The result is deterministic. One stream is a quarter smaller than a zip of the same files, and saves a node 8 ms of
+    CPU for the import of zipfile. ``extra`` adds modules for nodes that lack them (``{"pynvml.py": source}``), for the
+    library child.
     """
     import zlib
 

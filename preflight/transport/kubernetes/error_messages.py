@@ -45,7 +45,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-#: Messages of an API server that is overloaded or restarting: retry.
+#: Messages of an API server that is overloaded or restarting, which are worth a retry.
 _BUSY = re.compile(
     r"Error from server \((?:TooManyRequests|ServiceUnavailable|Timeout|ServerTimeout)\).*"
     r"|Error from server: (?:etcdserver: .+|rpc error: code = Unavailable .+)"
@@ -72,7 +72,7 @@ _EXIT = re.compile(rb"^command terminated with exit code (\d+)", re.M)
 class ExecFailure:
     """Why kubectl could not start the command.
 
-    ``busy``: a retry may help; ``lacks``: the missing program.
+    ``busy`` is true if a retry may help; ``lacks`` names a program that is not in the container.
     """
 
     answer: NoAnswer
@@ -83,7 +83,7 @@ class ExecFailure:
 def meaning(stderr: bytes, namespace: str) -> ExecFailure:
     """Return the meaning of a ``kubectl`` error before the command started.
 
-    ``namespace`` is used in the text.
+    ``namespace`` is shown in the reason.
     """
     output = NOTICES.sub(b"", stderr)
     lines = [line.strip() for line in output.decode("utf-8", "backslashreplace").splitlines()]
@@ -106,7 +106,7 @@ def meaning(stderr: bytes, namespace: str) -> ExecFailure:
 
 
 def _not_begun(status: int, output: str) -> str:
-    """Return the failure of a command that never started in the container."""
+    """Describe how a command ended that never started in the container."""
     how = f"was killed by signal {status - 128}" if 128 < status < 160 else f"ended with status {status}"
     memory = " (out of memory?)" if status == 137 else ""
     return f"the collector command {how}{memory} before it started" + (

@@ -51,7 +51,7 @@ class Kubectl:
 
     @property
     def place(self) -> str:
-        """The namespace, for a message."""
+        """The namespace as shown in messages."""
         return self.namespace or "of your context"
 
 
@@ -90,7 +90,7 @@ class KubectlTransport(PipedTransport):
     def _check(self) -> None:
         """Let ``kubectl`` read its kubeconfig.
 
-        An error in it is found before any pod is touched.
+        An error in it is found before any pod is contacted.
         """
         command = self._kubectl.command("config", "view", "--minify", "--output=name")
         if "KUBERNETES_SERVICE_HOST" in os.environ:
@@ -141,7 +141,7 @@ class KubectlTransport(PipedTransport):
 
 
 class _MissingProgram(PreflightError):
-    """The program is not in the container."""
+    """A program that is not in the container."""
 
     def __init__(self, program: str) -> None:
         super().__init__(program)

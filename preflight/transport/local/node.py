@@ -39,8 +39,8 @@ def collect(
 ) -> dict[str, Any]:
     """Run a plan on this machine; always return an Evidence document.
 
-    Without an answer within the plan's ``deadline_s`` and one second it is a ``no_answer`` document
-    with the phase ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is sent.
+    Without an answer within the plan's ``deadline_s`` and one second, it is a ``no_answer`` document with the phase
+    ``start``, ``collect`` or ``read``. ``meanwhile`` is called once the plan is sent.
     """
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     node = plan["node"] or os.uname().nodename
@@ -76,7 +76,8 @@ class _Collector:
     """A collector that waits for its plan; raises OSError if it cannot start.
 
     This interpreter runs the installed collector. Another interpreter may be unable to read that folder (other
-    namespace, other user): it gets the source, like a remote machine. ``forked`` is a collector that was started early.
+    namespace, other user), and gets the source, like a remote machine. ``forked`` is a collector that was started
+    early.
     """
 
     def __init__(self, python: str, forked: Forked | None = None) -> None:
@@ -92,14 +93,14 @@ class _Collector:
         self.process = spawn.start([python, *options], dict(os.environ), fed=True)
 
     def request(self, plan: Mapping[str, Any]) -> bytes:
-        """Return what to write to its standard input."""
+        """Return the bytes to write to the collector's standard input."""
         return payload.plan_line(plan) if self._installed else payload.frames_for(plan, _carried())
 
 
 def _carried() -> Mapping[str, bytes]:
     """Return the libraries inside the single-file build.
 
-    A bare machine does not have them.
+    A bare machine does not have them. Empty for other builds.
     """
     loader: Any = collector.__spec__ and collector.__spec__.loader
     archive = getattr(loader, "archive", "")
@@ -206,7 +207,7 @@ def _end(process: Process | Forked, patience_s: float) -> int | None:
 def _has_ended(pid: int, patience_s: float) -> bool:
     """Wait for the end of a child without reaping it.
 
-    Its group's number stays reserved.
+    The number of its process group stays reserved.
     """
     until, step_s = time.monotonic() + patience_s, 0.0002
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -21,7 +21,7 @@ def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[by
 def has_ended(pid: int, patience_s: float) -> bool:
     """Wait for the end of a child without reaping it.
 
-    Its group's number stays reserved.
+    The number of its process group stays reserved.
     """
     until = time.monotonic() + patience_s
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:

@@ -26,7 +26,7 @@ _CONSEQUENCES = re.compile(
 
 
 class SrunMessage(NamedTuple):
-    """A line of srun: ``node`` is empty if it names none."""
+    """One line of srun's output; ``node`` is empty if the line names none."""
 
     node: str = ""
     task: int | None = None

@@ -1,8 +1,8 @@
 """Answers as short lines of text, reassembled from srun's output.
 
-srun forwards the output of tasks in pieces of about one KiB, those of all nodes mixed; only shorter lines arrive
-complete. So a frame is sent as lines with node, number and checksum. srun labels each line with its task, which must
-match the node in the line.
+srun forwards the output of tasks in chunks of about one KiB, mixed across nodes; only shorter lines arrive complete. So
+a frame is sent as lines with node, number and checksum. srun labels each line with its task, which must match the node
+in the line.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class StepAssembler:
         return True
 
     def task(self, number: int) -> TaskAssembler:
-        """Return a task by its number."""
+        """Return the task with this number; create it if it is new."""
         return self.tasks.setdefault(number, TaskAssembler())
 
     def assign(self, number: int, node: str) -> None:

@@ -1,9 +1,9 @@
 """Transport over Slurm's ``srun``: one step with one task on each node.
 
-It runs within a job or as a separate job. The collector and all plans are passed to every task as arguments, because
-srun forwards standard input only after every task has started, which never happens if a node has failed. Answers are
-sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10 to 20 s;
-nodes without an answer are then collected again without it. The step and the job always end with the run.
+The step runs within a job or as a separate job. The collector and all plans are passed to every task as arguments,
+because srun forwards standard input only after every task has started, which never happens if a node has failed.
+Answers are sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10
+to 20 s; nodes without an answer are then collected again without it. The step and the job always end with the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COMPLETING, _COMPLETING_S, _AGAIN_S = "(completing", 15.0, 0.3
 #: Seconds between checks of the clock; maximum number of restarts of a step without its failed nodes.
 _TICK_S, _ROUNDS = 0.2, 8
 
-#: States in which a node accepts no new job, and the next step (Slurm: sinfo, NODE STATE CODES).
+#: States in which a node accepts no new job, or is used by other jobs (sinfo(1), NODE STATE CODES).
 _AWAY = ("down", "drain", "fail", "unk", "maint", "power", "reboot", "not_responding", "blocked", "plnd")
 _BUSY = ("alloc", "comp", "resv", "reserved")
 
@@ -56,7 +56,7 @@ OnEvent = Callable[[str, float, "Evidence | None"], None]
 
 
 class Times(Protocol):
-    """Seconds: for one node once a task has started, and for all."""
+    """Time limits in seconds: for one node once a task has started, and for all nodes."""
 
     @property
     def node_s(self) -> float:
@@ -72,13 +72,13 @@ class Times(Protocol):
 class Srun:
     """Slurm as a transport.
 
-    ``job``: the id of a job to use the nodes of; without it a job is created.
+    ``job`` is the id of the job whose nodes are used; without it, a job is created.
     """
 
     def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str]) -> None:
         """Find the commands; raise TransportError if they are missing.
 
-        ``fold`` writes names as a list.
+        ``fold`` writes node names as a folded list.
         """
         self.job = job
         self.warnings: tuple[str, ...] = ()
@@ -182,7 +182,7 @@ class Srun:
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
         """Return the nodes that are still unusable after completing jobs have ended.
 
-        That is usually the last job of preflight.
+        The ending job is usually preflight's previous one.
         """
         until = min(until - _RETURN_S, time.monotonic() + _COMPLETING_S)
         while True:
@@ -334,7 +334,7 @@ class _Step:
 
 
 def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float) -> dict[str, Any]:
-    """Return the distinct plans of all nodes."""
+    """Return the distinct plans, and the index of each node's plan."""
     plans: dict[str, int] = {}
     of = {}
     for host in hosts:

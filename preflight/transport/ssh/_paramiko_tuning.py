@@ -1,6 +1,6 @@
-"""Use of paramiko's private names to run a connection in its user's thread.
+"""Use of paramiko's private names to run a connection in its caller's thread.
 
-paramiko uses one thread for each connection and another for its user; switching between them costs a third of a
+paramiko uses one thread for each connection and another for its caller; switching between them costs a third of a
 client's CPU: 3.8 ms a host instead of 2.4, and 15 % of the wall time (200 hosts, ``python -m benchmarks.ssh_fanout
 --overrides``; docs/startup.md lists the gain of each override). Here paramiko's loop calls back before it waits for a
 message, and the script, a generator that yields to wait, continues from there. ``PREFLIGHT_PLAIN_PARAMIKO=1`` disables
@@ -54,7 +54,7 @@ def _exchanges() -> dict[str, Any]:
 
 
 class InlineConnection(paramiko.Transport):
-    """A connection that runs a script in the thread of its user."""
+    """A connection that runs a script in the thread of its caller."""
 
     _kex_info = _exchanges()
 
@@ -84,17 +84,17 @@ class InlineConnection(paramiko.Transport):
         """Connect, run a script, disconnect.
 
         Raises what the script raises, and ends when ``close`` is called. The script starts after the key exchange,
-        successful or not. If the connection ends first, the script runs once more, with ``active`` false. ``alone``: no
-        other thread sends on this connection.
+        successful or not. If the connection ends first, the script runs once more, with ``active`` false. ``alone`` is
+        true if no other thread sends on this connection.
         """
         self._script, self.completion_event = script, self.agreed
         assert isinstance(self.packetizer, Packets)
         self.packetizer.before = self._go_on
-        self.banner_timeout = math.inf  # the alarm's business
+        self.banner_timeout = math.inf  # the deadline thread limits it
         self.active = True
         self.wire.holds = alone
         self.run()
-        del self.packetizer.before  # only the user references the connection
+        del self.packetizer.before  # only the caller references the connection
         if self._script is not None:
             for _ in script:  # it no longer waits for anything
                 continue
@@ -159,7 +159,7 @@ class InlineConnection(paramiko.Transport):
             self.wire.flush()
 
     def start_command(self, command: str) -> Generator[None, None, paramiko.Channel]:
-        """Start a command on its own channel, which never blocks.
+        """Start a command on a new, non-blocking channel.
 
         Raises SSHException, EOFError, OSError.
         """

@@ -37,7 +37,7 @@ USUAL = {
 
 USUAL["pubkeyacceptedkeytypes"] = USUAL["pubkeyacceptedalgorithms"]  # its name before OpenSSH 8.5
 
-#: Two names of one algorithm each.
+#: Pairs of names for the same algorithm.
 _ALIASES = (
     ("curve25519-sha256", "curve25519-sha256@libssh.org"),
     ("sntrup761x25519-sha512", "sntrup761x25519-sha512@openssh.com"),
@@ -47,10 +47,10 @@ _SAME = {one: other for pair in _ALIASES for one, other in (pair, pair[::-1])}
 
 
 def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
-    """Parse a list of ssh_config.
+    """Parse a list of algorithms from ssh_config.
 
-    ``+`` appends to the usual names, ``^`` puts first, ``-`` removes matches. ``ssh -G`` prints such a list in full;
-    this is used on machines without ``ssh``.
+    ``+`` appends names to the usual ones, ``^`` puts them first, ``-`` removes those that match. ``ssh -G`` prints such
+    a list in full; this is used on machines without ``ssh``.
     """
     sign = text[:1] if text[:1] in ("+", "-", "^") else ""
     named = [name.strip() for name in text.removeprefix(sign).split(",")]
@@ -64,8 +64,8 @@ def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
 def offered(able: tuple[str, ...], usual: tuple[str, ...], named: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Return the algorithms to offer, best first.
 
-    The names and order of the configuration, or the defaults. Raises OpenSshRequired if paramiko supports none
-    of them.
+    Names and order are those of the configuration, or else the defaults. Raises OpenSshRequired if paramiko supports
+    none of them.
     """
     found = dict.fromkeys(
         name if name in able else _SAME[name]

@@ -29,7 +29,7 @@ class AutoTransport:
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
         """Resolve the configuration of all hosts.
 
-        Raises TransportError for an unusable one.
+        Raises TransportError for an unusable configuration.
         """
         self.through_openssh: dict[str, str] = {}
         self._options = options
@@ -64,7 +64,7 @@ class AutoTransport:
     ) -> list[bytes]:
         """Run commands of a device without a shell; raises NoAnswer.
 
-        Only paramiko does, as one connection of ``ssh`` runs one command.
+        Only paramiko is used, because a connection of ``ssh`` runs only one command.
         """
         if demands := self._ssh.demands(host):
             raise NoAnswer("connect", f"show commands are not run through the system's ssh: {', '.join(demands)}")

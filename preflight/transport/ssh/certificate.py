@@ -12,7 +12,7 @@ from paramiko import Message, PKey
 _CERT = "-cert-v01@openssh.com"
 _HOST = 2
 
-#: Fields of the key itself, after the nonce.
+#: Number of fields of the key itself, after the nonce, by key type.
 _KEY_FIELDS = {
     "ssh-ed25519": 1,
     "ssh-rsa": 2,

@@ -14,7 +14,7 @@ from preflight.transport.ssh.deadline_thread import DeadlineThread
 from preflight.transport.ssh.plain_connection import Script
 from preflight.transport.ssh.session import SshSession
 
-#: Seconds reserved of a node's time for its answer to travel.
+#: Seconds of a node's time that are reserved for its answer to travel.
 _TRAVEL_S = 1.0
 
 #: Seconds to wait for the exit status of a command after its output has ended.
@@ -30,7 +30,7 @@ class CollectorChannel:
     """One exchange with a node over one channel of its connection."""
 
     def __init__(self, session: SshSession, plan: Mapping[str, Any], until: float, alarm: DeadlineThread) -> None:
-        """Start; ``alarm`` closes the session at ``until``, on the monotonic clock."""
+        """Prepare; ``alarm`` closes the session at ``until``, on the monotonic clock."""
         self._session, self._plan, self._until, self._alarm = session, plan, until, alarm
         self._protocol = bootstrap_protocol.CollectorProtocol()
         self._ended, self._status = "", -1
@@ -85,7 +85,7 @@ class CollectorChannel:
     def _hear(self, channel: paramiko.Channel) -> None:
         """Read all available output.
 
-        The end of the output is known before its last pieces are read.
+        The caller checks for the end first, so that the last bytes are not missed.
         """
         while channel.recv_stderr_ready() and not self._protocol.over:
             self._protocol.hear_error(channel.recv_stderr(_PIECE))

@@ -16,10 +16,13 @@ _PIECE = 1 << 16
 
 
 class CommandList:
-    """A list of commands, each on its own channel; ``outputs`` are those that ended."""
+    """A list of commands, each on its own channel.
+
+    ``outputs`` has the output of each command that completed.
+    """
 
     def __init__(self, session: SshSession, commands: Sequence[str], gap_s: float, most_bytes: int) -> None:
-        """Set the pause between commands, and the output that ends the list."""
+        """Set the pause between commands, and the maximum size of an output in bytes."""
         self._session, self._commands, self._gap_s, self._most = session, commands, gap_s, most_bytes
         self.outputs: list[bytes] = []
 

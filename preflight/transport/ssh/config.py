@@ -28,7 +28,7 @@ from preflight.transport.ssh.requirements import Demands
 _CALLS_AT_ONCE = 8
 _CALL_LIMIT_S = 20.0
 
-#: Values of ``ssh -G`` for one host: keyword in lower case to all its values.
+#: Values of ``ssh -G`` for one host: each keyword, in lower case, with all its values.
 Values = Mapping[str, Sequence[str]]
 
 
@@ -67,7 +67,7 @@ class HostConfig:
 
     @property
     def itself(self) -> str:
-        """The name of the host in its own document, worded to group equal causes.
+        """How the host's own document refers to it, so that equal causes can be grouped.
 
         ``the host``; with its address if the configuration redirects its name.
         """
@@ -116,9 +116,9 @@ class SshConfig:
             self.warnings.append(text)
 
     def _query_ssh(self, missing: Sequence[HostSpec]) -> None:
-        """Query ``ssh -G`` for two hosts of each stanza.
+        """Query ``ssh -G`` for two hosts of each group.
 
-        The answer applies to the other hosts if both agree.
+        If both answers agree, they apply to the rest of the group.
         """
         first, files = self._call(missing[0], verbose=True)
         if self._defaults is None:
@@ -190,7 +190,7 @@ class SshConfig:
             return default if value.lower() == "none" else value
 
         def lists(keyword: str) -> tuple[str, ...]:
-            """Return a list of algorithms if the configuration chooses one."""
+            """Return the algorithms that the configuration chooses; empty if none."""
             chosen, usual = values.get(keyword), (self._defaults or {}).get(keyword)
             if not chosen or chosen == usual:
                 return ()

@@ -21,7 +21,7 @@ _Values = Mapping[str, Sequence[str]]
 
 _LINE = re.compile(r"^\s*([A-Za-z0-9]+)\s*(?:=\s*|\s+)(.*?)\s*$")
 
-#: Criteria of a Match line that cannot depend on the host, given the same stanzas before it.
+#: Criteria of a Match line that cannot depend on the host if the preceding blocks are the same.
 _ANYWHERE = ("all", "final", "user", "localuser", "localnetwork", "tagged", "command", "sessiontype", "version")
 
 #: Output of ``ssh -G`` that contains the host's name or depends on -v, and is ignored.

@@ -83,10 +83,10 @@ LOST = re.compile(
     re.M,
 )
 
-#: Messages that it prints only for an established session.
+#: Messages that ``ssh`` prints only for an established session.
 LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
 
-#: Its message if the login was accepted but not the session; behind a jump host another line follows.
+#: Its message if the login was accepted but the session was not; behind a jump host, another line follows.
 _REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
 _FORWARDED = "stdio forwarding failed"
 
@@ -96,7 +96,7 @@ _CARRIED = "UNKNOWN port 65535"
 
 @dataclass(frozen=True)
 class ConnectFailure:
-    """Why ``ssh`` gave up before the login; ``busy``: a retry may help."""
+    """Why ``ssh`` gave up before the login; ``busy`` is true if a retry may help."""
 
     answer: NoAnswer
     busy: bool

@@ -1,4 +1,4 @@
-"""A host name of the command line or a ProxyJump."""
+"""Host names of the command line and of ProxyJump."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Known host keys: ``known_hosts`` files, read once and compared as bytes.
 
-Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked``. An unknown or changed key is
-never accepted silently, and no file is ever written.
+Exact and hashed names, patterns, ``[host]:port``, ``@cert-authority`` and ``@revoked`` are supported. An unknown or
+changed key is never accepted silently, and no file is ever written.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class Known:
         """Verify the key or certificate that a host presents, as a blob.
 
         Raises NoAnswer if it is not valid. ``now`` is the time in seconds since 1970, for the validity of certificates.
-        ``offered`` are the algorithms that were offered to the host, ``signatures`` the allowed ones of an authority,
-        if not the default.
+        ``offered`` are the algorithms that were offered to the host, ``signatures`` the signature algorithms that an
+        authority may use, if not the default.
         """
         shown_by = certificate.parse(shown)
         key = shown_by.key if shown_by else shown
@@ -234,7 +234,7 @@ def known(
     strict: bool = True,
     revoked: frozenset[bytes] = frozenset(),
 ) -> Known:
-    """Look up a host.
+    """Look up the known keys of a host.
 
     ``alias`` is its HostKeyAlias; ``strict`` refuses a host without a known key.
     """
@@ -248,7 +248,7 @@ def known(
 def revoked_keys(path: Path) -> frozenset[bytes]:
     """Read a RevokedHostKeys file of public keys.
 
-    Raises NoAnswer for an unreadable file, as OpenSSH refuses then.
+    Raises NoAnswer for an unreadable file, because OpenSSH also refuses to connect then.
     """
     try:
         raw = safe_read.content(path, safe_read.DOCUMENT)
@@ -279,7 +279,7 @@ def fingerprint(blob: bytes) -> str:
 
 
 def trust_command(unknown: Sequence[str], changed: Sequence[str] = ()) -> str:
-    """Return the shell line that adds many host keys, for a user who checked them."""
+    """Return the shell line that adds many host keys, for a user who has checked them."""
     forget = [f"for host in {shlex.join(changed)}; do ssh-keygen -R $host; done"] if changed else []
     wanted = [*unknown, *changed]
     learn = [f"ssh-keyscan -H {shlex.join(wanted)} >> ~/.ssh/known_hosts"] if wanted else []

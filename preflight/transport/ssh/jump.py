@@ -44,7 +44,7 @@ class Jump:
     def through(self, config: HostConfig, timeout_s: float, until: float) -> RecordedStream:
         """Connect to a node from the jump host; raises NoAnswer.
 
-        ``timeout_s`` starts once the jump host is reached.
+        ``timeout_s`` runs from the moment when the jump host is reached.
         """
         session = self._session(until)
         try:

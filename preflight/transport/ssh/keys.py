@@ -33,7 +33,7 @@ _LIST_REQUEST, _LIST_RESPONSE, _SIGN_REQUEST, _SIGN_RESPONSE = 11, 12, 13, 14
 #: Maximum bytes of an agent's answer, as in OpenSSH.
 _LONGEST_ANSWER = 256 * 1024
 
-#: Beginning of an unencrypted OpenSSH private key with its other half in a FIDO token (PROTOCOL.key).
+#: Start of an unencrypted OpenSSH private key whose other half is in a FIDO token (PROTOCOL.key).
 _FIDO = re.compile(
     rb"openssh-key-v1\x00" + rb"\x00\x00\x00\x04none" * 2 + rb"\x00\x00\x00\x00" + rb"\x00\x00\x00\x01" + rb".{8}sk-",
     re.DOTALL,
@@ -81,7 +81,7 @@ class _Agent:
             raise
 
     def _list(self) -> tuple[tuple[bytes, str], ...]:
-        """Return the agent's keys: blob and comment."""
+        """Return the blob and comment of each of the agent's keys."""
         kind, answer = self.query(bytes([_LIST_REQUEST]))
         if kind != _LIST_RESPONSE:
             raise paramiko.SSHException("could not get keys from ssh-agent")
@@ -107,9 +107,9 @@ class _Agent:
 
 
 class _Held(AgentKey):
-    """A key of the agent, with the agent's name for it.
+    """A key of the agent, with the agent's comment.
 
-    paramiko confuses the certificates of RSA keys.
+    It replaces paramiko's class, which confuses the certificates of RSA keys.
     """
 
     def __init__(self, agent: _Agent, blob: bytes, comment: str) -> None:
@@ -243,7 +243,7 @@ def _needs_passphrase(text: bytes) -> bool:
 
 
 def _certified(identity: Identity, files: list[tuple[str, PublicBlob]]) -> Iterator[Identity]:
-    """Yield a key again for each CertificateFile that matches it."""
+    """Yield a copy of a key for each CertificateFile that matches it."""
     for name, blob in files:
         parsed = certificate.parse(blob.key_blob)
         if parsed and parsed.key == identity.key.asbytes():
@@ -265,7 +265,7 @@ def _certificate(path: Path, notes: list[str]) -> tuple[str, PublicBlob] | None:
 def _public(path: Path) -> bytes | None:
     """Return the public key of a private key, from its .pub file or the file itself.
 
-    It identifies the agent's key.
+    The public key identifies the agent's key. None if neither can be read.
     """
     for candidate in (path.with_name(path.name + ".pub"), path):
         with contextlib.suppress(OSError, ValueError):

@@ -1,7 +1,7 @@
 """Transport over the system's ``ssh``: Kerberos, FIDO keys, host-based login.
 
-For features that paramiko lacks. Each node has one process in its own process group, which never prompts. The frames
-are those of the other transports; ``ssh`` itself reads the user's configuration.
+It is used for features that paramiko lacks. Each node has one process in its own process group, which never prompts.
+The frames are those of the other transports; ``ssh`` itself reads the user's configuration.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from preflight.transport.child_transport import ConnectionRejected, PipedTranspo
 from preflight.transport.errors import NoAnswer, TransportError, check_readable
 from preflight.transport.ssh import error_messages
 
-# RemoteCommand, LocalCommand and forwardings are for people's sessions; a shared connection (ControlMaster)
-# would outlive ours and its deadline.
+# RemoteCommand, LocalCommand and forwardings are for people's sessions; a shared connection (ControlMaster) would
+# outlive this one and its deadline.
 _OPTIONS = (
     "BatchMode=yes", "StrictHostKeyChecking=yes", "NumberOfPasswordPrompts=0", "UpdateHostKeys=no",
     "ControlMaster=no", "ControlPath=none", "RemoteCommand=none", "PermitLocalCommand=no",

@@ -34,7 +34,8 @@ from preflight.transport.ssh.stream import ConnectionDropped, RecordedStream
 
 __all__ = ["SshOptions", "SshTransport", "TransportError"]
 
-#: Attempts at a connection that the other side drops, and seconds before the second; the pause doubles.
+#: Maximum number of attempts at a connection that the other side drops, and seconds before the second attempt; the
+#: pause doubles.
 _ATTEMPTS = 6
 _PAUSE_S = 0.15
 
@@ -62,7 +63,7 @@ class SshTransport:
     def __init__(self, options: SshOptions, hosts: Sequence[str]) -> None:
         """Resolve the configuration of all hosts.
 
-        Raises TransportError for an unusable one.
+        Raises TransportError for an unusable configuration.
         """
         self.through_openssh: dict[str, str] = {}
         self._options = options
@@ -96,8 +97,8 @@ class SshTransport:
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Run a plan on a host; always return an Evidence document.
 
-        Thread-safe. Ends by ``until`` on the monotonic clock; a host without an answer yields a ``no_answer`` document
-        with one of ``outcome.PHASES`` and the cause.
+        Thread-safe. It returns by ``until`` on the monotonic clock; a host without an answer yields a ``no_answer``
+        document with one of ``errors.PHASES`` and the cause.
         """
         at, node = errors.utc_now(), plan["node"] or host
         try:
@@ -118,7 +119,7 @@ class SshTransport:
     def run_commands(
         self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
     ) -> list[bytes]:
-        """Run commands of a device without a shell; return the outputs that ended.
+        """Run commands of a device without a shell; return the completed outputs.
 
         Raises NoAnswer.
         """
@@ -210,7 +211,7 @@ class SshTransport:
     ) -> SshSession:
         """Open a connection; retry with growing random pauses if sshd drops it.
 
-        A busy sshd drops connections. It closes after its script; without a script it stays open.
+        A busy sshd drops connections. The connection closes after its script; without a script, it stays open.
         """
         again_until = self._soon(until)
         for attempt in range(1, _ATTEMPTS + 1):
@@ -284,7 +285,7 @@ class SshTransport:
     # Jump hosts
 
     def _route(self, config: HostConfig) -> list[HostConfig]:
-        """Return the jump hosts before a host, nearest to us first."""
+        """Return the jump hosts before a host, the nearest one first."""
         route: list[HostConfig] = []
         jumps = config.proxy_jump
         while jumps:

@@ -16,10 +16,10 @@ from paramiko.packet import Packetizer
 from preflight.transport.ssh import algorithms
 from preflight.transport.ssh.stream import RecordedStream
 
-#: The script of a connection: yields whenever it waits for the next message or for the end of the connection.
+#: The script of a connection; it yields whenever it waits for the next message or for the end of the connection.
 Script = Generator[None, None, None]
 
-#: Bytes of the longest packet, as in OpenSSH.
+#: Maximum size of a packet in bytes, as in OpenSSH.
 _PACKET_MOST = 256 * 1024
 
 _MSG_DEBUG = 4  # RFC 4250
@@ -43,7 +43,7 @@ class BoundedPackets(Packetizer):
     def read_message(self) -> tuple[int, paramiko.Message]:
         """Wait for a message; drop the text of debug messages.
 
-        paramiko logs it byte by byte, which takes 1.1 s for 256 KiB, and any host may send it.
+        paramiko logs that text byte by byte, which takes 1.1 s for 256 KiB, and any host may send it.
         """
         kind, message = super().read_message()
         return kind, paramiko.Message() if kind == _MSG_DEBUG else message

@@ -44,7 +44,7 @@ HARMLESS = frozenset((
 #: Values without a requirement, for any keyword.
 _OFF = ("no", "none", "false", "")
 
-#: The same for some keywords.
+#: Further values without a requirement, by keyword.
 _ALSO_OFF = {"verifyhostkeydns": ("ask",)}
 
 #: Keywords that are a requirement if off.

@@ -84,7 +84,7 @@ class SshSession(Connection):
         self.wire.close()
 
     def close_without_banner(self) -> None:
-        """Close it if the host has not sent its SSH banner yet."""
+        """Close the connection if the host has not sent its SSH banner yet."""
         if not self.remote_version:
             self.close()
 
@@ -182,7 +182,7 @@ class SshSession(Connection):
 
 
 def _too_short(key: paramiko.PKey, config: HostConfig) -> str:
-    """Return the fault of an RSA key's length; empty if none, or for other keys."""
+    """Return the fault in an RSA key's length; empty for a good or another key."""
     if "rsa" not in key.get_name() or not (bits := key.get_bits()) or bits >= config.rsa_bits:
         return ""
     return f"has {bits} bits, and RequiredRSASize of the SSH configuration is {config.rsa_bits}"

@@ -45,7 +45,7 @@ class ConnectionDropped(NoAnswer):
 def no_banner(config: HostConfig, how: str) -> ConnectionDropped:
     """Return the error of a host that hangs up before its banner.
 
-    ``how`` is a verb.
+    ``how`` is a verb phrase, such as ``reset the connection``.
     """
     why = "too many connections at once (MaxStartups), or sshd is dying"
     return ConnectionDropped("banner", f"{config.itself} {how} before its SSH banner: {why}")
@@ -61,7 +61,7 @@ class Stream(Protocol):
 
 
 class RecordedStream:
-    """A stream that records its first bytes and its end, which paramiko does not."""
+    """A stream that records its first bytes and how it ended, which paramiko does not."""
 
     def __init__(
         self, stream: Stream, release: Callable[[], object] = lambda: None, complaint: Callable[[], str] = str
@@ -82,7 +82,7 @@ class RecordedStream:
 
     @property
     def wakes(self) -> bool:
-        """Whether ``close`` wakes readers and writers, so they need no limit."""
+        """Whether ``close`` wakes readers and writers, so that they need no time limit."""
         return isinstance(self._stream, socket.socket)
 
     def recv(self, size: int) -> bytes:
@@ -114,9 +114,9 @@ class RecordedStream:
         return data
 
     def send(self, data: bytes) -> int:
-        """Write data; if ``holds`` is set, only before the next read.
+        """Write data; if ``holds`` is set, hold it back until the next read.
 
-        ``holds`` is for a single-threaded user.
+        ``holds`` is only for a single-threaded caller.
         """
         if self.holds and len(self._held) < _HELD:
             self._held += data
@@ -145,9 +145,9 @@ class RecordedStream:
             raise
 
     def _send(self, data: bytes) -> int:
-        """Send, never after the close.
+        """Send data, but never after the stream is closed.
 
-        paramiko would, and sshd then drops the shared jump connection.
+        paramiko would, and sshd would then drop the shared jump connection.
         """
         channel = self._stream if isinstance(self._stream, paramiko.Channel) else None
         while channel is not None and not channel.send_ready():  # true once it is closed
@@ -232,7 +232,7 @@ def _why(config: HostConfig, address: str, error: OSError) -> str:
 def _resolve(config: HostConfig, until: float) -> list[tuple[socket.AddressFamily, Any]]:
     """Return a host's addresses.
 
-    The resolver has no deadline, so it is abandoned at ours.
+    The resolver has no deadline of its own, so it is abandoned at ``until``.
     """
     with contextlib.suppress(ValueError):
         version = ipaddress.ip_address(config.hostname).version
