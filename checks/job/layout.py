@@ -319,7 +319,7 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     unless=(undescribed, no_pipeline),
 )
 def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compute the share of a step in which a pipeline stage is idle.
+    """Measure the share of a step in which a pipeline stage is idle.
 
     ## Why it matters
     Each stage waits for (p-1)/v microbatches in every step, on any hardware.

@@ -59,7 +59,7 @@ _CHANNELS = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_
     impact="slows-job",
     explains=(("nccl.run-settings", "log"),),
     source=f"{GUIDE} (variables for debugging); NCCL 2.30 src/graph/tuning.cc",
-    fix="Unset it; if a benchmark justifies it, set it only in that job's script, and note the benchmark there.",
+    fix="`unset` it; if a benchmark justifies it, set it only in that job's script, and note the benchmark there.",
     action="fix-job",
     answers=("NT-ENV-9",),
 )

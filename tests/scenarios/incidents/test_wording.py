@@ -53,7 +53,7 @@ WORDING = {
     ),
     "NCCL_IB_DISABLE left over": (
         "NCCL_IB_DISABLE=1 in the environment disables InfiniBand and RoCE, expected unset", "slows-job", "job",
-        "Remove it where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a "
+        "Remove the variable where it is set (environment, /etc/nccl.conf, ~/.nccl.conf); if it works around a "
         "fault, find that fault.",
     ),
 }  # fmt: skip
