@@ -1,4 +1,4 @@
-"""Judgement of pasted outputs by the cores of the checks.
+"""Judgement of pasted outputs by the core functions of the checks.
 
 Every finding has the id of a check. A judge receives the parser's value of one part, without the node's roles, site or
 time. It reports *warn* or *unknown* if the text does not show the intent.
@@ -30,9 +30,9 @@ MODULES = (
 )  # fmt: skip
 
 
-#: Maximum number of findings of one check for one part: more nodes or pods than a person reads one by one.
+#: Maximum number of findings of one check for one part; a person does not read more nodes or pods one by one.
 _MOST_FINDINGS = 256
-#: Names in a list.
+#: Maximum number of names in a list.
 MOST_NAMED = 20
 
 
@@ -43,22 +43,22 @@ class PastedValue:
     value: Any
     evidence: tuple[str, ...]  # key of its record
     complete: bool  # complete, as far as the text shows
-    earlier: tuple[Any, ...] = ()  # values of the same kind, of the same writer, above it
-    others: tuple[Any, ...] = ()  # values of the same kind, of other writers
+    earlier: tuple[Any, ...] = ()  # earlier values of the same kind from the same writer
+    others: tuple[Any, ...] = ()  # values of the same kind from other writers
     in_full: bool = True  # complete, or an excerpt in which every line was read
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
-#: Id of the check and judge.
+#: Pairs of a check's id and its judge.
 Judged = tuple[tuple[str, Judge], ...]
-#: Kind -> the judges, or a function that returns them for a value.
+#: Kind of output -> its judges, or a function that returns the judges of a value.
 Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 
 
 class PastedRun:
-    """Function of a check for one pasted part.
+    """The function of a check for one pasted part.
 
-    It has the check's page, and judges by the check's core.
+    Its docstring is the check's page; it judges with the check's core functions.
     """
 
     def __init__(self, real: CheckFunction, key: str, judges: Sequence[Judge], *values: Any) -> None:
@@ -82,7 +82,7 @@ def checks_of(
 ) -> tuple[Check, ...]:
     """Return the checks that judge a part of this kind and value.
 
-    Empty if no judge handles it. ``in_full``: whether all its lines were read.
+    Empty if no judge handles the kind. ``in_full`` states whether all lines of the part were read.
     """
     declared, key = _declared(), key_of(kind)
     judges = _judges(kind)
@@ -100,7 +100,7 @@ def checks_of(
 
 @functools.cache
 def _judges(kind: str) -> Judged | Callable[[Any], Judged]:
-    """Return the judges of a kind.
+    """Return the judges of a kind; empty if there are none.
 
     Modules after the matching one are not imported.
     """
@@ -114,18 +114,18 @@ def _declared() -> Mapping[str, Check]:
 
 
 def lowered(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Turn failures into warnings.
+    """Yield the findings, with failures turned into warnings.
 
-    The value is a fault only under the usual intent, which the text does not show.
+    Used for values that are faults only under the usual intent, which the text does not show.
     """
     for finding in findings:
         yield replace(finding, status=Status.WARN) if finding.status is Status.FAIL else finding
 
 
 def shortened(findings: Iterator[Finding], most: int, every: Container[Status] = ()) -> Iterator[Finding]:
-    """Yield the first findings; one for each status summarises the rest.
+    """Yield the first findings, and one per status that summarises the rest.
 
-    Those of the statuses ``every`` are all yielded.
+    All findings whose status is in ``every`` are yielded.
     """
     first: dict[Status, Finding] = {}
     names: dict[Status, list[str]] = defaultdict(list)

@@ -1,6 +1,6 @@
-"""Judges of ``nvidia-smi``'s table, NVLink counters, ``dcgmi`` and services.
+"""Judges of the ``nvidia-smi`` table, NVLink errors, ``dcgmi`` and services.
 
-They also cover the fabric manager and ``nvbandwidth``.
+The fabric manager and ``nvbandwidth`` are included.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from preflight.textprep.plain_text import ends_of
 
 # --- nvidia-smi ---------------------------------------------------------------------------------------
 
-#: Abbreviated names of compute modes in the table.
+#: Compute mode as abbreviated in the table -> its full name.
 _MODES = {
     "Default": "Default",
     "E. Process": "Exclusive_Process",
@@ -43,7 +43,7 @@ def _health(part: PastedValue) -> Health:
 
 
 def _silent(gpu: TableGpu) -> bool:
-    """Return whether a GPU shows errors instead of values."""
+    """Return whether a GPU is lost, requires a reset, or shows several errors."""
     return not {"GPU is lost", "GPU requires reset"}.isdisjoint(gpu.errors) or len(gpu.errors) >= 2
 
 
@@ -63,14 +63,14 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         words = ", ".join(dict.fromkeys(gpu.errors))
         report = failed if _silent(gpu) else unknown
         yield report(
-            f"GPU{gpu.index} ({gpu.address}): shows instead of values: {words}", subject=bus_address(gpu.address),
+            f"GPU{gpu.index} ({gpu.address}) shows {words} instead of values", subject=bus_address(gpu.address),
             found=words, expected="values", evidence=part.evidence,
             fix="Drain the node; `dmesg | grep -i xid`; reset the GPU, and reseat or replace it if the error persists.",
         )  # fmt: skip
     numbers = [gpu.index for gpu in table.gpus]
     if lacking := sorted(set(range(max(numbers, default=-1) + 1)) - set(numbers)):
         yield unknown(
-            f"GPU {', '.join(map(str, lacking))} missing from the table",
+            f"missing from the table: GPU {', '.join(map(str, lacking))}",
             found=len(numbers),
             evidence=part.evidence,
             fix="Paste the complete table, or `nvidia-smi -L` and `dmesg`.",
@@ -145,7 +145,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
 
 
 def _power(part: PastedValue) -> Iterator[Finding]:
-    """Compare the power caps of GPUs of one name."""
+    """Compare the power caps of GPUs with the same name."""
     by_name: dict[str, dict[int, int]] = {}
     for gpu in part.value.gpus:
         if gpu.power_cap_w is not None:
@@ -155,7 +155,7 @@ def _power(part: PastedValue) -> Iterator[Finding]:
         for index, cap in caps.items():
             if cap < most:
                 yield warned(
-                    f"GPU{index}: power cap of {cap} W, its peers {most} W",
+                    f"GPU{index} is capped at {cap} W, its peers at {most} W",
                     subject=f"GPU{index}",
                     found=f"{cap} W",
                     expected=f"{most} W, like its peers",
@@ -163,8 +163,8 @@ def _power(part: PastedValue) -> Iterator[Finding]:
                 )
 
 
-#: Temperature in Celsius at which every data-center part is close to its slowdown: a judgement (A100 slows at 89 to
-#: 95).
+#: Temperature in degrees Celsius from which a data-center GPU counts as close to its slowdown: a judgement call, since
+#: the A100 slows down at 89 to 95.
 HOT_C = 85
 
 
@@ -192,7 +192,7 @@ def _link_errors(part: PastedValue) -> Iterator[Finding]:
 
 # --- dcgmi --------------------------------------------------------------------------------------------
 
-#: Words in the name of a test -> the check for the same fault on a node.
+#: Word in a test's name -> the check for the same fault on a node; the first match applies.
 _OF_TEST = (
     ("page retirement", "gpu.row-remap"), ("row remap", "gpu.row-remap"), ("memory", "gpu.ecc-uncorrected"),
     ("memtest", "gpu.ecc-uncorrected"), ("pcie", "gpu.pcie-link"), ("nvlink", "nvlink.links"),
@@ -293,8 +293,8 @@ def _link_states(part: PastedValue) -> Iterator[Finding]:
     for number, count in up.items():
         if count < most and "D" not in status.gpus[number]:
             bad = True
-            yield failed(f"GPU {number}: {count} NVLinks are up, its peers have {most}", subject=f"GPU {number}",
-                         found=count, expected=most, evidence=part.evidence)  # fmt: skip
+            yield failed(f"GPU {number}: {count} NVLinks are up, compared with {most} on its peers",
+                         subject=f"GPU {number}", found=count, expected=most, evidence=part.evidence)  # fmt: skip
     if most and not bad:
         yield passed(f"{len(up)} GPUs have {most} NVLinks up each", evidence=part.evidence)
     elif not most and not bad:
@@ -330,7 +330,7 @@ def _unit(part: PastedValue) -> Iterator[Finding]:
                      evidence=part.evidence)  # fmt: skip
     else:
         state = "not installed" if status.loaded == "not-found" else status.active
-        yield warned(f"{on}{status.unit} is {state}: needed on a machine with NVSwitches", found=state,
+        yield warned(f"{on}{status.unit} is {state}, but machines with NVSwitches need it", found=state,
                      expected="active", evidence=part.evidence)  # fmt: skip
 
 
@@ -353,10 +353,10 @@ def _any_unit(part: PastedValue) -> Iterator[Finding]:
     else:
         state = "not installed" if status.loaded == "not-found" else status.active
         yield unknown(f"{on}{status.unit} is {state}{words}", subject=status.unit, found=state, expected="active",
-                      evidence=part.evidence, fix="See whether jobs need it on this machine.")  # fmt: skip
+                      evidence=part.evidence, fix="Check whether jobs on this machine need the unit.")  # fmt: skip
 
 
-#: A pair or a GPU below this share of the median of its test is slow: a judgement; healthy ones differ by 2 to 3 %.
+#: A copy below this share of its test's median is slow: a judgement call, since healthy copies differ by 2 to 3 %.
 _SLOW = 0.8
 
 

@@ -1,4 +1,4 @@
-"""Judges of NIC settings and firmware, routes, pings and sweeps of a fabric."""
+"""Judges of NIC settings and firmware, routes, pings and fabric sweeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from preflight.recognition.judges.lists import limited, unsure
 #: FEC encodings that are sufficient for links of 50 Gb/s per lane and faster.
 _CORRECTING = ("RS", "LLRS")
 
-#: Offloads without which a CPU core processes every packet of a socket.
+#: Offloads without which the CPU handles every packet of a socket itself.
 _OFFLOADS = ("rx-checksumming", "tx-checksumming", "scatter-gather", "tcp-segmentation-offload",
              "generic-segmentation-offload", "generic-receive-offload", "receive-hashing")  # fmt: skip
 
@@ -55,7 +55,7 @@ def _offloads(part: PastedValue) -> Iterator[Finding]:
     off = [name for name, value in shown.items() if value.startswith("off")]
     if off:
         yield unknown(
-            f"{settings.interface}: {', '.join(off)} off, which is on by default: the CPU does this "
+            f"{settings.interface}: {', '.join(off)} off, but on by default: the CPU does this work "
             "for every packet of a socket; RDMA is not affected",
             subject=settings.interface,
             found=", ".join(off),
@@ -73,7 +73,7 @@ def _channels(part: PastedValue) -> Iterator[Finding]:
     most = settings.sections.get("Pre-set maximums", {}).get("Combined", "")
     if settings.what == "channel parameters" and now == "1" and most.isdecimal() and int(most) > 1:
         yield unknown(
-            f"{settings.interface}: one channel of {most}: a single CPU handles all socket packets",
+            f"{settings.interface}: only one of {most} channels is in use: a single CPU handles all socket packets",
             subject=settings.interface,
             found="1",
             expected=f"up to {most}",
@@ -104,13 +104,13 @@ def _link_types(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _pending(part: PastedValue) -> Iterator[Finding]:
-    """Name settings that the next boot changes."""
+    """Report settings that change at the next boot."""
     devices: Sequence[NicConfiguration] = part.value
     for item in devices:
         changed = [f"{name} {now} to {item.settings[name]}" for name, now in item.current.items()
                    if item.settings.get(name, now) != now]  # fmt: skip
         if changed:
-            yield unknown(f"{item.device or 'the NIC'}: settings change with the next boot: {', '.join(changed[:6])}",
+            yield unknown(f"{item.device or 'the NIC'}: settings change at the next boot: {', '.join(changed[:6])}",
                           subject=item.device, found=", ".join(changed[:6]), expected="none pending",
                           evidence=part.evidence, fix="`mlxfwreset -d DEVICE reset`, or reboot, while no job"
                           " runs.")  # fmt: skip
@@ -152,7 +152,7 @@ def _manager(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _speeds(part: PastedValue) -> Iterator[Finding]:
-    """Compare the links of a topology with their peers: between switches, to hosts."""
+    """Compare a topology's links with their peers: switch links, and host links."""
     net: Net = part.value
     groups: dict[str, list[tuple[float, str, str]]] = defaultdict(list)
     for link in net.links:
@@ -176,7 +176,7 @@ def _speeds(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{sum(map(len, groups.values()))} links run at the speed of their peers", evidence=part.evidence)
 
 
-#: Words in ibdiagnet's messages -> the check for the same fault.
+#: Check -> words of ibdiagnet's messages about the same fault.
 _COMPLAINTS = (
     ("fabric.link-errors", ("counter", "ber", "symbol", "error", "threshold", "overflow")),
     ("fabric.link-speed", ("speed", "width", "link")),
@@ -252,7 +252,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
         return
     if mtu := result.local_mtu or result.reported_mtu:
         yield warned(f"{run.peer}: packets of this size do not pass: MTU {mtu}", subject=run.peer, found=f"MTU {mtu}",
-                     expected="the interface's MTU, undivided", evidence=part.evidence)  # fmt: skip
+                     expected="unfragmented packets of the interface's MTU", evidence=part.evidence)  # fmt: skip
     elif not result.received:
         yield warned(f"{run.peer}: none of {result.sent} packets was answered"
                      f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100 % lost",
@@ -272,7 +272,7 @@ def _exceeded(part: PastedValue) -> Iterator[Finding]:
         place = f"LID {item.lid} port {item.port}" if item.lid is not None else "a port"
         yield warned(
             f"{place}: {item.name} {item.value}, above the threshold {item.threshold} (line "
-            f"{item.line}); the period is unknown from a single reading",
+            f"{item.line}); a single reading does not show the period",
             subject=place,
             found=f"{item.name} {item.value}",
             expected=f"at most {item.threshold}",
@@ -290,7 +290,7 @@ def _exceeded(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _guids(part: PastedValue) -> Iterator[Finding]:
-    """Look for RDMA devices without a GUID, and for two with the same."""
+    """Look for RDMA devices without a GUID, or with the GUID of another device."""
     devices: Sequence[RdmaDevice] = part.value
     guids = {item.name: item.fields["node_guid"] for item in devices if "node_guid" in item.fields}
     counts = Counter(guids.values())

@@ -17,7 +17,7 @@ from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
 from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus
 
-#: Judge of the health of all GPUs, and of the text with it.
+#: Judge that receives the health of all GPUs, and the part from which it was read.
 _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
 
 
@@ -27,7 +27,10 @@ def _of_health(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
 
 
 def _intended(core: Callable[[Health], Iterator[Finding]]) -> _HealthJudge:
-    """Return the judge for a setting that some sites choose on purpose."""
+    """Return the judge for a setting that some sites choose on purpose.
+
+    It warns instead of failing.
+    """
     return lambda health, _part: lowered(core(health))
 
 
@@ -41,7 +44,7 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
             bad, place = True, smi_xml.bus_address(bus_id)
             words = ", ".join(sorted(errors))
             named = place or "a GPU without an address in the text"
-            yield unknown(f"{named}: shows instead of values: {words}",
+            yield unknown(f"{named} shows {words} instead of values",
                           subject=place, found=words, expected="values", evidence=part.evidence,
                           fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
     lacking = list(_lacking(gpus, part.evidence))
@@ -63,7 +66,8 @@ def _number(health: Health, part: PastedValue) -> Iterator[Finding]:
     return judge_number_of_gpus(len(health.gpus), health.evidence)
 
 
-#: Sections of a GPU that are judged, by their names in the tree; the check of ECC errors itself reports those without.
+#: Name of a judged section in a GPU's tree -> its name in messages. The check of ECC errors reports a missing ECC
+#: section itself.
 _SECTIONS = {
     "remapped_rows": "remapped rows", "retired_pages": "retired pages",
     "clocks_event_reasons": "clocks event reasons", "fabric": "fabric", "gpu_recovery_action": "recovery action",
@@ -71,9 +75,10 @@ _SECTIONS = {
 
 
 def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report the sections that a GPU lacks and its peers show.
+    """Report sections that are missing for a GPU, but shown for its peers.
 
-    Peers are GPUs of the same product and those without a name; for a GPU without a name, all GPUs.
+    Peers are GPUs of the same product, and those without a product name; for a GPU without a product name, all GPUs
+    are.
     """
     shown: dict[object, set[str]] = {}
     for _, tree in gpus:
@@ -92,7 +97,7 @@ def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> I
 
 
 def _lifetime(health: Health) -> Iterator[Finding]:
-    """Judge uncorrectable errors since driver load; name lifetime errors."""
+    """Judge uncorrectable errors since the driver was loaded; warn of older ones."""
     yield from memory.judge_ecc_uncorrected(health)
     for gpu in health.gpus:
         sram, dram = gpu.ecc_aggregate_sram_uncorrected or 0, gpu.ecc_aggregate_dram_uncorrected or 0
@@ -114,7 +119,7 @@ def _replays(health: Health) -> Iterator[Finding]:
 
 
 def _driver_settings(health: Health) -> Iterator[Finding]:
-    """Judge application clocks, and whether they limit the clocks."""
+    """Judge the application clocks, and report GPUs that they slow down."""
     yield from clocks.judge_clocks(health)
     for gpu in health.gpus:
         if (gpu.event_reasons or 0) & 0x02:
@@ -124,7 +129,7 @@ def _driver_settings(health: Health) -> Iterator[Finding]:
 
 
 def _headroom(health: Health, part: PastedValue) -> Iterator[Finding]:
-    """Judge the memory in use, which an idle GPU need not have."""
+    """Judge how much of each GPU's memory is in use."""
     for gpu in health.gpus:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
         if used is not None and total:
@@ -132,7 +137,7 @@ def _headroom(health: Health, part: PastedValue) -> Iterator[Finding]:
 
 
 def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
-    """Compare the power limits with their defaults, or with the GPU's peers."""
+    """Compare each power limit with its default, or with that of the GPU's peers."""
     yield from state.judge_power_limit(health)
     limits: dict[str, list[tuple[float, GpuHealth]]] = defaultdict(list)
     for gpu in health.gpus:
@@ -143,7 +148,7 @@ def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
         for limit, gpu in own:
             if limit < most - 0.5:
                 yield warned(
-                    f"{gpu.label}: power limit of {limit:g} W, its peers {most:g} W",
+                    f"{gpu.label} is limited to {limit:g} W, its peers to {most:g} W",
                     subject=gpu.address,
                     found=f"{limit:g} W",
                     expected=f"{most:g} W, like its peers",
@@ -161,7 +166,7 @@ def _models(health: Health, part: PastedValue) -> Iterator[Finding]:
 
 
 def _images(health: Health, part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware of the GPUs of one product."""
+    """Compare the VBIOS versions of GPUs of the same product."""
     versions: dict[str, Counter[str]] = defaultdict(Counter)
     for gpu in health.gpus:
         if gpu.vbios:
@@ -199,7 +204,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
 
 
 def _query(log: QueryLog) -> Judged:
-    """Return the judges of one output; it is parsed once for all of them."""
+    """Return the judges of one output; all of them share its parsed health."""
     health_by_record = functools.cache(functools.partial(smi_xml.of_paste, log))
 
     def of_part(judge: _HealthJudge) -> Judge:
@@ -278,10 +283,10 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
             f"no peer access between {len(pairs)} pairs of GPUs ({shown}): {code}, "
             f"{_PEER_CODES.get(code, 'unknown')}",
             found=shown, expected="OK", evidence=part.evidence,
-            fix="NCCL uses host memory for it; check ACS and the IOMMU (`lspci -vv`), and the part's datasheet.",
+            fix="NCCL uses host memory between these GPUs; check ACS and the IOMMU (`lspci -vv`), and the datasheet.",
         )  # fmt: skip
     if not bad and part.value.access:
-        yield passed("peer access between all pairs of GPUs", evidence=part.evidence)
+        yield passed("all pairs of GPUs have peer access", evidence=part.evidence)
 
 
 #: Maximum number of pairs that a message lists.
@@ -292,7 +297,7 @@ _PEER_CODES = {
     "U": "unknown",
 }  # fmt: skip
 
-#: Codes of parts without peer access by design, and of parts that lost it.
+#: Codes that are not proof of a fault: some GPU models have no peer access by design.
 _OF_THE_PART = frozenset({"GNS", "NS", "U"})
 
 JUDGES: Judges = {

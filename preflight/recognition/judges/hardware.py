@@ -18,7 +18,7 @@ from preflight.recognition.judges.lists import limited
 
 _DISK = "Back up its data, drain the node and replace the disk; see `smartctl -x DEVICE` for details."
 
-#: Attributes of sectors that cannot be read: pending, and uncorrectable.
+#: SMART attributes that count unreadable sectors: pending, and uncorrectable offline.
 _UNREADABLE = (197, 198)
 _REALLOCATED = 5
 
@@ -42,7 +42,7 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
     ):
         faults.append(f"{disk.spare_percent} % spare, below its threshold of {disk.spare_threshold_percent} %")
     signs = [
-        f"{attribute.raw} of {attribute.name}"
+        f"{attribute.name} is {attribute.raw}"
         for attribute in disk.attributes
         if attribute.number in _UNREADABLE and attribute.raw
     ]
@@ -72,7 +72,7 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
                       fix="`smartctl -x DEVICE`, as root.")  # fmt: skip
 
 
-#: States and events of a fault (IPMI 2.0, table 42-3, and threshold events of table 42-2).
+#: States and events that indicate a fault (IPMI 2.0, table 42-3, and threshold events of table 42-2).
 _FAULT = re.compile(
     r"(?i)uncorrectable|\bIERR\b|thermal trip|machine check|AC lost|redundancy (?:lost|degraded)|non-redundant"
     r"|failure detected|predictive failure|config(?:uration)? error|drive fault|in (?:failed|critical) array"
@@ -81,7 +81,7 @@ _FAULT = re.compile(
     r"|leak|power supply input lost|input out.of.range|soft power control failure|watchdog.{0,30}(?:hard reset|power)"
     r"|throttl|\b(?:lower|upper) critical\b|transition to (?:critical|non-recoverable)|rebuild (?:failed|aborted)"
 )
-#: Events of a healthy machine: boots, buttons, power states, cleared logs, presence.
+#: Events that healthy machines log: boots, buttons, power states, cleared logs, presence.
 _USUAL = re.compile(
     r"(?i)log area reset|initiated by|power (?:up|off|down|on|cycle)|S\d(?:/G\d)?\b|present|boot|button|timestamp clock"
     r"|fully redundant|\bOK\b|enabled|installed|log cleared|version|running|device inserted"
@@ -122,13 +122,13 @@ def _system_events(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"no fault in {len(entries)} entries in the BMC's log", evidence=part.evidence)
 
 
-#: States of a sensor with thresholds: critical or beyond, and not critical.
+#: States of a threshold sensor: critical or non-recoverable, and non-critical.
 _CRITICAL, _NOT_CRITICAL = frozenset(("cr", "nr", "lcr", "lnr", "ucr", "unr")), frozenset(("nc", "lnc", "unc"))
 
 
 @limited
 def _sensor_rows(part: PastedValue) -> Iterator[Finding]:
-    """Compare the states of the BMC's sensors with "ok"."""
+    """Report BMC sensors that are beyond a threshold or show a fault."""
     rows: Sequence[SensorRow] = part.value
     faults = 0
     for row in rows:
@@ -140,7 +140,7 @@ def _sensor_rows(part: PastedValue) -> Iterator[Finding]:
             yield failed(f"{where}, beyond its critical threshold (line {row.line})", **details)
         elif row.state in _NOT_CRITICAL:
             faults += 1
-            yield warned(f"{where}, beyond its first threshold (line {row.line})", **details)
+            yield warned(f"{where}, beyond its non-critical threshold (line {row.line})", **details)
         elif _FAULT.search(row.reading):
             faults += 1
             yield warned(f"{where} (line {row.line})", **details)
@@ -153,7 +153,7 @@ _HEAT = "Check the fans, the airflow and the room temperature; `ipmitool sdr eli
 
 @limited
 def _readings(part: PastedValue) -> Iterator[Finding]:
-    """Compare temperatures with the limits beside them, and look for alarms."""
+    """Compare temperatures with their printed limits, and look for alarms."""
     readings: Sequence[HwmonReading] = part.value
     faults = 0
     for reading in readings:
@@ -195,7 +195,7 @@ def _readings(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _arrays(part: PastedValue) -> Iterator[Finding]:
-    """Compare the members in use of each array with its slots."""
+    """Compare the number of members in use of each array with its slots."""
     arrays: Sequence[RaidArray] = part.value
     faults = 0
     for array in arrays:
@@ -224,7 +224,7 @@ def _arrays(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _benchmark(part: PastedValue) -> Iterator[Finding]:
-    """Look for errors of a storage benchmark; its rates have no expectation."""
+    """Report errors of a storage benchmark; the expected rates are unknown."""
     report: FioReport = part.value
     for error in report.errors:
         yield failed(f"fio ended with an error: {error}", found=error, expected="err= 0", evidence=part.evidence,

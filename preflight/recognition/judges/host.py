@@ -8,7 +8,7 @@ from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.host.numa_nodes import HostCpus
 from preflight.recognition.judges import Judges, PastedValue
 
-#: A node with less memory than this share of the largest is uneven: a failed module or uneven population.
+#: A NUMA node with less than this share of the largest node's memory has a failed module, or is unevenly populated.
 _EVEN = 0.8
 
 
@@ -52,7 +52,7 @@ def _cpus(part: PastedValue) -> Iterator[Finding]:
     host: HostCpus = part.value
     counts = {name: len(node.cpus) for name, node in host.nodes.items() if node.cpus}
     if host.offline:
-        yield warned(f"CPUs {host.offline[:80]} are off-line", found=host.offline[:80], expected="none off-line",
+        yield warned(f"CPUs {host.offline[:80]} are offline", found=host.offline[:80], expected="none offline",
                      evidence=part.evidence, fix="echo 1 > /sys/devices/system/cpu/cpuN/online, or see the boot "
                      "options (nosmt, maxcpus).")  # fmt: skip
     if not part.complete:

@@ -52,7 +52,8 @@ def _clock(part: PastedValue) -> Iterator[Finding]:
         yield judge_clock(Clock(status.synchronised, status.offset_s, part.evidence[0]))
 
 
-#: Bytes of /dev/shm below which a job of several ranks fails, and below which it warns: as in host.shm.
+#: Sizes of /dev/shm in bytes: below the first, a job of several ranks fails; below the second, it may fail. As in
+#: host.shm.
 _LITTLE_SHM, _ENOUGH_SHM = 2**30, 8 * 2**30
 
 
@@ -64,7 +65,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
         size = size_text(row.size)
         at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
-            yield warned(f"/dev/shm is {row.used_pct} % full, of {size}", expected="room for NCCL", **at)
+            yield warned(f"/dev/shm ({size}) is {row.used_pct} % full", expected="room for NCCL", **at)
         elif row.size < _ENOUGH_SHM:
             much = "too little for several ranks" if row.size < _LITTLE_SHM else "little"
             yield warned(f"/dev/shm has {size}: {much}", expected="at least 8 GiB", **at)
@@ -74,7 +75,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
 
 #: Usage in percent from which a file system counts as full: a judgement call.
 _FULL_PCT = 95
-#: File systems that are full by design: images.
+#: Mount points of images, which are always full.
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
 
 
@@ -100,8 +101,8 @@ def _drops(part: PastedValue) -> Iterator[Finding]:
     for queue in dropping:
         name = queue.device or "the interface"
         yield unknown(
-            f"{name}: its queue {queue.kind} dropped {queue.dropped} of {queue.packets} packets; the "
-            "time is unknown from one reading",
+            f"{name}: its queue {queue.kind} dropped {queue.dropped} of {queue.packets} packets; a "
+            "single reading does not show the period",
             subject=queue.device,
             found=queue.dropped,
             expected="no growth between two readings",
@@ -118,7 +119,7 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
     place = files.gpu.get("Bus Location", "")
     if masked:
         yield unknown(
-            f"{place or 'a GPU'}: the driver has no {', '.join(masked)}: it was never initialised, or does not answer",
+            f"{place or 'a GPU'}: the driver shows no {', '.join(masked)}: the GPU is uninitialised or does not answer",
             subject=place,
             found="????",
             expected="values",
@@ -132,7 +133,8 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{place or 'the GPU'} has been initialised by the driver", evidence=part.evidence)
 
 
-#: Fraction of memory below which it is low, and of swap from which it is in use: judgement calls.
+#: Share of available memory below which memory is low, and share of swap above which it counts as in use: judgement
+#: calls.
 _LITTLE_AVAILABLE, _SWAPPING = 0.05, 0.5
 
 

@@ -24,7 +24,7 @@ def _devices(listed: PortList) -> dict[str, Any]:
 
 
 def _alike(part: PastedValue) -> list[dict[str, RdmaPort]]:
-    """Return the ports of the other hosts that have the same devices."""
+    """Return the ports by name of each other host that has the same devices."""
     if not part.others:
         return []
     own = _devices(part.value)
@@ -37,11 +37,11 @@ def _rates(ports: Mapping[str, RdmaPort]) -> Counter[float]:
 
 @limited
 def port_states(part: PastedValue) -> Iterator[Finding]:
-    """Warn of down ports that are active on every other host."""
+    """Warn of ports that are down here, but active on every other host."""
     others = _alike(part)
     for name, port in _by_name(part.value).items() if others else ():
         if port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
-            yield warned(f"{name} is {port.state_shown}, and active on {_hosts(len(others))} of this text",
+            yield warned(f"{name} is {port.state_shown}, but active on {_hosts(len(others))} in this text",
                          subject=name, found=port.state_shown, expected="active, as on each other host",
                          evidence=part.evidence)  # fmt: skip
 
@@ -50,7 +50,7 @@ def port_states(part: PastedValue) -> Iterator[Finding]:
 def port_rates(part: PastedValue) -> Iterator[Finding]:
     """Warn of active ports that are slower than on most other hosts.
 
-    Hosts may number their devices differently: the same rates in another order are equal.
+    Hosts may number their devices differently: the same rates in a different order count as equal.
     """
     others = _alike(part)
     if not others:
@@ -64,7 +64,7 @@ def port_rates(part: PastedValue) -> Iterator[Finding]:
         rates = Counter(host[name].rate_gbps for host in others if host[name].logical == "ACTIVE")
         usual, number = max(rates.items(), key=lambda item: (item[1], item[0] or 0), default=(None, 0))
         if usual and port.rate_gbps < usual:
-            yield warned(f"{name} runs at {port.rate_gbps:g} Gb/s, at {usual:g} on {_hosts(number)} of this text",
+            yield warned(f"{name} runs at {port.rate_gbps:g} Gb/s, but at {usual:g} on {_hosts(number)} in this text",
                          subject=name, found=f"{port.rate_gbps:g} Gb/s", expected=f"{usual:g} Gb/s, as on most hosts",
                          evidence=part.evidence)  # fmt: skip
 
@@ -106,7 +106,7 @@ def _unequal(
     if own == usual or same > number or (same == number and str(own) > str(usual)):
         return
     report = warned if same < number else unknown
-    yield report(f"{what} {own}, {usual} on {_hosts(number)} of this text", subject=subject, found=str(own),
+    yield report(f"{what} {own}, but {usual} on {_hosts(number)} in this text", subject=subject, found=str(own),
                  expected=str(usual), evidence=part.evidence, fix=fix)  # fmt: skip
 
 
@@ -114,7 +114,7 @@ def _hosts(number: int) -> str:
     return f"{number} other host{'s' if number > 1 else ''}"
 
 
-#: Ids of checks and judges of every list of ports.
+#: Checks, and their judges of every kind of port list.
 COMPARED = (
     ("rdma.port-state", port_states),
     ("rdma.port-rate", port_rates),

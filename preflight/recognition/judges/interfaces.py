@@ -1,4 +1,4 @@
-"""Judges of network interfaces: pause, link, module, firmware, members of bonds."""
+"""Judges of network interfaces: pause, link, module, firmware, bond members."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def _module(part: PastedValue) -> Iterator[Finding]:
     lanes = len({flag.channel for flag in dark})
     if dark and lanes * 2 < len(_lanes(module)):  # with a breakout cable, half of the lanes or more are dark
         yield warned(
-            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: {lanes} of its "
-            f"{len(_lanes(module))} lanes receives too little light", evidence=[key],
+            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: too little light on "
+            f"{lanes} of its {len(_lanes(module))} lanes", evidence=[key],
             found=f"{', '.join(map(str, dark[:4]))}: on; {module.name}", expected="no alarm",
             fix="Clean the connectors of this port and of its peer; replace the cable if the alarm stays.",
         )  # fmt: skip
     elif dark and lanes * 2 == len(_lanes(module)):
         yield unknown(
-            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: a lane without light, or "
-            "one that a breakout cable does not use",
+            f"the module raises {dark[0]}{f' and {len(dark) - 1} more' if dark[1:] else ''}: half of its lanes "
+            "are dark, or a breakout cable does not use them",
             found=f"{', '.join(map(str, dark[:4]))}: on; {module.name}", expected="no alarm", evidence=[key],
         )  # fmt: skip
     elif dark:
@@ -82,9 +82,9 @@ def _module(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"the module raises no alarm{heat}", evidence=[key])
 
 
-#: Receive power in mW of a dark lane (-30 dBm) and of a healthy one (-10 dBm), for modules without a threshold.
+#: Receive power in mW of a dark lane (-30 dBm) and of a healthy one (-10 dBm), for modules that show no threshold.
 _NO_LIGHT_MW, _LIGHT_MW = 0.001, 0.1
-#: Lanes that a breakout cable uses.
+#: Possible numbers of lanes that a breakout cable uses.
 _BREAKOUTS = (1, 2, 4)
 
 
@@ -141,7 +141,7 @@ def _ethernet_speed(part: PastedValue) -> Iterator[Finding]:
     if link.link is False:
         return
     if link.speed_gbps is not None and link.fastest_gbps is not None and link.speed_gbps < link.fastest_gbps:
-        yield unsure(f"{name} runs at {link.speed_gbps:g} Gb/s, its fastest mode has {link.fastest_gbps:g} Gb/s",
+        yield unsure(f"{name} runs at {link.speed_gbps:g} Gb/s, but its fastest mode is {link.fastest_gbps:g} Gb/s",
                       subject=name, found=f"{link.speed_gbps:g} Gb/s", expected=f"{link.fastest_gbps:g} Gb/s",
                       evidence=part.evidence)  # fmt: skip
     elif link.speed_gbps is None and link.link:
@@ -150,7 +150,7 @@ def _ethernet_speed(part: PastedValue) -> Iterator[Finding]:
     elif link.speed_gbps is not None and link.link and link.fastest_gbps == link.speed_gbps:
         yield passed(f"{name} runs at {link.speed_gbps:g} Gb/s, its fastest mode", evidence=part.evidence)
     if link.duplex is not None and link.duplex.lower() == "half":
-        yield warned(f"{name} runs half duplex", subject=name, found=link.duplex, expected="Full",
+        yield warned(f"{name} runs at half duplex", subject=name, found=link.duplex, expected="Full",
                      evidence=part.evidence)  # fmt: skip
 
 
@@ -167,13 +167,13 @@ def _unequal_speeds(part: PastedValue) -> Iterator[Finding]:
         fastest = max(alike.values())
         slow = [name for name, speed in alike.items() if speed < fastest]
         listed = ", ".join(f"{name} {speed:g}" for name, speed in list(alike.items())[:8])
-        yield unsure(f"{', '.join(slow[:8])} {'run' if len(slow) > 1 else 'runs'} slower than its neighbours: {listed} "
-                     "Gb/s", subject=slow[0], found=f"{alike[slow[0]]:g} Gb/s", expected=f"{fastest:g} Gb/s",
+        yield unsure(f"{', '.join(slow[:8])} {'run' if len(slow) > 1 else 'runs'} slower than similar interfaces: "
+                     f"{listed} Gb/s", subject=slow[0], found=f"{alike[slow[0]]:g} Gb/s", expected=f"{fastest:g} Gb/s",
                      evidence=part.evidence)  # fmt: skip
 
 
 def _driver(part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware with preceding interfaces of the same board."""
+    """Compare the firmware with that of preceding interfaces on the same board type."""
     drivers: list[DriverInfo] = [driver for driver in (*part.earlier, part.value) if driver.psid and driver.firmware]
     mine: DriverInfo = part.value
     versions = {str(driver.bus_info or f"line {driver.line}"): str(driver.firmware) for driver in drivers
@@ -197,11 +197,11 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
     wired = [interface for interface in interfaces if interface.name != "lo"]
     for interface in wired:
         if interface.is_up and not interface.has_carrier:
-            yield unsure(f"{interface.name} is up and has no link (NO-CARRIER)", subject=interface.name,
+            yield unsure(f"{interface.name} is up, but has no link (NO-CARRIER)", subject=interface.name,
                          found=f"NO-CARRIER, state {interface.state}", expected="LOWER_UP",
                          evidence=part.evidence)  # fmt: skip
         elif not interface.is_up and interface.addresses:
-            yield unsure(f"{interface.name} has an address and is down", subject=interface.name, found="DOWN",
+            yield unsure(f"{interface.name} has an address, but is down", subject=interface.name, found="DOWN",
                          expected="UP", evidence=part.evidence)  # fmt: skip
     if wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
         yield passed(f"{len(wired)} interfaces are up, with an MTU of {min(item.mtu for item in wired)} or more",
@@ -215,7 +215,7 @@ def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
     large = [item for item in interfaces if item.is_up and item.mac and item.mtu >= _JUMBO]
     for interface in wired if large else ():
         if interface.mtu < _JUMBO:
-            yield unsure(f"{interface.name} has MTU {interface.mtu}, {large[0].name} has {large[0].mtu}",
+            yield unsure(f"{interface.name} has MTU {interface.mtu}, but {large[0].name} has {large[0].mtu}",
                          subject=interface.name, found=f"{interface.mtu} bytes", 
                          expected=f"{large[0].mtu} bytes, for RoCE",
                          evidence=part.evidence)  # fmt: skip
@@ -223,7 +223,7 @@ def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _shared_subnets(part: PastedValue) -> Iterator[Finding]:
-    """Name interfaces with jumbo frames that have addresses of one IPv4 subnet."""
+    """Report jumbo-frame interfaces that have addresses in the same IPv4 subnet."""
     interfaces: Sequence[Interface] = part.value
     subnets: dict[str, list[str]] = {}
     for interface in interfaces:
@@ -249,12 +249,12 @@ def _interface_errors(part: PastedValue) -> Iterator[Finding]:
         if high := {name: value for name, value in errors.items() if value > TOLERATED[CounterKind.LINK]}:
             listed = ", ".join(f"{name} {value}" for name, value in high.items())
             yield unknown(
-                f"{interface.name}: {listed}; the period is unknown from a single reading",
+                f"{interface.name}: {listed}; a single reading does not show the period",
                 subject=interface.name,
                 found=listed,
                 expected="no growth between two readings",
                 evidence=part.evidence,
-                fix="Read it again after a minute: `ip -s link show IF`.",
+                fix="Read the counters again after a minute: `ip -s link show IF`.",
             )
 
 
@@ -263,10 +263,10 @@ def _interface_drops(part: PastedValue) -> Iterator[Finding]:
     for interface in interfaces:
         dropped = (interface.rx_dropped or 0) + (interface.tx_dropped or 0)
         if dropped > TOLERATED[CounterKind.RECEIVER]:
-            yield unknown(f"{interface.name}: {dropped} packets dropped; the period is unknown from a single reading",
+            yield unknown(f"{interface.name}: {dropped} packets dropped; a single reading does not show the period",
                           subject=interface.name, found=f"{dropped} dropped", 
                           expected="no growth between two readings", evidence=part.evidence,
-                          fix="Read it again after a minute: `ip -s link show IF`.")  # fmt: skip
+                          fix="Read the counters again after a minute: `ip -s link show IF`.")  # fmt: skip
 
 
 def _bond(part: PastedValue) -> Iterator[Finding]:
@@ -275,21 +275,21 @@ def _bond(part: PastedValue) -> Iterator[Finding]:
     down = [member for member in bond.members if member.mii_status not in ("up", None)]
     for member in down:
         yield warned(f"{name}: {member.name} is {member.mii_status}: the bond has {len(bond.members) - len(down)} of "
-                     f"{len(bond.members)} members", subject=member.name, found=str(member.mii_status), expected="up",
-                     evidence=part.evidence)  # fmt: skip
+                     f"its {len(bond.members)} members", subject=member.name, found=str(member.mii_status),
+                     expected="up", evidence=part.evidence)  # fmt: skip
     aggregators = Counter(member.aggregator for member in bond.members if member.aggregator and member not in down)
     if bond.is_lacp and len(aggregators) > 1:
         usual = aggregators.most_common(1)[0][0]
         for member in bond.members:
             if member not in down and member.aggregator not in (None, usual):
                 yield warned(
-                    f"{name}: {member.name} is in aggregator {member.aggregator}, others in {usual}: "
+                    f"{name}: {member.name} is in aggregator {member.aggregator}, but most are in {usual}: "
                     "LACP did not add it, so it carries no traffic",
                     subject=member.name,
                     found=f"aggregator {member.aggregator}",
                     expected=f"aggregator {usual}",
                     evidence=part.evidence,
-                    fix="Compare LACP on both switch ports of the bond.",
+                    fix="Compare the LACP settings of the bond's switch ports.",
                 )
     speeds = {member.speed_gbps for member in bond.members if member.speed_gbps is not None}
     if len(speeds) > 1:

@@ -1,4 +1,4 @@
-"""Judges of a job's limits, training steps and serving."""
+"""Judges of a job's limits, training steps, stacks, NCCL state and serving."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from preflight.parsers.training.serving_log import ServingLog, ServingReport
 from preflight.parsers.training.serving_metrics import ServingMetrics
 from preflight.recognition.judges import Judged, Judges, PastedValue
 
-#: Minimum open files for a job of eight ranks with data loaders: a judgement call, as in host.open-files.
+#: Minimum limit on open files for a job of eight ranks with data loaders: a judgement call, as in host.open-files.
 _FEW_FILES = 4096
 
 
@@ -46,10 +46,10 @@ def _files(part: PastedValue) -> Iterator[Finding]:
         return
     files = limits.soft["open files"]
     if files is not None and files < _FEW_FILES:
-        yield warned(f"the limit of open files is {files}", found=files, expected=f"at least {_FEW_FILES}",
+        yield warned(f"the limit on open files is {files}", found=files, expected=f"at least {_FEW_FILES}",
                      evidence=part.evidence)  # fmt: skip
     else:
-        yield passed(f"the limit of open files is {'unlimited' if files is None else files}", evidence=part.evidence)
+        yield passed(f"the limit on open files is {'unlimited' if files is None else files}", evidence=part.evidence)
 
 
 def _steps(part: PastedValue) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def _steps(part: PastedValue) -> Iterator[Finding]:
 
 # --- serving ------------------------------------------------------------------------------------------
 
-#: KV cache usage from which requests wait, and number of consecutive reports without a token that are a hang:
+#: KV cache usage from which it counts as full, and number of consecutive reports without a token that count as a hang:
 #: judgement calls. An engine reports every 10 s, even while it compiles a graph or reads a long prompt.
 _FULL, _SILENT = 0.95, 6
 
@@ -98,27 +98,34 @@ def _served(part: PastedValue) -> Iterator[Finding]:
     for item in log.reports:
         idle = bool(item.running) and not item.generation_tokens_s and not item.prompt_tokens_s
         silent[item.engine] = [*silent.get(item.engine, ()), item] if idle else []
-    for engine, reports in silent.items():  # only the last ones: an engine that continued did not hang
+    for engine, reports in silent.items():  # only the last reports: an engine that continued did not hang
         if len(reports) >= _SILENT:
             of = f"engine {engine}: " if engine else ""
             yield warned(
                 f"{of}{reports[-1].running} requests run, and the last {len(reports)} reports show no token (from line "
                 f"{reports[0].line})", found="0 tokens/s", expected="above 0", evidence=part.evidence,
-                fix="Look for a worker that hangs or ended: `py-spy dump`, `nvidia-smi`, `dmesg | grep -i xid`.",
+                fix="Look for a worker that hangs or has ended: `py-spy dump`, `nvidia-smi`, `dmesg | grep -i xid`.",
             )  # fmt: skip
             return
     if any(reports for reports in silent.values()):
-        yield unknown("requests are running, but the last reports show no token; they are too few to call it a hang",
+        yield unknown("requests are running, but the last reports show no token; there are too "
+                      "few of them to call this a hang",
                       evidence=part.evidence, fix="Paste more of the log.")  # fmt: skip
     elif any(item.generation_tokens_s or item.prompt_tokens_s for item in log.reports):
         queue = max((item.waiting or 0 for item in log.reports), default=0)
-        yield passed(f"running requests get tokens{f'; up to {queue} wait' if queue else ''}", evidence=part.evidence)
+        yield passed(
+            f"running requests produce tokens{f'; up to {queue} requests wait' if queue else ''}",
+            evidence=part.evidence,
+        )
     else:
         yield passed("no request runs in these reports", evidence=part.evidence)
 
 
 def _metrics(metrics: ServingMetrics) -> Judged:
-    """Return the judges of an engine's metrics; of transfers and loads if it has any."""
+    """Return the judges of an engine's metrics.
+
+    Those of cache transfers and of offloading are included only if the engine shows such metrics.
+    """
     return tuple(
         (ident, partial(_judged, judge))
         for ident, judge in (
@@ -144,7 +151,7 @@ def _ras(part: PastedValue) -> Iterator[Finding]:
 
 
 def _stacks(part: PastedValue) -> Iterator[Finding]:
-    """Judge the processes of all writers once, at the first of them."""
+    """Judge the processes of all writers together, in the part of the first writer."""
     if all(part.value[0].line < other[0].line for other in part.others):
         yield from judge_stacks([part.value, *part.others], part.evidence)
 

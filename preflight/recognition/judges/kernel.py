@@ -1,4 +1,4 @@
-"""Judges of a kernel's log."""
+"""Judges of kernel logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WALL_S = 3e8
 
 
 def _each_host(judge: Judge) -> Judge:
-    """Return a judge of each node's lines; its messages start with the name."""
+    """Return a judge that runs for each host's lines, and names it in the messages."""
 
     def judge_hosts(part: PastedValue) -> Iterator[Finding]:
         log: KernelText = part.value
@@ -49,7 +49,7 @@ def _xids(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence)  # fmt: skip
 
 
-#: Other messages of the GPU's driver; the first three are equivalent to an Xid.
+#: Other messages of the GPU driver; the first three are left out if the text has Xids, which report the same.
 _OF_DRIVER = (("gpu-fallen-off-bus", failed), ("gsp-rpc-errors", warned), ("gpu-init-failed", failed),
               ("gpu-held", failed), ("gpu-window-invalid", failed), ("gpu-not-taken", failed),
               ("gpu-unpowered", failed))  # fmt: skip
@@ -61,7 +61,7 @@ def _sxids(part: PastedValue) -> Iterator[Finding]:
         yield from judge_sxids(logged, XidContext(part.evidence, pasted=True))
 
 
-#: Driver messages about mismatched versions.
+#: Maximum number of lines of the driver's message about mismatched versions.
 _MISMATCH = 4
 
 
@@ -70,7 +70,7 @@ def _mismatch(part: PastedValue) -> Iterator[Finding]:
         if event.kind == "driver-mismatch":
             near = (line.message for line in part.value.lines if event.line <= line.number < event.line + _MISMATCH)
             yield failed(
-                "kernel module and libraries of the driver have different versions: "
+                "the driver's kernel module and libraries have different versions: "
                 f"“{ends_of(' '.join(near), 200, 160)}” (line {event.line})",
                 found=event.text.strip()[:200], expected="one version", evidence=part.evidence,
                 fix="Reboot after the upgrade, or reload the modules; compare `cat /proc/driver/nvidia/version` with "
@@ -82,7 +82,7 @@ def _mismatch(part: PastedValue) -> Iterator[Finding]:
 def _events(part: PastedValue) -> Iterator[Finding]:
     """Judge errors of hardware, disks, links and memory.
 
-    The age of a line is unknown, so each counts.
+    The age of a line is unknown, so every line counts.
     """
     log: KernelText = part.value
     events = log.events
@@ -106,7 +106,7 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         more = f" and {len(strange) - _QUOTED} more such lines" if len(strange) > _QUOTED else ""
         quoted = "; ".join(f"{line.message[:160]} (line {line.number})" for line in strange[:_QUOTED])
         yield unknown(
-            f"no rule recognises: {quoted}{more}",
+            f"no rule recognises this: {quoted}{more}",
             found=strange[0].message[:200],
             evidence=part.evidence,
             fix="Read the lines around it, and run `preflight check` on the node.",
@@ -120,15 +120,15 @@ def _events(part: PastedValue) -> Iterator[Finding]:
 _QUOTED = 3
 
 
-#: Seconds, or lines without a time, within which a line is treated as part of an event.
+#: Distance from an event, in seconds or, for lines without a time, in lines, up to which a line belongs to it.
 _SAME_S, _SAME_LINES = 2.0, 3
 
 
 def _strange(log: KernelText, events: Sequence[KernelEvent]) -> list[PastedLine]:
     """Return the lines that may report an unknown fault.
 
-    Lines that differ only in digits are listed once. A line at the time of an event is treated as part of it, such as a
-    call trace or a device's response.
+    Lines that differ only in digits are listed once. Lines close to an event, such as a call trace or a device's
+    response, belong to the event.
     """
     judged_lines = {code.line.number for code in (*log.xids, *log.sxids)}
     for event in events:
@@ -151,7 +151,7 @@ _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report corrected errors over an unknown period, too few for a fault."""
+    """Report corrected errors that are too few for a fault."""
     covered = {problem.kind for problem in judgement.problems}  # a root port's lines belong to the device's
     few = [event for event in events if event.severity == "corrected" and event.kind not in covered]
     if few:
@@ -190,9 +190,9 @@ def _unjudged(
         of = f" of {device}" if device else ""
         early = " during boot, when drivers set up their devices" if all(map(window.booting, own)) else ""
         more = f", {len(own)} such lines" if len(own) > 1 else ""
-        yield unknown(f"an error of the kind {kind}{of}{early}: {own[0].text.strip()[:200]} (line {own[0].line}{more})",
+        yield unknown(f"an error of kind {kind}{of}{early}: {own[0].text.strip()[:200]} (line {own[0].line}{more})",
                       subject=device, found=own[0].text.strip()[:200], expected="none", evidence=evidence,
-                      fix="See whether it returns while jobs run: `journalctl -k`.")  # fmt: skip
+                      fix="Check whether it recurs while jobs run: `journalctl -k`.")  # fmt: skip
 
 
 def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
@@ -213,12 +213,12 @@ def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[
         stalled = any(problem.kind in ("nfs-stalled", "lustre-lost") for problem in judgement.problems)
         report = warned if stalled and "file system" in (event.detail or "") else unknown
         yield report(f"task {event.device} waited for minutes for a {event.detail or 'lock or device'} (line "
-                      f"{event.line}): a fault if it goes on", subject=event.device, found=event.text.strip()[:200],
+                      f"{event.line}): a fault if it persists", subject=event.device, found=event.text.strip()[:200],
                       expected="none", evidence=evidence,
-                      fix="`ps -eo pid,state,wchan:30,comm | grep ' D '`; look at what it waits for.")  # fmt: skip
+                      fix="`ps -eo pid,state,wchan:30,comm | grep ' D '`; find out what it waits for.")  # fmt: skip
 
 
-#: Kinds of events with following lines, and their maximum number.
+#: Kinds of events that continue on following lines, and the maximum number of their lines.
 _IN_SEVERAL_LINES = frozenset(
     {"pcie-aer", "machine-check", "memory-error", "hardware-error", "hardware-section", "hardware-device"}
 )
@@ -249,13 +249,13 @@ _USUAL = re.compile(
 )
 
 
-#: Kinds that other checks judge on a node, and their messages.
+#: Kinds of events that other checks judge on a node -> message and fix.
 _NOTED = {
     "nic-pcie-limited": (
         "a NIC has less PCIe bandwidth than it could use",
         "Compare `lspci -vv` (LnkCap, LnkSta) of the NIC and of the port above it; reseat the card.",
     ),
-    "slot-power": ("a NIC sees too little power at its slot", "Check the slot's power limit and the riser's cables."),
+    "slot-power": ("a NIC gets too little power from its slot", "Check the slot's power limit and the riser's cables."),
     "segfault": (
         "a program crashed",
         "Look for the location in its core dump (`coredumpctl`) or its log. The usual cause is a "
@@ -264,7 +264,7 @@ _NOTED = {
 }
 
 
-#: Number of throttle events from which cooling is the cause instead of a load peak: a judgement call.
+#: Number of throttling events from which cooling, rather than a load peak, is the cause: a judgement call.
 _HOT = 100
 
 
@@ -273,9 +273,9 @@ _WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Warn about events that are only notes on a node.
+    """Warn of events that are only notes on a node.
 
-    There, other checks or the job's owner handle them.
+    On a node, other checks judge them, or they concern only the job's owner.
     """
     if hot := [event for event in events if event.kind == "cpu-throttled" and event.count >= _HOT]:
         processors = dict.fromkeys(event.device for event in hot)
@@ -299,7 +299,7 @@ def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterat
                          evidence=evidence, fix=fix)  # fmt: skip
         elif event.kind == "out-of-memory" and event.severity == "note" and event.device:
             yield warned(
-                f"{event.device} (pid {event.detail}) was killed at its own job's memory limit (line {event.line})",
+                f"{event.device} (pid {event.detail}) was killed at its job's memory limit (line {event.line})",
                 subject=event.device, found=event.text.strip()[:200], expected="a job within its limit",
                 evidence=evidence, fix="Request more memory (`--mem`, the pod's limit), or use fewer data-loader "
                 "workers.",

@@ -1,4 +1,4 @@
-"""Judges of Kubernetes: output of `kubectl get` as a table, JSON or YAML."""
+"""Judges of Kubernetes output: `kubectl get` as a table, JSON or YAML, and quotas."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _objects(listed: KubernetesObjects) -> Judged:
 
 
 def _of(value: object, judge: Judge) -> Judge:
-    """Return the judge of one object of a list."""
+    """Return a judge that applies ``judge`` to one object of a list."""
 
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         yield from judge(PastedValue(value, part.evidence, part.complete, part.earlier))
@@ -101,12 +101,12 @@ def _node_row(node: ListedNode) -> Judge:
 
 
 def _versions(part: PastedValue) -> Iterator[Finding]:
-    """Name the kubelet versions where nodes have several."""
+    """Report the kubelet versions of nodes that have different ones."""
     versions: dict[str, list[str]] = {}
     for node in part.value.nodes:
         versions.setdefault(node.version, []).append(node.name)
     shown = "; ".join(f"{version}: {', '.join(names[:4])}" for version, names in list(versions.items())[:4])
-    yield unknown(f"the nodes run {len(versions)} versions of kubelet: {shown}; usual only during an upgrade",
+    yield unknown(f"the nodes run {len(versions)} versions of kubelet: {shown}; normal only during an upgrade",
                   found=shown, expected="one version", evidence=part.evidence,
                   fix="Finish or repeat the upgrade.")  # fmt: skip
 
@@ -122,7 +122,7 @@ def _every_row_well(part: PastedValue) -> Iterator[Finding]:
 
 
 def _quota(part: PastedValue) -> Iterator[Finding]:
-    """Report exhausted resources."""
+    """Report the resources whose quota is used up."""
     quota: Quota = part.value
     used_up = [row for row in quota.rows if row.used == row.hard != "0"]
     of = f"quota {quota.name}" if quota.name else "the quota"

@@ -16,7 +16,7 @@ def _node_name(node: NodeDescription) -> str:
 
 
 def node_conditions(part: PastedValue) -> Iterator[Finding]:
-    """Report conditions, a cordon and taints that keep pods off."""
+    """Report bad conditions, a cordon, and taints that keep pods off the node."""
     node: NodeDescription = part.value
     bad = False
     for item in node.conditions:
@@ -52,7 +52,7 @@ def node_conditions(part: PastedValue) -> Iterator[Finding]:
 
 
 def node_devices(part: PastedValue) -> Iterator[Finding]:
-    """Compare the devices that may be allocated with those of the node."""
+    """Compare the node's allocatable devices with its capacity."""
     node: NodeDescription = part.value
     fewer = False
     for name, number in node.capacity.items():

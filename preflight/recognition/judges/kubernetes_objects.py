@@ -32,13 +32,13 @@ from preflight.textprep.plain_text import ends_of
 
 #: Number of restarts from which a running pod warns: a judgement call.
 RESTARTS = 5
-#: Maximum number of parts of an object that are looked at.
+#: Maximum number of parts of an object that are examined.
 _MOST_PARTS = 200
 _STATE_COLUMNS = ("STATUS", "STATE", "PHASE", "TERMINALSTATE", "READY", "AVAILABLE", "HEALTHY", "HEALTH", "SYNCED")
 
 
 class ObjectTrouble(NamedTuple):
-    """A fault of an object: status, message, printed value."""
+    """A fault of an object: status of the finding, message, and value as printed."""
 
     status: str
     words: str
@@ -46,7 +46,10 @@ class ObjectTrouble(NamedTuple):
 
 
 def _state_trouble(name: str, value: str) -> ObjectTrouble | None:
-    """Return the fault of a state; an unknown state is returned as printed."""
+    """Return the fault that a state shows; None if healthy.
+
+    An unrecognised state is reported as unknown.
+    """
     if WELL.fullmatch(value) or WELL_FOR_NOW.fullmatch(value):
         return None
     if exited := EXITED.fullmatch(value):
@@ -56,7 +59,7 @@ def _state_trouble(name: str, value: str) -> ObjectTrouble | None:
     status = "fail" if BAD.fullmatch(value) else "unknown"
     if NOT_WELL.fullmatch(value):
         status = "warn"
-    remark = "" if status == "fail" or GOING_ON.fullmatch(value) or BAD.fullmatch(value) else " (not known here)"
+    remark = "" if status == "fail" or GOING_ON.fullmatch(value) or BAD.fullmatch(value) else " (an unrecognised state)"
     return ObjectTrouble(status, f"{name} is {value}{remark}", value)
 
 
@@ -92,7 +95,9 @@ def row_trouble(row: ListedObject) -> ObjectTrouble | None:
         return ObjectTrouble("warn", f"{share[1]} of {share[2]} ready", share[0])
     share = SHARE.fullmatch(columns.get("COMPLETIONS", ""))
     if share and "STATUS" not in columns and int(share[1]) < int(share[2]):
-        return ObjectTrouble("unknown", f"{share[1]} of {share[2]} complete: it runs, or it failed", share[0])
+        return ObjectTrouble(
+            "unknown", f"{share[1]} of {share[2]} complete: it is still running, or it failed", share[0]
+        )
     if counts.get("FAILED", 0) or counts.get("ERRORS", 0):
         return ObjectTrouble("fail", f"{counts.get('FAILED') or counts.get('ERRORS')} failed", "failed")
     if counts.get("RESTARTS", 0) >= RESTARTS:

@@ -1,4 +1,4 @@
-"""Judges of pods and of events, from Kubernetes."""
+"""Judges of Kubernetes pods and events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from preflight.textprep.plain_text import ends_of
 
 
 def _is_later(event: KubernetesEvent, other: KubernetesEvent) -> bool:
-    """Return whether an event is more recent than another, or follows it."""
+    """Return whether an event is more recent than another.
+
+    Without different ages, the event on the later line is more recent.
+    """
     ages = [seconds(item.age) for item in (event, other)]
     if ages[0] is None or ages[1] is None or ages[0] == ages[1]:
         return event.line > other.line
@@ -28,7 +31,8 @@ def judge_events(events: Sequence[KubernetesEvent]) -> Judged:
             warnings.setdefault(f"{event.reason} {event.object}", event)
     if not warnings:
         return (("container.state", no_warning),) if events else ()
-    starts: dict[str, tuple[KubernetesEvent, KubernetesEvent]] = {}  # the youngest of an object, and the lowest
+    # object -> its most recent start, and the last one in the text
+    starts: dict[str, tuple[KubernetesEvent, KubernetesEvent]] = {}
     for event in events:
         if event.reason == "Started":
             youngest, _ = starts.get(event.object, (event, event))
@@ -119,7 +123,7 @@ def _pod_judge(pod: PodDescription) -> Judge:
 
 def _unclear_judge(item: ContainerState) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        yield unknown(f"container {item.name} ended, and its exit code cannot be read (line {item.line})",
+        yield unknown(f"container {item.name} ended, but its exit code cannot be read (line {item.line})",
                       found="terminated", evidence=part.evidence, fix="kubectl logs --previous POD")  # fmt: skip
 
     return judge_part
@@ -132,7 +136,7 @@ def _ended_somehow(item: ContainerState) -> bool:
 
 
 def pod_runs(part: PastedValue) -> Iterator[Finding]:
-    """Report whether a pod without a fault in the text runs."""
+    """Report whether a pod runs, if the text shows no fault of it."""
     pod: PodDescription = part.value
     if not pod.name and pod.containers:  # only the states of containers
         if all(item.state == "Running" and item.ready for item in pod.containers):

@@ -22,7 +22,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"FailedMount|FailedAttachVolume|MountVolume|unable to attach or mount", "host.mounts",
          "Check the volume's claim and driver, and whether the node reaches the server."),
         (r"FailedCreatePodSandBox|CNI|network-status|multus|sandbox", "container.networks",
-         "`kubectl logs` of the CNI on that node; compare NetworkAttachmentDefinition and node."),
+         "`kubectl logs` of the CNI on that node; compare the NetworkAttachmentDefinition with the node."),
         (r"\bxid|nvidia-container-cli|nvml|(?<![\w./-])GPUs?(?![\w.-])", "container.gpu-devices",
          "`nvidia-smi` and `dmesg | grep -i xid` on that node."),
         (r"DiskPressure|ephemeral-storage|no space|low on resource: ephemeral", "host.file-systems",
@@ -42,7 +42,7 @@ _OTHER = ("container.state", "`kubectl logs --previous` of the pod has the first
 
 
 def cause(text: str) -> tuple[str, str]:
-    """Return the check for the same fault, and the next step, by the words of a text."""
+    """Return the check and the next step for the fault that a text describes."""
     return next(((check, fix) for pattern, check, fix in _CAUSES if pattern.search(text)), _OTHER)
 
 
@@ -69,7 +69,7 @@ WELL = re.compile(
     r"|normal|created|enabled|finished|admitted|ok|up|success|valid|applied|installed|idle|ignore|provisioned|done"
     r"|-|<none>|<unset>|none|"
 )
-#: A container of docker that runs.
+#: State of a running Docker container.
 WELL_FOR_NOW = re.compile(r"Up \S[\w ]*(?:\(healthy\))?")
 GOING_ON = re.compile(
     r"(?i)pending\S*|creating|initiali[sz]ing|terminating|suspended|queued|progressing|updating|restarting|reconciling"
@@ -79,10 +79,10 @@ BAD = re.compile(
     r"(?i).*(?:fail|error|not ?ready|notready|crash|backoff|oom|evict|lost|unhealthy|degraded|invalid|denied"
     r"|unavailable|false|stalled|expired|exceeded|abort|conflict|missing|down).*"
 )
-#: A state in a column with another name.
+#: A bad state in a column that is not one of the state columns.
 BAD_WORD = re.compile(r"(?i)fail(?:ed|ure|ing)?|error|degraded|unhealthy|not ?ready|stalled|lost|crash\w{0,20}")
 EXITED = re.compile(r"Exited(?: \((\d{1,3})\).*)?")
-#: Transient states.
+#: Bad states that may be transient: a warning instead of a failure.
 NOT_WELL = re.compile(r"(?i)not ?ready|false|unavailable|degraded")
 COUNT = re.compile(r"\d{1,7}")
 #: A resource of a quota: amount used, and limit.
@@ -99,27 +99,27 @@ BAD_UNLESS_TRUE = re.compile(
     r"\w*(?:Ready|Available|Healthy|Valid|Synced|Configured|UpToDate|Scheduled|Admitted|Initialized)"
 )
 BAD_REASON = re.compile(r"\w*(?:Exceeded|Failed|Error|Invalid|Unhealthy|Denied|NotFound|Unschedulable|Insufficient)\w*")
-#: Words of a message about a missing precondition: waiting may be normal.
+#: Words in the message of a false condition that may mean a fault; without them, waiting may be normal.
 BAD_MESSAGE = re.compile(
     r"(?i)\b(?:could ?n[o']t|cannot|can't|insufficient|unable|fail(?:ed|ure|s)?|exceed\w*|denied|timed? ?out)\b"
 )
 
 #: Conditions that are true on a healthy node; all others are false.
 GOOD_IF_TRUE = re.compile(r"\w*(?:Ready|Healthy|Available|Valid|Synced|Configured|UpToDate)")
-#: Devices of a plug-in: their number falls if it finds one unhealthy.
+#: Resources of a device plug-in, whose allocatable number falls if a device is unhealthy.
 DEVICES = re.compile(r"(?:nvidia\.com|amd\.com|rdma|openshift\.io|vpc\.amazonaws\.com)/\S+")
 #: Taints set by Kubernetes for judged conditions, and taints that reserve nodes for a purpose.
 ORDINARY_TAINT = re.compile(
     r"node(?:-role)?\.kubernetes\.io/|node\.cloudprovider|(?:nvidia|amd)\.com/gpu\b|(?!.*health)[\w./-]*(?:gpu|dedicated|pool|team"
     r"|partition|workload|purpose|rdma|spot)[\w./-]*[=:]"
 )
-#: Words of a taint about a fault.
+#: Words in a taint that indicate a fault.
 ILL = re.compile(r"(?i)unhealthy|fault|fail|repair|quarantine|broken|degraded|bad|error|lost|xid|drain|maint")
 
 _UNITS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def seconds(age: str) -> int | None:
-    """Return the age of an event's last occurrence."""
+    """Return the age in seconds of an event's last occurrence; None if unreadable."""
     parts = re.findall(r"(\d{1,4})([dhms])", age.partition(" (")[0])
     return sum(int(number) * _UNITS[unit] for number, unit in parts) if parts else None

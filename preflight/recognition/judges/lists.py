@@ -1,4 +1,4 @@
-"""Helpers for judges of network outputs: uncertain faults, long lists."""
+"""Helpers for judges: uncertain faults, memory use, GPU counts, long lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_FINDINGS = 8
 def unsure(message: str, **details: object) -> Finding:
     """Report a port's fault as unknown, because the text does not show its use."""
     fix = (
-        "Run `preflight check` on the node, which knows the job's ports, or check whether the port "
+        "Run `preflight check` on the node, where it finds the job's ports, or check whether the port "
         "is spare or for storage."
     )
     return unknown(f"{message}; the text does not show whether a job uses it", **{"fix": fix, **details})
@@ -29,7 +29,7 @@ _ODD = 5
 def judge_memory_use(
     label: str, subject: str, used_mib: int, total_mib: int, evidence: Sequence[str]
 ) -> Iterator[Finding]:
-    """Report a GPU's memory that is nearly full, or contradicts itself."""
+    """Report GPU memory that is nearly full, or figures that contradict each other."""
     share = f"{used_mib} of {total_mib} MiB"
     if used_mib > total_mib:
         yield unknown(f"{label}: {share} are used: the text contradicts itself", subject=subject, found=share,
@@ -40,10 +40,10 @@ def judge_memory_use(
 
 
 def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report an odd number of GPUs, which no board has."""
+    """Report an odd number of GPUs, from five on: no board has one."""
     if number >= _ODD and number % 2:
         yield unknown(
-            f"{number} GPUs are listed, an odd number: one may have fallen off the bus, or the job was assigned them",
+            f"{number} GPUs are listed, an odd number: one may have fallen off the bus, or the job has only these",
             found=number,
             expected="the node's GPUs",
             evidence=evidence,
@@ -52,7 +52,7 @@ def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Fin
 
 
 def limited(judge: Callable[[PastedValue], Iterator[Finding]]) -> Judge:
-    """Return a judge that summarises all but its first findings."""
+    """Return a judge that yields its first findings, and summarises the rest."""
 
     @functools.wraps(judge)
     def limited_judge(part: PastedValue) -> Iterator[Finding]:

@@ -57,14 +57,14 @@ def _loopback(part: PastedValue) -> Iterator[Finding]:
 
 
 def _link_downs(part: PastedValue) -> Iterator[Finding]:
-    """Report a port that lost its link often, and a link that retrained."""
+    """Report a link that went down or recovered often."""
     link: PortLink = part.value
     name = link.device or "the port"
     recovered = link.fields.get("Link Error Recovery Counter", "")
     counts = (("went down", link.link_downs), ("recovered", int(recovered) if recovered.isdecimal() else None))
     for what, count in counts:
         if count is not None and count > TOLERATED[CounterKind.FLAP]:
-            yield unknown(f"{name}: its link {what} {count} times; the period is unknown from a single reading",
+            yield unknown(f"{name}: its link {what} {count} times; a single reading does not show the period",
                           subject=link.device or "", found=count, expected="no growth between two readings",
                           evidence=part.evidence)  # fmt: skip
 
@@ -90,17 +90,17 @@ def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
     name = f"{reporter.device}: reporter {reporter.name}"
     where = f"{f', last dump {reporter.dumped}' if reporter.dumped else ''} (line {reporter.line})"
     fix = (
-        f"`devlink health diagnose {reporter.device} reporter {reporter.name}`, `dmesg | grep -i mlx5`; firmware that "
-        "fails again needs an update, or the vendor."
+        f"`devlink health diagnose {reporter.device} reporter {reporter.name}`, `dmesg | grep -i mlx5`; if the "
+        "firmware fails again, update it or contact the vendor."
     )
     if reporter.state != "healthy":
-        report, message = failed, f"{name} is in state {reporter.state}, {reporter.errors} errors{where}"
+        report, message = failed, f"{name} is in state {reporter.state}, with {reporter.errors} errors{where}"
     elif reporter.name in _OF_FIRMWARE:
         report, message = warned, f"{name} has had {reporter.errors} errors{where}"
     else:
         report = unknown
         message = (
-            f"{name} has had {reporter.errors} errors and recovered{where}; the period is unknown from a single reading"
+            f"{name} has had {reporter.errors} errors and recovered{where}; a single reading does not show the period"
         )
     return report(message, subject=reporter.device, found=f"state {reporter.state}, {reporter.errors} errors",
                   expected="healthy, no error", evidence=evidence, fix=fix)  # fmt: skip
@@ -110,7 +110,7 @@ def _devices(part: PastedValue) -> Iterator[Finding]:
     devices: Sequence[MstDevice] = part.value
     without = [device.address for device in devices if not device.rdma]
     if without and len(without) < len(devices):
-        yield unsure(f"{', '.join(without[:8])} has no RDMA device, but others have one", subject=without[0],
+        yield unsure(f"no RDMA device for {', '.join(without[:8])}, although other NICs have one", subject=without[0],
                      found=f"{len(devices) - len(without)} of {len(devices)}", expected="an RDMA device for each",
                      evidence=part.evidence, fix="`dmesg | grep mlx5_ib`; `modprobe mlx5_ib`.")  # fmt: skip
     elif devices and not without and part.complete:

@@ -20,12 +20,12 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
     slow = [function for function in nics if function.downgraded]
     for function in slow:
         most = " ".join(filter(None, (function.max_speed, function.max_width)))
-        yield warned(f"{function.address} trained {function.link}", subject=function.address or "",
+        yield warned(f"{function.address} trained at {function.link}", subject=function.address or "",
                      found=function.link, expected=most or "the device's maximum", evidence=part.evidence)  # fmt: skip
     sick = [function for function in nics if function.errors]
     for function in sick:
         errors = ", ".join(sorted(function.errors))
-        yield unknown(f"{function.address} has had PCIe errors: {errors} since they were cleared",
+        yield unknown(f"{function.address} has had PCIe errors since they were last cleared: {errors}",
                       subject=function.address or "", found=f"{errors}+", expected="FatalErr-, NonFatalErr-",
                       evidence=part.evidence, fix="`dmesg -T | grep -i aer` shows when.")  # fmt: skip
     if nics and not slow and not sick and all(function.width for function in nics):
@@ -33,7 +33,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
 
 
 def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
-    """Return the judge of listed devices of a kind that do not answer."""
+    """Return a judge that reports listed devices of a kind that do not answer."""
 
     def report(part: PastedValue) -> Iterator[Finding]:
         functions: Sequence[PciFunction] = part.value
@@ -48,24 +48,31 @@ def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
 
 @limited
 def _gpu_links(part: PastedValue) -> Iterator[Finding]:
-    """Report GPUs with fewer lanes than possible; their speed falls while idle."""
+    """Report GPUs with fewer lanes than possible, and their PCIe errors.
+
+    A lower speed alone is not reported, because the speed falls while a GPU is idle.
+    """
     functions: Sequence[PciFunction] = part.value
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
-            slower = f", at {function.speed} of {function.max_speed}" if function.speed != function.max_speed else ""
+            slower = (
+                f", and at {function.speed} instead of {function.max_speed}"
+                if function.speed != function.max_speed
+                else ""
+            )
             superchip = any(name in (function.name or "") for name in SUPERCHIPS)
             design = ": by design or a fault, since traffic with the processor takes NVLink-C2C" if superchip else ""
-            yield warned(f"{function.address} trained {function.width} of {function.max_width} lanes{slower}{design}",
-                         subject=function.address or "", found=function.width, expected=function.max_width,
-                         evidence=part.evidence)  # fmt: skip
+            yield warned(f"{function.address} trained at {function.width} instead of {function.max_width}"
+                         f"{slower}{design}", subject=function.address or "", found=function.width,
+                         expected=function.max_width, evidence=part.evidence)  # fmt: skip
         if function.is_gpu and (errors := function.errors - {"NonFatalErr"}):
             listed = ", ".join(sorted(errors))
-            yield unknown(f"{function.address} has had uncorrected PCIe errors: {listed} since they were cleared",
+            yield unknown(f"{function.address} has had uncorrected PCIe errors since they were last cleared: {listed}",
                           subject=function.address or "", found=f"{listed}+", expected="none", evidence=part.evidence,
                           fix="`dmesg -T | grep -i -e aer -e xid` shows when.")  # fmt: skip
 
 
-#: MaxReadReq that every virtual function shows.
+#: MaxReadReq in bytes that every virtual function shows.
 _VIRTUAL_BYTES = 128
 
 
@@ -89,11 +96,11 @@ def _redirects(part: PastedValue) -> Iterator[Finding]:
     names = ", ".join(str(function.address) for function in bridges[:4]) + (", …" if bridges[4:] else "")
     yield unknown(
         f"ACS redirects traffic between devices through the CPU ({' '.join(f'{name}+' for name in controls)} on "
-        f"{names}): a fault on the path of a GPU and its NIC, needed in a virtual machine",
+        f"{names}): a fault on the path between a GPU and its NIC, but needed in a virtual machine",
         subject=str(bridges[0].address) if len(bridges) == 1 else "",
         found=f"{len(bridges)} bridges", expected="ReqRedir-, CmpltRedir- and UpstreamFwd- between GPU and NIC",
         evidence=part.evidence, 
-        fix="`preflight check` on the node knows the path; `setpci` or the BIOS switches ACS off.",
+        fix="`preflight check` on the node finds the path; `setpci` or the BIOS switches ACS off.",
     )  # fmt: skip
 
 

@@ -95,12 +95,12 @@ def _is_placeholder(port: RdmaPort) -> bool:
 
 def _unknown_speed(port: RdmaPort, part: PastedValue) -> Finding:
     return unknown(
-        f"{port.name} is active at {port.rate_gbps:g} Gb/s: kernel output for an unknown speed, or a "
-        "link that trained at the lowest one",
+        f"{port.name} is active at {port.rate_gbps:g} Gb/s: the kernel's placeholder for an unknown speed, "
+        "or a link that trained at the lowest speed",
         subject=port.name,
         found=port.rate,
         evidence=part.evidence,
-        fix="read it with `mlxlink -d DEVICE` or `ethtool IF`",
+        fix="Read the speed with `mlxlink -d DEVICE` or `ethtool IF`.",
     )
 
 
@@ -112,7 +112,7 @@ def _is_one_lane(port: RdmaPort) -> bool:
 def _link_layers(part: PastedValue) -> Iterator[Finding]:
     """Report ports of a different link layer that run at the usual rate.
 
-    A slower port is either for storage, or reported as slow.
+    Slower ports of another link layer are for storage, or are reported as slow.
     """
     active = [port for port in _ports(part) if port.active and port.link_layer]
     if len({port.link_layer for port in active}) < 2:
@@ -150,7 +150,7 @@ def _active_mtus(part: PastedValue) -> Iterator[Finding]:
 
 
 def _in_software(port: RdmaPort) -> bool:
-    """Return whether a port is software RDMA, limited by the interface MTU."""
+    """Return whether a port is software RDMA, whose MTU the interface limits."""
     transport = str(port.other.get("transport"))
     name = port.device or ""
     return port.other.get("vendor_id") in _SOFTWARE or transport.startswith("iWARP") or name.startswith(("rxe", "siw"))
@@ -168,9 +168,9 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
 
 
 def _port_firmware(part: PastedValue) -> Iterator[Finding]:
-    """Compare the firmware of a board's devices.
+    """Compare the firmware of devices on the same board type.
 
-    Within a model, boards may have different firmware.
+    If the text shows only the model, a difference is unknown, since boards of one model may differ.
     """
     listed: PortList = part.value
     boards: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
@@ -202,7 +202,7 @@ def _identities(part: PastedValue) -> Iterator[Finding]:
 
 
 def _addresses(part: PastedValue) -> Iterator[Finding]:
-    """Report IPv4 addresses that two ports have."""
+    """Report IPv4 addresses that several ports share."""
     rows: Sequence[GidRow] = part.value
     owners: dict[str, set[str]] = defaultdict(set)
     for row in rows:
@@ -212,14 +212,14 @@ def _addresses(part: PastedValue) -> Iterator[Finding]:
         if len(names) > 1:
             yield unknown(f"{', '.join(sorted(names))} have the same address {address}", found=address,
                           expected="unique addresses", evidence=part.evidence,
-                          fix="`ip -br addr`; on a bond the members may share it.")  # fmt: skip
+                          fix="`ip -br addr`; members of a bond may share an address.")  # fmt: skip
 
 
 @limited
 def _interface_states(part: PastedValue) -> Iterator[Finding]:
-    """Report the interfaces that are down.
+    """Report interfaces that are down.
 
-    An InfiniBand port may work with IPoIB down.
+    An InfiniBand port may work although IPoIB is down.
     """
     listed: PortList = part.value
     if part.complete and listed.ports and all(port.other.get("netdev_state") == "Up" for port in listed.ports):
@@ -278,7 +278,7 @@ def _judge_gids(rows: Sequence[GidRow], part: PastedValue) -> Iterator[Finding]:
             found=listed,
             expected=usual[0][0],
             evidence=part.evidence,
-            fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose).",
+            fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose the index).",
         )
     elif indexes and not without and part.complete:
         yield passed(f"{len(indexes)} ports have a RoCE v2 entry with an IP address, index {usual[0][0]}",

@@ -10,7 +10,7 @@ from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.qos.port_settings import PortQos
 from preflight.recognition.judges import Judges, PastedValue
 
-#: Lossless priorities for which a NIC has buffers.
+#: Maximum number of lossless priorities for which a NIC has buffers.
 _LOSSLESS_MOST = 2
 
 
@@ -20,13 +20,13 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
     if qos.pfc is not None:
         yield from _judge_pfc(qos, name, part)
     if qos.trust == "pcp" and qos.pfc is not None:
-        yield unknown(f"{name}: trust pcp: untagged RoCE packets use priority 0 with any DSCP",
+        yield unknown(f"{name}: trust pcp: untagged RoCE packets use priority 0, regardless of their DSCP",
                       subject=qos.interface, found="pcp", expected="dscp, unless the fabric tags VLANs",
                       evidence=part.evidence, fix="`mlnx_qos -i IF --trust dscp`")  # fmt: skip
     unmapped = qos.lossless - {priority for row in (qos.dscp.of.values() if qos.dscp else ()) for priority in row}
     if qos.trust == "dscp" and qos.dscp and qos.lossless and unmapped == qos.lossless and part.complete:
         names = _numbers(unmapped)
-        yield warned(f"{name}: no DSCP leads to the lossless priority {names}", subject=qos.interface,
+        yield warned(f"{name}: no DSCP is mapped to the lossless priority {names}", subject=qos.interface,
                      found=f"priorities {_numbers({p for row in qos.dscp.of.values() for p in row})}",
                      expected=f"a DSCP of priority {names}", evidence=part.evidence)  # fmt: skip
     yield from _judge_map(qos, name, part)
@@ -41,7 +41,7 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
 
 
 def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
-    """Report DSCPs with two priorities, and CNPs in the priority they slow."""
+    """Report DSCPs with several priorities, and CNPs in a lossless priority."""
     rows = qos.dscp.of if qos.dscp else {}
     if double := [dscp for dscp, priorities in rows.items() if len(priorities) > 1]:
         listed = ", ".join(f"DSCP {dscp}: priorities {_numbers(rows[dscp])}" for dscp in double[:8])

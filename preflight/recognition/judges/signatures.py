@@ -1,6 +1,6 @@
 """Judges of error messages.
 
-Each signature has the check that judges its cause on a node.
+Each signature names the check that judges its cause on a node.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from preflight.parsers.messages.scan import LOGGED, LoggedError, by_signature
 from preflight.parsers.messages.signature import ErrorSignature
 from preflight.recognition.judges import Judge, Judges, PastedValue
 
-#: Maximum number of listed errors without a signature; the rest is one more finding.
+#: Maximum number of unrecognised errors with a finding each; one more finding covers the rest.
 _MOST_UNKNOWN = 6
 
 
@@ -40,8 +40,8 @@ def _judge(signature: ErrorSignature, errors: list[LoggedError]) -> Judge:
 def _rest(groups: list[tuple[ErrorSignature, list[LoggedError]]]) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
         lines = ", ".join(str(same[0].line) for _, same in groups[:12])
-        yield unknown(f"{len(groups)} more kinds of lines that are logged as errors (line {lines})", found=len(groups),
-                      evidence=part.evidence, fix="The first of them is usually the cause.")  # fmt: skip
+        yield unknown(f"{len(groups)} more kinds of lines are logged as errors (lines {lines})", found=len(groups),
+                      evidence=part.evidence, fix="The first error in the log is usually the cause.")  # fmt: skip
 
     return judge_part
 

@@ -15,7 +15,7 @@ from preflight.parsers.messages.error_words import check_of
 from preflight.parsers.messages.scan import error_in
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue
 
-#: Reasons for planned work.
+#: Reasons that name planned work.
 _PLANNED = re.compile(
     r"(?i)\b(?:maint\w*|upgrade|reserved|planned|reboot asap|scheduled|testing|test|decommission\w*)\b"
 )
@@ -41,7 +41,7 @@ _IN_SERVICE = re.compile(
 
 
 def _out_of_service(state: str) -> str:
-    """Return ``down``, ``drained``, ``other`` or "" for a state."""
+    """Return ``down``, ``drained`` or ``other`` for a state, or "" if in service."""
     words = state.lower().split("+")
     if any(_DOWN.fullmatch(word) for word in words):
         return "down"
@@ -77,7 +77,7 @@ def _count_judge(row: NodesInState) -> Judge:
         other = row.counts.split("/")[2]
         yield unknown(f"partition {row.partition}: {other} nodes are neither allocated nor idle (line {row.line})",
                       subject=row.partition, found=row.counts, expected="none down or drained", evidence=part.evidence,
-                      fix="`sinfo -R` has the nodes and the reasons.")  # fmt: skip
+                      fix="`sinfo -R` lists the nodes and the reasons.")  # fmt: skip
 
     return judge_part
 
@@ -145,7 +145,7 @@ def _nodes(nodes: Sequence[SlurmNode]) -> Judged:
 
 def _leftover_reason(node: SlurmNode) -> Judge:
     def judge_part(part: PastedValue) -> Iterator[Finding]:
-        yield warned(f"{node.name}: in service ({'+'.join(node.state)}), and it has a reason: {node.reason} (line "
+        yield warned(f"{node.name}: in service ({'+'.join(node.state)}), but still has a reason: {node.reason} (line "
                      f"{node.line})", subject=node.name, found=node.reason, evidence=part.evidence)  # fmt: skip
 
     return judge_part
@@ -164,14 +164,14 @@ _ENDS = (
     ("BOOT_FAIL", "host.services", "its nodes did not boot", "`sinfo -R`; the console of the node."),
     ("OUT_OF_ME", "kernel.events", "it was killed at its memory limit",
      "`sacct -j JOB --format=JobID,MaxRSS,ReqMem`; request more memory, or use fewer data-loader workers."),
-    ("TIMEOUT", "trend.job-time", "it reached its time limit: too short, or the job hung",
+    ("TIMEOUT", "trend.job-time", "it reached its time limit: the limit was too short, or the job hung",
      "If its last lines show progress, request more time; otherwise look for a hang: `preflight read LOG`."),
     ("DEADLINE", "trend.job-time", "it could not end before its deadline", "Request less, or a later deadline."),
     ("FAILED", "job.errors", "it ended with an error", "The first error in its output is the cause: `preflight read"
                                                           " LOG`."),
     ("PREEMPTED", "host.services", "it was preempted by another job", "Requeue it from its last checkpoint."),
     ("CANCELLED", "host.services", "it was cancelled: by a person, or after one of its tasks failed",
-     "If a task failed before it, look there for the cause."),
+     "If a task failed first, look there for the cause."),
 )  # fmt: skip
 
 
@@ -267,7 +267,10 @@ def _end_judge(job: EndedJob, words: str, fix: str) -> Judge:
 
 
 def _exit_words(code: str) -> str:
-    """Return ``code:signal`` in words: a code above 128 is also a signal."""
+    """Return an exit code, ``code:signal``, in words; empty for success.
+
+    A code above 128 also names a signal.
+    """
     match = re.fullmatch(r"(\d{1,5})(?::(\d{1,3}))?", code)
     if not match:
         return ""
@@ -288,7 +291,7 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------
 
-#: Numbers of waiting requests and records from which a controller is overloaded: judgement calls.
+#: Counter, number from which a controller is overloaded, and its meaning: judgement calls.
 _BEHIND: tuple[tuple[str, int, str], ...] = (
     ("DBD Agent queue size", 1000, "records wait for slurmdbd: the accounting database is slow or down"),
     ("Agent queue size", 100, "messages to nodes are queued: nodes do not answer, or the controller is overloaded"),

@@ -1,4 +1,4 @@
-"""Judges of a host's load, of storage states, of AMD GPUs and of Ray."""
+"""Judges of host load, storage, AMD GPUs, Ray, opensm, neighbours and boots."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from preflight.parsers.training.ray_status import RayStatus
 from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import limited
 
-#: Values above which a host is overloaded: a load of more tasks than any node has CPUs, percent of time that CPUs wait
-#: for storage, KiB/s of swap, percent of time in pressure, zombies. Judgement calls.
+#: Values above which a host is overloaded: load average (more tasks than any node has CPUs), percent of time that CPUs
+#: wait for storage, KiB/s of swap traffic, percent of time under pressure, number of zombies. Judgement calls.
 _MOST_LOAD, _MOST_WAITING_PCT, _MOST_SWAPPED, _MOST_PRESSURE_PCT, _MOST_ZOMBIES = 512, 25, 256, 25, 8
 #: Thresholds of a saturated disk: percent of time busy, milliseconds of latency.
 _BUSY_PCT, _LATE_MS = 95, 50
@@ -31,11 +31,11 @@ def _tasks(part: PastedValue) -> Iterator[Finding]:
     """Look for a load above any CPU count, and for waiting tasks."""
     load = _worst(part, "load")
     if load is not None and load.value > _MOST_LOAD:
-        yield unknown(f"the load average of 15 minutes is {load.value:g}: that many tasks run or wait for a device "
+        yield unknown(f"the 15-minute load average is {load.value:g}: that many tasks run or wait for a device "
                       f"(line {load.line})", found=f"{load.value:g}", expected="at most the number of CPUs",
                       evidence=part.evidence, fix="`ps -eo state,pid,wchan:30,cmd | grep '^D'`; `nproc`.")  # fmt: skip
     elif load is not None:
-        yield passed(f"the load average of 15 minutes is {load.value:g}", evidence=part.evidence)
+        yield passed(f"the 15-minute load average is {load.value:g}", evidence=part.evidence)
 
 
 def _zombies(part: PastedValue) -> Iterator[Finding]:
@@ -58,7 +58,7 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
 
 
 def _storage(part: PastedValue) -> Iterator[Finding]:
-    """Look for CPUs that wait for storage, and for slow disks."""
+    """Look for CPUs and tasks that wait for storage, and for slow disks."""
     readings: Sequence[LoadReading] = part.value
     waiting, pressure = _worst(part, "waiting_pct"), _worst(part, "pressure_pct")
     late = {item.device: item.value for item in readings if item.name == "await_ms" and item.value > _LATE_MS}
@@ -75,13 +75,13 @@ def _storage(part: PastedValue) -> Iterator[Finding]:
                       expected=f"at most {_LATE_MS} ms", evidence=part.evidence,
                       fix=f"`smartctl -a /dev/{item.device}`; find out what reads and writes: `iotop -o`.")  # fmt: skip
     if pressure is not None and pressure.value > _MOST_PRESSURE_PCT:
-        yield unknown(f"tasks wait {pressure.value:g} % of a minute for this resource (line {pressure.line})",
+        yield unknown(f"tasks waited {pressure.value:g} % of the last minute for this resource (line {pressure.line})",
                       found=f"{pressure.value:g} %", expected=f"at most {_MOST_PRESSURE_PCT} %", evidence=part.evidence,
                       fix="`grep . /proc/pressure/*` names the resource.")  # fmt: skip
     elif readings and not busy and (waiting is None or waiting.value <= _MOST_WAITING_PCT):
         named = {"waiting_pct", "utilization_pct", "pressure_pct"} & {item.name for item in readings}
         if named:
-            yield passed("neither CPUs nor disks wait for long", evidence=part.evidence)
+            yield passed("CPUs, tasks and disks show no long waits", evidence=part.evidence)
 
 
 #: Healthy and degraded states of file systems; any other state is a fault.
@@ -104,7 +104,7 @@ def _states(part: PastedValue) -> Iterator[Finding]:
         yield passed(words, evidence=part.evidence)
 
 
-#: Number of corrected memory errors of a GPU that deserves a second look, and its hot-spot limit in Celsius:
+#: Number of corrected memory errors of a GPU above which they are reported, and temperature limit in degrees Celsius:
 #: judgement calls.
 _MANY_CORRECTED, _HOT_C = 100, 100
 
@@ -115,11 +115,11 @@ def _amd_memory(part: PastedValue) -> Iterator[Finding]:
     counted = [item for item in readings if item.uncorrected]
     bad = [item for item in counted if item.value]
     for item in bad:
-        yield failed(f"GPU{item.gpu}: {item.value:.0f} uncorrectable errors of {item.name} (line {item.line})",
+        yield failed(f"GPU{item.gpu}: {item.value:.0f} uncorrectable errors in {item.name} (line {item.line})",
                      subject=f"GPU{item.gpu}", found=f"{item.value:.0f}", expected="0", evidence=part.evidence,
                      fix="Drain the node, then `amd-smi reset -G`; replace the GPU if they return.")  # fmt: skip
     if counted and not bad:
-        yield passed(f"no uncorrectable errors of {len({item.gpu for item in counted})} GPUs", evidence=part.evidence)
+        yield passed(f"no uncorrectable errors on {len({item.gpu for item in counted})} GPUs", evidence=part.evidence)
 
 
 @limited
@@ -127,10 +127,10 @@ def _amd_corrected(part: PastedValue) -> Iterator[Finding]:
     readings: Sequence[AmdReading] = part.value
     for item in readings:
         if item.corrected and item.value > _MANY_CORRECTED:
-            yield unknown(f"GPU{item.gpu}: {item.value:.0f} corrected errors of {item.name}; the time is unknown from "
-                          f"one reading (line {item.line})", subject=f"GPU{item.gpu}", found=f"{item.value:.0f}",
-                          expected="no growth between two readings", evidence=part.evidence,
-                          fix="Read it again after an hour under load.")  # fmt: skip
+            yield unknown(f"GPU{item.gpu}: {item.value:.0f} corrected errors in {item.name}; a single reading does "
+                          f"not show the period (line {item.line})", subject=f"GPU{item.gpu}",
+                          found=f"{item.value:.0f}", expected="no growth between two readings", evidence=part.evidence,
+                          fix="Read the counters again after an hour under load.")  # fmt: skip
 
 
 @limited
@@ -143,7 +143,9 @@ def _amd_heat(part: PastedValue) -> Iterator[Finding]:
                      found=f"{item.value:g} degrees C", expected=f"below {_HOT_C} degrees C", evidence=part.evidence,
                      fix="Check fans, airflow and the power limit; `amd-smi metric -t -c`.")  # fmt: skip
     if warm and not hot:
-        yield passed(f"at most {max(item.value for item in warm):g} degrees C", evidence=part.evidence)
+        yield passed(
+            f"the highest temperature is {max(item.value for item in warm):g} degrees C", evidence=part.evidence
+        )
 
 
 @limited
@@ -154,7 +156,7 @@ def _ray(part: PastedValue) -> Iterator[Finding]:
                      evidence=part.evidence, fix="Read the raylet's log on that node, in /tmp/ray.")  # fmt: skip
     for line, text in (*status.pending, *status.demands):
         yield unknown(f"Ray waits for resources: {text} (line {line})", found=text[:200], expected="none pending",
-                      evidence=part.evidence, fix="Compare it with the usage; a node may be missing.")  # fmt: skip
+                      evidence=part.evidence, fix="Compare the demand with usage; a node may be missing.")  # fmt: skip
     if status.shows_failures and not (status.failures or status.pending or status.demands):
         waits = ", and nothing waits for resources" if part.complete else ""
         yield passed(f"no node of the Ray cluster failed{waits}", evidence=part.evidence)
@@ -162,7 +164,7 @@ def _ray(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _subnet(part: PastedValue) -> Iterator[Finding]:
-    """Report subnet manager errors; those that differ only in digits, once."""
+    """Report nodes that left the subnet, and errors of the subnet manager."""
     log: OpensmLog = part.value
     for event in log.events:
         if event.left:
@@ -177,7 +179,7 @@ def _subnet(part: PastedValue) -> Iterator[Finding]:
                       found=errors[0].text[:200], expected="none", evidence=part.evidence,
                       fix="`ibdiagnet`; look at the port that the line names.")  # fmt: skip
     if log.lines and not log.events:
-        yield passed(f"no error in {log.lines} lines of a subnet manager", evidence=part.evidence)
+        yield passed(f"no error in {log.lines} lines of the subnet manager's log", evidence=part.evidence)
 
 
 @limited
@@ -188,13 +190,13 @@ def _neighbours(part: PastedValue) -> Iterator[Finding]:
         on = f" on {row.interface}" if row.interface else ""
         yield unknown(f"{row.address}{on} does not answer: {row.state} (line {row.line})", subject=row.address,
                       found=row.state, expected="REACHABLE or STALE", evidence=part.evidence,
-                      fix=f"Is {row.address} a node in service? Then `ping {row.address}`; check link, VLAN and MTU."
+                      fix=f"If {row.address} is in service, `ping {row.address}`; check link, VLAN and MTU."
                       )  # fmt: skip
     if rows and not silent:
         yield passed(f"{len(rows)} neighbours answer or have answered", evidence=part.evidence)
 
 
-#: Maximum number of boots in a normal last(1) list.
+#: Maximum number of boots without an orderly shutdown in a normal last(1) list.
 _FEW_BOOTS = 2
 
 

@@ -34,23 +34,23 @@ def _units(part: PastedValue) -> Iterator[Finding]:
 
 
 def _sources(part: PastedValue) -> Iterator[Finding]:
-    """Look for a time source that the clock follows."""
+    """Judge whether the clock follows a time source that answers."""
     sources: Sequence[ClockSource] = part.value
     selected = [source for source in sources if source.selected]
     if selected and selected[0].reach == 0:
-        yield warned(f"the selected source of time, {selected[0].name}, no longer answers (line {selected[0].line})",
+        yield warned(f"the selected time source, {selected[0].name}, no longer answers (line {selected[0].line})",
                      subject=selected[0].name, found="reach 0", expected="reach 377", evidence=part.evidence,
-                     fix="`chronyc tracking`; look at the network and firewall towards the servers.")  # fmt: skip
+                     fix="`chronyc tracking`; check network and firewall on the way to the servers.")  # fmt: skip
     elif selected:
         yield passed(f"the clock follows {selected[0].name}", evidence=part.evidence)
     elif sources and part.complete:
         silent = sum(not source.usable for source in sources)
-        yield warned(f"the clock follows none of its {len(sources)} sources of time; {silent} are not usable",
+        yield warned(f"the clock follows none of its {len(sources)} time sources; {silent} are not usable",
                      found="none selected", expected="one selected (*)", evidence=part.evidence,
-                     fix="`chronyc tracking`; look at the network and firewall towards the servers.")  # fmt: skip
+                     fix="`chronyc tracking`; check network and firewall on the way to the servers.")  # fmt: skip
 
 
-#: Kinds of file systems on disks and servers, which jobs write to.
+#: Types of disk and network file systems that jobs write to.
 _WRITTEN = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "nfs", "nfs4", "lustre", "gpfs", "beegfs", "weka", "wekafs",
             "ceph", "cifs", "fuse.ceph", "glusterfs")  # fmt: skip
 #: Places that are mounted read-only on purpose.
@@ -59,7 +59,7 @@ _INTENDED = ("/boot", "/usr", "/snap/", "/sysroot", "/ostree", "/opt/", "/etc", 
 
 @limited
 def _mounts(part: PastedValue) -> Iterator[Finding]:
-    """Look for file systems of disks and servers that are read-only."""
+    """Look for disk and network file systems that are mounted read-only."""
     places: Sequence[MountedPlace] = part.value
     wrong = [
         mount for mount in places
@@ -89,7 +89,7 @@ def _governor(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _errors(part: PastedValue) -> Iterator[Finding]:
-    """Judge the errors counted since the driver was loaded or the database was made."""
+    """Judge errors counted since the driver was loaded or the database was created."""
     counts: Sequence[ErrorCount] = part.value
     bad = [count for count in counts if count.number]
     fix = "Drain the node for uncorrected errors; reseat or replace the module: `ras-mc-ctl --errors`."
@@ -104,7 +104,7 @@ def _errors(part: PastedValue) -> Iterator[Finding]:
         else:
             yield unknown(f"{message}; the period is unknown", evidence=part.evidence, **details)
     if not bad and part.complete:
-        yield passed("no hardware error is counted", evidence=part.evidence)
+        yield passed("no hardware errors have been counted", evidence=part.evidence)
 
 
 #: Number of corrected errors that make a module faulty regardless of uptime: a judgement call.
@@ -112,11 +112,11 @@ _MANY = 1000
 
 
 def _iperf(part: PastedValue) -> Iterator[Finding]:
-    """Report an error of iperf3, and its rate."""
+    """Report iperf3's error, or its rate."""
     report: IperfReport = part.value
     if report.error:
         yield failed(f"iperf3 failed: {report.error}", found=report.error, expected="a rate", evidence=part.evidence,
-                     fix="Start `iperf3 -s` on the peer; look at the firewall and the route.")  # fmt: skip
+                     fix="Start `iperf3 -s` on the peer; check the firewall and the route.")  # fmt: skip
     elif report.received_gbps is not None:
         again = f", {report.retransmitted} segments retransmitted" if report.retransmitted else ""
         yield unknown(
@@ -127,7 +127,7 @@ def _iperf(part: PastedValue) -> Iterator[Finding]:
         )
 
 
-#: Usage at which a target is full: a judgement call, as for disks.
+#: Usage in percent from which a Lustre target counts as full: a judgement call, as for disks.
 _FULL_PCT = 95
 
 
@@ -139,7 +139,7 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
     for target in targets:
         details = {
             "subject": target.name,
-            "fix": "`lfs check servers`; check its server.",
+            "fix": "`lfs check servers`; check the target's server.",
         }
         if target.state.lower() != "active":
             wrong += 1
@@ -159,7 +159,7 @@ _NAMED = 4
 
 
 def _processes(part: PastedValue) -> Iterator[Finding]:
-    """Name processes that wait in the kernel, and zombies."""
+    """Report processes that wait in the kernel, and zombies."""
     processes: Sequence[ListedProcess] = part.value
     fix = "`cat /proc/PID/stack` shows what each waits for: storage, a driver or a lock."
     waiting = [process for process in processes if process.state[0] == "D"]

@@ -1,4 +1,4 @@
-"""Judges of GPU monitoring, kernel modules and kernel settings."""
+"""Judges of GPU monitoring, kernel modules and settings, and files of sysfs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.devices import HOT_C
 from preflight.recognition.judges.lists import limited, unsure
 
-#: Memory temperature in Celsius from which HBM parts slow down (nvidia-smi -q, "Memory Max Operating Temp").
+#: Memory temperature in degrees Celsius from which HBM parts slow down (nvidia-smi -q, "Memory Max Operating Temp").
 _HOT_MEMORY_C = 95
 
 Rows = tuple[MonitorRow, ...]
@@ -45,14 +45,14 @@ def _maximum(column: str, limit: float) -> Judge:
     return limited(judge_part)
 
 
-#: Columns of ``nvidia-smi dmon`` and ``dcgmi dmon`` that show a fault, and its message.
+#: Column of ``nvidia-smi dmon`` or ``dcgmi dmon`` -> message about its fault, and kind of finding.
 _COLUMNS = {
     "tviol": ("slowed down by its temperature", warned),
     "pviol": ("limited by its power limit for that percentage of the time: usual under full load",
               unknown),
     "dbecc": ("uncorrectable memory errors", failed),
-    "sbecc": ("corrected memory errors; the period is unknown from a single reading", unknown),
-    "pci": ("PCIe replays; the period is unknown from a single reading", unknown),
+    "sbecc": ("corrected memory errors; a single reading does not show the period", unknown),
+    "pci": ("PCIe replays; a single reading does not show the period", unknown),
     "gtemp": ("high temperature, Celsius", warned),
     "mtemp": ("high memory temperature, Celsius", warned),
     "tmptr": ("high temperature, Celsius", warned),
@@ -60,7 +60,7 @@ _COLUMNS = {
 }  # fmt: skip
 
 
-#: Rows of ``dcgmi stats`` that count a fault, and the check that judges the same.
+#: Check, row of ``dcgmi stats`` that counts the same fault, and kind of finding.
 _STATS = (
     ("gpu.ecc-uncorrected", "Double Bit ECC Errors", failed), ("xid.gpu", "Critical XID Errors", warned),
     ("gpu.ecc-corrected", "Single Bit ECC Errors", unknown), ("pcie.replay", "PCIe Replay Warnings", unknown),
@@ -159,7 +159,7 @@ def _fabric_manager(part: PastedValue) -> Iterator[Finding]:
 
 # --- the kernel ---------------------------------------------------------------------------------------
 
-#: Modules that serve GPUs over RDMA, by vendor.
+#: Modules that let RDMA devices of any vendor access GPU memory.
 _PEER = frozenset({"nvidia_peermem", "nv_peer_mem", "efa_nv_peermem", "amdgpu"})
 _RDMA = frozenset({"mlx5_ib", "bnxt_re", "irdma", "ionic_rdma", "efa", "mlx4_ib", "hfi1"})
 #: NIC drivers -> their RDMA modules.
@@ -187,14 +187,14 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
     bad = False
     if "nouveau" in loaded:
         bad = True
-        yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot", subject="nouveau",
+        yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot use them", subject="nouveau",
                      found="loaded", expected="blacklisted", evidence=part.evidence,
                      fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, reboot.")  # fmt: skip
     for driver, rdma in _RDMA_OF.items():
         if driver in loaded and rdma not in loaded:
             bad = True
-            yield unknown(f"{driver} is loaded and {rdma} is not in the list: the NIC has no RDMA device", subject=rdma,
-                          found="not in the list", expected="loaded", evidence=part.evidence,
+            yield unknown(f"{driver} is loaded, but {rdma} is not in the list: the NIC has no RDMA device",
+                          subject=rdma, found="not in the list", expected="loaded", evidence=part.evidence,
                           fix=f"`modprobe {rdma}`.")  # fmt: skip
     if loaded.keys() & _RDMA and "ib_uverbs" not in loaded:
         bad = True
@@ -203,7 +203,7 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
                       fix="`modprobe ib_uverbs`.")  # fmt: skip
     needed = loaded.keys() & (_RDMA | _PEER | {"nvidia", "nvidia_uvm", "ib_core"})
     if needed and not bad and part.complete:
-        yield passed(f"{', '.join(sorted(needed))} are loaded", evidence=part.evidence)
+        yield passed(f"the needed modules are loaded: {', '.join(sorted(needed))}", evidence=part.evidence)
 
 
 def _balancing(part: PastedValue) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ _FEW_PORTS = 10_000
 
 
 def _folders(part: PastedValue, inside: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Yield each folder with a part in its path: path, last name, files."""
+    """Yield each folder whose path contains ``inside``: path, last name, files."""
     files: SysfsFiles = part.value
     for folder, contents in files.by_folder().items():
         if inside in folder:
@@ -324,7 +324,7 @@ def _flaps(part: PastedValue) -> Iterator[Finding]:
         downs = files.get("carrier_down_count", "")
         if downs.isdecimal() and len(downs) < 12 and int(downs) > TOLERATED[CounterKind.FLAP]:
             yield unknown(
-                f"{name} lost its link {downs} times since it came up; the period is unknown from a single reading",
+                f"{name} lost its link {downs} times since it was created; a single reading does not show the period",
                 subject=name,
                 found=downs,
                 expected="no growth between two readings",

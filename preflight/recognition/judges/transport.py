@@ -1,4 +1,4 @@
-"""Judges of pod networks, fabric links, tests and transports."""
+"""Judges of pod networks, fabric links, perftest runs and transport errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def _networks(part: PastedValue) -> Iterator[Finding]:
     with_rdma = [network for network in secondary if network.rdma_device]
     for network in secondary if with_rdma else ():
         if not network.rdma_device:
-            yield unknown(f"the network {network.name} has no RDMA device, {len(with_rdma)} others have",
+            yield unknown(f"the network {network.name} has no RDMA device, but {len(with_rdma)} others have one",
                           subject=network.interface or network.name, found="no rdma-device", expected="rdma-device",
                           evidence=part.evidence)  # fmt: skip
     if not faults and len(with_rdma) == len(secondary) and secondary and part.complete:
         yield passed(f"{len(secondary)} secondary networks have an address and an RDMA device", evidence=part.evidence)
     elif not with_rdma and not faults:
         names = ", ".join(network.name for network in secondary[:MOST_FINDINGS]) or "only the cluster's own network"
-        yield unknown(f"no network of the pod has an RDMA device: {names}; the text does not show what it requested",
+        yield unknown(f"no network of the pod has an RDMA device: {names}; the text does not show the pod's request",
                       found=names, evidence=part.evidence)  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def _fabric_links(part: PastedValue) -> Iterator[Finding]:
     for port in slow:
         far = f" (to {port.peer})" if port.peer else ""
         yield warned(
-            f"{port.name} port {port.number}{far} runs at {port.width}X {port.lane_gbps:g} Gb/s, both "
+            f"{port.name} port {port.number}{far} runs at {port.width}X {port.lane_gbps:g} Gb/s, but both "
             f"ends support {', '.join(port.could_be)}",
             subject=f"{port.name}:{port.number}",
             found=f"{port.width}X {port.lane_gbps:g} Gb/s",
@@ -61,7 +61,7 @@ def _fabric_links(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"{active} active ports run at the maximum of both ends", evidence=part.evidence)
 
 
-#: The test of each tool; a Send test has none.
+#: perftest tool -> its check; other tools, such as Send tests, belong to ``pair.write-bw``.
 _TESTS = {"ib_write_bw": "pair.write-bw", "ib_read_bw": "pair.read-bw", "ib_write_lat": "pair.write-lat"}
 
 
@@ -95,16 +95,17 @@ def _perftest(run: PerftestRun, part: PastedValue) -> Iterator[Finding]:
                      )  # fmt: skip
 
 
-#: Share of a port's rate that large messages reach, below which a test is slow; bytes of a large message. Judgements.
+#: Share of the port's rate below which a test with large messages is slow, and bytes of a large message: judgement
+#: calls.
 _SHARE, _LARGE = 0.8, 65_536
 
 
-#: Share of the peak in the same row that a steady transfer averages at least. A judgement call.
+#: Minimum share of the peak that a steady transfer reaches on average: a judgement call.
 _OF_PEAK = 0.5
 
 
 def _with_peak(run: PerftestRun, name: str, best: PerftestRow, part: PastedValue) -> Finding | None:
-    """Compare an average with the peak in its row; None unless it is far below it."""
+    """Compare an average with the peak in its row; return None unless it is far below."""
     average, peak = best.bandwidth_gbps, best.peak_gbps
     if average is None or peak is None or best.bytes < _LARGE or average >= _OF_PEAK * peak:
         return None
@@ -118,7 +119,10 @@ def _with_peak(run: PerftestRun, name: str, best: PerftestRow, part: PastedValue
 
 
 def _with_rate(run: PerftestRun, name: str, best: PerftestRow, shown: str, part: PastedValue) -> Finding | None:
-    """Compare a bandwidth with the port's rate; None if the text lacks either."""
+    """Compare a bandwidth with the port's rate; None if the text lacks either.
+
+    Also None for small messages.
+    """
     if not run.port_gbps or best.bandwidth_gbps is None or best.bytes < _LARGE:
         return None
     words = f"{name}: {shown} at {best.bytes} bytes, over a port of {run.port_gbps:g} Gb/s"

@@ -189,5 +189,5 @@ def test_a_word_beyond_its_column_is_read_to_its_end() -> None:
 def test_cpus_that_are_off() -> None:
     off = CPUS.format(online="0-63", offline="  Off-line CPU(s) list:  64-127\n")
     assert facts_of(off)["offline_cpus"] == "64-127"
-    assert "64-127 are off-line" in problems(off)[0]
+    assert "64-127 are offline" in problems(off)[0]
     assert not problems(CPUS.format(online="0-127", offline=""))
