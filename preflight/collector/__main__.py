@@ -1,4 +1,4 @@
-"""Collector process: reads a plan, writes one frame, leaves no files behind."""
+"""The collector process: reads a plan, writes one frame, leaves no files behind."""
 
 import json
 import os
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: Exit status when the caller is gone or the time limit has struck.
+#: Exit status if the caller is gone, a signal arrived, or the time limit expired.
 GONE = 3
 
 _LIMIT_S = 5.0
@@ -24,7 +24,7 @@ _NICENESS = 10
 
 
 def main(plan: bytes) -> None:
-    """Run the plan, a JSON document, write the frame and exit; never returns."""
+    """Run the plan (JSON), write the frame, and exit the process."""
     status = 1
     try:
         decoded = json.loads(plan.decode("utf-8"))

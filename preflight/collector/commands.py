@@ -1,4 +1,4 @@
-"""Execution of one command: own session, bounded output, guaranteed end."""
+"""Execution of one command in its own session, with bounded output and time."""
 
 import os
 import select
@@ -28,7 +28,7 @@ _closed = threading.Event()
 def environment() -> "Dict[str, str]":
     """Return the environment of commands: the collector's, with the C locale.
 
-    Tools then print English.
+    Tools then print English. PATH is the collector's search path.
     """
     return dict(os.environ, PATH=tools.search_path(), LC_ALL="C")
 
@@ -79,7 +79,7 @@ class _Run:
             os.set_blocking(fd, False)
 
     def watch(self, began: float, timeout_s: float, deadline: Deadline) -> Record:
-        """Wait for the end, force it if necessary, and return its kind."""
+        """Wait for the command's end, force it if necessary, and return the record."""
         ended = self._wait(min(began + timeout_s, deadline.at))
         if self.full:
             why = "longer than {0} bytes; the first {0} were saved, the command was ended".format(self._cap)
@@ -131,7 +131,10 @@ class _Run:
         return record
 
     def _wait(self, until: float, patient: bool = True) -> bool:
-        """Read until the command has ended; if ``patient``, until its output has."""
+        """Read until the command has ended and, if ``patient``, its output too.
+
+        Returns whether the command has ended. False means that the time or, if ``patient``, the cap was exceeded first.
+        """
         step_s, over = _STEP_S, 0.0
         while True:
             if self._has_ended():
@@ -153,7 +156,7 @@ class _Run:
             self._pump(0.01)
 
     def _pump(self, wait_s: float) -> bool:
-        """Move data from the pipes for ``wait_s`` seconds at most; return whether any."""
+        """Move data through the pipes; return whether any moved within ``wait_s``."""
         ready, writable, _ = select.select(list(self._sinks), self._input, [], wait_s)
         for fd in writable:
             try:
@@ -175,7 +178,10 @@ class _Run:
         return bool(ready or writable)
 
     def _has_ended(self) -> bool:
-        """Return whether the command has ended; its zombie reserves the group's number."""
+        """Return whether the command has ended.
+
+        It is not reaped, because its zombie reserves the number of the process group.
+        """
         if not self._ended:
             try:
                 options = os.WEXITED | os.WNOHANG | os.WNOWAIT

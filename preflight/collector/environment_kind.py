@@ -1,6 +1,6 @@
-"""Container, virtual machine and user of the collector.
+"""Where the collector runs: container, virtual machine or host, and its user.
 
-A container sees less than its host, and the judge needs to know.
+A container sees less than its host, which the judge takes into account.
 """
 
 import os
@@ -29,7 +29,10 @@ def identity() -> "Dict[str, Any]":
 
 
 def user() -> str:
-    """Return the user's name, or the user id if the directory service hangs."""
+    """Return the user's name, or the user id if it has no name.
+
+    The lookup may hang if a directory service does not answer.
+    """
     import pwd
 
     try:
@@ -67,7 +70,10 @@ def _shares_the_root_of_init() -> bool:
 
 
 def _start(path: str) -> str:
-    """Return the first 4000 bytes: all of /proc/cpuinfo interrupts every idle core."""
+    """Return the first 4000 bytes of a file; empty if it cannot be read.
+
+    Reading all of /proc/cpuinfo would interrupt every idle core.
+    """
     try:
         with open(path, "rb", buffering=0) as stream:
             return stream.read(4000).decode("ascii", "replace")

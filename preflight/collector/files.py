@@ -21,7 +21,7 @@ _TYPES = (
 
 
 def kind(mode: int) -> str:
-    """Return the file type of a mode: file, dir, link, char and others."""
+    """Return the file type of a mode, such as ``file``, ``dir`` or ``link``."""
     return next(word for word, test in _TYPES if test(mode))
 
 
@@ -48,7 +48,10 @@ def read_file(path: str, cap: int) -> Record:
 
 
 def read_files(path: str, cap: int) -> Record:
-    """Read every regular file of a directory, each a number or a word."""
+    """Read all regular files in a directory, such as the counters in sysfs.
+
+    ``cap`` limits the bytes of each file; reading stops when all together exceed it.
+    """
     value: Dict[str, str] = {}
     failed, size = [], 0
     try:
@@ -106,7 +109,7 @@ def _look(path: str) -> "Dict[str, Any]":
 
 
 def free_space(path: str) -> Record:
-    """Return the size of the file system at ``path`` and its free bytes for users."""
+    """Return the size, free bytes for users, and type of a path's file system."""
     try:
         found = os.statvfs(path)
     except OSError as error:

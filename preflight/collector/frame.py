@@ -1,8 +1,8 @@
-"""The answer on standard output: one frame, recognisably complete or not.
+"""The collector's answer on standard output: one frame, with a checksum.
 
-``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed, ``PREFLIGHT-END``,
-a line feed. Other output may precede it, because login shells print messages. Line ends in JSON strings are not
-escaped, which halves the time to read it.
+A frame consists of ``PREFLIGHT-FRAME/1 LENGTH SHA256``, a line feed, LENGTH bytes of zlib-compressed JSON, a line feed,
+``PREFLIGHT-END``, and a line feed. Other output may precede it, because login shells print messages. Line ends in JSON
+strings are not escaped, which halves the time to decode them.
 """
 
 import json
@@ -38,22 +38,22 @@ _JSON = json.JSONDecoder(strict=False)
 
 
 def _digest(data: "Union[bytes, memoryview]") -> bytes:
-    """Return the checksum; by OpenSSL where loaded, in a fifth of the time."""
+    """Return the SHA-256 in hexadecimal; OpenSSL, if loaded, is five times as fast."""
     algorithm = getattr(sys.modules.get("hashlib"), "sha256", sha256)
     return str(algorithm(data).hexdigest()).encode("ascii")
 
 
 def plain(raw: bytes) -> "Any":
-    """Decode JSON."""
+    """Decode JSON in UTF-8."""
     return _JSON.decode(raw.decode("utf-8"))
 
 
 class FrameError(ValueError):
-    """There is no complete frame; the text describes the input."""
+    """There is no complete frame; the message explains why."""
 
 
 class NoFrame(FrameError):
-    """No frame was begun."""
+    """The input contains no start of a frame."""
 
 
 class CutFrame(FrameError):
@@ -61,14 +61,14 @@ class CutFrame(FrameError):
 
 
 class DamagedFrame(FrameError):
-    """The frame is complete but does not match its header."""
+    """The frame has its full length, but its content is damaged."""
 
 
 class FrameReader:
-    """Reads a frame from a stream; saves the start of the noise before it."""
+    """Reader of one frame in a stream; it retains the start of earlier output."""
 
     def __init__(self) -> None:
-        """Expect the first byte of a stream."""
+        """Start at the first byte of a stream."""
         self._noise = b""
         self._buffer = bytearray()
         self._payload = -1
@@ -83,13 +83,13 @@ class FrameReader:
 
     @property
     def noise(self) -> bytes:
-        """The first bytes outside the frame."""
+        """The first bytes of other output, before the frame."""
         return self._noise if self._payload >= 0 else (self._noise + bytes(self._buffer))[:_NOISE_BYTES]
 
     def document(self, decode: "Callable[[bytes], Any]" = plain) -> "Dict[str, Any]":
-        """Return the document of a complete frame, made by ``decode``.
+        """Return the document in the frame, decoded by ``decode``.
 
-        Raises FrameError for an incomplete one.
+        Raises FrameError if the frame is missing, truncated or damaged.
         """
         if self._payload < 0 and MAGIC in self._buffer:
             raise CutFrame("the answer was truncated in its first line")
@@ -106,7 +106,7 @@ class FrameReader:
             return _decode(payload, decode)
 
     def _find_header(self) -> None:
-        """Look for a header; drop what can no longer be the start of one."""
+        """Look for a header; drop bytes that can no longer be part of one."""
         header = _HEADER.search(self._buffer)
         if header and int(header.group(1)) <= LIMIT:
             self._payload, self._digest = int(header.group(1)), header.group(2)
@@ -135,7 +135,7 @@ def _decode(payload: memoryview, decode: "Callable[[bytes], Any]") -> "Dict[str,
 def pack(document: "Dict[str, Any]") -> bytes:
     """Return the frame of a document."""
     text = json.dumps(document, sort_keys=True)
-    # A line end as it is; "\\n" after an escaped backslash stays. No NUL is left in what json.dumps returns
+    # Line ends are written raw; "\\n" after an escaped backslash stays. json.dumps returns no NUL
     text = text.replace("\\\\", "\0").replace("\\n", "\n").replace("\0", "\\\\")
     payload = zlib.compress(text.encode("ascii"), 6)
     digest = _digest(payload)

@@ -29,7 +29,7 @@ def _vendor(path: str) -> str:
 
 
 def rdma() -> bool:
-    """Return whether the kernel has RDMA devices, or this user was given any."""
+    """Return whether there are RDMA devices in sysfs or in /dev."""
     return os.path.isdir("/sys/class/infiniband") or os.path.isdir("/dev/infiniband")
 
 

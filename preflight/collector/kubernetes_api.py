@@ -1,6 +1,6 @@
 """Query of the Kubernetes API for the collector's own pod.
 
-One `get`, by the pod's own service account.
+It is one `get` request, with the pod's own service account.
 """
 
 import json
@@ -26,7 +26,8 @@ _ANNOTATIONS = (
 
 #: Maximum bytes of an answer: etcd stores objects of at most 1.5 MiB.
 _LARGEST = 4000000
-#: Limits: containers, resources or claims of each, characters of a name or quantity.
+#: Maximum number of containers, and of resources or claims of each; maximum characters of a name or quantity, and of an
+#: annotation.
 _MAX_ITEMS, _LONGEST, _LONGEST_ANNOTATION = 64, 253, 100000
 
 # Text allowed in a path or a header.
@@ -64,7 +65,7 @@ def answer(
 def _get(
     namespace: str, name: str, token: str, authority: str, left_s: float, variables: "Mapping[str, str]"
 ) -> Record:
-    """Get the pod's object; any failure becomes a record that names it."""
+    """Get the pod's object; return a record, which for a failure names the reason."""
     import http.client
     import socket
 
@@ -129,7 +130,7 @@ def _judged(code: int, raw: bytes, namespace: str, name: str) -> Record:
 
 
 def trimmed(body: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Return the judged fields of a pod's object.
+    """Return the fields of a pod's object that are judged.
 
     Environment, volumes and other annotations stay on the node.
     """
@@ -170,7 +171,7 @@ def _container(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]"
 
 
 def _states(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> "List[Dict[str, Any]]":
-    """Return what the kubelet reports of a container."""
+    """Return the statuses that the kubelet reports for a container."""
     kind = "initContainerStatuses" if init else "containerStatuses"
     states = [_object(state) for state in _list(status.get(kind))[:_MAX_ITEMS]]
     return [state for state in states if state.get("name") == container.get("name")]
@@ -185,7 +186,7 @@ def _restarts(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]")
 
 
 def _ended(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") -> str:
-    """Return reason and exit code of the last termination: ``OOMKilled 137``."""
+    """Return the last termination, such as ``OOMKilled 137``; empty if none."""
     for state in _states(container, init, status):
         for kind in ("state", "lastState"):
             ended = _object(_object(state.get(kind)).get("terminated"))
@@ -195,7 +196,7 @@ def _ended(container: "Dict[str, Any]", init: bool, status: "Dict[str, Any]") ->
 
 
 def _image(container: "Dict[str, Any]", status: "Dict[str, Any]") -> str:
-    """Return the image in the pod's spec, and its digest from the kubelet."""
+    """Return the image in the pod's spec, with the digest that the kubelet reports."""
     for state in _list(status.get("containerStatuses"))[:_MAX_ITEMS]:
         digest = _text(_object(state).get("imageID"))
         if digest and _object(state).get("name") == container.get("name"):

@@ -1,6 +1,6 @@
-"""Library calls: one killable child for each library.
+"""Library calls, in one killable child process for each library.
 
-A hung driver costs only its own answer.
+A hung driver costs only the answers of its own library.
 """
 
 import json
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List
 
-#: Kind of probe: the package, and the module that knows its calls.
+#: Kind of probe -> its package, and the module with its calls.
 _PACKAGES = {"nvml": ("pynvml", library_nvml), "psutil": ("psutil", library_psutil)}
 
 
@@ -48,7 +48,7 @@ def _run_child(
 
 
 def _judge(answer: "Any", child: Record) -> Record:
-    """Complete a call's last answer by how the child ended."""
+    """Return a call's record: its last answer, completed by how the child ended."""
     partial = dict(answer or {}, seconds=child.get("seconds", 0.0))
     if answer and answer["status"] != "cut":
         return partial

@@ -1,6 +1,6 @@
 """Child process that calls pynvml or psutil.
 
-A library call cannot be killed, a process can.
+A library call cannot be killed, but a process can.
 """
 
 import json
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load(name: str, source: str) -> "Any":
-    """Import the node's own library, else the shipped one; raise ImportError."""
+    """Import the node's own library, or else the shipped one; raise ImportError."""
     try:
         return _installed(name)
     except ImportError:
@@ -27,9 +27,9 @@ def load(name: str, source: str) -> "Any":
 
 
 def _installed(name: str) -> "Any":
-    """Import a library of the node's packages.
+    """Import a library from the node's packages.
 
-    Full package discovery is slow, because .pth files may run code. So the most common directory is tried first.
+    Full package discovery is slow, because .pth files may run code, so the most common directory is tried first.
     """
     above = os.path.dirname(os.path.dirname(sys.executable))
     prefix = above if os.path.exists(os.path.join(above, "pyvenv.cfg")) else sys.prefix
@@ -46,7 +46,7 @@ def _installed(name: str) -> "Any":
 
 
 def main() -> None:
-    """Answer the request on standard input."""
+    """Answer the calls requested on standard input, with one JSON line per record."""
     request = json.loads(sys.stdin.buffer.read().decode("utf-8"))
     known: "Dict[str, Any]" = {}
     exec(compile(request["answers"], "library_" + request["library"] + ".py", "exec"), known)

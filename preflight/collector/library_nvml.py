@@ -1,4 +1,4 @@
-"""The pynvml calls of the library child; runs there only."""
+"""Calls of pynvml; they run only in the library's child process."""
 
 import functools
 
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def gpus(pynvml: "Any", answer: "Answer") -> None:
-    """Record every GPU that the driver counts, each call on its own.
+    """Record every GPU that the driver counts, and the error of each failed call.
 
-    The record is updated after each GPU.
+    The record so far is sent before each GPU, so that a GPU that hangs does not lose earlier ones.
     """
     try:
         pynvml.nvmlInit()
@@ -33,7 +33,7 @@ def gpus(pynvml: "Any", answer: "Answer") -> None:
                 into.setdefault("not_supported", []).append(key)
             else:
                 into["errors"][key] = str(error)
-        except Exception as error:  # a pynvml or a driver from before that call
+        except Exception as error:  # pynvml or the driver is older than the call
             into["errors"][key] = "{}: {}".format(type(error).__name__, error)
         return None
 
@@ -69,7 +69,7 @@ def _describe(pynvml: "Any", handle: "Any", gpu: "Dict[str, Any]", query: "Calla
                 query(gpu, key, lambda a=arguments: pynvml.nvmlDeviceGetMemoryErrorCounter(*a))
 
 
-#: Key of the answer and the call that returns its complete value; units as NVML has them.
+#: Key in the answer -> the NVML function that returns its value, in NVML's units.
 _PLAIN = {
     "name": "nvmlDeviceGetName",
     "uuid": "nvmlDeviceGetUUID",
@@ -99,7 +99,7 @@ _PLAIN = {
 
 
 def _field(pynvml: "Any", handle: "Any", number: int, scope: int = 0) -> int:
-    """Return an unsigned field value; raise NVMLError like a separate call."""
+    """Return the unsigned value of a field; raise NVMLError if NVML reports one."""
     found = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])[0]
     if found.nvmlReturn:
         raise pynvml.NVMLError(found.nvmlReturn)
@@ -150,7 +150,7 @@ def _fabric(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
 
 
 def _processes(pynvml: "Any", handle: "Any") -> "List[Dict[str, Any]]":
-    """Return the compute processes, each with only its program's name."""
+    """Return the compute processes, with program names instead of command lines."""
     found = []
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
@@ -168,7 +168,7 @@ def _processes(pynvml: "Any", handle: "Any") -> "List[Dict[str, Any]]":
 
 
 def _links(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
-    """Return the state of every NVLink, and their common rate, MB/s per direction."""
+    """Return the state of every NVLink, and their common rate in MB/s per direction."""
     active = []
     for link in range(_field(pynvml, handle, 91)):
         try:
@@ -182,13 +182,16 @@ def _links(pynvml: "Any", handle: "Any") -> "Dict[str, Any]":
     return {"active": active, "speed_mbytes_s": speed}
 
 
-#: NVML's fields of errors of one link: replays, recoveries, CRC; from NVLink 5 on malformed packets, overruns,
-#: received errors, integrity, recoveries that failed, all recoveries, effective errors.
+#: NVML's field ids of a link's errors: replays, recoveries, CRC errors; from NVLink 5 on, malformed packets, buffer
+#: overruns, receive errors, integrity errors, failed recoveries, all recoveries, effective errors.
 _LINK_ERRORS = (161, 162, 163), (206, 207, 208, 211, 214, 215, 219)
 
 
 def _link_errors(pynvml: "Any", handle: "Any") -> "Dict[str, Dict[str, int]]":
-    """Return link -> field -> count, if there is no nvidia-smi that prints them."""
+    """Return link -> field -> count; raise NVMLError if none is available.
+
+    Nothing is read if ``nvidia-smi`` exists, which prints the same counts.
+    """
     import shutil
 
     links = range(0 if shutil.which("nvidia-smi") else _field(pynvml, handle, 91))

@@ -1,4 +1,4 @@
-"""Queries of psutil; runs in the library child only."""
+"""Calls of psutil; they run only in the library's child process."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def virtual_memory(psutil: "Any", answer: "Answer") -> None:
-    """Answer with the host's memory, bytes."""
+    """Answer with the host's memory in bytes."""
     answer({"status": "ok", "value": dict(psutil.virtual_memory()._asdict())})
 
 

@@ -18,7 +18,7 @@ def is_pattern(path: str) -> bool:
 
 
 def home(path: str) -> str:
-    """Return the path with a leading ``~/`` as this user's home directory."""
+    """Return the path with a leading ``~/`` replaced by this user's home directory."""
     return os.path.expanduser(path) if path.startswith("~/") else path
 
 
@@ -32,12 +32,12 @@ def alternatives(path: str) -> "List[str]":
 
 
 def fixed(pattern: str) -> str:
-    """Return the directory above the first ``*``."""
+    """Return the directory above the first ``*``, or above the path if it has none."""
     return os.path.dirname(pattern.split("*", 1)[0]) if "*" in pattern else os.path.dirname(pattern)
 
 
 def matches(pattern: str) -> "Iterator[str]":
-    """Yield the paths that a pattern of ``*`` names, sorted.
+    """Yield the paths that match a pattern with ``*``, in sorted order.
 
     The part after the last ``*`` need not exist: a missing file below an existing directory is also a path. Raises
     OSError for an existing directory that cannot be listed.

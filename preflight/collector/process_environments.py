@@ -11,19 +11,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, Iterator, List, Tuple
 
-#: A process with one of these is a rank, or a worker that a rank started. A batch script also has SLURM_LOCALID.
+#: Variables of which a rank, or a worker that a rank started, has one. SLURM_LOCALID is not listed, because batch
+#: scripts have it too.
 _RANK = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_STEP_ID")
 _SIGNS = tuple(name.encode("ascii") + b"=" for name in _RANK)
 
-#: Variables that always differ between ranks and would make every environment different.
+#: Variables that always differ between ranks, and would make all environments differ.
 _OWN = ("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "CUDA_VISIBLE_DEVICES")
 _OWN_PREFIXES = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMIX_", "SLURM_")
 _SHARED = ("SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_NNODES", "SLURM_STEP_NUM_NODES")
 
-#: Variables with a rank's number in its job; a process counts by the first that it has.
+#: Variables with a rank's number in its job; the first one that a process has is used.
 _NUMBERS = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
 
-#: Bounds: processes read, bytes of each, different environments, pids and numbers returned.
+#: Maximum number of processes read, of bytes of each environment, of distinct environments, and of pids and rank
+#: numbers returned for each.
 _PROCESSES, _BYTES, _KINDS, _PIDS, _RANKS = 20000, 1000000, 64, 16, 1024
 
 #: Variables with the path of a file that NCCL opens.
@@ -43,7 +45,7 @@ def answer(target: str, allowed: "List[str]") -> Record:
 
 
 def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
-    """Return the different start environments of the ranks on this node."""
+    """Return the distinct start environments of the ranks on this node."""
     kinds: Dict[Tuple[str, Tuple[Tuple[str, str], ...]], Dict[str, Any]] = {}
     denied, looked, cut = 0, 0, False
     try:
@@ -84,7 +86,7 @@ def ranks(allowed: "List[str]", proc: str = "/proc") -> Record:
 
 
 def _add_number(kind: "Dict[str, Any]", variables: "Dict[str, str]") -> None:
-    """Add the number of a rank in its job, under the variable that has it."""
+    """Add a rank's number in its job, under the name of the variable that holds it."""
     for name in _NUMBERS:
         number = variables.get(name, "")
         if re.match("[0-9]{1,7}$", number):
@@ -117,7 +119,7 @@ def _first_line(path: str) -> str:
 
 
 def named_files(allowed: "List[str]") -> "Dict[str, Any]":
-    """Examine the files that NCCL's variables name, and this user's access."""
+    """Examine the files that NCCL's variables name, and this user's access to them."""
     found: Dict[str, Any] = {}
     for variable in _NAMED:
         path = _value_of(variable)
@@ -147,7 +149,7 @@ def _only_settings(content: str, allowed: "List[str]") -> str:
 
 
 def _value_of(variable: str) -> str:
-    """Return a variable's value from environment, user's file or system's."""
+    """Return a variable's value from the environment, or NCCL's user or system file."""
     if variable in os.environ:
         return os.environ[variable]
     user = os.environ.get("NCCL_CONF_FILE") or paths.home("~/.nccl.conf")

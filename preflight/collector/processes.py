@@ -1,4 +1,4 @@
-"""Processes from /proc, and functions to end our own."""
+"""Processes in /proc, and functions to end those that the collector started."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def _stat(task: str) -> "List[str]":
 
 
 def state(task: str) -> str:
-    """Return the state letter of ``PID`` or ``PID/task/TID``; empty without it."""
+    """Return the state letter of ``PID`` or ``PID/task/TID``; empty if it has ended."""
     fields = _stat(task)
     return fields[0] if fields else ""
 
@@ -49,7 +49,7 @@ def kernel(task: str) -> "Dict[str, str]":
 
 
 def blocked(task: str) -> str:
-    """Return the process that a thread may be starting; else the thread itself."""
+    """Return the process that a thread may be starting, or else the thread itself."""
     started = _read("/proc/{}/children".format(task)).split()
     return started[-1] if started else task
 
@@ -116,7 +116,7 @@ def has_children() -> bool:
 
 
 def end_descendants(grace_s: float) -> "Set[int]":
-    """Kill all descendants; return those that remain after ``grace_s`` seconds."""
+    """Kill all descendants; return those that still run after ``grace_s`` seconds."""
     until, sweeps = time.monotonic() + grace_s, 0
     while True:
         left, sweeps = descendants(os.getpid()) if has_children() else set(), sweeps + 1

@@ -36,12 +36,12 @@ class Deadline:
 
     @property
     def why(self) -> str:
-        """The reason for a probe ended by the deadline."""
+        """The reason recorded for a probe that the deadline ended."""
         return "the run's deadline of {:g} s expired first".format(self.seconds)
 
 
 def text(raw: bytes) -> str:
-    """Decode what a node printed; bytes that are not UTF-8 become ``\\xNN``."""
+    """Decode output of a node; bytes that are not UTF-8 become ``\\xNN``."""
     return raw.decode("utf-8", "backslashreplace")
 
 
@@ -51,7 +51,7 @@ def name(raw: str) -> str:
 
 
 def refusal(error: OSError, subject: str = "") -> Record:
-    """Return the record of a kernel error; ``subject`` replaces the key in it."""
+    """Return the record of an OSError; its reason starts with ``subject``, if given."""
     reason = error.strerror or str(error)
     return {
         "status": _STATUS.get(error.errno or 0, "error"),

@@ -1,6 +1,6 @@
 """Redaction on the node: secrets are replaced by ``[redacted]``.
 
-They are recognised by name, place or shape.
+Secrets are recognised by name, context or shape.
 """
 
 import re
@@ -29,14 +29,14 @@ _VALUE = re.compile(
 )
 _SCHEME = re.compile(r"(?:bearer|basic|digest|negotiate|token)[ \t]+[^\s\0\"']+", re.I)
 _REST_OF_LINE = re.compile(r"[^\n\0\"']+")
-#: The same after a quote that the line does not close: it was truncated.
+#: The same after a quote that a truncated line does not close.
 _UNCLOSED = re.compile(r"\\?[\"'](?P<rest>[^\n\0\"']+)(?=[\n\0]|\Z)")
 _REST_OF_NAME = re.compile(r"[\w.-]*")
 _LIST = re.compile("[&?;,:{<|]")
 _IN_ADDRESS = re.compile(r"[^\s\0\"'&#<>;]+")
 _IN_DOCUMENT = re.compile(r"[^\s\0\"',}\]]+")
 _IN_ELEMENT = re.compile(r"[^<\n\0]+")
-#: A block of YAML, on the lines below its key; also in a mail, and as JSON writes it.
+#: A YAML block on the lines below its key, also as quoted in a mail or escaped in JSON.
 _BLOCK = re.compile(
     r"""[|>][-+0-9]{0,2}[ \t]{0,8}
     (?:\r?\n(?P<mail>(?:>[ ])?)(?P<indent>[ \t]{1,80})[^\s\0][^\n\0]*(?:\n(?P=mail)(?P=indent)[^\n\0]*)*
@@ -53,9 +53,9 @@ _QUALIFIED = re.compile(
     r"admin|shared|user|wandb|bmc)[ ])\Z",
     re.I,
 )
-#: Syntax that sets a variable without a sign: csh, fish, a Dockerfile.
+#: Syntax that sets a variable without an equals sign: csh, fish, Dockerfiles.
 _SETS = re.compile(r"\b(?:setenv|ENV|ARG|set[ ]-[a-z]{1,3})[ \t]{1,4}\Z")
-#: The cookie of a flow of Open vSwitch, a number.
+#: The cookie of an Open vSwitch flow, which is a number, not a secret.
 _FLOW = re.compile(r"0x[0-9a-f]{1,16}(?:, |\s|\Z)")
 #: A name and its value as separate fields: `- name: X_TOKEN` and `value: y`, also in JSON and XML.
 _PAIR = re.compile(
@@ -67,13 +67,13 @@ _PAIR = re.compile(
 #: A value right after the word "password", without a separator, is redacted unless it is a word of a sentence.
 _WORD_OF_A_SENTENCE = re.compile(r"[A-Za-z]?[a-z]*[a-z'][,;.:!?)]?|[A-Z]{2,12}|\W+|[\w-]+[:=(].*|.*\(\)?", re.S)
 
-#: Colour sequences, also in escaped form; and their replacement: white space that never occurs in text.
+#: Colour codes of a terminal, also in escaped form, and their placeholder: white space that never occurs in text.
 _COLOUR = re.compile(r"(?:\x1b|\\x1b|\\u001b|\\033|\u241b)\[(?:[0-9;?]{1,32}[A-Za-z]|[mKHJ])", re.I)
 _IN_PLACE = "\x1c"
 
 #: Minimum characters of a text with a named secret, and maximum characters of a name.
 _SHORTEST, _LONGEST_NAME = 5, 128
-#: Characters of a value that decide whether it is a secret: values may be nested.
+#: Maximum number of characters of a value that are examined: values may be nested.
 _LONGEST_JUDGED = 128
 
 
@@ -87,14 +87,14 @@ def redact(text: str) -> str:
 
 
 def _coloured(text: str) -> str:
-    """Redact a terminal's text; colour codes count as spaces, and are restored."""
+    """Redact text with colour codes, which count as spaces and are restored."""
     colours = iter(_COLOUR.findall(text))
     plain = _named(in_places(in_shapes(_COLOUR.sub(_IN_PLACE, text))))
     return re.sub(_IN_PLACE, lambda _: next(colours), plain)
 
 
 def _named(text: str) -> str:
-    """Redact the value that follows a secret's name in any of the forms people write."""
+    """Redact the values that follow names of secrets, in all common notations."""
     if not HINT.search(text):
         return text
     spans = []  # type: List[Tuple[int, int]]
@@ -124,7 +124,10 @@ def _start_of_name(text: str, at: int, floor: int) -> int:
 
 
 def _value_of(text: str, start: int, end: int) -> "Tuple[int, int]":
-    """Return the span of the secret after a name; empty if there is none."""
+    """Return the span of the secret after a name; empty if there is none.
+
+    A span of length zero is the end of a value that is not secret and contains no further name.
+    """
     name = text[start:end]
     how, last = strength(name.strip(".-"))
     before = text[start - 1 : start]
@@ -258,7 +261,7 @@ def redact_value(value: "Any", name: str = "") -> "Any":
 def environment(allowed: "Iterable[str]", variables: "Mapping[str, str]") -> "Dict[str, str]":
     """Return the allowed variables without secrets.
 
-    Names match exactly or by a trailing ``*``.
+    ``allowed`` lists names, and prefixes with a trailing ``*``.
     """
     names = [name for name in allowed if not name.endswith("*")]
     prefixes = tuple(name[:-1] for name in allowed if name.endswith("*"))

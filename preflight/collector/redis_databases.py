@@ -119,7 +119,7 @@ class ReadOnlyRedis:
 
 
 def collect(probes: "Sequence[Mapping[str, Any]]", timeout_s: float, deadline: Deadline, cap: int, put: "Put") -> None:
-    """Read the tables and counters of probes; store a record for each."""
+    """Read the tables and counters of the probes; store a record for each probe."""
     with _one:
         databases: Dict[str, List[Mapping[str, Any]]] = {}
         for probe in probes:

@@ -1,4 +1,4 @@
-"""Rows of a switch's database in the form of a record."""
+"""Conversion of rows of a switch's database to the form of a record."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ def is_read(name: str) -> bool:
 
 
 def counters(fields: "Sequence[str]", rows: "Mapping[str, Sequence[Optional[str]]]") -> "Dict[str, Any]":
-    """Return counters by name: all fields that occur, and a row for each counter.
+    """Return the fields that occur, and for each name a row of their values.
 
-    ``rows`` has the values in the order of the fields, None for an absent one. Numbers become integers; absent
+    ``rows`` has the values in the order of the fields, with None for an absent one. Numbers become integers; absent
     values and ``N/A`` become None.
     """
     places = [place for place in range(len(fields)) if any(row[place] is not None for row in rows.values())]
@@ -30,12 +30,12 @@ def counters(fields: "Sequence[str]", rows: "Mapping[str, Sequence[Optional[str]
 
 
 def table(rows: "Mapping[str, Mapping[str, str]]") -> "Dict[str, Dict[str, str]]":
-    """Return the rows of a table by name, sorted."""
+    """Return the rows of a table, sorted by name."""
     return {name: dict(rows[name]) for name in sorted(rows)}
 
 
 def chosen(row: "Mapping[str, str]", fields: "Sequence[str]") -> "Dict[str, str]":
-    """Return the wanted fields of a row, sorted; without a list all of them."""
+    """Return the wanted fields of a row, sorted; all fields if none are listed."""
     return {field: row[field] for field in sorted(fields or row) if field in row}
 
 
@@ -47,10 +47,10 @@ def _number(text: "Optional[str]") -> "Any":
 
 
 def pairs(reply: "List[str]") -> "Dict[str, str]":
-    """Return the fields of a hash from a reply: name, value, name, ..."""
+    """Return the fields of a hash from a reply that alternates names and values."""
     return {reply[place]: reply[place + 1] for place in range(0, len(reply) - 1, 2)}
 
 
 def present(fields: "Sequence[str]", reply: "Sequence[Optional[str]]") -> "Dict[str, str]":
-    """Return the fields of a hash; an absent one is None in the reply."""
+    """Return the fields that a hash has; absent ones are None in the reply."""
     return {fields[place]: text for place, text in enumerate(reply) if text is not None}

@@ -1,4 +1,4 @@
-"""One run: a plan's probes, a limited number in parallel, up to a deadline."""
+"""One run of a plan: its probes, a limited number in parallel, up to a deadline."""
 
 import functools
 import os
@@ -24,8 +24,8 @@ _CLOSING_S = 0.32
 _OVERDUE_S = 1.0
 
 #: Initial number of workers, and seconds after which one more is added while jobs wait. Threads of one interpreter
-#: compete: with fast answers, eight of them take twice the CPU time of two. So two workers start with the commands, for
-#: which they mostly wait, and one starts at the other end, with files.
+#: compete: with fast answers, eight of them take twice the CPU time of two. So two workers start at the front of the
+#: queue with commands, for which they mostly wait, and one starts at its end with files.
 _AT_FIRST, _ONE_MORE_S = 3, 0.03
 
 
@@ -53,7 +53,7 @@ class CollectorRun:
                 self._notes.append(redact(text))
 
     def collect(self) -> "Dict[str, Record]":
-        """Run all probes; return within the deadline and half a second, even if some hang."""
+        """Run all probes; return by the deadline plus half a second, even if some hang."""
         workers = min(self._parallel, _AT_FIRST, len(self._waiting))
         for number in range(workers):
             self._add_worker(-1 if number == 1 else 0)
@@ -91,7 +91,7 @@ class CollectorRun:
                 job.begin()
             try:
                 more = job.answer(self._site, functools.partial(self._put, job))
-            except Exception as error:  # a bug may cost one answer, but never others
+            except Exception as error:  # a bug may cost one answer, but no other
                 more = []
                 why = "the collector failed: {}: {}".format(type(error).__name__, error)
                 self._put(job, job.key, {"status": "error", "why": why})
@@ -111,7 +111,7 @@ class CollectorRun:
                     self._over.notify_all()
 
     def _is_read_again(self, job: ProbeJob) -> bool:
-        """Return whether a finished job is read again; only after a successful reading."""
+        """Return whether a finished job is read again, which needs a successful reading."""
         if not self._site.window_s or not job.twice:
             return False
         return any(self._records[key]["status"] == "ok" for key in job.seen if key in self._records)
@@ -124,13 +124,16 @@ class CollectorRun:
         return bool(self._waiting)
 
     def _pause_s(self) -> float:
-        """Return an idle worker's pause: the window must not be disturbed."""
+        """Return for how many seconds an idle worker sleeps.
+
+        If only second readings are left, it sleeps until the first is due, so as not to disturb the window.
+        """
         if not self._later or len(self._open) > len(self._later):
             return 0.05
         return max(0.0, min(0.5, min(at for at, _ in self._later) - time.monotonic()))
 
     def _put(self, job: ProbeJob, key: str, record: Record) -> None:
-        """Store a record without secrets and empty fields, unless abandoned."""
+        """Store a record without secrets and empty fields, unless the job was abandoned."""
         job.reading = ""
         clean = {field: redact_value(part) for field, part in record.items() if part not in ("", None)}
         with self._changed:

@@ -1,4 +1,4 @@
-"""Names that mark secrets, and values that are not: counters, switches, paths."""
+"""Names that mark secrets, and values that are never secret: counters, paths."""
 
 import functools
 import re
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 MARK = "[redacted]"
 
-#: Strength of a name as a mark of secrets: never; if its value looks like one; always; a password.
+#: How strongly a name marks a secret: never; only if its value looks like one; always; always, as a password.
 NONE, WEAK, STRONG, PASSWORD = range(4)
 
-#: Substrings of every text that may name a secret; other texts are not examined.
+#: Substrings of which every name of a secret contains one; texts without any are not examined.
 HINT = re.compile(
     "token|secret|pass|pwd|pw(?![a-z])|key|auth|cookie|session|sig|cred|bearer|jwt|psk|communit|_PAT(?![A-Za-z])", re.I
 )
@@ -135,7 +135,10 @@ def _key(before: str, variable: bool, many: bool) -> "Tuple[int, bool]":
 
 
 def is_secret(name: str, value: str, tight: bool = True) -> bool:
-    """Return whether a value is a secret; ``tight``: assigned by a bare ``=``."""
+    """Return whether the value of a name is a secret.
+
+    ``tight`` means that it was assigned by a bare ``=``.
+    """
     how, last = strength(name)
     return how != NONE and is_secret_value(value.strip(), how, last, tight, name.lower().endswith("s"))
 
@@ -164,7 +167,7 @@ def is_secret_value(value: str, how: int, last: bool, tight: bool, many: bool = 
 
 
 def _looks_secret(value: str, tight: bool) -> bool:
-    """Return whether a value is neither a word, an algorithm nor a fingerprint."""
+    """Return whether a value looks random: no word, algorithm or fingerprint."""
     value = value.rstrip(",;.)")
     if (
         len(value) < 6

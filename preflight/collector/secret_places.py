@@ -1,4 +1,4 @@
-"""Secrets by place: command arguments, `.netrc`, SNMP communities, X11 cookies."""
+"""Secrets recognised by context: command arguments, `.netrc`, SNMP, X11."""
 
 import re
 
@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
-#: Commands and the options before their password; ``:`` means that it follows a user and a colon.
+#: Command -> the options before its password. After an option that ends in ``:``, ``%`` or ``,``, the password follows
+#: a user and that character.
 _OPTIONS: "Dict[str, Tuple[str, ...]]" = {
     "sshpass": ("-p",),
     "ipmitool": ("-P", "-k"),
@@ -72,7 +73,7 @@ _OPTIONS: "Dict[str, Tuple[str, ...]]" = {
     "hydra": ("-p",),
     "vault": ("login",),
 }
-#: Commands with `-p` for a password, after these words only: `docker run -p 80:80` is a port.
+#: Commands whose `-p` is a password only after `login` or `--creds`: in `docker run -p 80:80`, it is a port.
 _AFTER_LOGIN = frozenset(
     [
         "docker",
@@ -102,7 +103,7 @@ _ARGUMENT = re.compile(
 )
 _END_OF_LINE = re.compile("[\n|]|;|&&")
 
-#: Between the words of a `.netrc`: spaces, line feeds, also as JSON writes them and as a mail quotes them.
+#: White space between the words of a `.netrc`, also as escaped in JSON or quoted in a mail; and a word.
 _GAP, _WORD = r"(?:[ \t\r\n\0]|\\[nrt]|(?<=\n)> ?){1,16}", r"[^\s\0\"'\\]{1,256}"
 _NETRC = re.compile(
     r"(\b(?:(?:machine|login|account){gap}{word}|default){gap}(?:(?:login|account){gap}{word}{gap})?password{gap})"
@@ -117,7 +118,7 @@ _SNMP = re.compile(
     re.I,
 )
 _X11 = re.compile(r"(MIT-MAGIC-COOKIE-1[ \t]{1,8})([0-9a-fA-F]{16,})")
-#: The key of Weights & Biases has no special form: 40 hexadecimal digits on a line that names it.
+#: A key of Weights & Biases has no distinctive form: 40 hexadecimal digits on a line that names the service.
 _WANDB = re.compile(r"(?i)(wandb[^\n]{0,160}?(?<![0-9a-f]))([0-9a-f]{40})(?![0-9a-f])")
 _OPENSSL = re.compile(r"(-pass(?:in|out)?[ \t=]{1,8}[\"']?pass:)([^\s\0\"'|;&`\\]+)")
 _CHPASSWD = re.compile(
@@ -141,7 +142,7 @@ _SECOND_OF_TWO = re.compile(
     r"[^\s\0/:,<]{1,64}[ \t]{0,4}[/:,][ \t]{0,4})([^\s\0\"'<]{4,200})",
     re.I,
 )
-#: Words of network devices, databases and tools that precede a secret confirmed by its form.
+#: Words of network devices, databases and tools that precede a secret, which must also look like one.
 _WORDED = re.compile(
     r"((?:\b(?:tacacs|radius)(?:-server)?[ ](?:host[ ]\S{1,64}[ ])?key|\bkey-string|\bplain-text-password(?:-value)?"
     r"|\b(?:enable|username[ ]\S{1,64}(?:[ ]privilege[ ][0-9]{1,2})?)[ ]secret|\bpassphrase[ ]for[ ][^\n:]{1,100}:"
@@ -153,7 +154,7 @@ _WORDED = re.compile(
 _WORDED_SIGNS = re.compile(
     "tacacs|radius|key-string|plain-text|secret|auth |auth[em]|priv|requirepass|passphrase for|send", re.I
 )
-#: Arguments that are secret in any form.
+#: Arguments that are secret, regardless of their form.
 _ARGUED = re.compile(
     r"((?:\bidentified[ ](?:with[ ]\S{1,64}[ ])?by|\brclone[ ]obscure"
     r"|\bmc[ ](?:alias|config[ ]host)[ ](?:set|add)(?:[ ]\S{1,300}){3}"
@@ -162,7 +163,7 @@ _ARGUED = re.compile(
     re.I,
 )
 _ARGUED_SIGNS = re.compile("identified|rclone|mc |htpasswd|net use", re.I)
-#: `AUTH x` of a session with Redis; a line of `.pgpass`; proof of a password to a server.
+#: `AUTH x` in a Redis session; a line of `.pgpass`; the response of HTTP digest authentication.
 _REDIS = re.compile(r"((?<![\w-])AUTH[ ](?:default[ ])?)(?P<sign>\\?\"?)([^\s\0\"<)]{6,200})")
 _PGPASS = re.compile(
     r"(?m)((?:^|[\s\"'(>])[\w.*-]{1,100}:(?:[0-9]{4,5}|\*):[\w.*-]{1,64}:[\w.*-]{1,64}:)(?P<sign>)"
@@ -174,7 +175,7 @@ _SHADOW = re.compile(r"(?<![\w$])\$(?:1|2[aby]?|5|6|y|7|gy|apr1)\$[./A-Za-z0-9,=
 
 
 def in_places(text: str) -> str:
-    """Return the text without the secrets recognised by their place."""
+    """Return the text without the secrets recognised by their context."""
     if "$" in text:
         text = _SHADOW.sub(MARK, text)
     if "password" in text:
@@ -216,7 +217,7 @@ def _second(found: "re.Match[str]") -> str:
 
 
 def _at_the_end(found: "re.Match[str]") -> str:
-    """Redact a sentence's last word after a secret's name, unless it is a word."""
+    """Redact the last word of a match if it looks like a secret."""
     value = found.group(3).rstrip(".,;!?)")
     mixed = _DIGIT.search(value) and _LETTER.search(value)
     if not mixed or not is_secret_value(value, WEAK, True, True):
@@ -242,7 +243,7 @@ def _arguments(text: str) -> str:
 
 
 def _of_command(text: str, name: str, at: int) -> "Tuple[List[Tuple[int, int]], int]":
-    """Return the positions of a command's passwords, and the end of its arguments."""
+    """Return the spans of a command's passwords, and the end of its arguments."""
     options, wanted = _OPTIONS[name], ""
     login = name not in _AFTER_LOGIN
     spans = []

@@ -1,4 +1,4 @@
-"""Secrets by shape: service keys, private keys, URL passwords, random strings."""
+"""Secrets recognised by shape: service keys, URL passwords, random strings."""
 
 import re
 
@@ -18,7 +18,7 @@ _VAULT_BLOCK = re.compile(
 )
 _URL_PASSWORD = re.compile(r"(://[^\s/:@\0]{0,256}:)[^\s/\0]+@")
 _URL_TOKEN = re.compile(r"(://)(?=[^@]{0,100}[0-9])[A-Za-z0-9_-]{20,200}(?=@)")
-#: Addresses that are secrets: knowing one allows writing to it.
+#: URLs that are secrets themselves: anyone who knows one can post to it.
 _WEBHOOK = re.compile(
     r"""(
     /services/T[A-Z0-9]{5,20}/B[A-Z0-9]{5,20}/
@@ -61,7 +61,8 @@ _SHAPES = re.compile(
     )(?![A-Za-z0-9]))""",
     re.X | re.A,
 )
-#: Azure's password and other base64 values of a fixed length after a name are found by the name.
+#: Long runs of base64 characters. Those of a fixed length after a name, such as Azure's passwords, are found by the
+#: name.
 _RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,}={0,2}")
 _PART = re.compile(r"[A-Za-z0-9+]{32,}={0,2}")
 _LOWER, _UPPER, _DIGIT = re.compile("[a-z]"), re.compile("[A-Z]"), re.compile("[0-9]")
@@ -70,7 +71,7 @@ _PAST_HEX = (re.compile("[g-z]"), re.compile("[G-Z]"))
 #: characters, a name one for five.
 _WORDS = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _VOWEL, _CONSONANTS = re.compile("[aeiouAEIOU]"), re.compile("[b-df-hj-np-tv-zB-DF-HJ-NP-TV-Z]{7}")
-#: A part of a path that is a word, a number or an abbreviation: most parts of a path are, few of a random string.
+#: A part of a path that is a word, a number or an abbreviation: most parts of a path match, but few of a random string.
 _PLAIN = re.compile("[a-z]{2,}[0-9]{0,2}|[A-Z]?[a-z]{3,}|[0-9]*|[A-Z]{2,8}")
 #: A part of a path that is a hexadecimal checksum.
 _SUM_IN_PATH = re.compile("(?<![A-Za-z0-9])(?:[0-9a-f]{12,}|[0-9A-F]{12,})(?![A-Za-z0-9])")
@@ -79,7 +80,7 @@ _SUM = re.compile(r"(?:sha(?:1|224|256|384|512)|md5|sum|digest|fingerprint|integ
 #: Lengths of 30, 32 and 64 bytes in base64, with and without padding.
 _LENGTHS = (40, 43, 44, 86, 88)
 
-#: Characters of the shortest secret with a known shape: ``eyJ`` and twice five.
+#: Length of the shortest secret with a known shape: ``eyJ``, five characters, a dot, and five characters.
 _SHORTEST = 14
 
 
@@ -100,9 +101,9 @@ def in_shapes(text: str) -> str:
 
 
 def _random(found: "Any") -> str:
-    """Redact random strings of 32 characters or more.
+    """Redact a run of at least 32 characters if it is random.
 
-    Words, symbols, sums and paths are not random.
+    Words, C++ symbols, checksums and paths are not random.
     """
     run = found.group()
     body = run.rstrip("=")

@@ -2,7 +2,7 @@
 
 A fork copies the page tables of the collector while all its threads wait; posix_spawn does not, but then they wait for
 the execve, which hangs on a dead file server. So only binaries on the same file system as this interpreter are started
-that way.
+with posix_spawn.
 """
 
 import os
@@ -23,7 +23,10 @@ class Spawned:
     """A command started by posix_spawn, with the needed attributes of Popen."""
 
     def __init__(self, argv: "Sequence[bytes]", variables: "Dict[str, str]", fed: bool) -> None:
-        """Start it (Python 3.8); raise OSError, NotImplementedError if unsupported."""
+        """Start the command; raise OSError or NotImplementedError.
+
+        Needs Python 3.8. NotImplementedError means that the system does not support it.
+        """
         self.stdin: "Optional[IO[bytes]]" = None
         actions: "List[Any]" = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]  # novermin
         theirs, ours = [], []
@@ -52,7 +55,7 @@ class Spawned:
         self.stdout, self.stderr = (os.fdopen(fd, "rb", 0) for fd in ours)
 
     def wait(self) -> int:
-        """Reap it and return its exit status, negative if a signal ended it."""
+        """Reap the command; return its exit status, negative if a signal ended it."""
         status = os.waitpid(self.pid, 0)[1]
         return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
@@ -81,7 +84,7 @@ def start(argv: "Sequence[str]", variables: "Dict[str, str]", fed: bool) -> "Pro
 
 
 def _encoded(word: str) -> bytes:
-    """Return a word as UTF-8 bytes; a Python in the C locale may know only ASCII."""
+    """Return a word as bytes, even if Python in the C locale knows only ASCII."""
     try:
         return os.fsencode(word)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The jobs of a worker: one probe, or all calls of one library."""
+"""Jobs of the workers; a job is one probe, or all calls of one library."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("nvml", "psutil")
 _SLOW_FIRST = (*_LIBRARIES, "cmd")
-#: Maximum number of subjects of one command that another command lists.
+#: Maximum number of listed subjects for which a command is run.
 _MOST_LISTED = 32
 #: Multiple of the output cap that is read from a command with a ``keep`` pattern.
 _RAW_SHARE = 8
@@ -39,7 +39,7 @@ class RunContext:
 
 
 class ProbeJob:
-    """One or several probes that are answered together; ``key`` is that of the first."""
+    """One or more probes that are answered together; ``key`` is the first one's."""
 
     def __init__(self, probes: "List[Dict[str, Any]]") -> None:
         """Store probes of one kind; more than one only for a library or Redis."""
@@ -70,12 +70,15 @@ class ProbeJob:
         return job
 
     def gone(self) -> "List[str]":
-        """Return the keys that the first reading had and this second one lacks."""
+        """Return the keys that the first reading had, but this second one lacks."""
         return sorted(self._expected - self.seen)
 
     @property
     def twice(self) -> bool:
-        """Whether a second reading is wanted; each part of a probe is read again."""
+        """Whether a second reading is wanted.
+
+        A probe that expands to several jobs is not read again itself, but its jobs are.
+        """
         probe = self.probes[0]
         return bool(probe.get("twice")) and not self.again and "each" not in probe and "listed" not in probe
 
