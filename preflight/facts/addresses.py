@@ -39,14 +39,14 @@ class Addresses:
         return tuple(name for name, own in self.of.items() if any(address in one.network for one in own))
 
     def routable(self, interface: str) -> tuple[Address, ...]:
-        """Return the addresses that another node can reach: not the link-local ones."""
+        """Return the addresses that other nodes can reach: all but link-local ones."""
         return tuple(address for address in self.of.get(interface, ()) if not address.is_link_local)
 
 
 def addresses(evidence: Evidence) -> Addresses:
-    """Return the addresses from the source that answered.
+    """Return the addresses from the first source that answers.
 
-    Raises EvidenceError naming both.
+    Raises an EvidenceError that names both sources if neither answers.
     """
     refusals = []
     for key, read in ((PSUTIL, _from_psutil), (IP, _from_ip)):
@@ -99,9 +99,9 @@ def parse_ip(text: str) -> dict[str, tuple[Address, ...]]:
 
 
 def _interface(address: Any, mask: Any) -> Address:
-    """Combine an address and its mask, which psutil reports as an address.
+    """Return the interface address for an address and its mask.
 
-    A scope after ``%`` is dropped.
+    The mask is a prefix length, or an address as psutil reports it. A scope after ``%`` is dropped. Raises ValueError.
     """
     if not isinstance(address, str) or isinstance(mask, bool) or not isinstance(mask, (str, int, type(None))):
         raise ValueError(f"an address of type {type(address).__name__} with a mask of type {type(mask).__name__}")
@@ -118,7 +118,7 @@ def default_routes(text: str) -> tuple[str, ...]:
     """Return interfaces with an IPv4 default route; raises ValueError.
 
     They are read from ``/proc/net/route``. A route to one half of all addresses is included: VPNs and DHCP clients set
-    both halves to precede a default route.
+    both halves to take precedence over a default route.
     """
     return tuple(dict.fromkeys(name for name, network in routes(text) if network.prefixlen <= 1))
 

@@ -30,9 +30,9 @@ def record(node: NodeFacts) -> dict[str, str]:
 
 
 def ambiguous(node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield software with several installed versions.
+    """Yield software of which several versions are installed, with the versions.
 
-    Which one the job used is unknown.
+    Which version the job used is unknown.
     """
     for name, installed in (("NCCL", _nccls), ("PyTorch", _torches)):
         try:
@@ -82,7 +82,7 @@ def _pytorch(node: NodeFacts) -> str:
 
 
 def _topology(node: NodeFacts) -> str:
-    """Return how GPUs and NICs are connected: the number of pairs for each code."""
+    """Return counts of connection codes: of GPU pairs, and of GPUs' nearest NICs."""
     matrix = node.topology
     between = Counter(
         code for gpu in matrix.gpus for other, code in matrix.links.get(gpu, {}).items() if other in matrix.gpus
@@ -109,5 +109,5 @@ _PARTS: tuple[tuple[str, Callable[[NodeFacts], str]], ...] = (
     ("topology", _topology),
 )
 
-#: Without these a figure cannot be compared with another.
+#: Metadata without which two results cannot be compared.
 NEEDED = tuple(name for name, _ in _PARTS)

@@ -19,7 +19,7 @@ ERRORS = (CounterKind.LOSS, CounterKind.LINK, CounterKind.ELSEWHERE, CounterKind
 
 @dataclass(frozen=True)
 class PortErrors:
-    """The errors of a port of a node in one round."""
+    """The errors that one port of a node counted in one round."""
 
     round: int
     node: str
@@ -55,7 +55,7 @@ def of_runs(done: Campaign, errors: Collection[PortErrors], sources: Collection[
 
 
 def total(errors: Sequence[PortErrors]) -> str:
-    """Return the growth of all counters, as ``symbol_error +12``."""
+    """Return the four largest sums of growth, such as ``symbol_error +12``."""
     sums = Counter[str]()
     for each in errors:
         for growth in each.grown:

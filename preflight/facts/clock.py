@@ -16,7 +16,7 @@ TIMEDATECTL = "cmd:timedatectl show"
 
 @dataclass(frozen=True)
 class Clock:
-    """The state of the clock."""
+    """Whether the clock is synchronised, and its offset."""
 
     synchronised: bool
     offset_s: float | None  # seconds, positive: ahead of true time; None if the tool does not print it
@@ -24,7 +24,10 @@ class Clock:
 
 
 def clock(evidence: Evidence) -> Clock:
-    """Return the clock from the tool that answered; raises EvidenceError for both."""
+    """Return the clock's state from the first tool that answers.
+
+    Raises an EvidenceError that names both tools if neither answers.
+    """
     refusals = []
     for key, parse in ((CHRONYC, parse_tracking), (TIMEDATECTL, parse_show)):
         try:

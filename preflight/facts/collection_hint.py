@@ -21,7 +21,7 @@ _PACKAGES = {
 
 
 def collection_hint(key: str, evidence: Evidence) -> str:
-    """Return a sentence on how to collect a missing record."""
+    """Return advice on how to collect a missing record."""
     kind, _, target = key.partition(":")
     try:
         record = evidence.record(key)

@@ -36,7 +36,7 @@ class Build:
 
     @property
     def major(self) -> int | None:
-        """The major version of its CUDA."""
+        """The major CUDA version; None without CUDA."""
         return int(self.cuda.partition(".")[0]) if self.cuda else None
 
 
@@ -51,9 +51,9 @@ def built_for(text: str) -> str | None:
 
 
 def build(evidence: Evidence, package: Package) -> Build:
-    """Return the CUDA version of a PyTorch; raises EvidenceError.
+    """Return the CUDA version of a PyTorch package; raises EvidenceError.
 
-    It comes from version.py, else from ``+cu124`` in the version.
+    It comes from version.py, or else from ``+cu124`` in the package version.
     """
     key = f"file:{package.directory}/torch/version.py"
     try:
@@ -73,7 +73,7 @@ def _installer(package: Package) -> str:
 
 
 def nccl_beside(packages: Sequence[Package], torch: Package) -> tuple[tuple[int, Package], ...]:
-    """Return the NCCL packages installed with a PyTorch, and their CUDA versions."""
+    """Return NCCL packages in PyTorch's directory, with their CUDA major versions."""
     return tuple(
         (int(match[1]), package)
         for package in packages
@@ -82,14 +82,14 @@ def nccl_beside(packages: Sequence[Package], torch: Package) -> tuple[tuple[int,
 
 
 def driver_version(text: str) -> tuple[int, ...]:
-    """Read a driver's version, ``550.54.15``; raises ValueError."""
+    """Parse a driver's version, such as ``550.54.15``; raises ValueError."""
     if not re.fullmatch(r"[0-9]{3,4}(\.[0-9]{1,4}){1,3}", text):
         raise ValueError(f"{text[:40]!r} is not the version of a driver")
     return tuple(int(part) for part in text.split("."))
 
 
 def runs(driver: tuple[int, ...], major: int) -> bool | None:
-    """Return whether a driver runs programs of a CUDA major version.
+    """Return whether a driver runs programs built for a CUDA major version.
 
     None for a version missing from the table.
     """

@@ -36,9 +36,9 @@ class Ecn:
 
 
 def ecn(evidence: Evidence, netdev: str, priority: int) -> Ecn:
-    """Return ECN of one priority.
+    """Return the ECN settings of one priority.
 
-    Raises EvidenceError if the driver does not show it.
+    Raises EvidenceError if the driver does not show them.
     """
     bits, keys = [], []
     for role in ("np", "rp"):
@@ -65,7 +65,7 @@ class Parameters:
 
 
 def cnp_dscp(evidence: Evidence, netdev: str, function: str) -> tuple[int, str]:
-    """Return the DSCP of CNPs and the record; raises EvidenceError.
+    """Return the DSCP of CNPs, and its record key; raises EvidenceError.
 
     ``function`` is the port's PCI address.
     """
@@ -80,7 +80,7 @@ def cnp_dscp(evidence: Evidence, netdev: str, function: str) -> tuple[int, str]:
 
 
 def parameters(evidence: Evidence, netdev: str, function: str) -> Parameters:
-    """Return the parameters of DCQCN.
+    """Return the DCQCN parameters of a port.
 
     Raises EvidenceError if the driver does not show them to this user.
     """

@@ -50,7 +50,7 @@ def resources(environment: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def networks(evidence: Evidence) -> tuple[tuple[PodNetwork, ...], str]:
-    """Return the pod's networks and their record.
+    """Return the pod's networks, and the key of their record.
 
     Raises EvidenceError if no record has them.
     """
@@ -110,10 +110,10 @@ _SLURM_LISTS, _SLURM_COUNT = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"), "SLURM_GPUS_
 
 
 def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: int) -> bool:
-    """Return whether a container was assigned all of this many GPUs.
+    """Return whether a container was assigned all ``gpus`` GPUs.
 
-    It has their device nodes and no selection of some of them. An unparsable list (MIG instances, a path) is a
-    selection.
+    If so, it has their device nodes, and no variable selects only some of them. A list that cannot be parsed (MIG
+    instances, a path) counts as such a selection.
     """
     if sum(name.removeprefix("nvidia").isdigit() for name in nodes) < gpus:
         return False
@@ -128,20 +128,20 @@ def given_all_gpus(nodes: frozenset[str], environment: Mapping[str, str], gpus: 
 
 
 def usable_gpu_nodes(evidence: Evidence) -> int | None:
-    """Count the GPU device nodes that can be opened; None if not read.
+    """Return the number of GPU device nodes that can be opened; None if not read.
 
     access(2) respects the device list of the control group, in both versions.
     """
     try:
         return sum(name.removeprefix("nvidia").isdigit() for name in gpu_nodes(evidence.text(USABLE_NODES)))
-    except (EvidenceError, ValueError):  # find of BusyBox has no such test
+    except (EvidenceError, ValueError):  # BusyBox's find lacks these tests
         return None
 
 
 def gpus_given(evidence: Evidence, environment: Mapping[str, str]) -> int | None:
-    """Return the number of GPUs assigned to a container by its selection.
+    """Return the number of GPUs that a container's variables and pod select.
 
-    None without a selection, or if selections contradict each other. With a plug-in that shares GPUs, the list of GPUs
+    None without a selection, or if selections contradict each other: with a plug-in that shares GPUs, the list of GPUs
     and the pod's request differ.
     """
     lists = [environment[name] for name in (*_SLURM_LISTS, "NVIDIA_VISIBLE_DEVICES") if name in environment]

@@ -21,7 +21,7 @@ VARIABLES = (
 
 
 def image(node: NodeFacts) -> str:
-    """Return the image, or "none: …".
+    """Return the container image, or "none: …" outside containers.
 
     Empty if a container does not show its image.
     """
@@ -49,7 +49,7 @@ def _podman(evidence: Evidence) -> str:
 
 
 def containerenv(text: str) -> str:
-    """Read image and digest in podman's ``.containerenv``.
+    """Return the image and its id from podman's ``.containerenv``.
 
     Raises ValueError if there is none.
     """

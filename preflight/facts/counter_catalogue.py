@@ -24,7 +24,7 @@ class CounterKind(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Counter:
-    """One counter.
+    """Catalogue entry of one counter: its meaning, unit, width and limit.
 
     ``fail_per_h`` is the growth per hour above which it fails; None: it only warns.
     """

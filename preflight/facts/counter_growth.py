@@ -1,6 +1,6 @@
 """Growth of a port's counters over a window, from sysfs and ``ethtool -S``.
 
-Growth is only reported if certain: a saturated counter, or one that decreased, has none.
+Growth is reported only if it is certain: a saturated counter, or one that decreased, has none.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from preflight.textprep.plain_text import integer
 
 SOURCES = ("counters", "hw_counters", "ethtool")
 
-#: One packet in a million; more lost packets reduce RDMA throughput.
+#: Share of the received packets up to which rare events are tolerated, one in a million; more lost packets reduce RDMA
+#: throughput.
 RARE = 1e-6
-#: Events per second that are reported even if the number of packets is unknown (rdma-core).
+#: Events per second from which rare events are reported if the number of packets is unknown (rdma-core).
 OFTEN_PER_S = 10
 
 
 @dataclass(frozen=True)
 class Growth:
-    """One counter at both ends of a window, in its unit."""
+    """One counter's readings at both ends of a window."""
 
     counter: Counter
     key: str
@@ -55,7 +56,7 @@ class Growth:
 
     @property
     def fails(self) -> bool:
-        """Whether it grew beyond the counter's limit."""
+        """Whether the growth exceeds the counter's limit, not merely by chance."""
         limit = self.counter.fail_per_h
         return limit is not None and self.grown > 0 and (limit == 0 or self.sure_per_h > limit)
 
@@ -71,7 +72,7 @@ class Unclear:
 
 @dataclass(frozen=True)
 class PortGrowth:
-    """Growth of a port's counters; ``refused`` has the unread sources."""
+    """Growth of a port's counters; ``refused`` maps unread sources to their errors."""
 
     port: Port
     growths: tuple[Growth, ...]
@@ -128,7 +129,7 @@ class PortGrowth:
 
     @property
     def load(self) -> float | None:
-        """The busier direction as a share of the port's rate; None if either is not known."""
+        """The busier direction as a share of the port's rate; None if not known."""
         if self.gbps is None or not self.port.rate_gbps:
             return None
         return max(self.gbps) / self.port.rate_gbps
@@ -144,7 +145,7 @@ def _places(pattern: str, names: tuple[str, ...]) -> tuple[int, ...]:
 
 
 def key_of(source: str, port: Port) -> str:
-    """Return the record of a source.
+    """Return the record key of a source.
 
     Raises EvidenceError if the port has no single interface.
     """
@@ -167,7 +168,7 @@ def sources_of(port: Port) -> tuple[str, ...]:
 
 
 def port_growth(evidence: Evidence, port: Port) -> PortGrowth:
-    """Read all counters of a port, twice."""
+    """Return the growth of all counters of a port between two readings."""
     growths: list[Growth] = []
     unclear: list[Unclear] = []
     refused: dict[str, EvidenceError] = {}
@@ -261,5 +262,5 @@ _PARSERS = {"counters": _files, "hw_counters": _files, "ethtool": lambda record:
 
 
 def window_of(ports: Iterable[PortGrowth]) -> str:
-    """Write the length of the window, as ``60 s``."""
+    """Return the length of the longest window, such as ``60 s``."""
     return f"{max((port.seconds for port in ports), default=0.0):.0f} s"

@@ -18,7 +18,7 @@ _MOST_CPUS = 8192
 
 @dataclass(frozen=True)
 class CpuTime:
-    """Shares of a window that one CPU spent, 0 to 1."""
+    """How one CPU spent a window, in shares from 0 to 1."""
 
     busy: float  # neither idle nor waiting for input and output
     interrupts: float  # hard and soft interrupts, mostly of the network
@@ -28,7 +28,7 @@ class CpuTime:
 
 @dataclass(frozen=True)
 class CpuWindow:
-    """All CPUs over a window."""
+    """How all CPUs spent a window of ``seconds``."""
 
     cpus: Mapping[int, CpuTime]
     seconds: float
@@ -49,7 +49,10 @@ def parse(text: str) -> dict[int, tuple[int, ...]]:
 
 
 def cpu_window(evidence: Evidence) -> CpuWindow:
-    """Return each CPU that was online all the time; raises EvidenceError."""
+    """Return the CPUs that were online for the entire window.
+
+    Raises EvidenceError if there are none.
+    """
     readings = twice(evidence, STAT, lambda record: parse(record.out))
     cpus: dict[int, CpuTime] = {}
     for cpu in sorted(readings.before.keys() & readings.after.keys()):

@@ -25,7 +25,7 @@ TYPES = ("IB/RoCE v1", "RoCE v2")
 
 @dataclass(frozen=True)
 class Gid:
-    """One row."""
+    """One row of a GID table."""
 
     index: int
     address: ipaddress.IPv6Address
@@ -38,7 +38,7 @@ class Gid:
 
     @property
     def shown(self) -> str:
-        """The address for people: ``10.0.0.1 (RoCE v2)``, ``fe80::1 (IB/RoCE v1)``."""
+        """The address and type as printed: ``10.0.0.1 (RoCE v2)``."""
         return f"{self.address.ipv4_mapped or self.address} ({self.type or 'of no type here'})"
 
 
@@ -49,7 +49,7 @@ def keys(device: str, port: int, index: int) -> tuple[str, str]:
 
 
 def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
-    """Return an upper bound for the rows of a port's table; None if unknown."""
+    """Return an upper bound for the number of rows in a port's table, or None."""
     if MARKS_KEY not in evidence or not evidence.record(MARKS_KEY).ok:
         return None
     for mark in MARKS:
@@ -60,7 +60,7 @@ def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
 
 
 def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
-    """Return a row; raises EvidenceError if it was not read or is empty."""
+    """Return a row, which may be empty; raises EvidenceError if it was not read."""
     address_key, type_key = keys(device, port, index)
     text = evidence.text(address_key).strip()
     try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from preflight.facts.nvidia.query import Driver
     from preflight.parsers.nvidia.topology import Topology
 
-#: Codes up to which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
+#: Distance codes at which NCCL uses GPUDirect RDMA by default (NCCL_NET_GDR_LEVEL=PXB).
 NEAR = ("PIX", "PXB")
 
 
@@ -99,7 +99,7 @@ def _pair(
 
 
 def gpu_names(driver: Driver | None, topology: Topology | None, gpus: Collection[PciDevice]) -> dict[str, PciDevice]:
-    """Return GPU -> PCI function, with the matrix's names if known."""
+    """Return GPU -> PCI function, named as in the matrix if known, else by address."""
     by_address = {gpu.address: gpu for gpu in gpus}
     if driver is None or topology is None:
         return by_address
@@ -118,18 +118,18 @@ def common(one: PciDevice, other: PciDevice) -> int:
 
 
 def bridges(one: PciDevice, other: PciDevice) -> tuple[str, ...]:
-    """Return the bridges between two functions below their common one.
+    """Return the bridges between two functions, below their common bridge.
 
-    Without a common bridge they include root ports, where ACS has no effect.
+    Empty without a common bridge: the path then crosses root ports, where ACS has no effect.
     """
     shared = common(one, other)
     return (*one.parents[shared:], *other.parents[shared:]) if shared else ()
 
 
 def _code(gpu: PciDevice, nic: PciDevice) -> str:
-    """Return the distance from the tree.
+    """Return the distance code that follows from the PCI tree.
 
-    It is coarser than the driver's: the tree has no host bridges.
+    It is coarser than the driver's, because the tree does not show host bridges.
     """
     if shared := common(gpu, nic):
         return "PIX" if max(len(gpu.parents), len(nic.parents)) - shared <= 1 else "PXB"
@@ -170,7 +170,7 @@ class PcieLink:
 
     @property
     def gbps(self) -> float:
-        """Bandwidth of the link per direction, Gb/s, with protocol headers."""
+        """Bandwidth of the link per direction, Gb/s, including protocol headers."""
         return LANE_GBPS[self.speed_gts] * self.width
 
     def __str__(self) -> str:
@@ -211,7 +211,7 @@ def _width(evidence: Evidence, key: str) -> int:
 def processor_vendor(bus: Collection[PciDevice]) -> str:
     """Return the processor's PCI vendor: 1022 AMD, 8086 Intel, 10de Grace.
 
-    Empty if unknown. Host bridges show it; Grace has none, so its root ports without a bridge above them do.
+    Empty if unknown. Host bridges show it; Grace has none, so its root ports, which have no bridge above them, show it.
     """
     vendors = [device.vendor for device in bus if device.class_code >> 8 == 0x0600]
     vendors = vendors or [device.vendor for device in bus if device.class_code >> 8 == 0x0604 and not device.parents]

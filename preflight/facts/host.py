@@ -31,9 +31,9 @@ def size_text(size: float) -> str:
 
 
 def memlock_bytes(text: str) -> float:
-    """Read the soft "Max locked memory" of ``/proc/self/limits`` in bytes.
+    """Return the soft "Max locked memory" of ``/proc/self/limits`` in bytes.
 
-    ``inf`` for unlimited.
+    ``inf`` for unlimited. Raises ValueError.
     """
     if not (match := re.search(r"^Max locked memory\s+(unlimited|\d+)\s", text, re.MULTILINE)):
         raise ValueError("no line 'Max locked memory' found")
@@ -50,7 +50,7 @@ def open_files(text: str) -> float:
 def may_lock_memory(text: str) -> bool:
     """Return whether CAP_IPC_LOCK lifts the memlock limit.
 
-    Read from ``/proc/self/status``.
+    It is read from ``/proc/self/status``. Raises ValueError.
     """
     if not (match := re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", text, re.MULTILINE)):
         raise ValueError("no line 'CapEff' found")
@@ -97,9 +97,9 @@ def shm_bytes(evidence: Evidence) -> int:
 
 @dataclass(frozen=True)
 class NumaNode:
-    """One NUMA node.
+    """One NUMA node and its CPUs.
 
-    Grace GPU memory and CXL nodes have no CPUs and are not sockets.
+    Nodes of Grace's GPU memory and of CXL have no CPUs and are not sockets.
     """
 
     number: int

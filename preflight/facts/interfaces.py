@@ -19,7 +19,7 @@ class Netdev:
 
 
 def netdevs(evidence: Evidence) -> dict[str, Netdev]:
-    """Return the interfaces by name; raises EvidenceError if none could be listed."""
+    """Return the interfaces by name; raises EvidenceError if none was recorded."""
     found: dict[str, Netdev] = {}
     for key in evidence.keys(f"file:{ROOT}/*/mtu"):
         name = key.split("/")[-2]

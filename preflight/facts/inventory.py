@@ -22,7 +22,7 @@ DISK_SPACE = (
     " --output=fstype,size,avail,itotal,iavail,target"
 )
 
-#: Values of ``smt/control``; on POWER, the number of threads per core.
+#: Value of ``smt/control`` -> on or off; on POWER, the value is the number of threads per core.
 _SMT = {"on": "on", "off": "off", "forceoff": "off", "notsupported": "off", "notimplemented": "off", "1": "off"}
 
 #: Directories whose file systems come and go with jobs, containers and users.
@@ -32,12 +32,15 @@ _PASSING = re.compile(
 
 
 def cpus(text: str) -> str:
-    """Count the CPUs of ``online``: ``0-223``; raises ValueError."""
+    """Return the number of CPUs in a list such as ``0-223``; raises ValueError."""
     return str(len(id_list(text, "online")))
 
 
 def smt(text: str) -> str:
-    """Read ``smt/control``; off if not supported. Raises ValueError."""
+    """Return "on" or "off" for ``smt/control``; raises ValueError.
+
+    Off if multithreading is not supported.
+    """
     word = text.strip()
     if word not in _SMT and not re.fullmatch("[2-9]", word):
         raise ValueError(f"{word[:60]!r} is not a state of multithreading")
@@ -45,7 +48,10 @@ def smt(text: str) -> str:
 
 
 def swap(text: str) -> str:
-    """Read ``/proc/swaps``: whether swap exists; raises ValueError."""
+    """Return "on" if ``/proc/swaps`` lists a swap area, else "off".
+
+    Raises ValueError.
+    """
     lines = text.strip().splitlines()
     if not lines or not lines[0].startswith("Filename"):
         raise ValueError(f"{text.strip()[:60]!r} is not a list of swap areas")
@@ -53,7 +59,10 @@ def swap(text: str) -> str:
 
 
 def nvme_drives(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """Return the NVMe controllers on the PCI bus, each with its state."""
+    """Return the NVMe controllers on the PCI bus, each with its state.
+
+    Raises EvidenceError.
+    """
     pattern = evidence.record(NVME)
     if pattern.status not in ("ok", "missing"):
         raise EvidenceError(NVME, pattern.describe())
@@ -67,10 +76,9 @@ def nvme_drives(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def lasting(text: str) -> dict[str, MountEntry]:
-    """Read the lasting disks and network file systems by mount point.
+    """Return the permanent disk and network file systems, by mount point.
 
-    File systems of an automounter (below or on a mount of ``autofs``) come and go and are left out. Raises
-    ValueError.
+    File systems of an automounter (below or on a mount of ``autofs``) come and go and are left out. Raises ValueError.
     """
     mounts = parse(text)
     automounted = tuple(mount.place for mount in mounts if mount.kind == "autofs")
@@ -85,5 +93,5 @@ def lasting(text: str) -> dict[str, MountEntry]:
 
 
 def is_network(mount: MountEntry) -> bool:
-    """Return whether a file system's server is elsewhere."""
+    """Return whether a mount is a network file system."""
     return mount.kind in KINDS

@@ -34,10 +34,11 @@ RUN = "@run"
 
 _HOSTNAME = "file:/proc/sys/kernel/hostname"
 
-#: Number of lines at the end of a log searched for program errors, and words, one of which occurs in each error.
+#: Number of lines at the end of a log that are searched for program errors.
 _END_LINES = 400
-_TWO = 2  # sizes of a job that compare
+_TWO = 2  # minimum number of job sizes to compare
 _TEXTPREP = ("preflight.textprep.line_prefixes", "preflight.textprep.lines")
+#: Texts, one of which occurs in each program error.
 _WORDS_OF_ERRORS = (
     "Traceback",
     "rror",
@@ -52,7 +53,7 @@ _WORDS_OF_ERRORS = (
 )
 #: Texts, one of which occurs in each line of a training step.
 _STEPS = ("loss", "Loss", "LOSS", "train_step_timing", "global_step=", "'train_runtime'", "it/s", "s/it")
-#: A text in each answer of NCCL's RAS.
+#: A text that each answer of NCCL's RAS contains.
 _RAS = ("Communicators... ",)
 #: Texts, one of which occurs in each dump of the stacks of a Python process.
 _STACKS = (': "MainThread"', "(most recent call first):")
@@ -61,9 +62,9 @@ _METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_")
 
 
 class RunFacts:
-    """Facts of the logs of one run; each log is a record ``log:NAME``.
+    """Facts from the logs of one run; each log is a record ``log:NAME``.
 
-    Its nodes are those judged with it. ``leaves`` returns node -> leaf, as far as it is known.
+    ``nodes`` are those judged with the run. ``leaves`` returns node -> leaf, for nodes whose leaf is known.
     """
 
     def __init__(
@@ -76,10 +77,10 @@ class RunFacts:
         self.nodes = tuple(nodes)
         self._leaves = leaves
         self._logs: dict[str, JobLog] = {}
-        self.refused: dict[str, str] = {}  # unread logs that look like PyTorch's, with the reason
+        self.refused: dict[str, str] = {}  # record key -> reason, for unread logs that look like PyTorch's
 
     def host(self, name: str | None) -> NodeFacts | None:
-        """Return the node with a log's host name; None if none or several match.
+        """Return the node whose host name a log prints; None if none or several match.
 
         NCCL prints a host's name up to the first dot. A node is matched by the name used to collect it, else by its
         host name (``/proc/sys/kernel/hostname``), for example if it was collected by address.
@@ -121,7 +122,7 @@ class RunFacts:
 
     @cached_property
     def nccl_logs(self) -> dict[str, parsers.nccl_log.NcclLog]:
-        """Every log with lines of NCCL, by record key."""
+        """The NCCL logs, by record key."""
         return {key: log.nccl for key, log in self._job_logs.items() if log.nccl is not None}
 
     @cached_property
@@ -148,7 +149,7 @@ class RunFacts:
     def pairwise(self) -> tuple[bench.comparison.Comparison, ...]:
         """Runs of one collective over several groups of nodes, compared with each other.
 
-        Raises EvidenceError if a log has too many.
+        Raises EvidenceError if a log has too many reports.
         """
         reports = {key.removeprefix("log:"): own for key, own in self.nccl_tests.items()}
         if self.campaign is not None:
@@ -228,7 +229,7 @@ class RunFacts:
 
     @cached_property
     def damaged_traces(self) -> dict[str, str]:
-        """Incompletely read traces, by record key, with the reason."""
+        """Record key -> reason, for traces that were not read completely."""
         return {
             key: f"line {output.cut[0][0]}: {output.cut[0][1]}"
             for key, output in self._pytorch.items()
@@ -248,10 +249,11 @@ class RunFacts:
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds of PyTorch output among the logs, including refused ones.
+        """The kinds of input among the logs, including unread PyTorch logs.
 
         They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving``, ``steps``, ``ras`` and ``stacks``;
-        ``sizes`` are logs of jobs of several sizes, ``layout`` is a described job.
+        ``sizes`` means logs of jobs of several sizes, and ``layout`` a described job. If a log cannot be read, only
+        ``layout`` is possible.
         """
         described = {"layout"} if "job:description" in self.evidence else set[str]()
         try:
@@ -308,7 +310,7 @@ class RunFacts:
 
     @cached_property
     def serving(self) -> dict[str, ServingMetrics]:
-        """The logs that are metrics of a serving engine, by record key."""
+        """The metrics of a serving engine in each log, by record key."""
         scraped = {}
         for key, log in self._job_logs.items():
             if any(hint in log.text.text for hint in _METRICS):
@@ -319,7 +321,7 @@ class RunFacts:
 
     @cached_property
     def training(self) -> dict[str, TrainingRun]:
-        """The logs with lines of training steps, by record key."""
+        """The training run in each log that prints steps, by record key."""
         runs = {}
         for key, log in self._job_logs.items():
             if any(word in log.text.text for word in _STEPS):
@@ -330,7 +332,7 @@ class RunFacts:
 
     @cached_property
     def job_sizes(self) -> dict[str, Throughput]:
-        """The throughput per GPU in each log, if they are of several sizes of job."""
+        """The throughput per GPU in each log; empty unless job sizes differ."""
         if len(self.training) < _TWO:
             return {}
         throughput = importlib.import_module("preflight.facts.training_run").throughput
@@ -339,7 +341,7 @@ class RunFacts:
 
     @cached_property
     def ras(self) -> dict[str, tuple[Parsed[RasStatus], ...]]:
-        """The queries of NCCL's RAS in each log, by record key."""
+        """The answers of NCCL's RAS in each log, by record key."""
         return self._in_logs("preflight.parsers.training.nccl_ras", _RAS)
 
     @cached_property
@@ -358,12 +360,12 @@ class RunFacts:
 
     @cached_property
     def watchdogs(self) -> dict[str, parsers.torch.watchdog.Watchdog]:
-        """The content of PyTorch's watchdog in each log, by record key."""
+        """The messages of PyTorch's watchdog in each log, by record key."""
         return {key: log.watchdog for key, log in self._job_logs.items() if log.watchdog}
 
 
 def report_subjects(name: str, reports: Sequence[parsers.nccl_tests.text.Report]) -> tuple[str, ...]:
-    """Return the subjects of the reports of a log, in order."""
+    """Return the subjects of findings about a log's nccl-tests reports, in order."""
     return tuple(
         f"{name}{f' lines {one.first_line}-{one.last_line}' if len(reports) > 1 else ''}: "
         f"{one.collective or 'nccl-tests'}"
@@ -372,12 +374,12 @@ def report_subjects(name: str, reports: Sequence[parsers.nccl_tests.text.Report]
 
 
 def _streamed_log() -> ModuleType:
-    """Return the module of logs on disk, imported once a log is given."""
+    """Return the module ``streamed_log``, which is imported only if a log is given."""
     return importlib.import_module("preflight.facts.streamed_log")
 
 
 def _read(key: str, call: Callable[[], T]) -> T:
-    """Read a log in place; raises EvidenceError."""
+    """Call a function that reads a log; raise EvidenceError if it fails."""
     try:
         return call()
     except OSError as error:

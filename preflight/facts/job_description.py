@@ -12,7 +12,7 @@ from preflight.facts.job_nodes import JobNode
 from preflight.parsers.job_config import reader
 from preflight.parsers.job_config.settings import JobConfigError, JobSetting, JobSettings, merged
 
-#: Key of its record in a run.
+#: Key of the description's record in a run.
 RECORD = "job:description"
 
 
@@ -38,9 +38,9 @@ def record(
 ) -> dict[str, Any]:  # fmt: skip
     """Return a description as a record: texts by name, and stated settings.
 
-    ``nodes`` are those of collected evidence, ``hostfile`` is a name and a text, ``declared`` is a cluster file and the
-    settings of its job, ``places`` are its racks and leaves, each by node. ``chosen`` are the names of the job's nodes
-    if no evidence was collected.
+    ``nodes`` come from collected evidence. ``hostfile`` is a name and a text. ``declared`` is the name of a cluster
+    file and its job settings. ``places`` has racks and leaves, each by node. ``chosen`` names the job's nodes if no
+    evidence was collected.
     """
     value: dict[str, Any] = {"sources": dict(sources), "set": dict(stated), "on": on}
     value |= {"nodes": job_nodes.to_record(nodes), "oversubscription": oversubscription}

@@ -16,8 +16,8 @@ class JobNode:
     part: str  # name in the catalogue; empty if not recognised
     gpus: int
     memory_gib: float | None  # of each GPU; None if unknown
-    nics: int  # of the compute fabric
-    nic_gbps: float | None  # rate of each; None if unknown or different
+    nics: int  # number of NICs on the compute fabric
+    nic_gbps: float | None  # rate of each NIC; None if unknown or not the same
     domain: str  # NVLink domain that spans nodes; empty if none is reported
     switches: tuple[str, ...] = ()  # of each GPU's nearest NIC, by GPU number; empty if unknown
     group: str = ""  # group of leaf switches above the NICs; empty if unknown

@@ -24,7 +24,7 @@ IOMMU_GROUPS = "dir:/sys/kernel/iommu_groups"
 #: Modules by which RDMA drivers access GPU memory without DMA-BUF, new and old.
 PEER_MODULES = ("nvidia_peermem", "nv_peer_mem", "nv_peer_memory")
 
-#: Installed with AWS EFA; the rest are for NVIDIA NICs.
+#: Peer-memory module that is installed with AWS EFA; those above are for NVIDIA NICs.
 EFA_PEER_MODULE = "efa_nv_peermem"
 
 #: First kernel with DMA-BUF for RDMA; distributions backport it.
@@ -40,7 +40,10 @@ def modules(evidence: Evidence) -> frozenset[str]:
 
 
 def release(text: str) -> tuple[int, int]:
-    """Read major and minor number of ``5.15.0-1063-nvidia``; raises ValueError."""
+    """Parse major and minor number of a release such as ``5.15.0-1063-nvidia``.
+
+    Raises ValueError.
+    """
     if not (match := re.match(r"\s*(\d{1,3})\.(\d{1,4})(?:[.\-+_~\s]|$)", text)):
         raise ValueError(f"{text.strip()[:60]!r} is not a kernel release")
     return int(match[1]), int(match[2])
@@ -85,10 +88,10 @@ def iommu_is_on(evidence: Evidence) -> bool:
 
 
 def iommu_wish(options: Iterable[Option]) -> str:
-    """Return the IOMMU mode of the boot options.
+    """Return the IOMMU mode that the boot options request.
 
-    ``passthrough``, ``off``, ``translated`` or empty. The last option wins, as in the kernel; ``off`` for either
-    vendor's driver is off.
+    It is ``passthrough``, ``off``, ``translated`` or empty. The last option wins, as in the kernel, but ``off`` for any
+    driver always applies.
     """
     wish = ""
     for option in options:

@@ -19,10 +19,10 @@ _BOOT_S = 60
 
 @dataclass(frozen=True)
 class KernelLog:
-    """The newest boot's lines, and the range they cover."""
+    """Kernel log lines since the last boot, and the period that they cover."""
 
     lines: tuple[KernelLogLine, ...]
-    now_s: float | None  # of the same clock; None if unknown
+    now_s: float | None  # time of collection by the same clock; None if unknown
     cut: str = ""  # why newer lines are missing
 
     @property
@@ -39,7 +39,7 @@ class KernelLog:
 
 
 def age(seconds: float) -> str:
-    """Write a time span in the unit that fits."""
+    """Return a time span in a suitable unit, such as ``3 days`` or ``12 min``."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -62,7 +62,7 @@ def kernel_log(evidence: Evidence, key: str = DMESG) -> KernelLog:
 
 
 def all_levels(log: KernelLog, notices: KernelLog) -> KernelLog:
-    """Return one log of warnings and notices, in the order of writing."""
+    """Return one log of warnings and notices, ordered by time."""
     lines = tuple(merge(log.lines, notices.lines, key=lambda line: line.at_s))
     return KernelLog(lines, log.now_s, log.cut or notices.cut)
 

@@ -1,8 +1,8 @@
 """Statistics across nodes: majority, outliers, duplicate identifiers.
 
-The share of a majority and the rule of outliers are field practice: a value is the reference if 60 % of at least
-three nodes have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the
-median absolute deviation, scaled by 1.4826 to a standard deviation).
+The majority share and the outlier rule follow common practice: a value is the reference if 60 % of at least three nodes
+have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the median absolute
+deviation, scaled by 1.4826 to a standard deviation).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Vote:
 
     @property
     def odd(self) -> Mapping[str, tuple[str, ...]]:
-        """Value -> nodes, of those that differ from the majority."""
+        """Value -> nodes, for all values except the majority's; all without a majority."""
         return {value: nodes for value, nodes in self.values.items() if value != self.usual}
 
     @property
@@ -45,7 +45,7 @@ class Vote:
 
 
 def is_majority(holders: int, total: int) -> bool:
-    """Return whether this many of all make a value the reference."""
+    """Return whether ``holders`` of ``total`` nodes make a value the reference."""
     return total >= QUORUM and holders >= MAJORITY * total
 
 
@@ -64,9 +64,9 @@ def vote(reported: Iterable[tuple[str, str]]) -> Vote:
 
 
 def near(numbers: Mapping[str, float], tolerance: float) -> dict[str, float]:
-    """Merge numbers within a tolerance into one value: node -> number.
+    """Replace each group of close numbers by its median: node -> number.
 
-    A group of neighbouring numbers gets the number of most of its nodes, else its median.
+    ``tolerance`` is the relative distance from the group's first number in ascending order.
     """
     from statistics import median
 
@@ -135,9 +135,9 @@ def _spread(numbers: Iterable[float]) -> float:
 
 
 def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Return the identifiers of several nodes: identifier -> nodes.
+    """Return the identifiers that several nodes have: identifier -> nodes.
 
-    The input is pairs of node and identifier.
+    ``owners`` are pairs of node and identifier.
     """
     first: dict[str, str] = {}
     several: dict[str, dict[str, None]] = {}
@@ -149,8 +149,8 @@ def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
-    """Return whether a fault on this many nodes is likely site-wide.
+    """Return whether a fault on ``hit`` of ``of`` nodes is likely site-wide.
 
-    This means at least 30 % of the nodes, and at least three.
+    By default, this means at least 30 % of the nodes, and at least three.
     """
     return hit >= least and hit >= share * of

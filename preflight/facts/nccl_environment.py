@@ -28,7 +28,7 @@ RAILS = (2, 30, 7)
 
 @dataclass(frozen=True)
 class Setting:
-    """One effective variable."""
+    """One variable in force, and where it is set."""
 
     name: str
     value: str
@@ -50,7 +50,7 @@ class Setting:
     def text(self) -> str:
         """``NAME=VALUE``; hidden blanks and control characters are made visible.
 
-        A long value is cut.
+        A long value is shortened.
         """
         plain = self.value.isprintable() and self.value == self.value.strip()
         shown = self.value if plain else repr(self.value)
@@ -59,7 +59,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class SelectionItem:
-    """One name of a list."""
+    """One item in a list of HCAs or interfaces."""
 
     name: str
     port: int | None = None  # None: any
@@ -107,7 +107,7 @@ class Selection:
         return (listed or not self.items) != self.exclude
 
     def matches_name(self, name: str) -> bool:
-        """Return whether an interface is selected; text after a colon is ignored."""
+        """Return whether an interface is selected; ports in the list are ignored."""
         return (any(self.names(item, name) for item in self.items) or not self.items) != self.exclude
 
 
@@ -226,7 +226,7 @@ def _conf_file(evidence: Evidence, path: str) -> str:
 def parse_file(text: str, key: str) -> Iterator[Setting]:
     """Yield the settings of one file, without quoting or trimming.
 
-    ``#`` begins a comment only as the first character. Up to 2.29 blanks and a CR at the end of a line become part of
+    ``#`` begins a comment only as the first character. Up to 2.29, blanks and a CR at the end of a line become part of
     the value.
     """
     for number, line in enumerate(text.split("\n"), 1):

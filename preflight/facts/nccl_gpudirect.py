@@ -26,7 +26,7 @@ _EFA_SHAPE = re.compile(r"\b(p4d|p4de|p5|p5e|p5en|p6|p6e)[.-]", re.I)
 
 @dataclass(frozen=True)
 class NetworkFamily:
-    """A family of networks: NCCL's names, support, and the fix without support."""
+    """A family of NCCL networks: names, GPUDirect support, and what to do without it."""
 
     names: re.Pattern[str]
     able: bool | None  # None: depends on the GPU, or unknown
@@ -60,18 +60,18 @@ NETWORKS = (
     ),
     NetworkFamily(
         re.compile(r"UCX.*", re.I), True,
-        f"{_LOCALITY}. Of the UCX plug-in: `ucx_info -d` must list cuda memory for the ib transports (UCX with CUDA, "
-        "UCX_IB_GPU_DIRECT_RDMA not no).",
+        f"{_LOCALITY}. For the UCX plug-in, `ucx_info -d` must list cuda memory for the ib transports (UCX with CUDA), "
+        "and UCX_IB_GPU_DIRECT_RDMA must not be no.",
     ),
     NetworkFamily(
         re.compile(r"SHARP.*", re.I), True,
-        f"{_LOCALITY}. Of the SHARP plug-in (HPC-X): it registers GPU memory as NET/IB does; compare with "
+        f"{_LOCALITY}. The SHARP plug-in (HPC-X) registers GPU memory as NET/IB does; compare with "
         "NCCL_COLLNET_ENABLE=0.",
     ),
     NetworkFamily(
         re.compile(r"IB|IBext(?:_v\d{1,2})?|NCCL RDMA Plugin.*", re.I), True,
-        f"{_LOCALITY}. Then ACS and IOMMU (gpudirect.path, gpudirect.iommu), and last `modprobe nvidia-peermem`, or "
-        "the driver's open kernel modules (DMA-BUF).",
+        f"{_LOCALITY}. Then check ACS and the IOMMU (gpudirect.path, gpudirect.iommu). Last, run `modprobe "
+        "nvidia-peermem`, or use the driver's open kernel modules (DMA-BUF).",
     ),
 )  # fmt: skip
 _OTHER = NetworkFamily(re.compile(".*"), None, "See the documentation of this network plug-in on GPUDirect RDMA.")
@@ -89,7 +89,7 @@ class Ability:
 
 
 def network_of(name: str) -> NetworkFamily:
-    """Return the family of a network."""
+    """Return the family of a network, given NCCL's name for it."""
     return next((known for known in NETWORKS if known.names.fullmatch(name)), _OTHER)
 
 

@@ -31,7 +31,7 @@ def _loc(value: str) -> bool:
 
 @dataclass(frozen=True)
 class Switch:
-    """One such variable."""
+    """A variable that disables a transport: its disabling values and its effect."""
 
     on: Callable[[str], bool]  # whether NCCL treats this (non-empty) value as disabling
     effect: str

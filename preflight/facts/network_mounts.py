@@ -34,15 +34,15 @@ class Storage:
 
     kind: str  # nfs4, lustre, …; nvme-tcp, nvme-rdma
     place: str  # mount point, or name of a device
-    source: str  # as the mount names it
-    servers: tuple[IpAddress, ...]  # without host names
+    source: str  # source as the mount states it
+    servers: tuple[IpAddress, ...]  # addresses of the servers, without host names
     evidence: str
 
 
 def parse_mounts(text: str) -> tuple[Storage, ...]:
-    """Read the network file systems in ``/proc/self/mountinfo``.
+    """Return the network file systems in ``/proc/self/mountinfo``.
 
-    Each source is listed once; raises ValueError.
+    Each source is listed once. Raises ValueError.
     """
     found: dict[tuple[str, str], Storage] = {}
     for mount in mounts.parse(text):
@@ -54,7 +54,7 @@ def parse_mounts(text: str) -> tuple[Storage, ...]:
 
 
 def _servers(kind: str, source: str, options: str) -> Iterator[IpAddress]:
-    """Yield the addresses in a mount's options and source."""
+    """Yield the servers' addresses in the options and source of a mount."""
     if kind == "lustre":
         yield from _addresses(re.findall(r"([^:,@/\s]{1,60})@(?:o2ib|tcp|kfi)[0-9]{0,5}", source))
         return
@@ -69,7 +69,7 @@ def _servers(kind: str, source: str, options: str) -> Iterator[IpAddress]:
 
 
 def _host(text: str) -> str:
-    """Remove a port: ``192.0.2.1:6789``, ``[2001:db8::1]:6789``."""
+    """Return an address without its port: ``192.0.2.1:6789``, ``[2001:db8::1]:6789``."""
     match = re.fullmatch(r"\[([0-9a-fA-F:.]{2,45})\](?::[0-9]{1,5})?|([0-9.]{7,15})(?::[0-9]{1,5})?", text)
     return (match[1] or match[2]) if match else text
 

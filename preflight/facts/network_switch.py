@@ -31,7 +31,7 @@ _ONIE = re.compile(r"^(?:onie|aboot)_platform=([\w.-]{1,60})\s*$", re.M)
 
 
 def network_switch(evidence: Evidence, bus: Iterable[PciDevice]) -> tuple[str, str] | None:
-    """Return a switch's operating system and the record that shows it; else None.
+    """Return a switch's operating system, and the record that shows it, or None.
 
     A machine with a GPU is not a switch, even if it has a switch's files.
     """

@@ -15,19 +15,19 @@ from preflight.facts.rdma_ports import Port, device_path, is_virtual_function
 
 @dataclass(frozen=True)
 class NicAdapter:
-    """The ports that share one PCIe link: those of one adapter."""
+    """One adapter: the ports that share its PCIe link."""
 
-    ports: tuple[Port, ...]  # active ones, each with a rate
+    ports: tuple[Port, ...]  # active ports
     pcie_gbps: float | None  # rate of the link; None for a virtual function, or if unread
 
     @property
     def rate_gbps(self) -> float:
-        """Total rate of its ports, Gb/s."""
+        """Total rate of the ports, Gb/s."""
         return sum(port.rate_gbps or 0 for port in self.ports)
 
     @property
     def gbps(self) -> float:
-        """Bandwidth per direction, Gb/s."""
+        """Bandwidth per direction, Gb/s: the lower of port rate and PCIe rate."""
         return self.rate_gbps if self.pcie_gbps is None else min(self.rate_gbps, self.pcie_gbps)
 
     @property
@@ -57,9 +57,9 @@ def _pcie(evidence: Evidence, port: Port) -> float | None:
 
 
 def _distinct(evidence: Evidence, ports: list[Port]) -> Iterator[Port]:
-    """Yield physical ports.
+    """Yield the physical ports.
 
-    For several virtual functions without a physical port, the first is yielded.
+    Of several virtual functions without a physical port, the first is yielded.
     """
     virtual = {port.name for port in ports if is_virtual_function(evidence, port.device)}
     counted = {guid for port in ports if port.name not in virtual if (guid := _adapter(evidence, port))}

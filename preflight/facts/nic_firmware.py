@@ -1,4 +1,4 @@
-"""Firmware of RDMA NICs by board (PSID): those of one board can be compared."""
+"""Firmware of RDMA NICs by board type (PSID), within which it can be compared."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from preflight.facts.rdma_ports import ROOT, is_virtual_function
 
 
 def key_of(device: str) -> str:
-    """Return the record of a device's firmware."""
+    """Return the record key of a device's firmware."""
     return f"file:{ROOT}/{device}/fw_ver"
 
 
 def boards(node: NodeFacts) -> Mapping[str, tuple[str, ...]]:
-    """Return the NICs of each known board; virtual functions have their host's."""
+    """Return board type -> its NICs; virtual functions are left out."""
     try:
         devices = node.rdma_devices
     except EvidenceError:
@@ -32,5 +32,5 @@ def boards(node: NodeFacts) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_board(node: NodeFacts, board: str) -> dict[str, str]:
-    """Return the firmware of each NIC of a board; raises EvidenceError."""
+    """Return NIC -> firmware of one board type; raises EvidenceError."""
     return {device: node.evidence.text(key_of(device)).strip() for device in boards(node).get(board, ())}

@@ -1,7 +1,7 @@
 """All facts of one node, each parsed on first use.
 
-An unavailable fact raises :class:`EvidenceError` with the record's name; the judge turns that into *unknown*. The
-error is cached, so every check that needs the fact reports the same.
+A fact that is not available raises :class:`EvidenceError` with the record's name; the judge turns that into *unknown*.
+The error is cached, so that every check that needs the fact reports the same reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 TOPO = "cmd:nvidia-smi topo -m"
 
-#: Answers of a node to the checks of the fleet, or the record that could not answer and why.
+#: Name of an answer for the fleet's checks -> its value, or the record that has none and the reason.
 FleetAnswers = dict[str, "tuple[Any, tuple[str, str] | None]"]
 
 
@@ -39,8 +39,8 @@ class NodeFacts:
     def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Return ``query(...)`` for a fleet check, and cache the value or its error.
 
-        For a large fleet only these answers are in memory when nodes are compared; any other fact requires reading the
-        node's evidence again. So answers must be small, and a name must have the same meaning in all checks.
+        For a large fleet, only these answers are in memory when nodes are compared; any other fact requires reading the
+        node's evidence again. Therefore answers must be small, and a name must have the same meaning in all checks.
         """
         if name not in self.fleet_answers:
             try:
@@ -81,9 +81,9 @@ class NodeFacts:
     def in_virtual_machine(self) -> bool:
         """Whether this is a virtual machine.
 
-        Switches, IOMMU and physical functions belong to the host and are hidden. A container in a virtual machine has
-        no marker; there a GPU directly on a root bus, without a root port, shows it, because no real card is attached
-        that way.
+        Switches, IOMMU and physical functions belong to the host and are hidden. A container in a virtual machine is
+        not marked as such; there, a GPU directly on a root bus, without a root port, reveals the virtual machine,
+        because no real card is attached that way.
         """
         return self.evidence.collector.get("where") == "vm" or any(not gpu.parents for gpu in self.gpus_on_bus)
 
@@ -106,12 +106,12 @@ class NodeFacts:
 
     @cached_property
     def network_switch(self) -> tuple[str, str] | None:
-        """The operating system of a network switch and its record; else None."""
+        """The operating system of a network switch, and its record, or None."""
         return facts.network_switch.network_switch(self.evidence, _or_none(lambda: self.pci) or ())
 
     @cached_property
     def driver(self) -> facts.nvidia.query.Driver:
-        """The NVIDIA driver's own view."""
+        """The NVIDIA driver's version and GPUs, as it reports them."""
         return facts.nvidia.query.driver(self.evidence)
 
     @cached_property
@@ -137,7 +137,7 @@ class NodeFacts:
     @cached_property
     def topology(self) -> parsers.nvidia.topology.Topology:
         """The matrix of ``nvidia-smi topo -m``."""
-        return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # without a text, no parser
+        return self.parsed(TOPO, lambda text: parsers.nvidia.topo_matrix.parse(text))  # lazy import of the parser
 
     # --- RDMA and network ---
 
@@ -180,7 +180,7 @@ class NodeFacts:
         return self.parsed(facts.lspci.LSPCI, facts.lspci.parse)
 
     def gpu_name(self, function: PciDevice) -> str:
-        """Return a GPU's name in the matrix, else its PCI address."""
+        """Return a GPU's name in the topology matrix, or else its PCI address."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
         named = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         return next((name for name, gpu in named.items() if gpu == function), function.address)
@@ -196,7 +196,7 @@ class NodeFacts:
 
     @cached_property
     def memlock_bytes(self) -> float:
-        """Soft limit of locked memory, bytes."""
+        """Soft limit of locked memory, in bytes."""
         return self.parsed(facts.host.LIMITS, facts.host.memlock_bytes)
 
     @cached_property
@@ -206,7 +206,7 @@ class NodeFacts:
 
     @cached_property
     def boot_options(self) -> tuple[parsers.host.boot_options.Option, ...]:
-        """The kernel's command line."""
+        """The options on the kernel's command line."""
         return self.parsed(facts.kernel.CMDLINE, parsers.host.boot_options.parse)
 
     @cached_property
@@ -237,8 +237,8 @@ class NodeFacts:
     def own_gpus(self) -> tuple[PciDevice, ...]:
         """The GPUs on the bus that the collector's process may use.
 
-        Without a restriction, all GPUs. Raises EvidenceError for one of several ranks whose own GPU is unknown, because
-        its CPUs are those of one GPU.
+        Without a restriction, these are all GPUs. Raises EvidenceError for one of several ranks whose own GPU is
+        unknown, because its CPUs are those of one GPU.
         """
         environment, driver = _or_none(lambda: self.environment), _or_none(lambda: self.driver)
         if environment is None:
@@ -257,7 +257,7 @@ class NodeFacts:
 
     @cached_property
     def clock(self) -> facts.clock.Clock:
-        """Whether the clock is disciplined."""
+        """Whether the clock is synchronised, and its offset."""
         return facts.clock.clock(self.evidence)
 
     @cached_property

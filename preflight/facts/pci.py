@@ -19,7 +19,7 @@ _VIRTUAL_FUNCTIONS = frozenset(
     {"1002", "1004", "1012", "1014", "1016", "1018", "101a", "101c", "101e", "a2d3"},
 )
 
-#: ASICs of Ethernet switches, vendor 15b3 (drivers/net/ethernet/mellanox/mlxsw/pci.h): no NICs.
+#: ASICs of Ethernet switches, vendor 15b3 (drivers/net/ethernet/mellanox/mlxsw/pci.h); they are not NICs.
 SWITCH_ASICS = {"cb84": "Spectrum", "cf6c": "Spectrum-2", "cf70": "Spectrum-3", "cf80": "Spectrum-4"}
 
 _ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])")
@@ -51,12 +51,12 @@ class PciDevice:
 
     @property
     def is_gpu(self) -> bool:
-        """A data-centre or display GPU of NVIDIA (class 0302 or 0300)."""
+        """Whether this is an NVIDIA GPU (class 0302 or 0300)."""
         return self.vendor == "10de" and self.class_code >> 8 in (0x0302, 0x0300)
 
     @property
     def is_rdma_nic(self) -> bool:
-        """A NIC with an RDMA device in every function: Mellanox/NVIDIA (15b3), or an EFA.
+        """Whether this is a NIC that should be an RDMA device: Mellanox/NVIDIA or EFA.
 
         InfiniBand controllers have class 0207, Ethernet ones 0200; DPU control functions and NVMe emulation have other
         classes and are not HCAs.
@@ -67,15 +67,15 @@ class PciDevice:
 
     @property
     def is_switch_asic(self) -> bool:
-        """The ASIC of an Ethernet switch, as its control CPU sees it."""
+        """Whether this is the ASIC of an Ethernet switch, as its control CPU sees it."""
         return self.vendor == "15b3" and self.device in SWITCH_ASICS
 
     @property
     def is_virtual_function(self) -> bool:
-        """A virtual function of a NIC (SR-IOV), given to this machine by its host.
+        """Whether this is a virtual function of a NIC (SR-IOV), assigned by the host.
 
-        Link, read request and ordering are the physical function's; the values of the virtual one are reserved by the
-        SR-IOV specification and read as zero.
+        Link, read request size and ordering belong to the physical function; the SR-IOV specification reserves the
+        values of virtual functions, which read as zero.
         """
         return self.vendor == "15b3" and self.device in _VIRTUAL_FUNCTIONS
 

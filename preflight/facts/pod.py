@@ -1,8 +1,8 @@
-"""The pod of a node's collector from the Kubernetes API: its resources.
+"""The pod of a node's collector, from the Kubernetes API: its resources.
 
 Sources: Kubernetes API reference, core/v1 Pod (resources, claims); "Device Plugins" and "Dynamic Resource Allocation"
-in the Kubernetes documentation; names of RDMA resources as the READMEs of k8s-rdma-shared-dev-plugin,
-sriov-network-device-plugin and the clouds' plug-ins show them.
+in the Kubernetes documentation; names of RDMA resources in the READMEs of k8s-rdma-shared-dev-plugin,
+sriov-network-device-plugin and the cloud providers' plug-ins.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from preflight.evidence.document import Evidence, EvidenceError
 
 POD = "kube:pod"
 
-#: A resource name that identifies RDMA: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
+#: Words in the name of an RDMA resource: ``rdma/hca_shared_devices_a``, ``nvidia.com/mlnxnics``,
 #: ``vpc.amazonaws.com/efa``, ``networking.gke.io.networks/rdma-0``, ``mellanox.com/mlx5_vf``, ``rdma/ib``.
 _RDMA = re.compile(r"rdma|roce|infiniband|mlnx|mlx[45]|(?:^|[/_.-])(?:hca|vhca|ib|efa)(?:$|[0-9/_.-])")
 
-#: Resources that are a GPU or part of one.
+#: Resources that are GPUs or parts of a GPU.
 _GPU = re.compile(r"(?:nvidia|amd|intel)\.com/(?:gpu|pgpu|mig-|shared-gpu|i915|xe)")
 
 _GPU_RESOURCE = "nvidia.com/gpu"
@@ -33,8 +33,8 @@ class Container:
     name: str
     init: bool
     privileged: bool
-    resources: Mapping[str, str]  # name -> quantity, of its limits and requests
-    claims: tuple[str, ...]  # of dynamic resource allocation
+    resources: Mapping[str, str]  # name -> quantity, from limits and requests; limits take precedence
+    claims: tuple[str, ...]  # claims of dynamic resource allocation
     image: str = ""  # the pod's image, and its running digest; empty from older collectors
     restarts: int | None = None  # None if the kubelet or an older collector did not report it
     ended: str = ""  # reason and exit code of its last termination: ``OOMKilled 137``
@@ -42,7 +42,7 @@ class Container:
 
 @dataclass(frozen=True)
 class Pod:
-    """The pod in the API."""
+    """A pod as the API describes it."""
 
     namespace: str
     name: str
@@ -62,7 +62,7 @@ class Pod:
 
     @property
     def gpus(self) -> int | None:
-        """GPUs of each container that requests some; None if they differ.
+        """Number of GPUs per container that requests some; None if they differ.
 
         Also None for parts of a GPU.
         """
@@ -80,21 +80,21 @@ class Pod:
 
     @property
     def privileged(self) -> bool:
-        """Whether a container sees the host's devices without requesting any."""
+        """Whether any container is privileged, and so sees all devices of the host."""
         return any(container.privileged for container in self.containers)
 
 
 def is_device(resource: str) -> bool:
     """Return whether a resource belongs to a device plug-in.
 
-    Only those have a domain other than Kubernetes' own.
+    Only such resources have a domain other than Kubernetes' own.
     """
     domain, slash, _ = resource.partition("/")
     return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
 
 
 def is_rdma(resource: str) -> bool:
-    """Return whether the name of a resource contains RDMA.
+    """Return whether a resource's name suggests RDMA.
 
     A site may use any name.
     """
@@ -102,12 +102,12 @@ def is_rdma(resource: str) -> bool:
 
 
 def is_gpu(resource: str) -> bool:
-    """Return whether a resource is GPUs."""
+    """Return whether a resource is a GPU or part of one."""
     return bool(_GPU.match(resource))
 
 
 def variable_of(resource: str) -> str:
-    """Return a resource's name in ``PCIDEVICE_…`` of the SR-IOV device plug-in."""
+    """Return a resource's name as in the SR-IOV plug-in's ``PCIDEVICE_…`` variables."""
     return re.sub(r"[^A-Z0-9]", "_", resource.upper())
 
 
@@ -121,7 +121,7 @@ def pod(evidence: Evidence) -> Pod:
 
 
 def parse_pod(value: Any) -> Pod:
-    """Read the value of the record; raises ValueError."""
+    """Return the pod in a record's value; raises ValueError."""
     if not isinstance(value, Mapping):
         raise ValueError("the pod is not an object")
     containers = value.get("containers")

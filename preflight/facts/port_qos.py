@@ -37,7 +37,10 @@ def dcb_key(netdev: str, what: str) -> str:
 
 
 def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Reading[T]:
-    """Return the answer of the first source; raises EvidenceError naming all."""
+    """Return the answer of the first source that has one.
+
+    Raises an EvidenceError that names all sources if none answers.
+    """
     refusals = []
     for key, parse in sources:
         try:
@@ -50,7 +53,7 @@ def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Read
 
 
 def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tuple[str, Callable[[str], T]]:
-    """Return mlnx_qos as a source for one of its values, named by ``what``."""
+    """Return mlnx_qos as a source of one of its values; errors name it ``what``."""
 
     def parse(text: str) -> T:
         if (found := take(mlnx_qos.parse_record(text))) is None:
@@ -61,16 +64,19 @@ def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tup
 
 
 def pfc(evidence: Evidence, netdev: str) -> Reading[frozenset[int]]:
-    """Return the priorities with PFC on; raises EvidenceError naming both tools."""
+    """Return the priorities with PFC on.
+
+    Raises an EvidenceError that names both tools if neither answers.
+    """
     of_tool = _of_tool(netdev, "PFC", lambda tool: tool.lossless)
     return _first(evidence, (dcb_key(netdev, "pfc"), dcb.parse_pfc), of_tool)
 
 
 def trust(evidence: Evidence, netdev: str, *, empty_is_pcp: bool) -> Reading[str]:
-    """Return the source of a packet's priority: ``dscp`` or ``pcp``.
+    """Return what determines a packet's priority: ``dscp`` or ``pcp``.
 
-    ``empty_is_pcp``: the driver trusts PCP until a DSCP is listed, as mlx5 does; for others an empty list of dcb(8) is
-    inconclusive. Raises EvidenceError.
+    ``empty_is_pcp`` means that the driver trusts PCP until a DSCP is listed, as mlx5 does; for other drivers, an empty
+    list of dcb(8) is inconclusive. Raises EvidenceError.
     """
 
     def of_list(text: str) -> str:
@@ -96,7 +102,10 @@ def _trust_file(text: str) -> str:
 
 
 def dscp_map(evidence: Evidence, netdev: str) -> Reading[DscpMap]:
-    """Return the priority of each DSCP; raises EvidenceError naming both tools."""
+    """Return the priority of each DSCP.
+
+    Raises an EvidenceError that names both tools if neither answers.
+    """
 
     def listed(text: str) -> DscpMap:
         found = dcb.parse_app(text)
@@ -112,7 +121,10 @@ def _trusted_map(tool: PortQos) -> DscpMap | None:
 
 
 def buffers(evidence: Evidence, netdev: str) -> Reading[Buffers]:
-    """Return the receive buffers; raises EvidenceError naming both tools."""
+    """Return the receive buffers.
+
+    Raises an EvidenceError that names both tools if neither answers.
+    """
     return _first(
         evidence,
         (dcb_key(netdev, "buffer"), dcb.parse_buffer),
@@ -125,9 +137,9 @@ def _complete_buffers(tool: PortQos) -> Buffers | None:
 
 
 def dcbx(evidence: Evidence, netdev: str) -> Reading[str]:
-    """Return who sets DCB: ``os`` or ``firmware``.
+    """Return what configures DCB: ``os`` or ``firmware``.
 
-    Raises EvidenceError naming both tools.
+    Raises an EvidenceError that names both tools if neither answers.
     """
     return _first(
         evidence, _of_tool(netdev, "DCBX mode", lambda tool: tool.dcbx_owner), (dcb_key(netdev, "dcbx"), dcb.parse_dcbx)
@@ -158,9 +170,9 @@ def parse_pause(text: str) -> Pause:
 
 
 def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | None:
-    """Return the driver's traffic class for every queue pair; None if unset.
+    """Return the traffic class that the driver sets for all queue pairs, or None.
 
-    The upstream driver has no such file and sets none. Raises EvidenceError if it was not collected or cannot be
+    The upstream driver has no such file and sets none. Raises EvidenceError if the file was not collected or cannot be
     read.
     """
     key = f"file:{IB}/{device}/tc/{port}/traffic_class"
@@ -176,9 +188,9 @@ def traffic_class(evidence: Evidence, device: str, port: int) -> Reading[int] | 
 
 
 def parse_traffic_class(text: str) -> int | None:
-    """Read ``tc/1/traffic_class``; None without a global class.
+    """Parse ``tc/1/traffic_class``; None without a global class.
 
-    The format is ``Global tclass=106``, then rules for single peers. Raises ValueError.
+    The format is ``Global tclass=106``, followed by rules for single peers. Raises ValueError.
     """
     for line in normalize_text(text).split("\n"):
         name, equals, value = line.partition("=")

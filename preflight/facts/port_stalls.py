@@ -15,7 +15,7 @@ from preflight.facts.counter_growth import PortGrowth
 #: Longest pause that one pause frame can request, in bit times.
 _LONGEST_PAUSE = 65535 * 512
 
-#: Allowed excess of a duration over the window, as the counters are not read exactly at the recorded time.
+#: Factor by which a duration may exceed the window, because the counters are not read exactly at the recorded time.
 _SKEW = 1.2
 
 #: Counters that only a physical function has: if they exist without pause counters, pauses are off.
@@ -28,11 +28,11 @@ PAUSES = "([rt]x)_(prio[0-7]|global)_pause"
 class Held:
     """The longest stall of a port in one direction, as a share of the window.
 
-    None: it cannot be computed.
+    ``share`` is None if it cannot be computed.
     """
 
     way: str  # rx: the switch paused this port; tx: this port paused the switch
-    what: str  # its counter, with the growth
+    what: str  # the counter, with its growth
     counters: tuple[str, ...]
     share: float | None
     why: str = ""  # why the share is unknown
@@ -60,7 +60,7 @@ def held(port: PortGrowth) -> tuple[Held, ...]:
 def _paused(port: PortGrowth, way: str) -> Held:
     """Return the stall of the priority that was paused longest.
 
-    Priorities are paused at the same time.
+    Priorities are paused at the same time, so their stalls are not added.
     """
     longest = Held(way, f"{way} pauses +0", (), 0.0)
     for one in port.matching(PAUSES):

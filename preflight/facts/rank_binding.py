@@ -1,4 +1,4 @@
-"""Rank of this process in a job, and its GPUs.
+"""The rank of the collector's process in a job, and its GPUs.
 
 Sources: sbatch(1) and srun(1), "OUTPUT ENVIRONMENT VARIABLES"; torchrun; Open MPI's mpirun(1); CUDA C++ programming
 guide, CUDA_VISIBLE_DEVICES. A batch script also has SLURM_LOCALID but is not a rank: only a step has SLURM_STEP_ID.
@@ -22,15 +22,15 @@ _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_N
 
 @dataclass(frozen=True)
 class Rank:
-    """A process as a rank of a job."""
+    """The rank of a process on its node."""
 
-    local: int  # from 0, on this node
-    local_size: int | None  # ranks on this node; None: unknown
-    variable: str  # the variable with that number
+    local: int  # number of the rank on this node, from 0
+    local_size: int | None  # number of ranks on this node; None: unknown
+    variable: str  # the variable that holds ``local``
 
 
 def rank(environment: Mapping[str, str]) -> Rank | None:
-    """Return the rank of this process, None if it is not one."""
+    """Return the rank of a process by its environment; None if it is not a rank."""
     for name in _LOCAL_RANK:
         if name == "SLURM_LOCALID" and "SLURM_STEP_ID" not in environment:
             continue
@@ -40,18 +40,18 @@ def rank(environment: Mapping[str, str]) -> Rank | None:
 
 
 def world_size(environment: Mapping[str, str]) -> int | None:
-    """Return the number of ranks of the job, None if unknown."""
+    """Return the number of ranks in the job; None if unknown."""
     return first_count(environment, _WORLD)
 
 
 def first_count(environment: Mapping[str, str], names: Sequence[str]) -> int | None:
-    """Return the first of these variables that is a count; None without one."""
+    """Return the first positive count among these variables; None without one."""
     numbers = (_number(environment.get(name)) for name in names)
     return next((number for number in numbers if number), None)
 
 
 def _number(text: str | None) -> int | None:
-    """Read a count; Slurm writes ``8(x2)`` for eight tasks on each of two nodes."""
+    """Parse a count; Slurm writes ``8(x2)`` for eight tasks on each of two nodes."""
     match = re.fullmatch(r"\s*(\d{1,9})(?:\(x\d{1,9}\))?\s*", text or "")
     return int(match[1]) if match else None
 
@@ -59,7 +59,7 @@ def _number(text: str | None) -> int | None:
 def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
     """Return the GPUs that this process uses: the visible ones, or a rank's own.
 
-    CUDA numbers equal GPUs in the order of their bus addresses, as NVML does.
+    Identical GPUs are numbered by CUDA in the order of their bus addresses, as by NVML.
     """
     visible = _visible(environment.get("CUDA_VISIBLE_DEVICES"), gpus)
     mine = rank(environment)
@@ -69,9 +69,9 @@ def own_gpus(environment: Mapping[str, str], gpus: Sequence[GpuIdentity]) -> tup
 
 
 def _visible(value: str | None, gpus: Sequence[GpuIdentity]) -> tuple[GpuIdentity, ...]:
-    """Apply CUDA_VISIBLE_DEVICES.
+    """Return the GPUs that CUDA_VISIBLE_DEVICES selects.
 
-    An unresolvable list (MIG, another host's indices) selects all GPUs.
+    A list that cannot be resolved (MIG, another host's indices) selects all GPUs.
     """
     if value is None or not value.strip():
         return tuple(gpus)

@@ -1,6 +1,6 @@
 """RDMA devices and ports from sysfs, ``ibstat`` and ``ibv_devinfo``.
 
-``ibstat`` is used if sysfs cannot be read, ``ibv_devinfo`` for the MTU. Sources:
+``ibstat`` is used if sysfs cannot be read, and ``ibv_devinfo`` for the active MTU. Sources:
 Documentation/ABI/stable/sysfs-class-infiniband; infiniband-diags; ibverbs-utils.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = "/sys/class/infiniband"
 
-#: Records of an HCA in user space: its device nodes (uverbsN), and libibverbs' report.
+#: Records about HCAs in user space: device nodes (uverbsN), and the report of libibverbs.
 DEVICE_NODES, DEVINFO = "dir:/dev/infiniband", "cmd:ibv_devinfo"
 
 #: Link layer of a port that is neither InfiniBand nor Ethernet: AWS EFA's, which uses SRD. The kernel's sysfs prints
@@ -35,7 +35,7 @@ AMAZON = "1d0f"
 #: Rate in Gb/s that the efa driver prints for every device without querying it.
 EFA_PLACEHOLDER_GBPS = 100
 
-#: Kernel output for an unknown speed of an active port: (link layer, rate text).
+#: What the kernel prints for an active port of unknown speed: link layer, rate text.
 UNKNOWN_SPEEDS = {("InfiniBand", "10 Gb/sec (4X SDR)"), ("Ethernet", "40 Gb/sec (4X QDR)")}
 
 
@@ -71,20 +71,20 @@ class Port:
 
     @property
     def roce(self) -> bool:
-        """Whether it speaks RDMA over Ethernet."""
+        """Whether the port uses RDMA over Ethernet."""
         return self.link_layer == "Ethernet"
 
     @property
     def infiniband(self) -> bool:
-        """Whether it is InfiniBand, which has a subnet manager, LIDs and partitions."""
+        """Whether the port is InfiniBand, with a subnet manager, LIDs and partitions."""
         return self.link_layer == "InfiniBand"
 
     @property
     def efa(self) -> bool:
-        """Whether it is AWS EFA, which has no interface and no subnet manager.
+        """Whether the port is AWS EFA, which has no interface and no subnet manager.
 
-        NCCL's own InfiniBand transport only uses InfiniBand and Ethernet ports (src/transport/net_ib.cc), so
-        NCCL_IB_* variables have no effect; aws-ofi-nccl carries the data through libfabric.
+        NCCL's own InfiniBand transport only uses InfiniBand and Ethernet ports (src/transport/net_ib.cc), so NCCL_IB_*
+        variables have no effect; aws-ofi-nccl carries the data through libfabric.
         """
         return self.link_layer == UNSPECIFIED
 
@@ -120,7 +120,7 @@ def uverbs(evidence: Evidence) -> dict[str, str]:
 def is_software(evidence: Evidence, device: str) -> bool:
     """Return whether a device is Soft-RoCE or similar.
 
-    Such a device is under ``/sys/devices/virtual``, on no bus.
+    Such a device is under ``/sys/devices/virtual`` and not on a bus.
     """
     return "/virtual/" in str(evidence.listing(f"dir:{ROOT}").get(device, {}).get("target", ""))
 
@@ -144,7 +144,7 @@ _VIRTUAL = frozenset({"MT4116", "MT4118", "MT4120", "MT4122", "MT4124", "MT4126"
 def is_virtual_function(evidence: Evidence, device: str) -> bool:
     """Return whether a device is a virtual function; False if unknown.
 
-    Its host configures it.
+    The host configures its virtual functions.
     """
     try:
         return evidence.text(f"file:{ROOT}/{device}/hca_type").strip() in _VIRTUAL
@@ -180,13 +180,13 @@ def _pci_vendor(evidence: Evidence, device: str) -> str:
 
 
 def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key that puts mlx5_2 before mlx5_10."""
+    """Return a sort key that puts mlx5_2 before mlx5_10."""
     parts = re.split(r"([0-9]{1,18})", name)
     return tuple((int(part), "") if place % 2 else (-1, part) for place, part in enumerate(parts) if part)
 
 
 def ports(evidence: Evidence) -> tuple[Port, ...]:
-    """Return all ports of all devices, from the best source.
+    """Return all ports of all devices, from sysfs or else from ibstat.
 
     Raises EvidenceError.
     """
@@ -259,9 +259,9 @@ def _sm_lid(evidence: Evidence, key: str) -> int | None:
 
 
 def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
-    """Return the port's interface from the GID table, PCI function or rxe.
+    """Return the port's interface; None if it cannot be determined.
 
-    They are tried in this order.
+    It comes from the GID table, from rxe's parent, or from the PCI function, if that has only one interface.
     """
     for key in (f"file:{ROOT}/{device}/ports/{number}/gid_attrs/ndevs/0", f"file:{ROOT}/{device}/parent"):
         try:
@@ -279,7 +279,7 @@ def _netdev(evidence: Evidence, device: str, number: int) -> str | None:
 def interfaces(evidence: Evidence, port: Port) -> tuple[str, ...]:
     """Return the port's possible interfaces in this network namespace.
 
-    Empty if all are in another one. Raises EvidenceError if that is unknown.
+    Empty if all are in another namespace. Raises EvidenceError if that is unknown.
     """
     if port.netdev:
         return (port.netdev,)
@@ -305,7 +305,7 @@ def _ibstat_port(port: RdmaPort) -> Port:
 
 
 def of_listed(port: RdmaPort, evidence: tuple[str, ...]) -> Port:
-    """Return a port from a tool's list in sysfs terms.
+    """Return a port of a tool's list in the terms of sysfs.
 
     Values that the tool does not print are empty or None.
     """

@@ -16,7 +16,7 @@ from preflight.facts.versions import Library, parse_libraries
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
 
-#: Searches for both in the usual locations of packages and HPC-X; the key of ``preflight.probes.node``.
+#: Record key of the search for both in the usual locations of packages and HPC-X, as in ``preflight.probes.node``.
 FILES = (
     "cmd:find -H /opt /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/lib -maxdepth 4"
     " ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'"
@@ -51,6 +51,6 @@ def plugin(node: NodeFacts) -> SharpPlugin:
 
 
 def on_the_path(libraries: Iterable[Library], search: str) -> Library | None:
-    """Return the first library on LD_LIBRARY_PATH or in the usual folders."""
+    """Return the first library on LD_LIBRARY_PATH or in the usual folders, or None."""
     folders = [posixpath.normpath(folder) for folder in search.split(":") if folder.startswith("/")] + [*_USUAL]
     return next((one for folder in folders for one in libraries if posixpath.dirname(one.path) == folder), None)

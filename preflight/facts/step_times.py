@@ -1,4 +1,4 @@
-"""Times of a job's steps: slow ones, their distance, drift and spread."""
+"""Times of a job's steps: slow steps and their distance, drift, and spread."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ _RECURRING, _AT_IT, _COMPLETE = 3, 0.6, 0.7
 #: Minimum number of steps for a drift; minimum growth, as a fraction and in standard errors of the two medians; and
 #: standard errors by which a quarter may be below the previous one.
 _DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
-#: Maximum leading steps that may be slow, as kernels are compiled and chosen.
+#: Maximum number of leading steps that may be slow, while kernels are compiled and chosen.
 _WARM_UP = 10
-#: Efficiency of a median of normally distributed times, as a factor of the mean's standard error.
+#: Standard error of the median of normally distributed times, as a factor of the mean's.
 _MEDIAN_ERROR = 1.25
-_DEVIATION = 1.4826  # standard deviation of normally distributed values by their median absolute deviation
+_DEVIATION = 1.4826  # standard deviation / median absolute deviation of a normal distribution
 
-#: A time in seconds and its step. Where only throughput is logged, its inverse: such times are comparable only with
-#: each other.
+#: A step's time in seconds, and the step. If only throughput is logged, the time is its inverse, and comparable only
+#: with other such times.
 TimedStep = tuple[float, TrainingStep]
 
 
 @dataclass(frozen=True)
 class SlowSteps:
-    """Steps far above the median; ``cost`` is their excess as a share of all time."""
+    """Steps far above the median; ``cost`` is their excess as a share of total time."""
 
     count: int
     first: TrainingStep
     last: TrainingStep
-    ratio: float  # ratio of the worst one to the median
+    ratio: float  # ratio of the slowest step to the median
     worst: TrainingStep
     cost: float
-    every: int | None  # distance at which they recur
+    every: int | None  # distance in steps at which they recur; None: irregular
     spread: float  # standard deviation of the other steps, as a share of their mean
 
 
 @dataclass(frozen=True)
 class Drift:
-    """Medians of the first and the last quarter of the steps, in s."""
+    """Median step times of the first and the last quarter of a run, in seconds."""
 
     before: float
     after: float
@@ -140,5 +140,5 @@ def spread(times: Sequence[TimedStep]) -> float:
 
 
 def percentile(times: Sequence[TimedStep], percent: int) -> float:
-    """Return a percentile of the times; for 99, of 100 times or more."""
+    """Return a percentile of the times; the 99th needs at least 100 times."""
     return quantiles((time for time, _ in times), n=100, method="inclusive")[percent - 1]

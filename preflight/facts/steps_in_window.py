@@ -28,9 +28,9 @@ def seconds_since_1970(at: str) -> float | None:
 
 
 def contradicts(line: str, written: float) -> bool:
-    """Return whether the time stamp of a line is not the time of its file.
+    """Return whether a line's time stamp contradicts the time of its file.
 
-    The time zone of the stamp is not known.
+    The time zone of the stamp is unknown, so only a difference that no time zone explains is a contradiction.
     """
     stamp = _STAMP.search(line[:2000])
     printed = seconds_since_1970(f"{stamp[1]}T{stamp[2]}Z") if stamp else None
@@ -41,10 +41,10 @@ def contradicts(line: str, written: float) -> bool:
 
 
 def times_within(steps: Sequence[TrainingStep], written: float, begin: float, end: float) -> list[float] | None:
-    """Return the times of the steps that ran in a window, seconds.
+    """Return the times in seconds of the steps that ran in a window.
 
-    ``written`` is the end of the last one. None if the log does not cover the window, or a step has no time. A line for
-    several steps counts once, with their mean.
+    ``written`` is when the last step ended. None if the log does not cover the window, or a step has no time. A line
+    for several steps counts once, with their mean.
     """
     if written < end - SLACK_S:
         return None

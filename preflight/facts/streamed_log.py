@@ -31,7 +31,7 @@ class LogFile(dict[str, Any]):
 
     def __init__(self, path: Path, why: str = "", log: parsers.job_log.JobLog | None = None,
                  seen: torch.TorchOutput | None = None) -> None:  # fmt: skip
-        """Set the file, and the part of it that has already been read."""
+        """Set the file, and what has already been parsed from it."""
         if why:
             super().__init__(status="cut", why=f"{why}; it is not in the evidence: pass it again with --log")
         else:

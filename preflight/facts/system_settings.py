@@ -34,9 +34,9 @@ class Cpu:
 
 
 def cpu(text: str) -> Cpu:
-    """Read the beginning of ``/proc/cpuinfo``; raises ValueError.
+    """Return the CPU in the beginning of ``/proc/cpuinfo``; raises ValueError.
 
-    x86 has names, Arm has numbers.
+    The file has names for x86 processors, and numbers for Arm processors.
     """
     fields = dict(re.findall(r"^([A-Za-z][A-Za-z ]{0,30}?)[ \t]*: ?(.{0,120})$", text, re.MULTILINE)[::-1])
     if model := fields.get("model name", "").strip():
@@ -47,14 +47,14 @@ def cpu(text: str) -> Cpu:
 
 
 def memory_gib(text: str) -> float:
-    """Read the kernel's total memory from ``/proc/meminfo``, GiB; raises ValueError."""
+    """Return the total memory in ``/proc/meminfo`` in GiB; raises ValueError."""
     if not (match := re.search(r"^MemTotal:[ \t]*([0-9]{1,15}) kB$", text, re.MULTILINE)):
         raise ValueError(f"{text.strip()[:60]!r} has no line 'MemTotal:'")
     return int(match[1]) / 2**20
 
 
 def chosen(text: str) -> str:
-    """Read the selected word: ``madvise`` of ``always [madvise] never``.
+    """Return the selected word: ``madvise`` in ``always [madvise] never``.
 
     Raises ValueError.
     """
@@ -65,21 +65,21 @@ def chosen(text: str) -> str:
 
 
 def pretty_name(text: str) -> str:
-    """Read PRETTY_NAME of os-release; raises ValueError."""
+    """Return PRETTY_NAME of os-release; raises ValueError."""
     if not (match := re.search(r"^PRETTY_NAME=([\"']?)(.{1,100}?)\1\s*$", text, re.M)):
         raise ValueError("has no PRETTY_NAME")
     return match[2]
 
 
 def toolkit_version(text: str) -> str:
-    """Read ``nvidia-ctk --version``; raises ValueError."""
+    """Return the version in ``nvidia-ctk --version``; raises ValueError."""
     if not (match := re.search(r"\bversion:? ([0-9][\w.+~-]{0,40})", text)):
         raise ValueError(f"{text.strip()[:60]!r} names no version")
     return match[1]
 
 
 def cuda_version(text: str) -> str:
-    """Read the CUDA toolkit's version from its version.json; raises ValueError."""
+    """Return the CUDA toolkit's version from its version.json; raises ValueError."""
     try:
         value = json_limits.text(text)
     except ValueError:
@@ -92,7 +92,7 @@ def cuda_version(text: str) -> str:
 
 
 def vlans(text: str) -> dict[str, tuple[int, str]]:
-    """Read ``/proc/net/vlan/config``: interface -> VLAN id and parent.
+    """Parse ``/proc/net/vlan/config``: interface -> VLAN id and parent.
 
     Raises ValueError.
     """
@@ -105,23 +105,26 @@ def vlans(text: str) -> dict[str, tuple[int, str]]:
 
 
 def partition_key(text: str) -> int:
-    """Read a P_Key, ``0xffff``: its highest bit is full membership; raises ValueError."""
+    """Parse a P_Key such as ``0xffff``; raises ValueError.
+
+    The highest bit means full membership.
+    """
     if not re.fullmatch(r"\s*0x[0-9a-fA-F]{1,4}\s*", text):
         raise ValueError(f"{text.strip()[:60]!r} is not a P_Key")
     return int(text, 16)
 
 
 def imex_nodes(text: str) -> tuple[str, ...]:
-    """Read IMEX's list of nodes in its order.
+    """Return IMEX's nodes, in the order of its list.
 
-    One address or name a line, comments after ``#``.
+    The list has one address or name per line, and comments after ``#``.
     """
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(line for line in lines if line)
 
 
 def sockets(evidence: Evidence) -> int | None:
-    """Return the number of sockets from every tenth CPU; None if unknown.
+    """Return the number of sockets, from every tenth CPU; None if unknown.
 
     A socket of fewer than ten CPUs may be missed.
     """

@@ -1,6 +1,6 @@
 """Time series of a node's numbers over earlier runs, and how fast they grow.
 
-The slope is the median of the slopes between all pairs of points (Theil and Sen): one odd reading does not move it.
+The slope is the median of the slopes between all pairs of points (Theil and Sen): one odd reading does not change it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TimeSeries:
     """One number over time, the oldest first."""
 
     subject: str
-    days: tuple[float, ...]  # since the first
+    days: tuple[float, ...]  # days since the first point
     values: tuple[float, ...]
 
     @property
@@ -39,7 +39,7 @@ class TimeSeries:
 
     @property
     def per_day(self) -> float:
-        """The usual growth, in units of the value per day."""
+        """The median growth per day, in the unit of the value."""
         slopes = [
             (later - earlier) / (end - start)
             for (start, earlier), (end, later) in combinations(zip(self.days, self.values, strict=True), 2)

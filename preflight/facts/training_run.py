@@ -15,7 +15,7 @@ from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import Line, lines_of
 from preflight.textprep.numbered_text import NumberedText
 
-#: Throughputs that a program prints per GPU, and those of the complete job.
+#: Program and unit of throughputs that are printed per GPU, and of those for the entire job.
 _PER_GPU = {("torchtitan", "tokens/s"), ("Megatron-LM", "TFLOP/s/GPU"), ("NeMo", "TFLOP/s/GPU")}
 _OF_JOB = {("DeepSpeed", "samples/s"), ("HF Trainer", "samples/s")}
 #: Minimum number of steps for a throughput.
@@ -78,7 +78,7 @@ def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> StepsByWriter:
 
 
 def throughput(run: TrainingRun) -> Throughput | None:
-    """Return the throughput of one GPU, without the first step; None if not shown."""
+    """Return the median throughput per GPU, without the first step; None if unknown."""
     _, log = max(run.logs, key=lambda written: len(written[1].steps))
     steps = log.steps[1:]
     if run.ranks is None or len(steps) < _ENOUGH:

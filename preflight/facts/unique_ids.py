@@ -46,7 +46,7 @@ class Identifier:
 
 
 def guid(text: str) -> int:
-    """Read a GUID as sysfs or ibstat write it; raises ValueError."""
+    """Parse a GUID as sysfs or ibstat write it; raises ValueError."""
     digits = re.sub(r"^0x|:", "", text.strip())
     if not re.fullmatch(r"[0-9a-fA-F]{1,16}", digits):
         raise ValueError(f"{text.strip()[:60]!r} is not a GUID")
@@ -54,7 +54,7 @@ def guid(text: str) -> int:
 
 
 def mac(text: str) -> str:
-    """Read a MAC address: 6 bytes of Ethernet, 20 of IPoIB; raises ValueError."""
+    """Parse a MAC address: 6 bytes of Ethernet, 20 of IPoIB; raises ValueError."""
     if not re.fullmatch(r"\s*(?:[0-9a-fA-F]{2}:){5}(?:(?:[0-9a-fA-F]{2}:){14})?[0-9a-fA-F]{2}\s*", text):
         raise ValueError(f"{text.strip()[:60]!r} is not the address of an interface")
     return text.strip().lower()
@@ -102,7 +102,7 @@ def _of_devices(node: NodeFacts) -> Iterator[Identifier]:
         for kind, name in (("node GUID", "node_guid"), ("system image GUID", "sys_image_guid")):
             key = f"file:{ROOT}/{device}/{name}"
             if name == "sys_image_guid" and is_virtual_function(node.evidence, device):
-                continue  # that of its adapter, shared by other machines
+                continue  # the adapter's GUID, which other machines share
             try:
                 if number := guid(_text(node, key) or "0"):
                     yield Identifier(kind, shown(number), device, key)
@@ -127,9 +127,10 @@ def _of_port(node: NodeFacts, port: Port) -> Iterator[Identifier]:
 
 
 def interfaces(node: NodeFacts) -> tuple[str, ...]:
-    """Return the node's own interfaces: of RDMA ports and of default routes.
+    """Return the node's own interfaces: those of RDMA ports and of default routes.
 
-    Bridges of container engines, service addresses of Kubernetes and USB links to the BMC are equal on all nodes.
+    Bridges of container engines, service addresses of Kubernetes and USB links to the BMC have the same addresses on
+    all nodes.
     """
     own = {port.netdev for port in _ports(node) if port.netdev}
     with suppress(EvidenceError):

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence
 
-#: Library directories on Debian, Red Hat and in NVIDIA's containers; the key of ``preflight.probes.node``.
+#: Record key of the search in the library directories of Debian, Red Hat and NVIDIA's containers, as in
+#: ``preflight.probes.node``.
 LIBRARIES = (
     "cmd:find -H /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/cuda/lib64"
     " /usr/local/nvidia/lib64 /usr/local/lib -maxdepth 1 ( -name libnvidia-ml.so* -o -name libcuda.so*"
@@ -36,7 +37,7 @@ class Library:
 
     @property
     def version(self) -> str:
-        """The version in the name: ``570.124.06`` of ``libcuda.so.570.124.06``.
+        """The version in the name: ``570.124.06`` in ``libcuda.so.570.124.06``.
 
         Empty if there is none.
         """
@@ -45,7 +46,7 @@ class Library:
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """Read ``SIZE PATH TARGET`` lines; raises ValueError with the faulty line."""
+    """Parse ``SIZE PATH TARGET`` lines; raises ValueError that names the faulty line."""
     found = []
     for line in text.splitlines():
         if not line.strip():
@@ -83,7 +84,7 @@ class Package:
 def packages(evidence: Evidence) -> tuple[Package, ...]:
     """Return the PyTorch and NCCL packages in all searched directories.
 
-    Their directory names identify them.
+    The names of their ``dist-info`` directories identify them.
     """
     keys = [key for key in sorted(evidence.records) if key.endswith(".dist-info/INSTALLER") and "*" not in key]
     return tuple(package for key in keys if (package := _package(key)) is not None)

@@ -26,25 +26,25 @@ class XidEvent:
     """One XID of one GPU, or an equivalent message."""
 
     at_s: float
-    address: str  # of the GPU, in the kernel's form
+    address: str  # address of the GPU, in the kernel's form
     code: int
-    text: str  # after the code
+    text: str  # message after the code
     line: str
-    number: int = 0  # of the line in a pasted text
+    number: int = 0  # line number in a pasted text
 
     @property
     def coded(self) -> bool:
-        """Whether the line has the code; others mean the same as one with it."""
+        """Whether the line has the code, rather than an equivalent message."""
         return "Xid" in self.line
 
     @property
     def cause(self) -> int | None:
-        """The code of an earlier error that the line itself names."""
+        """The code of an earlier error that the line names as its cause, or None."""
         return xid_marks.cause_in(self.text)
 
     @property
     def pid(self) -> int | None:
-        """The process that the line names."""
+        """The process that the line names, or None."""
         return pid_in(self.text)
 
 
@@ -58,12 +58,12 @@ class SwitchEvent:
     fatal: bool
     text: str
     line: str
-    number: int = 0  # of the line in a pasted text
+    number: int = 0  # line number in a pasted text
 
 
 @dataclass(frozen=True)
 class Events:
-    """Events since driver load, and since each GPU's recovery was cleared."""
+    """Events since driver load, and since each GPU's recovery action was cleared."""
 
     gpus: tuple[XidEvent, ...]
     switches: tuple[SwitchEvent, ...]
@@ -77,12 +77,12 @@ class Events:
 
     @cached_property
     def gpus_by_code(self) -> Mapping[int, frozenset[str]]:
-        """The GPU addresses of each code."""
+        """Code -> addresses of the GPUs with that code."""
         return _grouped((event.code, event.address) for event in self.gpus)
 
     @cached_property
     def pids_by_code(self) -> Mapping[int, frozenset[int]]:
-        """The processes that the lines of each code name."""
+        """Code -> the processes that its lines name."""
         return _grouped((event.code, event.pid) for event in self.gpus if event.pid is not None)
 
 
@@ -94,10 +94,10 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
 
 
 def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
-    """Return all events, without repetitions.
+    """Return the events; an XID that a GPU repeats within a minute counts once.
 
-    Events before a driver load or a cleared recovery action are left out. From a pasted log no event is left out,
-    because it is unknown whether it is up to date. Its addresses may be masked or short.
+    Events before a driver load or a cleared recovery action are left out. From a pasted log, no event is left out,
+    because it is unknown whether the log is up to date. Its addresses may be masked or short.
     """
     gpus: list[XidEvent] = []
     switches: list[SwitchEvent] = []
@@ -141,7 +141,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
 
 
 def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
-    """Yield the XIDs of a line, None for one that cannot be parsed."""
+    """Yield the XIDs of a line, and None for one that cannot be parsed."""
     for mark in xids_in(line.text):
         address = _place(mark.where, pasted)
         if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):
@@ -159,7 +159,7 @@ def _is_stump(code: int, text: str) -> bool:
 
 
 def _place(text: str, pasted: bool) -> str | None:
-    """Return an address in the kernel's form.
+    """Return an address in the kernel's form; None if it cannot be read.
 
     The address in a pasted log may be masked (empty) or short.
     """

@@ -1,4 +1,4 @@
-"""An InfiniBand fabric, from sweeps."""
+"""Facts about an InfiniBand fabric, from sweeps."""
 
 from __future__ import annotations
 

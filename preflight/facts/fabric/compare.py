@@ -17,7 +17,7 @@ class Slow:
 
     link: FabricLink
     usual: str  # "4xHDR"; empty: it runs in one lane, regardless of its peers
-    holders: int  # peers that have the usual speed; 0: that of the reference
+    holders: int  # peers that have the usual speed; 0: compared with the reference
     peers: int  # links of the same kind
 
 
@@ -49,9 +49,9 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return the links of kinds with several speeds whose fastest speed is rare.
+    """Return the links of kinds with several speeds whose fastest has no majority.
 
-    The intended speed is unknown; a link that matches the reference needs no peers.
+    The intended speed is unknown. Links that are in the reference are left out.
     """
     due = _by_ends(reference)
     found: list[FabricLink] = []
@@ -67,7 +67,7 @@ def _by_ends(reference: Net | None) -> dict[tuple[End, End], FabricLink]:
 
 
 def _alike(net: Net) -> Iterable[list[FabricLink]]:
-    """Return the links between the same kinds of chips together."""
+    """Return the links in groups, by the kinds of chips at their ends."""
     groups: dict[tuple[object, ...], list[FabricLink]] = defaultdict(list)
     for link in net.links:
         ends = [net.devices[guid] for guid, _ in link.ends]
@@ -120,20 +120,20 @@ class PortErrorGrowth:
 
     @property
     def by(self) -> int:
-        """Added devices and links."""
+        """The growth; negative if the counter was reset."""
         return self.now - self.before
 
     @property
     def full(self) -> bool:
-        """Whether the counter was already saturated: then it cannot show growth."""
+        """Whether the counter was already saturated, and so cannot show growth."""
         return self.before >= FULL.get(self.counter, 1 << 64)
 
 
 def growth(before: Errors, now: Errors) -> tuple[PortErrorGrowth, ...]:
-    """Return every counter that changed; a smaller one was reset in between.
+    """Return every counter that changed or was saturated.
 
-    A counter missing from a reading is 0, or at most the site's threshold for the tool: then the growth is a lower
-    bound.
+    A counter that decreased was reset in between. A counter missing from a reading is 0, or at most the site's
+    threshold for the tool: then the growth is a lower bound.
     """
     found = []
     for port in sorted({*before.counters, *now.counters}):

@@ -12,7 +12,7 @@ from functools import cached_property
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.infiniband.ibnetdiscover import FabricDevice, FabricLink, Net
 
-#: Minimum share of host links of a leaf switch; a spine may have the manager's node attached.
+#: Minimum share of host links among a leaf switch's links; a spine may have the subnet manager's node attached.
 LEAF_SHARE = 0.2
 
 
@@ -22,9 +22,9 @@ class Leaf:
 
     switch: FabricDevice
     hosts: int  # HCA links
-    down_gbps: float  # of its links to hosts, Gb/s
+    down_gbps: float  # total rate of the links to hosts, Gb/s
     uplinks: int  # links to other switches
-    up_gbps: float  # of those, Gb/s
+    up_gbps: float  # total rate of the uplinks, Gb/s
     unknown: int  # links of unknown rate, counted in neither
 
     @property
@@ -37,7 +37,7 @@ class Leaf:
 
 
 class Graph:
-    """Graph of the links of a sweep."""
+    """The devices of a sweep, connected by its links."""
 
     def __init__(self, net: Net) -> None:
         self.net = net
@@ -60,7 +60,7 @@ class Graph:
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The switches with hosts, sorted by name."""
+        """The leaf switches, sorted by name: those with enough links to hosts."""
         found = []
         for switch in self.net.switches:
             down = self._hosts(switch)
@@ -98,7 +98,7 @@ class Graph:
 
     @cached_property
     def _switches(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the switches next to each switch."""
+        """The neighbouring switches of each switch."""
         switches = {switch.guid for switch in self.net.switches}
         return {guid: tuple({link.other(guid)[0] for link in self._links[guid]} & switches) for guid in switches}
 
@@ -136,17 +136,17 @@ class Graph:
 
 @dataclass(frozen=True)
 class Placement:
-    """Switches of a job's HCAs, for one rail, and their distances."""
+    """The distances between a job's HCAs, over all of its rails."""
 
     nodes: int  # of the job, on the fabric
-    pairs: Mapping[int, int]  # switches on the path -> pairs of HCAs of one rail
+    pairs: Mapping[int, int]  # switches on the path -> number of pairs of HCAs on the same rail
     needed: int  # switches on the longest path for the closest possible placement of this many nodes
     leaves: int  # leaves to which the job's HCAs are connected
     far: tuple[str, ...]  # nodes farther than needed from more than half of their peers
 
 
 def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
-    """Return the paths of a job.
+    """Return the placement of a job on the fabric.
 
     ``rails`` maps each rail to the job's nodes with the GUID of their HCA.
     """
@@ -177,9 +177,10 @@ def place(graph: Graph, rails: Mapping[str, Mapping[str, str]]) -> Placement:
 
 
 def _nearest_fit(graph: Graph, around: Iterable[str], nodes: int, part: float) -> int:
-    """Return the longest path of the closest leaves with room for this many nodes.
+    """Return the longest path, in switches, of the closest possible placement.
 
-    The leaves are around one that the job uses.
+    The placement uses the leaves nearest to one of ``around`` that together have room for this many nodes; ``part`` is
+    the share of a leaf's ports that the rail may use.
     """
     room = {leaf.switch.guid: leaf.hosts * part for leaf in graph.leaves}
     if max(room.values(), default=0) >= nodes:

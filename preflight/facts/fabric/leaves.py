@@ -35,7 +35,7 @@ class HeardSwitch:
 
 
 def from_evidence(nodes: Sequence[NodeFacts], compute: Compute) -> dict[str, str]:
-    """Return node -> leaf, by the fabric sweeps and the LLDP neighbours of nodes.
+    """Return node -> leaf, from the nodes' fabric sweeps and LLDP neighbours.
 
     Nodes whose ports show no switch are left out.
     """
@@ -77,7 +77,7 @@ def from_sweep(net: Net) -> dict[str, str]:
 
 
 def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
-    """Return the leaf of each host; empty if any of them is unknown.
+    """Return the leaf of each host; empty if the leaf of any host is unknown.
 
     Programs print host names up to the first dot. Runs of which only some have a leaf cannot be compared by distance.
     """

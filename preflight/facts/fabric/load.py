@@ -20,14 +20,14 @@ class FanIn:
     node: str
     rail: str
     leaf: str  # name of its leaf
-    link_gbps: float  # from the leaf to it, Gb/s
+    link_gbps: float  # rate of the link from the leaf to the HCA, Gb/s
     senders: int  # other nodes of the job on its rail
-    fastest_gbps: float  # the fastest of their links, Gb/s
+    fastest_gbps: float  # rate of the senders' fastest link, Gb/s
     arriving_gbps: float  # combined rate of the senders, limited by the leaf's uplinks, Gb/s
 
     @property
     def ratio(self) -> float:
-        """Ratio of the senders' combined rate to the link's."""
+        """Ratio of the senders' combined rate to the link's rate."""
         return self.arriving_gbps / self.link_gbps
 
 
@@ -69,7 +69,7 @@ class Uplinks:
     leaf: Leaf
     away: bool  # whether towards the spines
     carried: Mapping[End, float]  # by the leaf's own end of each uplink, Gb/s
-    load: float  # load of the busiest, as a fraction of its rate
+    load: float  # load of the busiest uplink, as a fraction of its rate
     busiest: End
     share_gbps: float  # an even share, or one flow if that is more, Gb/s
 
@@ -80,7 +80,7 @@ class Uplinks:
 
 
 def uplinks(graph: Graph, rates: Mapping[End, Rate]) -> Sequence[Uplinks]:
-    """Return the traffic shares of each leaf's uplinks, in both directions.
+    """Return the traffic of each leaf's uplinks, in both directions.
 
     Leaves with an unread port are left out. The fair share is at least one host's rate: few senders cannot fill many
     uplinks.

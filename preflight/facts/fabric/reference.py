@@ -1,4 +1,4 @@
-"""Reference sweep of the site: `ibnetdiscover` output or an evidence document."""
+"""The site's reference sweep: `ibnetdiscover` output or an evidence document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.parsers.infiniband import ibnetdiscover, ibqueryerrors
 
 @dataclass(frozen=True)
 class Reference:
-    """The fabric of the reference."""
+    """A reference sweep, and where it comes from."""
 
     path: str
     net: ibnetdiscover.Net
@@ -22,9 +22,9 @@ class Reference:
 
 
 def read(raw: bytes, path: str) -> Reference:
-    """Read a reference; raises ValueError.
+    """Parse a reference sweep; raises ValueError.
 
-    ``path`` is used in errors.
+    ``path`` is used in error messages.
     """
     if not raw.lstrip().startswith(b"{"):
         return Reference(path, _require_complete(ibnetdiscover.parse(raw.decode("utf-8", "backslashreplace")), ""))

@@ -28,7 +28,7 @@ Compute = Callable[[NodeFacts], Sequence[Port]]
 
 
 class FabricFacts:
-    """Facts of one sweep.
+    """Facts from one sweep.
 
     ``of`` is the device option of its commands, ``" -C mlx5_0"`` or empty.
     """
@@ -145,7 +145,7 @@ class FabricFacts:
 
     @cached_property
     def crashed(self) -> Mapping[str, int]:
-        """Tools of the sweep that a signal ended, by record: their queries are lost."""
+        """Record key -> signal that ended the tool, whose queries are therefore lost."""
         records = self.evidence.records
         ended = {key: records[key].get("rc") for key in (self.links_key, self.errors_key) if key in records}
         return {key: -rc for key, rc in ended.items() if isinstance(rc, int) and rc < 0}
@@ -274,7 +274,7 @@ def active_guids(node: NodeFacts, compute: Compute) -> dict[str, str]:
 
 
 def sweeps(nodes: Sequence[NodeFacts], compute: Compute) -> Iterator[FabricFacts]:
-    """Yield the sweeps that are among the records of some nodes."""
+    """Yield the sweeps among the records of the nodes."""
     for node in nodes:
         for key in sorted(node.evidence.records):
             if match := _SWEPT.fullmatch(key):

@@ -1,4 +1,4 @@
-"""The causes, in the order of their layers."""
+"""The possible causes, ordered by layer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ HCA_FILTER = CauseKind(
 )  # fmt: skip
 PORTS_DOWN = CauseKind(
     "ports-down", "no active port", device_evidence.ports_down, _CONTAINER,
-    "`ibstat`: Polling is a cable or the peer, Disabled its interface, Initializing a missing subnet manager.",
+    "`ibstat`: Polling points to the cable or the peer, Disabled to the interface, Initializing to a missing "
+    "subnet manager.",
     check="rdma.port-state",
 )  # fmt: skip
 PORT_DOWN = CauseKind(
@@ -78,7 +79,7 @@ NO_PLUGIN = CauseKind(
 )  # fmt: skip
 MEMLOCK = CauseKind(
     "memlock", "locked memory is limited", network_evidence.memlock, "`cat /proc/PID/limits` of a rank",
-    "LimitMEMLOCK=infinity for slurmd or containerd, docker --ulimit memlock=-1, IPC_LOCK in the pod.",
+    "Set LimitMEMLOCK=infinity for slurmd or containerd, docker --ulimit memlock=-1, or IPC_LOCK in the pod.",
     check="host.memlock",
 )  # fmt: skip
 GID = CauseKind(
@@ -114,7 +115,7 @@ DISTANCE = CauseKind(
 )  # fmt: skip
 ACS = CauseKind(
     "acs", "ACS redirects peer-to-peer traffic", network_evidence.acs, "ACSCtl of all bridges: `lspci -vvv` as root",
-    "Disable ACS in the firmware, or on each bridge `setpci -s BRIDGE ECAP_ACS+6.w=0000` after every boot.",
+    "Disable ACS in the firmware, or run `setpci -s BRIDGE ECAP_ACS+6.w=0000` on each bridge after every boot.",
     check="gpudirect.path",
 )  # fmt: skip
 IOMMU = CauseKind(
@@ -123,7 +124,7 @@ IOMMU = CauseKind(
     check="gpudirect.iommu",
 )  # fmt: skip
 
-#: The earliest layer first.
+#: All causes, earliest layer first.
 KINDS = (
     SWITCHED_OFF, NO_NIC, NOT_REGISTERED, DEVICE_NODES, NO_VERBS, HCA_FILTER, PORTS_DOWN, PORT_DOWN, PORT_FLAPS,
     PORT_DAMAGE, PORT_LOSS, NO_PLUGIN, MEMLOCK, GID, NO_ROUTE, GPUDIRECT_OFF, NO_PEER_MEMORY, NEAR_PORT_DOWN, DISTANCE,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, LogLine
     from preflight.parsers.nccl_log.model import ProcessFailure
 
-#: As NCCL's messages of a failed ibv_modify_qp (from 2.21 on) and of port errors name them; a work completion names the
-#: device only.
+#: Device and port in NCCL's messages about a failed ibv_modify_qp (from 2.21 on) and about port errors; a work
+#: completion names only the device.
 DEVICE = re.compile(r"(?:\bon dev |\bNET/IB ?: )([\w.-]{1,63}):(\d{1,3})(?!\d)")
 HCA = re.compile(r"\bhca ([\w.-]{1,63})")
 
@@ -30,7 +30,8 @@ _REMOTE = re.compile(r"\bremote ?Gids? ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 _LOCAL = re.compile(r"\blocal ?Gid ?([0-9a-fA-F:.]{2,45})", re.IGNORECASE)
 
 
-#: Causes at a port, the earliest layer first: id of the kind -> counters that grew beyond their limits, in words.
+#: Causes at a port, earliest layer first: id -> counters that grew beyond their limits, and words for it. None: the
+#: port is not active.
 PORT_CAUSES: Mapping[str, tuple[CounterKind, str] | None] = {
     "port-down": None,
     "port-flaps": (CounterKind.FLAP, "went down and came back"),
@@ -42,13 +43,16 @@ ORDER = tuple(PORT_CAUSES)
 
 @dataclass(frozen=True)
 class ConnectionEnd:
-    """A port of a connection."""
+    """The port at one end of a connection."""
 
     node: NodeFacts
     port: Port
 
     def evidence(self, cause: str) -> NodeEvidence:
-        """Return whether the port shows a cause; an active one may have been down."""
+        """Return whether the port shows a cause.
+
+        An active port does not rule out ``port-down``, because it may have been down before.
+        """
         counted = PORT_CAUSES[cause]
         if counted is None:
             shown = f"{self.port.name} is {self.port.state_shown}"
@@ -68,7 +72,7 @@ class ConnectionEnd:
 
 
 def remote_gid(message: str) -> ipaddress.IPv6Address | None:
-    """Return the peer's GID in a message."""
+    """Return the peer's GID in a message, or None."""
     return _gid(_REMOTE, message)
 
 
@@ -87,7 +91,7 @@ def split(
 ) -> list[tuple[Failure, ConnectionEnd | None]]:
     """Split a failure of connections by the ports that show a cause.
 
-    A connection whose own port shows none, to a node without such a port, is a failure of its own; what remains is
+    Connections whose own port shows none, to nodes without such a port, form a separate failure. All remaining ones are
     attributed to the first port. ``nodes`` are those of the log.
     """
     peers = dict(_ends(nodes)) if any(remote_gid(process.line.message) for process in failure.processes) else {}
@@ -113,7 +117,7 @@ def split(
 
 
 def _only(failure: Failure, processes: Sequence[ProcessFailure]) -> Failure:
-    """Return a failure in the lines of some processes."""
+    """Return the part of a failure that some of its processes logged."""
     first = processes[0]
     hosts = tuple(dict.fromkeys(process.line.host for process in processes if process.line.host))
     count = sum(process.count for process in processes)
@@ -121,7 +125,7 @@ def _only(failure: Failure, processes: Sequence[ProcessFailure]) -> Failure:
 
 
 def own_end(node: NodeFacts, message: str) -> ConnectionEnd | None:
-    """Return the port of a node that a message names, by its device or its GID."""
+    """Return the port of a node that a message names by device or GID, or None."""
     named = DEVICE.search(message)
     device = named or HCA.search(message)
     if device is None:
@@ -136,7 +140,10 @@ def own_end(node: NodeFacts, message: str) -> ConnectionEnd | None:
 
 
 def _ends(nodes: Iterable[NodeFacts]) -> Iterator[tuple[ipaddress.IPv6Address, ConnectionEnd]]:
-    """Yield the GIDs of all ports of nodes; for RoCE, those of the addresses."""
+    """Yield each GID of the nodes' ports with its port.
+
+    The GIDs of RoCE ports follow from their IPv4 addresses.
+    """
     for node in nodes:
         try:
             for port in node.rdma_ports:

@@ -1,4 +1,4 @@
-"""Decision: from symptoms to suspects, and with evidence to the cause."""
+"""Decision on the cause: symptoms name suspects, which evidence confirms or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def of_fallback(host: HostStatements, node: NodeFacts | None = None) -> Cause | None:
     """Return why TCP carries a host's traffic; None if unknown.
 
-    ``node``: the facts of that host, if they are known.
+    ``node`` has the facts of that host, if they were collected.
     """
     return _decide(list(_of_fallback(host, node)), host, node)
 
@@ -70,7 +70,7 @@ def _of_fallback(host: HostStatements, node: NodeFacts | None) -> Iterator[Suspe
 
 
 def _switch(host: HostStatements) -> LogLine | None:
-    """Return the line that reports RDMA switched off by a setting."""
+    """Return the line that reports RDMA switched off by a setting, or None."""
     if (disable := host.variable("NCCL_IB_DISABLE")) is not None and strtoll(disable.value) != 0:
         return disable.first
     if (network := host.variable("NCCL_NET")) is not None and is_tcp(network.value):
@@ -79,7 +79,7 @@ def _switch(host: HostStatements) -> LogLine | None:
 
 
 def _plugin(host: HostStatements) -> LogLine | None:
-    """Return the line that reports a required plug-in as not loaded."""
+    """Return the line that reports a required plug-in as not loaded, or None."""
     if line := host.line("ofi_no_provider", "net_plugin_not_found"):
         return line
     wanted = host.variable("NCCL_NET_PLUGIN")

@@ -1,6 +1,6 @@
 """Node evidence of the first layers: settings, NICs, device nodes, libraries.
 
-The HCA filter and the ports are included.
+The HCA filter, the ports and the network plug-in are included.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _SHOWN = 4
 
 
 def names(found: list[str] | tuple[str, ...]) -> str:
-    """Join names with commas, at most four of them."""
+    """Join at most four names with commas; state how many more there are."""
     return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
 
 
 def setting(node: NodeFacts, name: str) -> Setting | None:
-    """Return a variable from a node's ranks, its environment or its files.
+    """Return a variable from a node's ranks, or else from NCCL's environment there.
 
-    None if no readable source has it.
+    That is the process environment and NCCL's files. None if no readable source has it.
     """
     environments: list[NcclEnvironment] = []
     with suppress(EvidenceError):
@@ -48,7 +48,7 @@ def setting(node: NodeFacts, name: str) -> Setting | None:
 
 
 def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None:
-    """Return a variable's value: from NCCL's log, else from the node."""
+    """Return a variable's value from NCCL's log, or else from the node; None if unset."""
     if (read := host.variable(name)) is not None:
         return read.value
     found = setting(node, name) if node is not None else None
@@ -59,7 +59,7 @@ def value(node: NodeFacts | None, host: HostStatements, name: str) -> str | None
 
 
 def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Find the setting of NCCL_IB_DISABLE, or of NCCL_NET to TCP."""
+    """Look for NCCL_IB_DISABLE, or for NCCL_NET set to TCP, on the node."""
     for name, off in (("NCCL_IB_DISABLE", lambda text: strtoll(text) != 0), ("NCCL_NET", is_tcp)):
         found = setting(node, name)
         if found is not None and found.value and off(found.value):
@@ -68,7 +68,7 @@ def switched_off(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
 
 def gpudirect_off(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Find the setting of NCCL_NET_GDR_LEVEL to LOC."""
+    """Look for NCCL_NET_GDR_LEVEL set to LOC on the node."""
     found = setting(node, "NCCL_NET_GDR_LEVEL")
     if found is not None and found.value in ("LOC", "0"):
         return NodeEvidence(True, f"{found.text} in {found.where}", (found.source,))
@@ -87,7 +87,7 @@ def no_nic(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeE
 
 
 def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for RDMA devices of the NICs that are on the bus."""
+    """Look for registered RDMA devices of the NICs that are on the bus."""
     devices, nics = node.rdma_devices, node.rdma_nics_on_bus
     if devices:
         return NodeEvidence(False, f"{len(devices)} RDMA devices are registered", (_CLASS,))
@@ -95,14 +95,14 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
         return SILENT
     sees = "in this container" if node.in_container else ""
     return NodeEvidence(
-        True, f"{len(nics)} RDMA NICs are on the PCI bus and none is a registered RDMA device{sees}", (_CLASS, _BUS)
+        True, f"{len(nics)} RDMA NICs are on the PCI bus, but none is a registered RDMA device{sees}", (_CLASS, _BUS)
     )
 
 
 def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for an accessible device node of each device that NCCL_IB_HCA selects."""
     devices: tuple[str, ...] = node.rdma_devices
-    if selection(node, host) is not None:  # an empty selection is the filter's fault
+    if selection(node, host) is not None:  # if nothing is selected, the filter is at fault
         devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, host))) or devices
     if not devices:
         return SILENT
@@ -124,7 +124,7 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Return whether ibv_devinfo found the verbs library, which it needs to start."""
+    """Determine from ibv_devinfo, which needs the verbs library, whether it exists."""
     record = node.evidence.record(_DEVINFO)
     if not record.ok:
         return SILENT

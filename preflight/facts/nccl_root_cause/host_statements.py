@@ -1,4 +1,4 @@
-"""Statements of one host's processes in a log about their transport."""
+"""What the processes of one host logged about their transport."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from preflight.parsers.nccl_log.model import is_tcp
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Failure, HostChannels, LogLine, NcclLog, NetChannels, ReportedVariable
 
-#: The log's parser names at most this many hosts per line; a statement by this many applies to all.
+#: Maximum number of hosts that the log's parser names per line; a line by this many hosts applies to all.
 _NAMED = 20
 
 
 @dataclass(frozen=True)
 class HostStatements:
-    """One host of a log."""
+    """What a log states about the transport of one host."""
 
     log: NcclLog
     host: str | None  # as NCCL prints it, without a domain; None: the log names no host
-    networks: tuple[str, ...]  # of its channels; without channel lines, the selected ones
+    networks: tuple[str, ...]  # networks of its channels; without channel lines, the selected networks
     tcp: int  # channel lines over TCP
-    direct: int  # over RDMA, with GPUDirect
-    staged: int  # over RDMA, without
+    direct: int  # channel lines over RDMA, with GPUDirect
+    staged: int  # channel lines over RDMA, without GPUDirect
     ranks: tuple[int, ...]
     has_devices: bool  # whether NCCL listed its RDMA devices
 
     @property
     def falls_back(self) -> bool:
-        """Whether TCP carries its traffic, or part of it."""
+        """Whether TCP carries the host's traffic, or part of it."""
         return any(is_tcp(name) for name in self.networks)
 
     def line(self, *failures: str) -> LogLine | None:
-        """Return the first of these failures that this host's processes report."""
+        """Return the line of the first of these failures that this host reports, or None."""
         found = (*self.log.failures, *self.log.hints)
         return next((one.line for name in failures for one in found if one.id == name and self.reports(one)), None)
 
     def reports(self, failure: Failure) -> bool:
-        """Return whether a failure names this host, or no host at all."""
+        """Return whether a failure names this host, or does not name any host."""
         return not failure.hosts or self.host in failure.hosts or len(failure.hosts) >= _NAMED
 
     def variable(self, name: str) -> ReportedVariable | None:
-        """Return a variable as this host's processes logged it."""
+        """Return a variable as this host's processes logged it, or None."""
         for one in self.log.environment:
             if one.name == name and (not one.hosts or self.host in one.hosts or len(one.hosts) >= _NAMED):
                 return one
@@ -51,7 +51,7 @@ class HostStatements:
 
 
 def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
-    """Return the hosts of a log in order; one without a name if it has none."""
+    """Return the hosts of a log, in order; one without a name if it names none."""
     ways: dict[str | None, dict[str, None]] = {}
     counts: dict[str | None, list[int]] = {}
     for entry in log.by_host:
@@ -84,9 +84,9 @@ def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
 
 
 def _count(counts: list[int], entry: HostChannels | NetChannels) -> None:
-    """Add channels to the group of TCP, of GPUDirect RDMA, or of RDMA without it.
+    """Add channels to the count of TCP, of GPUDirect RDMA, or of RDMA without it.
 
-    Truncated lines count as neither.
+    Channels of truncated lines are not counted.
     """
     if is_tcp(entry.network):
         counts[0] += entry.count

@@ -1,4 +1,4 @@
-"""Causes, the evidence of a node about one, and how certain each is."""
+"""Causes, the evidence of a node about a cause, and how certain a cause is."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class NodeEvidence:
     keys: tuple[str, ...] = ()  # records
 
 
-#: Without evidence of the node, or with inconclusive evidence.
+#: The node has no evidence about a cause, or its evidence is inconclusive.
 SILENT = NodeEvidence(None, "")
 
 
 @dataclass(frozen=True)
 class CauseKind:
-    """Kind of a cause."""
+    """A possible cause: how to examine a node for it, and how to fix it."""
 
     id: str
     name: str  # short name
@@ -53,16 +53,16 @@ class CauseKind:
 
 @dataclass(frozen=True)
 class Suspect:
-    """A cause that a host's lines allow."""
+    """A cause that a host's log lines allow."""
 
     kind: CauseKind
-    line: LogLine | None = None  # line that supports it
+    line: LogLine | None = None  # log line that supports the suspect
     states: bool = True  # False: the line has other possible causes, which no node shows
 
 
 @dataclass(frozen=True)
 class Cause:
-    """The reason for the path of a host's traffic."""
+    """Why a host's traffic takes its path, or why it failed."""
 
     kind: CauseKind  # the earliest layer at fault
     proof: Proof
@@ -73,5 +73,5 @@ class Cause:
 
     @property
     def names(self) -> str:
-        """The remaining causes, in words."""
+        """The remaining causes, joined by "or"."""
         return " or ".join(kind.name for kind in (self.kind, *self.others))

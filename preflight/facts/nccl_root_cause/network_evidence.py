@@ -53,7 +53,7 @@ def memlock(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Node
 def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look up the row of the GID table that the connection used.
 
-    An empty row, or RoCE version 1, is the cause.
+    The cause is confirmed if the row is empty, or is not a RoCE v2 entry with an IP address.
     """
     message = line.message if line else ""
     device, index = DEVICE.search(message), _INDEX.search(message)
@@ -82,7 +82,7 @@ def gid(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvid
 def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
     """Look for a route from the port's interface to the peer's address.
 
-    The interface's subnets are searched first, then the main table.
+    The interface's subnets are searched first, and then the main routing table.
     """
     message = line.message if line else ""
     device, peer = DEVICE.search(message) or HCA.search(message), remote_gid(message)
@@ -96,9 +96,9 @@ def no_route(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
     if any(remote in own.network for own in node.addresses.ipv4(interface)):
         return NodeEvidence(False, f"{remote} is in a subnet of {interface}", keys)
     if any(remote in to for over, to in node.parsed(ROUTES, facts.addresses.routes) if over == interface):
-        return NodeEvidence(False, f"a route leads from {interface} to {remote}", keys)
+        return NodeEvidence(False, f"there is a route from {interface} to {remote}", keys)
     own = ", ".join(str(address) for address in node.addresses.ipv4(interface)) or "no address"
-    return NodeEvidence(True, f"no route of the main table leads from {interface} ({own}) to {remote}", keys)
+    return NodeEvidence(True, f"the main routing table has no route from {interface} ({own}) to {remote}", keys)
 
 
 # --- between GPU and NIC ----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from preflight.facts.nccl_settings.violation import SettingRule, SettingScope, V
 
 __all__ = ["RULES", "SettingRule", "SettingScope", "Violation", "lint"]
 
-#: Maximum number of reported violations of one rule; a hostile list of names must not create a long report.
+#: Maximum number of reported violations of one rule: a hostile list of names must not create a long report.
 MOST = 40
 
 #: All rules for one environment, by name.
@@ -33,7 +33,7 @@ RULES: Mapping[str, SettingRule] = {
 def lint(
     env: NcclEnvironment, here: SettingScope | None = None, rules: Iterable[str] | None = None
 ) -> Iterator[Violation]:
-    """Yield all violations.
+    """Yield the violations of the rules, all of them or those named.
 
     Redacted settings are left out; the caller reports them.
     """

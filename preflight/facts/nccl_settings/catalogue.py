@@ -1,4 +1,4 @@
-"""NCCL's variables: meaning, first and last version, owners of other names.
+"""NCCL's variables: meaning, first and last version; owners of other names.
 
 The table ``variables.json`` has facts from the NCCL user guide ("Environment Variables", 2.30) and from the releases
 2.3.5 to 2.30.7; it is loaded on first use. ``since`` and ``last`` of an undocumented name come from a sample of
@@ -17,10 +17,10 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 
-#: major, minor, patch; a release without a patch has 0
+#: Major, minor, patch; a release without a patch number has 0.
 Version = tuple[int, int, int]
 
-#: Format of a value: see ``preflight.facts.nccl_settings.value_grammar``.
+#: Formats of values: see ``preflight.facts.nccl_settings.value_grammar``.
 KINDS = (
     "switch", "number", "bytes", "truth", "word", "words", "flags", "level", "path", "text", "ports", "interfaces",
     "network", "address",
@@ -34,9 +34,9 @@ class Variable:
     name: str
     kind: str  # one of KINDS
     documented: bool = False  # documented in the user guide; other names may change in any release
-    site: bool = False  # intended for sites; the guide reserves others for debugging
-    since: Version | None = None  # first release that reads it; None: older than the examined ones
-    last: Version | None = None  # last release that reads it; None: the newest still does, or none is known to
+    site: bool = False  # intended for sites; the guide reserves other names for debugging
+    since: Version | None = None  # first release that reads it; None: older than the examined releases
+    last: Version | None = None  # last release that reads it; None: the newest release does, or no release is known to
     ended: str = ""  # "removed", "renamed" or "deprecated"; empty: current
     ended_in: str = ""  # release
     instead: str = ""  # the name to use instead
@@ -45,11 +45,11 @@ class Variable:
     min: int | None = None
     max: int | None = None
     exact: bool = False  # whether words are case-sensitive
-    default: str = ""  # in words; empty: unset
+    default: str = ""  # described in words; empty: unset
     number: int | None = None  # the default of the newest release, if it is a plain number
 
     def is_read_by(self, version: Version) -> bool:
-        """Return whether a release reads it."""
+        """Return whether a release reads the variable."""
         if self.ended in ("removed", "renamed"):
             return self.last is not None and version <= self.last
         return self.since is None or version >= self.since
@@ -57,7 +57,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class VariableTable:
-    """Table of known names."""
+    """The table of known names."""
 
     newest: Version  # the newest examined release
     variables: Mapping[str, Variable]
@@ -66,7 +66,7 @@ class VariableTable:
     invented: Mapping[str, str]  # name without a reader -> the intended name; empty if none
 
     def owner(self, name: str) -> str:
-        """Return the owner of a name: ``NCCL``, a plug-in, ``PyTorch``; else empty."""
+        """Return who reads a name: ``NCCL``, a plug-in or ``PyTorch``; empty if unknown."""
         if name in self.invented:  # even if a plug-in's names have this prefix: NCCL_SHARP_ENABLE
             return ""
         if name in self.variables:
@@ -80,20 +80,20 @@ class VariableTable:
 
 
 def version(text: str) -> Version:
-    """Read ``2.27.5``, ``2.27.5-1`` or ``2.5``; raises ValueError."""
+    """Parse ``2.27.5``, ``2.27.5-1`` or ``2.5``; raises ValueError."""
     if not (match := re.match(r"v?(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?(?![\d.])", text)):
         raise ValueError(f"{text[:40]!r} is not an NCCL version")
     return int(match[1]), int(match[2]), int(match[3] or 0)
 
 
 def dotted(number: Version) -> str:
-    """Format a version."""
+    """Format a version as ``2.27.5``."""
     return ".".join(map(str, number))
 
 
 @cache
 def table() -> VariableTable:
-    """Return the table, read once."""
+    """Return the table, which is read once."""
     loader: Any = __spec__.loader  # as importlib.resources, whose import is slow
     return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
@@ -123,7 +123,8 @@ def _variable(row: Mapping[str, Any]) -> Variable:
 def nearest(name: str, names: Iterable[str] | None = None) -> str:
     """Return the known name that was probably intended; empty if none is similar.
 
-    Similar are words in another order, a prefix of one longer name, and typing errors.
+    Names are similar if they have the same words in a different order, if one name starts with the given words, or if
+    they differ by a typing error. ``names`` defaults to NCCL's variables.
     """
     import difflib  # slow to import, and needed for a typing error only
 

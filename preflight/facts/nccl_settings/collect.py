@@ -1,6 +1,6 @@
 """NCCL settings from a log, a pasted list or the processes of a running job.
 
-All return :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
+All sources yield :class:`~preflight.facts.nccl_environment.NcclEnvironment`, so that one set of rules judges them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RANKS = "env:ranks"
 #: Maximum number of lines read from a pasted list, and of settings used from it.
 LONGEST_LIST, MAX_SETTINGS = 200_000, 5000
 
-#: Names to find in a pasted list: NCCL's own, those of its plug-ins, and those with the size of the job.
+#: Names to find in a pasted list: NCCL's own, those of its plug-ins, and those that state the size of the job.
 _WANTED = re.compile(
     r"N{1,2}C{1,2}L{1,2}_\w+|nccl_\w+|TORCH_(?:NCCL|FR)_\w+|OFI_NCCL_\w+|SHARP_COLL_\w+|WORLD_SIZE|OMPI_COMM_WORLD_SIZE"
     r"|SLURM_(?:STEP_NUM_TASKS|NTASKS)"
@@ -31,7 +31,7 @@ _WANTED = re.compile(
 
 @dataclass(frozen=True)
 class CollectedSettings:
-    """Settings of several processes: a name may have several values."""
+    """Settings of several processes, in which a name may have several values."""
 
     settings: tuple[Setting, ...]
 
@@ -55,15 +55,15 @@ class CollectedSettings:
 def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings:
     """Collect the ``NAME set by environment to VALUE`` lines of a log.
 
-    Numbers are as NCCL has parsed them.
+    Numbers are the ones that NCCL has parsed.
     """
     return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 
 
 def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
-    """Parse pasted lines of ``NAME=value``; None without an NCCL variable.
+    """Parse pasted lines of ``NAME=value``; None if no line names NCCL.
 
-    They may come from ``env``, ``export -p`` or ``srun -l env``. Never raises.
+    The lines may come from ``env``, ``export -p`` or ``srun -l env``. Never raises.
     """
     from preflight.parsers.job_output import lines
     from preflight.parsers.setting_lines import listed
@@ -83,24 +83,24 @@ def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
 class RankEnvironment:
     """The environment that some processes of a job were started with."""
 
-    pids: tuple[int, ...]  # the first of them
+    pids: tuple[int, ...]  # pids of the first of these processes
     count: int
-    name: str  # of their program
+    name: str  # name of their program
     variables: Mapping[str, str]
-    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # ranks in the job, by the variable
+    numbers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # variable -> rank numbers in the job
 
     @property
     def who(self) -> str:
-        """``process 4711 (python3) and 7 more``."""
+        """The processes in words: ``process 4711 (python3) and 7 more``."""
         name = self.name[:40] if self.name.isprintable() else repr(self.name[:40])
         more = f" and {self.count - 1} more" if self.count > 1 else ""
         return f"process {self.pids[0]} ({name}){more}"
 
     @property
     def settings(self) -> NcclEnvironment:
-        """The variables as settings, without files.
+        """The variables as settings, without NCCL's files.
 
-        A process in a container has other files than its host.
+        A process in a container has different files from its host.
         """
         holder = f"the environment of {self.who}"
         made = tuple(Setting(name, value, RANKS, holder=holder) for name, value in self.variables.items())
@@ -111,7 +111,7 @@ class RankEnvironment:
 class Ranks:
     """The processes on a node that are ranks of a job."""
 
-    environments: tuple[RankEnvironment, ...]  # different ones
+    environments: tuple[RankEnvironment, ...]  # distinct environments
     denied: int  # processes of other users, with unreadable environments
     complete: bool  # False: there were more processes than examined
 
@@ -119,7 +119,7 @@ class Ranks:
 def ranks(evidence: Evidence) -> Ranks:
     """Return the start environments of the ranks on a node.
 
-    Variables that a program sets later are not visible. Raises EvidenceError if they were not collected.
+    Variables that a program sets later are not visible. Raises EvidenceError if the environments were not collected.
     """
     value = evidence.value(RANKS)
     if not isinstance(value, Mapping) or not isinstance(value.get("environments"), list):
@@ -148,7 +148,7 @@ def _rank(entry: object) -> RankEnvironment:
 
 
 def _numbers(value: object) -> dict[str, tuple[int, ...]]:
-    """Return the numbers of ranks; collectors of older versions send none."""
+    """Return variable -> rank numbers; empty for records of older collectors."""
     if not isinstance(value, Mapping):
         return {}
     return {

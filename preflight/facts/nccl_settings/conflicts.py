@@ -83,7 +83,7 @@ def _count_clashes(read: SettingsReader) -> Iterator[Violation]:
         low, high = f"NCCL_MIN_{kind}", f"NCCL_MAX_{kind}"
         least, most = read.number(low), read.number(high)
         if least is not None and most is not None and least > most > 0:
-            yield read.clash("the smallest number is larger than the largest", f"at most {most}", low, high)
+            yield read.clash("the minimum is larger than the maximum", f"at most {most}", low, high)
     for end in ("MIN", "MAX"):
         old, new = f"NCCL_{end}_NCHANNELS", f"NCCL_{end}_CTAS"
         if read.set(old) and read.set(new):
@@ -91,9 +91,9 @@ def _count_clashes(read: SettingsReader) -> Iterator[Violation]:
 
 
 def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield more TCP threads or sockets than NCCL accepts.
+    """Report more TCP threads or sockets than NCCL accepts.
 
-    The limits are 16 threads, and 64 sockets in all (src/transport/net_socket.cc).
+    The limits are 16 threads, and 64 sockets per connection (src/transport/net_socket.cc).
     """
     read = SettingsReader(env)
     threads, each = read.number("NCCL_SOCKET_NTHREADS"), read.number("NCCL_NSOCKS_PERTHREAD")
@@ -103,5 +103,5 @@ def socket_threads(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
     if threads is not None and threads > 16:
         yield Violation("socket-threads", settings, f"{set_to}: NCCL accepts at most 16 threads", "at most 16 threads")
     elif (threads or 1) * (each or 1) > 64:
-        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets per connection, NCCL accepts at most 64"
+        what = f"{set_to}: {(threads or 1) * (each or 1)} sockets per connection, but NCCL accepts at most 64"
         yield Violation("socket-threads", settings, what, "a product of at most 64")

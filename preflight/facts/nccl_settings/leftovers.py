@@ -11,7 +11,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader
 
 
 def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield disabled transports.
+    """Yield settings that disable a transport without need.
 
     The scope shows whether they have an effect (nccl.left-over-disables).
     """
@@ -52,11 +52,11 @@ _GOOGLES = re.compile("NCCL_(GPUDIRECTTCPX|FASTRAK)_")
 
 
 def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
-    """Return whether a setting belongs to Google's GPUDirect-TCPX and TCPXO recipe.
+    """Return whether a setting belongs to Google's GPUDirect-TCPX or TCPXO recipe.
 
-    The plug-ins support the protocol Simple, TCPXO in a second profile also LL128, with rings and trees; their guide
+    The plug-ins support the protocol Simple with rings and trees; a second profile of TCPXO adds LL128. Their guide
     disables NVLink SHARP and sets the number of channels (GKE, "Maximize GPU network bandwidth"; nccl-env-profile.sh
-    and the tuner's a3plus_tuner_config_ll128.textproto of the plug-in's image).
+    and the tuner's a3plus_tuner_config_ll128.textproto in the plug-in's image).
     """
     theirs = {match[1] for one in env.settings if (match := _GOOGLES.match(one.name))}
     if not theirs:
@@ -70,7 +70,7 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
 
 
 def needed(env: NcclEnvironment, setting: Setting) -> bool:
-    """Return whether a disabling variable is required.
+    """Return whether a variable that disables something is required.
 
     Google's plug-ins need some, and so do ranks that share a GPU, which NVLS does not support.
     """
@@ -79,15 +79,15 @@ def needed(env: NcclEnvironment, setting: Setting) -> bool:
 
 
 def _of_amazons_plugin(setting: Setting, here: SettingScope) -> bool:
-    """Return whether aws-ofi-nccl set this itself.
+    """Return whether aws-ofi-nccl itself made a setting.
 
-    It does on instances with unordered EFA (P3dn, P4d).
+    It sets NCCL_PROTO on instances with unordered EFA (P3dn, P4d).
     """
     return here.libfabric and setting.name == "NCCL_PROTO" and setting.value.strip().casefold() == "simple"
 
 
 def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield pinned choices that NCCL makes better by size and topology."""
+    """Yield pinned choices that NCCL makes better itself, by size and topology."""
     read = SettingsReader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):
@@ -113,7 +113,7 @@ def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violati
 
 
 def _holds(value: str, kind: str) -> str:
-    """Return the effect of a list of algorithms or protocols on NCCL's choice."""
+    """Return, in words, how a list limits NCCL's algorithms or protocols."""
     if value.lstrip().startswith("^"):
         return f"prevents NCCL from using the {kind} {value.strip()[1:]}"
     several = "," in value or ";" in value or ":" in value
@@ -121,7 +121,7 @@ def _holds(value: str, kind: str) -> str:
 
 
 def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield tuning of one fabric on another."""
+    """Yield settings tuned for a different kind of fabric."""
     read = SettingsReader(env)
     pairs = read.number("NCCL_IB_QPS_PER_CONNECTION")
     if pairs is not None and pairs > 1 and here.infiniband:
@@ -130,7 +130,7 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
         yield Violation("fabric-fit", (setting,), what, "unset on InfiniBand")
     if read.number("NCCL_IB_SPLIT_DATA_ON_QPS") == 1:
         (setting,) = read.set("NCCL_IB_SPLIT_DATA_ON_QPS")
-        what = f"{setting.text} in {setting.where} splits every message into one piece per queue pair"
+        what = f"{setting.text} in {setting.where} splits every message between the queue pairs"
         yield Violation("fabric-fit", (setting,), what, "unset: messages take turns")
     if read.number("NCCL_CROSS_NIC") == 1 and here.rails_apart:
         (setting,) = read.set("NCCL_CROSS_NIC")

@@ -17,15 +17,15 @@ FILES = "env:files"
 
 @dataclass(frozen=True)
 class Named:
-    """One path that a variable names."""
+    """One file that a variable names."""
 
     variable: str
     path: str
     status: str  # "ok": it was read; "missing", "denied", … as of a record
     type: str = ""  # file, dir, …
-    access: str = ""  # access of this user: "r", "rw", …
+    access: str = ""  # this user's access: "r", "rw", …
     folder_access: str = ""  # the same for its directory; empty: missing, or no access
-    text: str | None = None  # content, of a file that NCCL reads as text
+    text: str | None = None  # content of a file that NCCL reads as text
     why: str = ""
 
     @property
@@ -58,8 +58,8 @@ def _named(name: str, entry: object) -> Named:
 def topology_gpus(text: str) -> tuple[str, ...]:
     """Return the PCI addresses of the GPUs in a topology file; raises ValueError.
 
-    They are in the kernel's form. A ``pci`` element of class 0x0302 (or 0x0300) is a GPU. The file is searched, not
-    parsed as XML, so a cut or hostile one is harmless.
+    The addresses are in the kernel's form. A ``pci`` element of class 0x0302 (or 0x0300) is a GPU. The file is
+    searched, not parsed as XML, so a truncated or hostile one is harmless.
     """
     if "<system" not in text:
         raise ValueError("it has no <system>, so it is not an NCCL topology file")

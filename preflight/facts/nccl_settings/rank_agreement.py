@@ -1,4 +1,4 @@
-"""NCCL variables that must be equal on all ranks, and when values are equal."""
+"""NCCL variables that must be equal on all ranks, and comparison of values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from preflight.facts.nccl_settings.collect import CollectedSettings
 from preflight.facts.nccl_settings.value_grammar import same_number
 from preflight.facts.nccl_settings.violation import Violation
 
-#: Ranks that differ in these hang, or end with "message truncated" (NCCL user guide; NCCL 2.30 src/graph/).
+#: Variables in which ranks must not differ: they hang, or end with "message truncated" (NCCL user guide; NCCL 2.30
+#: src/graph/).
 MUST = frozenset({
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE", "NCCL_NTHREADS",
     "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS",
@@ -18,7 +19,7 @@ MUST = frozenset({
     "NCCL_NVLS_ENABLE", "NCCL_NET", "NCCL_P2P_NET_CHUNKSIZE",
 })  # fmt: skip
 
-#: Variables that name or describe an object of one node, and may differ.
+#: Variables that name or describe an object of one node, and may differ between ranks.
 _MAY_DIFFER = re.compile(
     r"NCCL_(?:(?:SOCKET|OOB_NET|FASTRAK|GPUDIRECTTCPX_SOCKET)_IFNAME|IB_HCA|IB_GID_INDEX|HOSTID|CONF_FILE|COMM_ID"
     r"|(?:TOPO|GRAPH|TOPO_DUMP|GRAPH_DUMP|TUNER_CONFIG)_FILE(?:_RANK)?|DEBUG\w*|\w+_DUMP\w*|IGNORE_CPU_AFFINITY"
@@ -27,12 +28,12 @@ _MAY_DIFFER = re.compile(
 
 
 def compared(name: str) -> bool:
-    """Return whether ranks are compared by a variable."""
+    """Return whether a variable is compared between ranks."""
     return name.startswith(("NCCL_", "TORCH_NCCL_")) and not _MAY_DIFFER.fullmatch(name)
 
 
 def values(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the compared values of ranks: parsed numbers, without defaults."""
+    """Return the values to compare: numbers as parsed, and without defaults."""
     known, found = table().variables, dict[str, str]()
     for name, value in variables.items():
         if not compared(name):
@@ -46,9 +47,9 @@ def values(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def disagreements(collected: CollectedSettings) -> list[Violation]:
-    """Return the variables with several values on several ranks.
+    """Return the variables that have different values on some ranks.
 
-    The input is a log or a pasted list of all ranks.
+    ``collected`` comes from a log or from a pasted list of all ranks.
     """
     found = []
     for name, used in collected.values.items():

@@ -14,7 +14,7 @@ from preflight.facts.nccl_settings.violation import SettingScope, Violation
 #: First release that strips blanks and carriage returns at the end of a line.
 TRIMMING = (2, 30, 0)
 
-#: Intended as a name of NCCL's, possibly misspelled.
+#: A name that is meant for NCCL, possibly misspelled.
 NCCL_NAME = re.compile(r"N{1,2}C{1,2}L{1,2}[_ -]|\W*(?:export\s+)?NCCL", re.I)
 
 
@@ -23,7 +23,10 @@ def _settings(env: NcclEnvironment) -> Iterator[Setting]:
 
 
 def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield unknown names: misspelt, invented, after a blank or ``export``."""
+    """Yield names that no program reads: misspelt, invented, or with a blank.
+
+    A name after ``export`` in a file is one as well.
+    """
     known = table()
     for setting in env.settings:
         name = setting.name
@@ -33,7 +36,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
         if name in known.invented:
             meant = known.invented[name]
             what, expected = (
-                "no such variable has ever existed",
+                "this variable has never existed",
                 meant or "unset: the time limit is the framework's",
             )
         elif meant := nearest(name):
@@ -48,7 +51,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
 
 
 def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield names that this NCCL no longer reads, does not yet read, or renamed."""
+    """Yield names that this NCCL no longer reads, does not yet read, or deprecates."""
     known = table()
     for setting in env.settings:
         if (variable := known.variables.get(setting.name)) is None:
@@ -87,7 +90,7 @@ def _ended(text: str) -> Version:
 
 
 def bad_values(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield values that NCCL parses in an unintended way, or not at all."""
+    """Yield values that NCCL rejects or does not parse as intended."""
     known = table()
     for setting in _settings(env):
         variable = known.variables.get(setting.name)

@@ -1,7 +1,7 @@
-"""NCCL's parsing of a value, and whether it accepts the result.
+"""How NCCL parses a value, and whether it accepts the result.
 
-Numbers are C's ``strtoll(…, 0)``: ``true`` is 0, ``4M`` is 4, ``010`` is 8. A word that NCCL does not know is mostly
-ignored without a message. Sources: NCCL user guide, "Environment Variables"; src/misc/param.cc.
+Numbers are parsed as by C's ``strtoll(…, 0)``: ``true`` is 0, ``4M`` is 4, ``010`` is 8. Most words that NCCL does not
+know are ignored without a message. Sources: NCCL user guide, "Environment Variables"; src/misc/param.cc.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.nccl_environment import strtoll
 from preflight.facts.nccl_settings.catalogue import Variable, Version, dotted, nearest
 
-#: Distances of ``nvidia-smi topo -m`` and NCCL (src/graph/topo.h), from near to far.
+#: Distances in NCCL (src/graph/topo.h) and ``nvidia-smi topo -m``, from near to far.
 LEVELS = ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS")
 
 #: First release in which NCCL fails on an unknown algorithm or protocol.
@@ -26,7 +26,7 @@ _QUOTED = re.compile(r"(['\"]).*\1", re.S)
 
 @dataclass(frozen=True)
 class InvalidValue:
-    """Fault of one value."""
+    """What is wrong with one value."""
 
     what: str  # follows "NAME=VALUE in WHERE "
     expected: str
@@ -34,7 +34,7 @@ class InvalidValue:
 
 
 def faults(variable: Variable, value: str, version: Version | None = None) -> Iterator[InvalidValue]:
-    """Yield the faults of a value; none if NCCL reads it literally."""
+    """Yield what is wrong with a value; nothing if NCCL uses it as written."""
     if not value:
         if not (variable.kind == "text" or variable.name.startswith("NCCL_DEBUG_TIMESTAMP")):
             yield InvalidValue("is empty: NCCL uses its default, and files cannot override it", "a value, or unset")
@@ -102,7 +102,7 @@ def _wanted(variable: Variable) -> str:
 
 
 def _advice(variable: Variable, number: int) -> Iterator[InvalidValue]:
-    """Yield values that NCCL accepts and a job should not use."""
+    """Yield faults of values that NCCL accepts but a job should not use."""
     if variable.name == "NCCL_IB_TIMEOUT" and number == 0:
         yield InvalidValue("waits forever: a dead peer hangs the job", "18 to 22; 20 is the default")
     elif variable.name == "NCCL_IB_TIMEOUT" and number < 18:
@@ -156,7 +156,7 @@ def _word(variable: Variable, value: str) -> Iterator[InvalidValue]:
     if variable.name == "NCCL_NETDEVS_POLICY" and re.fullmatch(r"MAX:[0-9]{1,9}", value, re.I):
         return
     if not _known(variable, value):
-        case = " in this case of letters" if _known_folded(variable, value) else ""
+        case = " in this letter case" if _known_folded(variable, value) else ""
         yield InvalidValue(f"is not a word that NCCL accepts{case}: it uses its default", wanted)
 
 
@@ -174,19 +174,19 @@ def _level(value: str) -> Iterator[InvalidValue]:
         yield InvalidValue("is silently ignored: NODE is a term of nvidia-smi", "PHB (one CPU) or SYS (across CPUs)")
     else:
         yield InvalidValue(
-            "is ignored silently: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
+            "is silently ignored: it is not a distance", ", ".join(("LOC", "NVL", "PIX", "PXB", "PHB", "SYS"))
         )
 
 
 def _words(variable: Variable, value: str, version: Version | None) -> Iterator[InvalidValue]:
-    """Judge a list of words; yield its first fault.
+    """Yield the first fault in a list of words.
 
-    From 2.24 on there may be one for each function: ``allreduce:tree;broadcast:ring``.
+    From 2.24 on, there may be a list for each function: ``allreduce:tree;broadcast:ring``.
     """
     pinned = variable.name in ("NCCL_ALGO", "NCCL_PROTO")
     by_function = pinned and ":" in value
     if by_function and version is not None and version < STRICT:
-        yield InvalidValue("is in the form of 2.24 and later", "a plain list")
+        yield InvalidValue("is in the form of NCCL 2.24 and later", "a plain list")
         return
     known = {str(word).casefold() for word in variable.values}
     since = {word.casefold(): first for word, first in variable.values_since}
@@ -222,6 +222,6 @@ def _is_network(value: str) -> bool:
 
 
 def same_number(variable: Variable, value: str) -> int | None:
-    """Return the number that NCCL parses; None for text or the default."""
+    """Return the number that NCCL parses; None for text, or if unset."""
     numeric = variable.kind in ("switch", "number", "bytes")
     return strtoll(value) if value and numeric else None

@@ -1,4 +1,4 @@
-"""Violations of rules, the scope of settings, and settings as NCCL reads them."""
+"""Violations of rules, the scope of settings, and access to settings."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Violation:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The variables that violate it."""
+        """The variables that violate the rule."""
         return tuple(setting.name for setting in self.settings)
 
 
 @dataclass(frozen=True)
 class SettingScope:
-    """Known facts of the node and job of the settings; None: unknown."""
+    """What is known about the node and the job of the settings; None: unknown."""
 
     versions: tuple[Version, ...] = ()  # versions of NCCL that a job may load; empty: unknown
     rdma: bool | None = None  # whether there are RDMA devices
-    nvlink: bool | None = None  # between the GPUs
+    nvlink: bool | None = None  # whether NVLink connects the GPUs
     nvswitch: bool | None = None
     peer_memory: bool | None = None  # a peer-memory module is loaded
     infiniband: bool | None = None  # the ports in use are InfiniBand; False: RoCE
     rails_apart: bool | None = None  # whether each rail is a separate subnet
-    ranks: int | None = None  # of the job
+    ranks: int | None = None  # number of ranks in the job
     nodes: int | None = None
     libfabric: bool = False  # the plug-in aws-ofi-nccl carries the traffic between nodes
 
@@ -49,17 +49,17 @@ class SettingScope:
 
 
 class SettingRule(Protocol):
-    """One rule: violations in one environment."""
+    """A rule, which finds violations in one environment."""
 
     __name__: str
 
     def __call__(self, env: NcclEnvironment, here: SettingScope, /) -> Iterator[Violation]:
-        """Yield the violations; pure."""
+        """Yield the violations, without side effects."""
         ...
 
 
 class SettingsReader:
-    """The settings as NCCL reads them, for rules on several settings."""
+    """The settings as NCCL reads them, for rules about several settings."""
 
     def __init__(self, env: NcclEnvironment) -> None:
         self.env = env
@@ -70,7 +70,7 @@ class SettingsReader:
         return setting.value if setting is not None else ""
 
     def number(self, name: str) -> int | None:
-        """Return a number as NCCL reads it; None if it uses its default."""
+        """Return a number as NCCL parses it; None if NCCL uses its default."""
         try:
             return self.env.integer(name)
         except EvidenceError:
@@ -82,7 +82,7 @@ class SettingsReader:
         return tuple(setting for setting in found if setting is not None and setting.value)
 
     def clash(self, what: str, expected: str, *names: str, fatal: bool = False) -> Violation:
-        """Create a violation of several settings."""
+        """Return the violation of settings that conflict with each other."""
         settings = self.set(*names)
         set_to = " with ".join(setting.text for setting in settings)
         return Violation("contradiction", settings, f"{set_to}: {what}", expected, fatal)

@@ -1,4 +1,4 @@
-"""GPUs of a node, from NVML and ``nvidia-smi``."""
+"""The GPUs of a node, from NVML and ``nvidia-smi``."""
 
 from __future__ import annotations
 

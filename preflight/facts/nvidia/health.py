@@ -17,8 +17,8 @@ from preflight.parsers.nvidia import nvlink_status
 def health(evidence: Evidence) -> Health:
     """Return the health of all GPUs: NVML's, completed from ``nvidia-smi -q -x``.
 
-    If NVML hung on a GPU, the answers for earlier GPUs are used. Raises EvidenceError naming NVML's refusal if
-    neither source answered.
+    If NVML hung on a GPU and nvidia-smi did not answer, the answers for earlier GPUs are used. If neither source
+    answered, raises EvidenceError, if possible with NVML's reason.
     """
     found = _health(evidence)
     return found if all(gpu.links is not None for gpu in found.gpus) else _with_links(found, evidence)
@@ -57,7 +57,7 @@ def _linked(gpu: GpuHealth, links: nvlink_status.Links | None) -> GpuHealth:
 
 
 def _lacking(gpu: GpuHealth) -> list[str]:
-    """Return the missing values other than ``N/A``, which another source may have."""
+    """Return the missing values that another source may have: all but ``N/A``."""
     return [name for name, why in gpu.absent.items() if why != NOT_REPORTED]
 
 

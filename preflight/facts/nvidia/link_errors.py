@@ -1,4 +1,4 @@
-"""Error counters of NVLink and PCIe of each GPU: totals, growth in a window.
+"""Error counters of each GPU's NVLinks and PCIe link: totals, and growth.
 
 NVLink errors come from ``nvidia-smi nvlink -e``, or from NVML without nvidia-smi.
 """
@@ -15,7 +15,7 @@ from preflight.facts.nvidia.query import NVML
 from preflight.facts.two_readings import Readings, output_of, twice
 from preflight.parsers.nvidia.nvlink_errors import CRC, DAMAGED, FAILED, NVLINK_ERRORS, RECOVERY, REPLAY, Counts, parse
 
-#: Transfers per second and lane of each PCIe generation, in thousand millions.
+#: PCIe generation -> transfers per second and lane, in GT/s.
 _GIGATRANSFERS = {1: 2.5, 2: 5, 3: 8, 4: 16, 5: 32, 6: 64}
 
 
@@ -28,7 +28,7 @@ class LinkGrowth:
     grown: Mapping[str, int]
 
 
-#: Fields of NVML (nvml.h, NVML_FI_DEV_NVLINK_*), and the kind of error that each counts.
+#: Field of NVML (nvml.h, NVML_FI_DEV_NVLINK_*) -> kind of error that it counts.
 _FIELDS = {
     "161": REPLAY, "162": RECOVERY, "163": CRC, "206": DAMAGED, "207": DAMAGED, "208": DAMAGED, "211": DAMAGED,
     "214": FAILED, "215": RECOVERY, "219": DAMAGED,
@@ -36,7 +36,7 @@ _FIELDS = {
 
 
 def source(evidence: Evidence) -> str:
-    """Return the key of the record that has the errors of NVLinks."""
+    """Return the key of the record with the NVLink errors."""
     if NVLINK_ERRORS in evidence and evidence.record(NVLINK_ERRORS).ok:
         return NVLINK_ERRORS
     try:
@@ -46,7 +46,7 @@ def source(evidence: Evidence) -> str:
 
 
 def totals(evidence: Evidence) -> Counts:
-    """Return the errors of each NVLink; raises EvidenceError."""
+    """Return the error counts of each NVLink; raises EvidenceError."""
     key = source(evidence)
     try:
         return parse(evidence.text(key)) if key == NVLINK_ERRORS else _of_nvml(evidence.complete_record(key))
@@ -75,7 +75,7 @@ def _of_nvml(record: Record) -> Counts:
 
 
 def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
-    """Return the links that gained errors, the number of links, and the seconds.
+    """Return the links with new errors, the number of links, and the seconds.
 
     A counter that decreased was reset, so its value is the growth. Raises EvidenceError.
     """
@@ -99,7 +99,7 @@ def growth(evidence: Evidence) -> tuple[list[LinkGrowth], int, float]:
 
 
 def replay_growth(evidence: Evidence) -> tuple[Mapping[str, int], float]:
-    """Return the PCIe replays that each GPU gained, and the seconds.
+    """Return GPU UUID -> new PCIe replays, and the seconds of the window.
 
     Raises EvidenceError.
     """

@@ -1,7 +1,7 @@
 """Health of a GPU as typed values, the same from NVML and nvidia-smi.
 
-A field is None if the source has no value; ``absent`` has the reason. ``N/A`` means that the driver does not report it
-for this part, never that it is fine.
+A field is None if the source has no value; ``absent`` has the reason. ``N/A`` means that the driver does not report the
+value for this part, not that the value is good.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from preflight.facts.pci import address
 #: Reason in ``absent`` for a value that the driver does not report for this part.
 NOT_REPORTED = "N/A"
 
-#: The reason for a value that the output lacks.
+#: Reason in ``absent`` for a value that the output lacks.
 NOT_IN_OUTPUT = "not in the output"
 
 #: Bits of the clocks' event reasons that throttle a GPU (nvml.h).
@@ -51,7 +51,7 @@ class GpuFabric:
     """A GPU's state in its NVLink fabric."""
 
     state: str  # Not Started, In Progress, Completed
-    status: str  # of the last registration: Success, or an NVML error
+    status: str  # result of the last registration: Success, or an NVML error
     faults: tuple[str, ...]  # reported health faults
     clique: int | None
     cluster_uuid: str  # all zero: a single-node fabric
@@ -83,7 +83,7 @@ class GpuHealth:
     ecc_volatile_sram_uncorrected: int | None = None
     ecc_volatile_dram_corrected: int | None = None
     ecc_volatile_dram_uncorrected: int | None = None
-    ecc_aggregate_sram_corrected: int | None = None  # of its life
+    ecc_aggregate_sram_corrected: int | None = None  # over the lifetime
     ecc_aggregate_sram_uncorrected: int | None = None
     ecc_aggregate_dram_corrected: int | None = None
     ecc_aggregate_dram_uncorrected: int | None = None
@@ -104,16 +104,16 @@ class GpuHealth:
     temperature_margin_c: int | None = None  # margin in degrees before it slows down (Hopper and newer)
     temperature_slowdown_c: int | None = None  # slowdown temperature (before Hopper)
     pcie_generation: int | None = None
-    pcie_generation_max: int | None = None  # of this GPU in this slot
+    pcie_generation_max: int | None = None  # maximum of this GPU in this slot
     pcie_width: int | None = None  # lanes
     pcie_width_max: int | None = None
-    pcie_replays: int | None = None  # packets retransmitted since its reset
+    pcie_replays: int | None = None  # packets retransmitted since the last reset
     performance_state: int | None = None  # 0 is the fastest
     compute_mode: str | None = None
     recovery_action: str | None = None  # driver 565 and newer
     fabric: GpuFabric | None = None
     vbios: str | None = None
-    inforom: str | None = None  # version of its image
+    inforom: str | None = None  # version of the InfoROM image
     gsp: str | None = None
     utilisation_pct: int | None = None
     memory_utilisation_pct: int | None = None
@@ -124,8 +124,8 @@ class GpuHealth:
     serial: str | None = None  # serial number of the board: GPUs of one tray may share it
     processes: tuple[Process, ...] | None = None
     cuda_cores: int | None = None  # NVML only
-    links: tuple[bool, ...] | None = None  # NVML only: number of active NVLinks
-    link_gbytes_s: float | None = None  # NVML only: rate of each, per direction
+    links: tuple[bool, ...] | None = None  # for each NVLink, whether it is active
+    link_gbytes_s: float | None = None  # rate of each NVLink per direction
     absent: Mapping[str, str] = field(default_factory=dict, compare=False)  # field -> reason for None
 
     def why(self, name: str) -> str:
@@ -148,7 +148,7 @@ class GpuHealth:
 
     @property
     def margin_c(self) -> int | None:
-        """Margin in degrees before the GPU slows down, from the limit it reports."""
+        """Margin in degrees Celsius before the GPU slows down; None if unknown."""
         if self.temperature_margin_c is not None:
             return self.temperature_margin_c
         if self.temperature_c is None or self.temperature_slowdown_c is None:
@@ -169,28 +169,28 @@ class Health:
 
 
 class Gathered:
-    """Values of one GPU from a source, and reasons for missing ones."""
+    """Values of one GPU from one source, and the reasons for missing values."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.absent: dict[str, str] = {}
 
     def take(self, name: str, read: Callable[..., Any], *arguments: Any) -> None:
-        """Store the result of ``read``; a ValueError becomes the reason for its absence."""
+        """Store the result of ``read``, or its ValueError as the reason for absence."""
         try:
             self.values[name] = read(*arguments)
         except ValueError as error:
             self.absent[name] = str(error)
 
     def since_driver(self, driver: str) -> None:
-        """Record a value that drivers before a release do not report."""
+        """Mark values as not reported if the driver is too old to report them."""
         major, dot, _ = driver.partition(".")
         is_older = dot and len(major) == 3 and major.isdecimal() and major < RECOVERY_SINCE
         if is_older and "recovery_action" in self.absent:
             self.absent["recovery_action"] = NOT_REPORTED
 
     def gpu(self, index: int, bus_id: str, uuid: str, driver: str) -> GpuHealth:
-        """Create the GPU; raises ValueError without a unique identifier."""
+        """Return the GPU; raises ValueError if the UUID or bus address is invalid."""
         if not uuid.startswith("GPU-"):
             raise ValueError(f"{uuid[:60]!r} is not the UUID of a GPU")
         self.since_driver(driver)

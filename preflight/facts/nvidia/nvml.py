@@ -1,6 +1,6 @@
 """NVML's answers (``nvml:gpus``) as :class:`GpuHealth`.
 
-Every value comes from a separate call.
+Every value comes from a separate call, except where one call returns several.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from preflight.facts.nvidia.query import NVML
 
 _MIB = 2**20
 
-#: Fields that are called as in the answer and need no conversion.
+#: Fields with the same name and unit as in the answer.
 _NUMBERS = (
     "temperature_c", "temperature_margin_c", "temperature_slowdown_c", "event_reasons", "pcie_generation",
     "pcie_generation_max", "pcie_width", "pcie_width_max", "performance_state", "sm_clock_mhz", "sm_clock_max_mhz",
@@ -33,7 +33,7 @@ _NUMBERS = (
     "ecc_aggregate_dram_uncorrected",
 )  # fmt: skip
 
-#: Field -> key of the answer and, for a list or an object, the index or key in it.
+#: Field -> key of the answer, and the index or key of the value in it.
 _POSITIONS: Mapping[str, tuple[str, int]] = {
     "remapped_corrected": ("remapped_rows", 0), "remapped_uncorrected": ("remapped_rows", 1),
     "retired_single": ("retired_pages", 0), "retired_double": ("retired_pages", 1),
@@ -60,7 +60,7 @@ _MISCONFIGURED = {
 
 
 def read_health(evidence: Evidence) -> Health:
-    """Return NVML's answers; raises EvidenceError unless every GPU answered."""
+    """Return NVML's answers; raises EvidenceError if the record is incomplete."""
     value = evidence.value(NVML)
     try:
         return _health(value, "")
@@ -69,7 +69,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def part(evidence: Evidence) -> Health | None:
-    """Return NVML's answers before it hung; None if none are usable."""
+    """Return NVML's answers up to the GPU on which it hung; None if unusable."""
     try:
         record = evidence.record(NVML)
         found = _health(record.value, record.describe())
@@ -122,13 +122,13 @@ def _gpu(raw: Mapping[str, Any], driver: str) -> GpuHealth:
 
 
 class _Reader:
-    """Reads one GPU's answer; a ValueError gives the reason for a missing value."""
+    """Access to one GPU's answers; a ValueError is the reason for a missing value."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self._raw = raw
 
     def raw(self, key: str) -> Any:
-        """Return NVML's answer to one call."""
+        """Return NVML's answer to one call; raises ValueError."""
         if key in self._raw:
             return self._raw[key]
         refused = self._raw.get("not_supported")
@@ -140,7 +140,7 @@ class _Reader:
         raise ValueError("not in the output")
 
     def __call__(self, key: str, inside: str | int | None = None) -> int:
-        """Return an integer, or one out of a list or an object."""
+        """Return an integer, or one inside a list or an object; raises ValueError."""
         value = self.raw(key)
         if isinstance(inside, int):
             value = value[inside] if isinstance(value, list) and len(value) > inside else None
@@ -165,20 +165,20 @@ class _Reader:
         return self(key, inside) / 1000
 
     def text(self, key: str) -> str:
-        """Return a text."""
+        """Return a text that is not empty; raises ValueError."""
         value = self.raw(key)
         if not isinstance(value, str) or not value:
             raise ValueError(f"{key} is {str(value)[:60]!r}, not a text")
         return value
 
     def word(self, key: str, words: Mapping[int, str]) -> str:
-        """Return nvidia-smi's name for a number; an unknown number unchanged."""
+        """Return nvidia-smi's name for a number, or ``unknown (N)``."""
         value = self(key)
         return words.get(value, f"unknown ({value})")
 
 
 def _sram(number: _Reader, span: str, severity: str) -> int:
-    """Return SRAM errors; newer drivers report them by a separate call."""
+    """Return SRAM errors, which newer drivers report in a separate call."""
     try:
         return number(f"ecc_{span}_sram_{severity}")
     except ValueError as error:

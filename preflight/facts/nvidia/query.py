@@ -1,4 +1,4 @@
-"""The GPUs that the driver reports: NVML, else ``nvidia-smi --query-gpu``."""
+"""The GPUs that the driver reports: NVML, or else ``nvidia-smi --query-gpu``."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Driver:
 
 
 def driver(evidence: Evidence) -> Driver:
-    """Return the driver's own view.
+    """Return the driver's answers about itself and its GPUs.
 
-    Raises EvidenceError with NVML's error if no source answered.
+    If neither source answered, raises EvidenceError, if possible with NVML's reason.
     """
     try:
         return _from_nvml(evidence.value(NVML))
@@ -72,9 +72,9 @@ def _from_nvml(value: Any) -> Driver:
 
 
 def parse_query(text: str) -> Driver:
-    """Build the driver's answer from rows of ``nvidia-smi --query-gpu``.
+    """Return the driver's answers from rows of ``nvidia-smi --query-gpu``.
 
-    Raises ValueError with the first incomplete line.
+    Raises ValueError for the first incomplete line.
     """
     # import-at-use: not needed if NVML answers
     from preflight.parsers.nvidia.query_rows import parse_rows

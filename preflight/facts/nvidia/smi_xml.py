@@ -2,8 +2,8 @@
 
 It is the second source, and the only one if NVML cannot be called.
 
-Values are found by name; units are inside the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that changed between
-R515 and R580 are listed side by side.
+Values are found by name, and their units are part of the text (``67.03 W``, ``16x``, ``81559 MiB``). Names that changed
+between R515 and R580 are listed side by side.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ _TEXTS = {
     "recovery_action": "gpu_recovery_action",
 }
 
-#: Bit of the event reasons -> end of its name (XML: clocks_event_reason_…, clocks_throttle_reason_… until R530).
+#: Bit of the event reasons -> endings of its name (in XML after clocks_event_reason_ or, until R530,
+#: clocks_throttle_reason_).
 _REASONS = {
     0x01: ("gpu_idle", "idle"), 0x02: ("applications_clocks_setting",), 0x04: ("sw_power_cap",),
     0x08: ("hw_slowdown",), 0x10: ("sync_boost",), 0x20: ("sw_thermal_slowdown",), 0x40: ("hw_thermal_slowdown",),
@@ -92,14 +93,14 @@ _REASONS = {
 }  # fmt: skip
 _PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_", "")
 
-#: Fields of ``fabric/health`` -> NVML's names of faults; any value other than a good one is a fault.
+#: Field of ``fabric/health`` -> NVML's name of the fault; any value that is not a good one is a fault.
 _HEALTH = {
     "bandwidth": "degraded bandwidth",
     "route_recovery_in_progress": "route recovery in progress",
     "route_unhealthy": "route unhealthy",
     "access_timeout_recovery": "access timeout recovery",
 }
-#: Maximum number of tags; eight GPUs have ten thousand.
+#: Maximum number of tags; the output for eight GPUs has ten thousand.
 _MOST_TAGS = 400_000
 
 #: Maximum number of GPUs in one pasted output; the driver supports at most 32 per machine.
@@ -118,7 +119,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def parse(text: str) -> Health:
-    """Read the document; raises ValueError with the place of the fault."""
+    """Parse the XML document; raises ValueError that names the place of a fault."""
     text = normalize_text(text)
     start = text.find("<nvidia_smi_log")
     if start < 0:
@@ -192,7 +193,7 @@ def _shown_index(tree: Tree) -> int:
 def bus_address(bus_id: str) -> str:
     """Return a PCI address in the kernel's form.
 
-    Empty if the text has none, or only part of one.
+    Empty if the text is not a complete address.
     """
     try:
         return address(bus_id)
@@ -226,13 +227,13 @@ def _gathered(tree: Tree) -> Gathered:
 
 
 class _Reader:
-    """Reads one tree by path; a ValueError has the reason why there is no value."""
+    """Access to one tree by path; a ValueError is the reason for a missing value."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
 
     def text(self, paths: str) -> str:
-        """Return the text at the first existing path (``new|old``)."""
+        """Return the text at the first existing path of ``new|old``; raises ValueError."""
         refused = ""
         for path in paths.split("|"):
             if isinstance(value := query_log.value_at(self._tree, path), str):
@@ -240,22 +241,22 @@ class _Reader:
             while "/" in path:
                 path = path.rpartition("/")[0]
                 if _is_not_reported(query_log.value_at(self._tree, path)):
-                    refused = NOT_REPORTED  # a complete block is N/A
+                    refused = NOT_REPORTED  # the entire block is N/A
         raise ValueError(refused or NOT_IN_OUTPUT)
 
     def integer(self, paths: str) -> int:
-        """Return an integer of any unit."""
+        """Return an integer, without its unit; raises ValueError."""
         number = self._number(paths)
         if not isinstance(number, int):
             raise ValueError(f"{paths} is {number}, not an integer")
         return number
 
     def real(self, paths: str) -> float:
-        """Return a number with a fraction."""
+        """Return a number, without its unit; raises ValueError."""
         return float(self._number(paths))
 
     def flag(self, paths: str) -> bool:
-        """Parse the tool's various words for yes and no."""
+        """Return a yes or no that the tool writes in various words; raises ValueError."""
         value = self.text(paths)
         if (flag := query_log.flag(value)) is None:
             raise ValueError(f"{paths} is {value[:40]!r}")
@@ -283,10 +284,10 @@ def _checked(value: str, path: str) -> str:
 
 
 def _ecc(read: _Reader, span: str, memory: str, severity: str) -> int:
-    """Return the errors of a memory.
+    """Return the error count of a memory.
 
-    SRAM uncorrectable errors are one number until R535, parity and SEC-DED after it; Volta counts bits. A total
-    without its parts counts as DRAM's, which has nearly all of them.
+    Uncorrectable SRAM errors are one number until R535, and parity and SEC-DED errors after it; Volta counts by bits. A
+    total without its parts counts as DRAM's, which has nearly all of the errors.
     """
     kind = "correctable" if severity == "corrected" else "uncorrectable"
     base = f"ecc_errors/{span}/{memory}_{kind}"
@@ -333,7 +334,7 @@ def _reasons(tree: Tree) -> int:
             raise ValueError(f"{block} names no reason" if gathered else NOT_IN_OUTPUT)
         reasons = sum(bit for bit, name in bits.items() if read.flag(name))
         if not bits.keys() & {HW_SLOWDOWN, HW_THERMAL} and not reasons & _SLOWED:
-            raise ValueError(NOT_IN_OUTPUT)  # cut before the relevant reasons, or they were not queried
+            raise ValueError(NOT_IN_OUTPUT)  # truncated before the relevant reasons, or they were not queried
         return reasons
     raise ValueError(NOT_IN_OUTPUT)
 

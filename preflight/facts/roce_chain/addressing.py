@@ -12,7 +12,7 @@ from preflight.facts.roce_chain.model import ChainLink, Place, State
 
 #: Bytes of headers around an RDMA packet (kernel, iboe_get_mtu).
 HEADERS = 96
-#: RFC 2863 as the kernel writes it (Documentation/networking/operstates.rst).
+#: Interface states of RFC 2863 as the kernel writes them (Documentation/networking/operstates.rst).
 OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 
 
@@ -42,7 +42,7 @@ def address(at: Place, name: str) -> ChainLink:
 
 
 def mtu(at: Place, name: str) -> ChainLink:
-    """Compare the Ethernet MTU with the site's, else with room for the RDMA MTU."""
+    """Compare the Ethernet MTU with the site's, or with the RDMA MTU plus headers."""
     key = f"file:{ROOT}/{at.netdev}/mtu"
     netdev, wanted = at.node.netdevs.get(at.netdev), at.policy.netdev_mtu
     if netdev is None:
@@ -58,7 +58,7 @@ def mtu(at: Place, name: str) -> ChainLink:
 
 
 def active_mtu(at: Place, name: str) -> ChainLink:
-    """Compare the active RDMA MTU with the site's, else with 4096 bytes."""
+    """Compare the active RDMA MTU with the site's, or with 4096 bytes."""
     found, wanted = at.port.active_mtu, at.policy.mtu
     if found is None:
         at.evidence.text(DEVINFO)  # raises with the reason, if the tool did not answer
@@ -101,9 +101,9 @@ def _of_gid_table(at: Place) -> gids.Gid | None:
 
 
 def routable(evidence: Evidence, port: Port) -> gids.Gid | None:
-    """Return the GID of RoCE v2 connections; None if there is none.
+    """Return the GID that RoCE v2 connections use; None if there is none.
 
-    Raises EvidenceError if unread.
+    Raises EvidenceError if the table was not read.
     """
     return best_row(_rows(evidence, port))
 

@@ -29,7 +29,7 @@ Step = Callable[[Place, str], ChainLink]
 def _step(module: str, function: str) -> Step:
     """Return a function that imports its module when called.
 
-    Most nodes have no RoCE port.
+    This saves the import on nodes without a RoCE port.
     """
 
     def take(at: Place, name: str) -> ChainLink:
@@ -91,9 +91,9 @@ def _chain(at: Place) -> Chain:
 
 
 def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
-    """Judge a link on each interface of a bond and return the worst.
+    """Judge a link on each interface of a bond; return the worst result.
 
-    Any other port is judged as it is.
+    A port without a bond is judged once.
     """
     try:
         slaves = at.slaves
@@ -110,7 +110,7 @@ def _of_bond(at: Place, name: str, step: Step) -> ChainLink:
     return replace(link, reason=f"{where}{link.reason}", evidence=keys)
 
 
-#: The worst interface of a bond decides.
+#: States from worst to best; the worst interface of a bond decides.
 _WORST = (State.BROKEN, State.UNKNOWN, State.OK, State.APART)
 
 
@@ -149,7 +149,7 @@ def _learn(at: Place, name: str, key: str) -> str:
     return _LEARN.get(name, "")
 
 
-#: Links that depend on one tool, whose error decides.
+#: Links that depend on one tool, whose error determines the advice.
 _TOOLS = ("active MTU", "global pause")
 
 _LEARN = {
@@ -174,7 +174,7 @@ _LEARN = {
 
 
 def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
-    """Mark ports with congestion control that differs from most ports' of the node."""
+    """Mark ports whose congestion control differs from most of the node's ports."""
     values = Counter(chain.link("DCQCN").value for chain in found if chain.link("DCQCN").state is State.OK)
     if len(values) < 2:
         return tuple(found)
@@ -185,7 +185,7 @@ def _with_odd_ones(found: Sequence[Chain]) -> tuple[Chain, ...]:
         if link.state is State.OK and link.value != usual:
             odd = replace(
                 link, state=State.BROKEN, minor=True, expected=f"{usual}, like the other ports",
-                reason=f"DCQCN runs with {link.value}, on most ports of this node with {usual}",
+                reason=f"DCQCN runs with {link.value}, but with {usual} on most ports of this node",
                 fix="compare /sys/class/net/IF/ecn/roce_rp of the ports, and set equal values",
             )  # fmt: skip
             chain = replace(chain, links=tuple(odd if one is link else one for one in chain.links))

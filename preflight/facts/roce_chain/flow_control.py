@@ -1,6 +1,6 @@
 """Flow-control links of the RoCE chain: PFC, ECN, CNPs, pause, buffers, DCBX.
 
-DCQCN is included.
+The parameters of DCQCN are included.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pfc(at: Place, name: str) -> ChainLink:
 def ecn(at: Place, name: str) -> ChainLink:
     """Check that ECN is on for the lossless priority, as receiver and sender.
 
-    np answers marked packets, rp reacts to the answers.
+    ``np`` answers marked packets with CNPs, and ``rp`` reacts to CNPs.
     """
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
@@ -134,9 +134,9 @@ def headroom(buffers: Buffers, priority: int) -> tuple[int, int, str]:
 
 
 def dcbx(at: Place, name: str) -> ChainLink:
-    """Compare who sets DCB with the site's declaration.
+    """Compare what controls DCB with the site's declaration.
 
-    Without one, firmware in control is reported.
+    Without a declaration, control by the firmware is reported.
     """
     found, wanted = port_qos.dcbx(at.evidence, at.netdev), at.policy.dcbx
     right = wanted.value or "os"
@@ -155,7 +155,7 @@ def dcbx(at: Place, name: str) -> ChainLink:
 
 
 def dcqcn(at: Place, name: str) -> ChainLink:
-    """Read the DCQCN parameters; values other than the defaults are not judged."""
+    """List the DCQCN parameters that differ from the defaults; none is judged."""
     if at.policy.ecn.value is False:
         return _without_ecn(at, name)
     found = congestion.parameters(at.evidence, at.netdev, at.function)

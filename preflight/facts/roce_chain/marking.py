@@ -16,7 +16,7 @@ MARK = "set {where} to 4 x DSCP + 2 of the lossless priority (`mlnx_qos -i IF` s
 
 
 def trust(at: Place, name: str) -> ChainLink:
-    """Compare the source of a packet's priority with the site's, else with DSCP."""
+    """Compare the source of a packet's priority with the site's, or with DSCP."""
     found, wanted = at.trust, at.policy.trust.value or "dscp"
     if found.value == wanted:
         return ChainLink(name, State.OK, found.value, evidence=(found.evidence,))
@@ -48,13 +48,13 @@ class TrafficClass:
 
     @property
     def file(self) -> str:
-        """The file that it was read from."""
+        """The file that the value was read from."""
         return self.evidence.partition(":")[2]
 
     def fix_for(self, value: int) -> str:
         """Return how to change the value at its source.
 
-        The driver's own overrides NCCL_IB_TC.
+        The driver's setting overrides NCCL_IB_TC.
         """
         if self.of_driver:
             return f"`echo {value} > {self.file}` as root: the driver's value overrides NCCL_IB_TC"
@@ -106,7 +106,7 @@ def _of_running_job(at: Place) -> TrafficClass | None:
 
 
 def traffic_class(at: Place, name: str) -> ChainLink:
-    """Compare the traffic class with the site's; ECN bits of 3 are wrong anywhere."""
+    """Compare the traffic class with the site's; ECN bits of 3 are always wrong."""
     if at.trusts_pcp:
         return _apart(name)
     found, wanted = mark(at), at.policy.traffic_class

@@ -117,7 +117,10 @@ class Place:
             self.inferred = self.priority is not None
 
     def _with_pfc(self) -> int | None:
-        """Return the only priority with PFC as lossless, if none is declared."""
+        """Return the only priority with PFC, which counts as lossless, or None.
+
+        Used if no lossless priority is declared.
+        """
         try:
             enabled = {port_qos.pfc(self.evidence, slave).value for slave in self.slaves or (self.netdev,)}
         except EvidenceError:
@@ -127,7 +130,7 @@ class Place:
 
     @cached_property
     def slaves(self) -> tuple[str, ...]:
-        """The interfaces of a bond, each with its own quality of service; else empty."""
+        """The interfaces of a bond, each with its own quality of service, or none."""
         key = f"file:{interfaces.ROOT}/{self.netdev}/bonding/slaves"
         if key not in self.evidence or not self.evidence.exists(key):
             return ()

@@ -24,7 +24,7 @@ _READ = {
     "name": "eos:show hostname",
 }  # fmt: skip
 
-#: Parts whose answers have never been seen, with the command that shows them.
+#: Parts that are not read, because no answer was available -> the command that shows them.
 _UNSEEN = {
     "pfc": "eos:show priority-flow-control", "watchdog": "eos:show priority-flow-control counters watchdog",
     "dscp": "eos:show qos maps", "tc": "eos:show qos maps", "queues": "eos:show qos interfaces",
@@ -91,7 +91,7 @@ class _Answers:
 
 
 def _rows(answer: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of each interface, in the order of its numbers."""
+    """Yield the object of each interface, ordered by the interface's numbers."""
     rows = answer.get(name) if isinstance(answer, dict) else None
     if isinstance(rows, dict):
         for port in sorted(rows, key=lambda port: [int(number) for number in re.findall(r"[0-9]{1,6}", port)]):
@@ -123,7 +123,7 @@ def _decimal(value: Any) -> float | None:
 
 
 def _port(name: str, row: Mapping[str, Any], heard: Heard | None) -> SwitchPort:
-    """Return a port; ``mtu`` counts the payload, ``bandwidth`` bit/s."""
+    """Return a port; ``mtu`` is in bytes of payload, and ``bandwidth`` in bit/s."""
     rate, mtu = _number(row.get("bandwidth")), _number(row.get("mtu"))
     status, line = _text(row.get("interfaceStatus")), _text(row.get("lineProtocolStatus"))
     return SwitchPort(
@@ -178,7 +178,7 @@ def _counters(interfaces: Any, phys: Any) -> Counters:
 def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounters:
     """Return the counters of a port.
 
-    Codewords are those of all its chips towards the cable.
+    Codewords are summed over all of its chips on the side of the cable.
     """
     fec = [
         _object(chip, "fec")

@@ -35,9 +35,9 @@ def network(net: Ethernet) -> Net:
 
 
 def is_like_hosts(net: Ethernet, name: str) -> bool:
-    """Return whether a name differs from a host's in its numbers only.
+    """Return whether a name differs from some host's only in its numbers.
 
-    A name that fits the switches as well is not a host's.
+    False if the same is true of some switch's name.
     """
     hosts, switches = {_form(host.node.node) for host in net.hosts}, {_form(switch) for switch in net.by_name}
     return _form(name) in hosts - switches

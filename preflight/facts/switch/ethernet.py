@@ -1,7 +1,7 @@
 """The Ethernet fabric: switches, and the cables between them and the hosts.
 
-A cable is found from both of its ends by LLDP (IEEE 802.1AB). Names are compared in full, never by prefix: a switch
-is known by its name, with or without domain, or by its chassis address; a port by its name, its alias, or the short
+Cables are found by LLDP (IEEE 802.1AB), from both ends. Names are compared in full, never by prefix: a switch is
+identified by its name, with or without domain, or by its chassis address; a port by its name, its alias, or the short
 form of either.
 """
 
@@ -64,13 +64,13 @@ class EthernetCable:
 
     @property
     def note(self) -> str:
-        """Note on a cable that only one end shows."""
+        """Note on a cable that only one end shows; empty for other cables."""
         return "" if len(self.heard) == 2 else f" (only {self.heard[0].device} shows this cable)"
 
 
 @dataclass(frozen=True)
 class Contradiction:
-    """Two ends that name different neighbours."""
+    """Two ends of a cable that name different neighbours."""
 
     end: CableEnd
     names: str
@@ -90,7 +90,7 @@ class HostPort:
 
 
 class Ethernet:
-    """Facts of all switches, and of the hosts at their cables."""
+    """Facts of all switches, and of the hosts connected to them."""
 
     NAME = SWITCHES
 
@@ -121,12 +121,15 @@ class Ethernet:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """Records of all devices; keys begin with a name: ``leaf1 redis:CONFIG_DB PORT``."""
+        """The records of all devices, as one document.
+
+        A key begins with the device's name: ``leaf1 redis:CONFIG_DB PORT``.
+        """
         hosts = {node.node: (lambda node=node: node.evidence) for node in self._nodes}
         return Evidence(SWITCHES, self.collected_at, _Records({**hosts, **self._sources}))
 
     def priorities(self, port: SwitchPort, declared: int | None) -> frozenset[int]:
-        """Return the lossless priorities of a port to judge: the declared one, else all."""
+        """Return the lossless priorities of a port: only the declared one, or else all."""
         return port.pfc if declared is None else port.pfc & {declared}  # type: ignore[return-value,operator]
 
     # --- cables ---
@@ -150,11 +153,11 @@ class Ethernet:
         return tuple(ports)
 
     def host(self, end: CableEnd) -> HostPort | None:
-        """Return the host's port at an end of a cable."""
+        """Return the host's port at an end of a cable, or None."""
         return self._host_ports.get((end.device, end.port))
 
     def port(self, end: CableEnd) -> SwitchPort | None:
-        """Return the switch's port at an end of a cable."""
+        """Return the switch's port at an end of a cable, or None."""
         switch = self.by_name.get(end.device)
         return switch.ports.get(end.port) if switch and end.is_switch else None
 
@@ -179,7 +182,7 @@ class Ethernet:
         return by_form
 
     def _switch(self, *names: str) -> SwitchFacts | None:
-        """Return the only switch with one of these names or addresses."""
+        """Return the only switch with one of these names or addresses, or None."""
         for name in names:
             switches = set().union(
                 *(self._switch_names.get(form, set()) for form in {*_names(name), _mac(name)} - {""})
@@ -194,7 +197,7 @@ class Ethernet:
 
     @cached_property
     def _announced(self) -> dict[CableEnd, CableEnd]:
-        """The other end of each port, by its own LLDP neighbour."""
+        """The other end of each port, according to the port's own LLDP neighbour."""
         announced: dict[CableEnd, CableEnd] = {}
         for switch in self.switches:
             for port in switch.ports.values():
@@ -206,7 +209,7 @@ class Ethernet:
         return announced
 
     def _switch_heard(self, host: HostPort) -> CableEnd | None:
-        """Return the switch and port that a host's port sees by LLDP."""
+        """Return the switch and port that a host's port sees by LLDP, or None."""
         switch = self._switch(host.heard.switch) if host.heard else None
         name = self._port_named(switch, host.heard.port) if switch and host.heard else ""
         return CableEnd(switch.name, name, True) if switch and name else None
@@ -258,7 +261,7 @@ class Ethernet:
 
     @cached_property
     def cables(self) -> tuple[EthernetCable, ...]:
-        """The cables on which no end contradicts the other, by the switch's port."""
+        """The cables whose ends do not contradict each other, sorted."""
         announced, wrong = (
             self._announced,
             {end for contradiction in self.contradictions for end in (contradiction.end, contradiction.far)},
@@ -276,7 +279,7 @@ class Ethernet:
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
-        """Ends whose far end names another neighbour, each pair once."""
+        """Ends whose far end names a different neighbour, each pair once."""
         pairs: dict[frozenset[CableEnd], Contradiction] = {}
         for end, far in self._announced.items():
             back = self._announced.get(far)
@@ -286,11 +289,11 @@ class Ethernet:
 
     @cached_property
     def far_ends(self) -> Mapping[CableEnd, CableEnd]:
-        """The other end of each end of a cable."""
+        """Each end of a cable -> the other end."""
         return {end: far for cable in self.cables for end, far in (cable.ends, cable.ends[::-1])}
 
     def unjoined(self) -> Iterator[HostPort]:
-        """Yield the RoCE ports of hosts without a cable to a known switch."""
+        """Yield the hosts' RoCE ports that have no cable to a known switch."""
         for host in self.hosts:
             if CableEnd(host.node.node, host.netdev, False) not in self.far_ends:
                 yield host
@@ -305,7 +308,7 @@ def _names(name: str) -> set[str]:
 
 
 def _mac(text: str) -> str:
-    """Return the digits of an Ethernet address; empty for another text."""
+    """Return ``mac`` and the digits of an Ethernet address; empty for other text."""
     digits = re.sub(r"[.:-]", "", text.strip().lower())
     return f"mac {digits}" if re.fullmatch(r"[0-9a-f]{12}", digits) else ""
 
@@ -318,7 +321,7 @@ def _short(port: str) -> str:
 
 
 class _Records(Mapping[str, Any]):
-    """Records of several documents; the key begins with the device."""
+    """Records of several documents, by key; each key begins with the device's name."""
 
     def __init__(self, sources: Mapping[str, Callable[[], Evidence]]) -> None:
         self._sources = sources

@@ -16,7 +16,7 @@ _EXACT = 256
 def most_loaded(flows: int, links: int, share: float) -> float:
     """Return the load of the most loaded link, as a multiple of the mean.
 
-    ``share`` is the quantile: 0.5 is the median.
+    ``share`` is the quantile of the distribution: 0.5 is the median.
     """
     mean = flows / links
     low, high = math.ceil(mean) - 1, flows
@@ -30,7 +30,7 @@ def most_loaded(flows: int, links: int, share: float) -> float:
 
 
 def idle_share(flows: int, links: int) -> float:
-    """Return an upper bound of the probability that a link has no flow."""
+    """Return an upper bound for the probability that any link has no flow."""
     return min(1.0, links * (1 - 1 / links) ** flows)
 
 
@@ -46,7 +46,10 @@ def _at_most(flows: int, links: int, most: int) -> float:
 
 
 def _exact(below: list[float], flows: int, links: int) -> float:
-    """Return the probability that loads, each at most as given, have this sum."""
+    """Return the probability that the loads of all links add up to ``flows``.
+
+    ``below`` has the probability of each load of one link, from 0 to the maximum.
+    """
     sums = [1.0]
     for _ in range(links):
         longer = [0.0] * min(flows + 1, len(sums) + len(below) - 1)

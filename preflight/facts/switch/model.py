@@ -1,6 +1,6 @@
-"""One Ethernet switch, in values that name no vendor.
+"""One Ethernet switch, in vendor-neutral values.
 
-None always means that the switch does not show it, never zero.
+None always means that the switch does not show the value, never zero.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass, field
 
-#: Numbers by priority, 0 to 7.
+#: One number for each priority, 0 to 7.
 ByPriority = tuple["int | None", ...]
 
 
@@ -42,13 +42,13 @@ class SwitchPort:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that a neighbour may show for it."""
+        """The names under which a neighbour may show the port."""
         return frozenset(name for name in (self.name, self.alias) if name)
 
 
 @dataclass(frozen=True)
 class QueueMarking:
-    """Marking of one queue."""
+    """ECN marking of one queue."""
 
     profile: str
     on: bool
@@ -81,7 +81,7 @@ class BgpSession:
 
 @dataclass(frozen=True)
 class PfcWatchdog:
-    """PFC watchdog of one port."""
+    """Settings of the PFC watchdog on one port."""
 
     action: str  # drop, forward, alert
     detect_ms: int | None
@@ -98,11 +98,11 @@ class QosMaps:
     queue_of_priority: Mapping[int, int] | None
 
     def queue(self, priority: int) -> int:
-        """Return the queue that a PFC priority pauses; without a map: the same number."""
+        """Return the queue that a PFC priority pauses; without a map, the same number."""
         return (self.queue_of_priority or {}).get(priority, priority)
 
     def group(self, priority: int) -> int:
-        """Return the priority group of a priority; without a map: the same number."""
+        """Return the priority group of a priority; without a map, the same number."""
         return (self.group_of_tc or {}).get(priority, priority)
 
 
@@ -160,7 +160,7 @@ class Optics:
 
 @dataclass(frozen=True)
 class Counters:
-    """All counters at one time, by port, and by port and number."""
+    """All counters at one time, by port, or by port and number of queue or group."""
 
     ports: Mapping[str, PortCounters] = field(default_factory=dict)
     queues: Mapping[tuple[str, int], QueueCounters] = field(default_factory=dict)
@@ -172,7 +172,8 @@ class Counters:
 class SwitchFacts:
     """Everything that one switch shows.
 
-    ``keys`` has the record of each part: ports, pfc, ecn, … A part in ``gaps`` could not be read, with the reason.
+    ``keys`` maps each part (ports, pfc, ecn, …) to its record. ``gaps`` maps each part that could not be read to the
+    reason.
     """
 
     name: str
@@ -200,7 +201,7 @@ class SwitchFacts:
     remedy: str  # how to collect what is missing
 
     def key(self, part: str) -> str:
-        """Return a record as findings name it: the switch, then the question."""
+        """Return a part's record as findings name it: the switch, then the record key."""
         return f"{self.name} {self.keys[part]}"
 
     @property
@@ -209,12 +210,12 @@ class SwitchFacts:
         return {name: port for name, port in self.ports.items() if port.pfc}
 
     def queue(self, port: str, priority: int) -> int:
-        """Return the queue that a PFC priority pauses; without a map: the same number."""
+        """Return the queue that a PFC priority pauses; without a map, the same number."""
         maps = self.maps.get(port)
         return maps.queue(priority) if maps else priority
 
     def group(self, port: str, priority: int) -> int:
-        """Return the priority group of a priority; without a map: the same number."""
+        """Return the priority group of a priority; without a map, the same number."""
         maps = self.maps.get(port)
         return maps.group(priority) if maps else priority
 
@@ -225,7 +226,7 @@ def growth(before: int | None, after: int | None) -> int | None:
 
 
 def went_back(first: Counters, second: Counters) -> Sequence[str]:
-    """Return the ports with a traffic counter that decreased: it was cleared."""
+    """Return the ports of which a traffic counter decreased, as after clearing."""
     return [
         name
         for name, now in second.ports.items()

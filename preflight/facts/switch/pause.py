@@ -12,11 +12,12 @@ from preflight._startup.lightclass import dataclass
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
 
-#: Share of the window from which a port is paused; share of its rate from which an egress is full; and two limits of a
-#: storm: minimum time paused, and maximum load. Only the last two have a source (SIGCOMM 2016, 4.3).
+#: Share of the window from which a port counts as paused; share of its rate from which an egress port counts as full;
+#: for a storm, minimum share of the window paused, and maximum load. Only the last two have a source (SIGCOMM 2016,
+#: 4.3).
 PAUSED, FULL, STORM, IDLE = 0.001, 0.9, 0.5, 0.05
 
-#: Longest time of one pause frame, in bits: 65,535 quanta of 512 bits (IEEE 802.3 annex 31B).
+#: Longest time that one pause frame can request, in bit times: 65,535 quanta of 512 bits (IEEE 802.3 annex 31B).
 _LONGEST_BITS = 65_535 * 512
 
 RECEIVER, NIC_STORM, CYCLE, INCAST, UPLINK, THRESHOLDS, UNKNOWN = (
@@ -40,7 +41,7 @@ class PauseRoot:
 
 @dataclass(frozen=True)
 class PausedPort:
-    """A port that was paused."""
+    """A port that was paused, and for which share of the window."""
 
     end: CableEnd
     share: float
@@ -48,7 +49,7 @@ class PausedPort:
 
 
 def roots(net: Ethernet, priority: int | None) -> list[PauseRoot]:
-    """Return the origins of the pauses in a window, each root once."""
+    """Return the origins of the pauses in a window, each once."""
     waits = _waits(net, priority)
     reach = {device: _reached(device, waits) for device in waits}
     waiting_for: dict[tuple[str, str], set[str]] = {}
@@ -89,7 +90,7 @@ def _waits(net: Ethernet, priority: int | None) -> _Waits:
 
 
 def _stranger(switch: SwitchFacts, port: str) -> str:
-    """Name the device at a port without a known cable; a question mark marks it."""
+    """Return a name, after a question mark, for the device at a port without a cable."""
     heard = switch.ports[port].heard
     return f"?{heard.system_name}" if heard and heard.system_name else f"?the device at {switch.name} {port}"
 
@@ -97,7 +98,10 @@ def _stranger(switch: SwitchFacts, port: str) -> str:
 def paused_ports(
     switch: SwitchFacts, net: Ethernet, priority: int | None
 ) -> Iterator[tuple[CableEnd, PausedPort | None, PausedPort | None]]:
-    """Yield the ports that were paused in the window, and those whose peer was."""
+    """Yield the ports with pauses in the window, with the pauses in each direction.
+
+    The first is the port's own pause, the second that of its peer; one of them may be None.
+    """
     if switch.second is None or not switch.window_s:
         return
     for name, after in switch.second.ports.items():
@@ -120,7 +124,10 @@ def paused_ports(
 
 
 def _bound(frames: int | None, speed_gbps: float | None, switch: SwitchFacts) -> float | None:
-    """Return the largest share of the window for which frames can stop a port."""
+    """Return the largest share of the window for which frames can stop a port.
+
+    None if unknown.
+    """
     if frames is None or not speed_gbps or not switch.window_s:
         return None
     return frames * _LONGEST_BITS / (speed_gbps * 1e9) / switch.window_s
@@ -139,7 +146,7 @@ def _reached(device: str, waits: _Waits) -> set[str]:
 
 
 def _ends_at(net: Ethernet, device: str, waits: _Waits) -> Iterator[tuple[str, str]]:
-    """Yield the reasons why a device that is not paused stops others."""
+    """Yield kind and place of the reason why an unpaused device pauses others."""
     if device.startswith("?"):
         yield UNKNOWN, device[1:]
         return
@@ -164,7 +171,7 @@ def _is_idle(net: Ethernet, end: CableEnd) -> bool:
 
 
 def load(switch: SwitchFacts, port: str) -> float | None:
-    """Return the share of its rate that a port sent in the window."""
+    """Return the share of a port's rate that it sent in the window; None if unknown."""
     before, after = switch.first.ports.get(port), switch.second.ports.get(port) if switch.second else None
     speed = switch.ports[port].speed_gbps
     if before is None or after is None or not speed or not switch.window_s:

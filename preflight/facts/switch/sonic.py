@@ -95,7 +95,7 @@ class _Tables:
         }
 
     def record(self, key: str) -> Record | None:
-        """Return a complete record with an object; None notes a gap."""
+        """Return a complete record that holds an object; or None, after noting a gap."""
         try:
             record = self._evidence.complete_record(key)
         except EvidenceError as error:
@@ -126,7 +126,7 @@ def _named(reference: str) -> str:
 
 
 def _numbers(text: str) -> frozenset[int]:
-    """Return the priorities of ``3,4``."""
+    """Return the priorities in a list such as ``3,4``."""
     return frozenset(int(part) for part in text.split(",") if part.strip() in set("01234567"))
 
 
@@ -293,7 +293,7 @@ def _optics(tables: _Tables) -> Iterator[tuple[str, Optics]]:
 
 
 def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
-    """Return the light of each lane up to the last lane with a value."""
+    """Return the power of each lane, up to the last lane with a value."""
     values = [_decimal(row.get(f"{way}{lane}power")) for lane in range(1, 9)]
     while values and values[-1] is None:
         values.pop()
@@ -303,7 +303,8 @@ def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
 # --- counters ---
 
 
-#: Queues and priority groups of lossless priorities: all those of a fabric are a million objects.
+#: Queues and priority groups of lossless priorities, by port and number: only these are read, since a fabric has a
+#: million of all kinds.
 _Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
 
 
@@ -359,7 +360,7 @@ class _Row:
         return self._row[at] if at is not None and at < len(self._row) else None
 
     def number(self, field: str) -> int | None:
-        """Return a number, else None."""
+        """Return the number of a field, or None."""
         value = self.value(field)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 

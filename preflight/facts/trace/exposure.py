@@ -1,6 +1,6 @@
 """Exposed communication of each kind of collective, without waiting.
 
-Times are microseconds.
+Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class ExposedCalls(NamedTuple):
     purpose: str | None  # abbreviation; None if unknown
     kind: str
     calls: int
-    took: float  # without the wait for late ranks, as far as it is known
-    exposed: float  # of it, while no kernel computes
+    took: float  # time of the calls without the wait for late ranks, as far as it is known
+    exposed: float  # the part of ``took`` in which no kernel computes
     complete: bool  # whether the wait for late ranks is known
 
     @property
@@ -35,14 +35,14 @@ class ExposedCalls(NamedTuple):
 
     @property
     def overlapped(self) -> float:
-        """The overlapped share of the time."""
+        """The share of the time that overlaps with computation."""
         return 1 - self.exposed / self.took if self.took else 1.0
 
 
 def exposures(trace: TraceSummary, job: JobTrace, rank: int | None) -> list[ExposedCalls]:
     """Return the calls of a trace by purpose and kind.
 
-    ``rank`` is None if it was not compared with others.
+    ``rank`` is None if the trace was not compared with those of other ranks.
     """
     groups = _groups(trace.calls)
     sums: dict[tuple[str | None, str], ExposedCalls] = {}
@@ -83,7 +83,7 @@ def _numbers(job: JobTrace, rank: int, group: GroupOfRanks, kind: str) -> Iterat
 
 
 def _times(trace: TraceSummary, series: CallSeries, waited: Spans) -> tuple[float, float]:
-    """Return the time of calls and its exposed part, both without the waiting."""
+    """Return the time of calls and its exposed part, both without waiting."""
     calls = united(zip(series.begins, series.ends, strict=True))
     waits = clipped(waited, calls)
     exposed = sum(trace.bare.within(*call) for call in calls) - sum(trace.bare.within(*wait) for wait in waits)

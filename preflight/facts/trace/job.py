@@ -40,11 +40,11 @@ class JobTrace:
         return sum(self.waits.rows.values())
 
     def waited(self, rank: int) -> float | None:
-        """Return a rank's exposed waiting of any kind, microseconds; None if unknown."""
+        """Return a rank's exposed waiting of any kind, in microseconds, or None."""
         return self._waited.get(rank)
 
     def waited_at_all(self, rank: int) -> float | None:
-        """Return a rank's waiting, hidden or not, microseconds; None if unknown."""
+        """Return a rank's waiting, hidden or not, in microseconds; None if unknown."""
         return total(self.waits.waited(rank)) if rank in self.compared else None
 
     @cached_property
@@ -63,7 +63,7 @@ class JobTrace:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Groups with missing traces of some ranks."""
+        """Descriptions of the groups of which some ranks have no trace."""
         return tuple(
             f"process group {group.description or group.name}: only ranks {', '.join(map(str, group.ranks))}"
             for group in self.waits.groups
@@ -71,17 +71,17 @@ class JobTrace:
         )
 
     def tails_waited(self, rank: int) -> list[float]:
-        """Return a rank's waiting in the tail of each of its steps, microseconds."""
+        """Return a rank's waiting in the tail of each of its steps, in microseconds."""
         waits = self.waits.waited(rank)
         return [total(clipped(waits, [tail])) for tail in self.ranks[rank].tails]
 
     def error_us(self) -> float:
-        """Return the largest clock error of the comparison, microseconds."""
+        """Return the largest clock error of the comparison, in microseconds."""
         return max((clock.error for clock in self.clocks.values()), default=0.0)
 
 
 def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
-    """Join traces by their record keys."""
+    """Join the traces of one job, given by record key."""
     ranks, unnamed = [], []
     for key, trace in traces.items():
         document = trace.document

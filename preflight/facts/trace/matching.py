@@ -1,8 +1,8 @@
-"""The same collective on every rank, on one clock.
+"""Matching of collectives across ranks, on one clock.
 
 Calls are matched by process group, kind and number. A collective ends on all ranks at about the same time, although the
-clocks of their hosts differ. The median difference of the ends of matched calls is therefore the offset of two clocks,
-and its median absolute deviation the error.
+clocks of their hosts differ. The median difference between the ends of matched calls is therefore the offset of two
+clocks, and its median absolute deviation is the error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class MatchedSeries:
     kind: str
     members: tuple[int, ...]  # ranks with a trace
     series: tuple[CallSeries, ...]
-    places: tuple[array[int], ...]  # of each member, by row
+    places: tuple[array[int], ...]  # for each member, the index of its call in each row
 
     def __len__(self) -> int:
         return len(self.places[0])
@@ -55,7 +55,7 @@ class RankClock(NamedTuple):
 
 
 def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str]]:
-    """Match the calls of all ranks; also return why others could not be matched."""
+    """Match the calls of all ranks; also return why some could not be matched."""
     by_group: dict[tuple[object, ...], dict[int, CallSeries]] = defaultdict(dict)
     keys: dict[tuple[object, ...], CallKey] = {}
     refused: list[str] = []
@@ -88,7 +88,7 @@ def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str
 
 
 def _identity(key: CallKey, rank: int) -> tuple[object, ...] | None:
-    """Return the key shared by the calls of one collective; None if unknown."""
+    """Return the key that the calls of one collective share; None if unknown."""
     group = key.group
     if key.kind in _POINT_TO_POINT:
         peer = _peer(key, rank)
@@ -102,7 +102,7 @@ def _identity(key: CallKey, rank: int) -> tuple[object, ...] | None:
 
 
 def _peer(key: CallKey, rank: int) -> int | None:
-    """Return the global rank at the other end of a send or receive."""
+    """Return the global rank at the other end of a send or receive, or None."""
     ranks = key.group.ranks
     if key.peer is not None:
         peer = ranks[key.peer] if key.peer < len(ranks) else key.peer
@@ -144,10 +144,10 @@ def _labels(series: CallSeries, numbered: bool, in_steps: bool) -> Iterator[tupl
 
 
 def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
-    """Return the clock of each rank against that of the lowest of its component.
+    """Return each rank's clock, relative to the lowest rank of its component.
 
-    Of several paths between ranks, the one with the smallest error is used. Ranks that share fewer
-    than 20 collectives with any other have no clock.
+    Of several paths between ranks, the one with the smallest error is used. Ranks that share fewer than 20 collectives
+    with any other have no clock.
     """
     edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
     for series in matched:
@@ -180,7 +180,7 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
 
 
 def ends_agree(series: MatchedSeries, clock: Mapping[int, RankClock]) -> bool:
-    """Return whether matched calls end together; if not, they are not the same."""
+    """Return whether matched calls end together; if not, they are not the same call."""
     if series.kind not in _TOGETHER:
         return True
     spreads, lengths = [], []

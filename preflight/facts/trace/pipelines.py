@@ -1,4 +1,4 @@
-"""Pipelines of a job: their stages, and their waiting for each other."""
+"""Pipelines of a job: their stages, and how long stages wait for each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.facts.trace.waiting import GroupOfRanks, Waits
 
 @dataclass(frozen=True)
 class Bubble:
-    """Waiting of the stages of one pipeline for each other, as a share of the steps."""
+    """The share of the steps that the stages of a pipeline wait for each other."""
 
     ranks: tuple[int, ...]
     share: float  # mean over the stages
@@ -20,10 +20,10 @@ class Bubble:
 
     @property
     def ideal(self) -> float:
-        """Return the minimum share for a schedule with this many parts of a batch.
+        """The minimum share for a schedule with this many parts of a batch.
 
-        (p-1)/(m+p-1) for p stages and m parts, with one forward and one backward pass in turn (D. Narayanan et al.,
-        arXiv 2104.04473, section 2.2); interleaved chunks count as parts.
+        It is (p-1)/(m+p-1) for p stages and m parts, with one forward and one backward pass in turn (D. Narayanan et
+        al., arXiv 2104.04473, section 2.2); interleaved chunks count as parts.
         """
         stages = len(self.ranks)
         return (stages - 1) / (self.messages + stages - 1)
@@ -57,7 +57,7 @@ def bubbles(ranks: Mapping[int, RankTrace], waits: Waits) -> tuple[Bubble, ...]:
 
 
 def _complete(ranks: Mapping[int, RankTrace], stages: Sequence[int]) -> bool:
-    """Return whether these ranks only message each other, with no peers recorded."""
+    """Return whether these ranks only send to each other, without recorded peers."""
     calls = [key for rank in stages for key, _ in ranks[rank].calls if key.kind in ("send", "recv")]
     return all(key.peer is None and key.group.ranks and set(key.group.ranks) <= set(stages) for key in calls)
 
@@ -73,14 +73,14 @@ def _received(trace: RankTrace, steps: Sequence[int]) -> Iterator[float]:
 
 
 def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
-    """Return the largest number of messages from a rank to another in these steps."""
+    """Return the largest number of messages that a rank sent to one other rank."""
     inside = set(steps)
     counts = (sum(step in inside for step in series.steps) for key, series in trace.calls if key.kind == "send")
     return max(counts, default=0)
 
 
 def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
-    """Return the ranks that send to each other, as chains."""
+    """Return the groups of ranks that sends and receives connect."""
     root = {rank: rank for rank in ranks}
 
     def root_of(rank: int) -> int:

@@ -6,13 +6,13 @@ import re
 
 from preflight.facts.trace.waiting import GroupOfRanks
 
-#: Groups of gradients that are named after two dimensions: of experts, or over the ranks of context parallelism too.
+#: Names of gradient groups that contain two dimensions: data and experts, or data and context parallelism.
 _GRADIENTS = re.compile(
     r"^(?:int(?:ra|er) partial )?(?:expert )?data (?:parallel|modulo expert)"
     r"|(?<![a-z])dp(?: shard)?(?: cp| mod ep)(?![a-z])|(?<![a-z])efsdp(?![a-z])",
     re.I,
 )
-#: Abbreviation, name, and words in descriptions of groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
+#: Abbreviation, name, and words in the descriptions of groups, as in Megatron, PyTorch's device meshes and DeepSpeed.
 _PURPOSES = (
     ("ep", "expert-parallel", re.compile(r"expert|(?<![a-z])ep(?![a-z])|(?<![a-z])moe", re.I)),
     ("tp", "tensor-parallel", re.compile(r"tensor|(?<![a-z])tp(?![a-z])", re.I)),

@@ -1,4 +1,4 @@
-"""The contribution of one rank's trace to the combined traces of a job."""
+"""One rank's trace, as part of the combined traces of a job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
 
 @dataclass(frozen=True)
 class RankTrace:
-    """Calls, exposed communication and steps of a rank; microseconds of its own clock."""
+    """Calls, exposed communication and steps of a rank, in microseconds of its clock."""
 
-    key: str  # of the record
+    key: str  # record key
     rank: int
     host: str | None
     calls: Sequence[tuple[CallKey, CallSeries]]
@@ -25,12 +25,12 @@ class RankTrace:
     steps: Mapping[int, Stretch]  # by the profiler's number
     compute: Mapping[int, float]  # time of each step under kernels that compute
     tails: Sequence[Stretch]  # the part of each step after the last backward kernel
-    bare_us: float  # all its exposed communication
+    bare_us: float  # total exposed communication
     shades: Mapping[int, StepShades]  # by the profiler's number
 
 
 def rank_in(name: str) -> int | None:
-    """Return the rank in the name of a file; None unless it contains exactly one."""
+    """Return the rank in the name of a file; None unless there is exactly one."""
     numbers = {int(number) for number in _IN_NAME.findall(name)}
     return numbers.pop() if len(numbers) == 1 else None
 

@@ -21,7 +21,7 @@ from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 MOST_OF_IT, OF_A_STEP = 0.5, 0.01
 #: Minimum shares for suspected ranks, whose excess may be chance.
 SUSPECT, SUSPECT_STEP = 0.75, 0.02
-#: A step is late if its charge is this many deviations above the median of all ranks and steps.
+#: A rank is late in a step if its charge there is this many deviations above the median of all ranks and steps.
 _DEVIATIONS = 10.0
 #: Transfers cause delays if they take this many times as long as in a sibling group.
 LONGER = 1.5
@@ -39,7 +39,7 @@ class Straggler:
 
     rank: int
     group: GroupOfRanks
-    share: float  # of the group's waiting
+    share: float  # share of the group's waiting that the rank causes
     lost_us: float  # additional cost per step compared with its peers
     lost_share: float  # of a step
     steps: tuple[int, ...]  # steps in which it was late; empty: all
@@ -53,13 +53,13 @@ class SlowTransfers:
     group: GroupOfRanks
     kind: str
     bytes: int
-    length_us: float  # median of the transfers of this size
-    usual_us: float  # median in the fastest group of the same purpose
+    length_us: float  # median time of the transfers of this size
+    usual_us: float  # median time in the fastest group of the same purpose
     lost_share: float  # of a step
 
 
 def step_length(ranks: Mapping[int, RankTrace]) -> float | None:
-    """Return the median step over all ranks, microseconds; None if none is marked."""
+    """Return the median step over all ranks, in microseconds; None if none is marked."""
     lengths = [end - begin for trace in ranks.values() for begin, end in trace.steps.values()]
     return median(lengths) if lengths else None
 
@@ -103,7 +103,7 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
 
 
 def slow_transfers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[SlowTransfers]:
-    """Return groups with slower transfers than their siblings that delay other groups."""
+    """Return groups that delay others by transfers slower than their siblings'."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -143,7 +143,7 @@ def _longer(waits: Waits, group: int) -> tuple[str, int, float, float] | None:
 
 
 def _steps(ranks: Mapping[int, RankTrace]) -> list[int]:
-    """Return the steps of all traces, or of their replacements."""
+    """Return the steps that all traces have, or the blocks that replace steps."""
     return sorted(set.intersection(*(set(trace.steps) for trace in ranks.values()))) or list(range(BLOCKS))
 
 
@@ -259,7 +259,8 @@ def _of_pipelines(
 def _beyond_chance(sample: Sequence[float], beyond: float) -> bool:
     """Return whether a mean is above zero by more than its sample's spread explains.
 
-    Student's t as a normal deviate, by Wallace's approximation (Annals of Mathematical Statistics 30, 1959).
+    Student's t is converted to a normal deviate by Wallace's approximation (Annals of Mathematical Statistics 30,
+    1959).
     """
     mean, freedom = fmean(sample), len(sample) - 1
     spread = stdev(sample)

@@ -104,7 +104,10 @@ def _timeline(
 
 
 def _parts(job: JobTrace, rank: int, window: StepShades, groups: Collection[int] | None) -> dict[str, list[int]]:
-    """Return the shares in percent; kinds that do not occur are left out."""
+    """Return the shares of each kind in percent, part by part.
+
+    Kinds that do not occur are left out.
+    """
     exposed = list(percent(job.ranks[rank].bare, window.begin, window.end))
     shares = {"compute": list(window.compute)}
     if rank not in job.compared or job.missing:
@@ -131,7 +134,7 @@ def _waiting(job: JobTrace, rank: int, window: StepShades, groups: Collection[in
 
 
 def _pieces(begin: float, end: float) -> Iterator[tuple[int, float, float]]:
-    """Yield the parts that an interval touches, and its piece in each."""
+    """Yield each part that an interval touches, with the interval's limits in it."""
     for part in range(max(0, int(begin)), min(PARTS, int(end) + 1)):
         left, right = max(begin, part), min(end, part + 1.0)
         if right > left:

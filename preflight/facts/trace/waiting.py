@@ -4,8 +4,8 @@ In each collective, late ranks delay their peers. The time between two arrivals 
 ranks that have not yet arrived, so several slow ranks share it (S. C. Littlechild and G. Owen, Management Science 20,
 1973). A rank may be late because it waited elsewhere, or because a transfer took longer elsewhere: a rank of a slow
 tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: a late rank's
-waiting for a cause in this step or the last, beyond that of its peers, is charged to that cause, and only the rest to
-the rank itself. A rank that waits for the late one then has the same waiting, so it is not charged twice. Times are
+waiting for a cause in the same step, beyond that of its peers, is charged to that cause, and only the rest to
+the rank itself. A rank that waits for the late one then has the same waiting, so it is not charged twice. Times are in
 microseconds on the common clock.
 """
 
@@ -19,16 +19,16 @@ from preflight.facts.trace.matching import MatchedSeries, RankClock
 from preflight.facts.trace.ranks import RankTrace
 from preflight.parsers.torch.intervals import Spans, Stretches, united
 
-#: Maximum number of attributed causes of one wait, and the minimum fraction of a cause.
+#: Maximum number of causes to which a late rank's share of a wait is attributed, and minimum fraction of each.
 _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
 #: Maximum number of stored causes of a rank's delay within a step.
 _MOST_DELAYS = 16
 #: Number of parts with equal numbers of collectives that replace steps if the profiles mark none.
 BLOCKS = 10
-#: Errors of a clock within which two arrivals are simultaneous.
+#: Multiple of the clock error within which two arrivals count as simultaneous.
 _ERRORS = 3.0
 
-Charges = dict[int, float]  # by rank; index -1 - group: by the transfers of a process group
+Charges = dict[int, float]  # cause -> time; a cause is a rank, or -1 - group for the transfers of a process group
 
 
 class WaitKey(NamedTuple):
@@ -57,11 +57,12 @@ class Waits:
         self.caused: dict[WaitKey, Charges] = defaultdict(lambda: defaultdict(float))
         #: Exposed waiting of a rank by step and by cause.
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
-        #: The same in sends and receives, which by design wait for other stages of a pipeline.
+        #: Exposed waiting of a rank by step in sends and receives, in which stages of a pipeline wait for each other by
+        #: design.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
         #: Times at which a rank waited in a group, on its own clock, including hidden waiting; by (rank, group).
         self.stretches: dict[tuple[int, int], Stretches] = defaultdict(Stretches)
-        #: Length of the parts that replace steps; None if steps are marked.
+        #: Length in microseconds of the parts that replace steps; None if steps are marked.
         self.block_us: float | None = None
         #: Rows in which waiting was measured, by group.
         self.rows: dict[int, int] = defaultdict(int)
@@ -229,7 +230,7 @@ def _responsible(
 
 
 def _lateness(begins: Sequence[float]) -> Iterator[tuple[int, float]]:
-    """Yield the late members and their shares of the waiting; the sum is one."""
+    """Yield the late members and their shares of the waiting, which add up to one."""
     order = sorted(range(len(begins)), key=begins.__getitem__, reverse=True)
     charges = [0.0] * len(order)
     for late in range(len(order) - 1, 0, -1):  # members that arrive after this interval
