@@ -310,7 +310,7 @@ def test_an_algorithm_is_judged_by_the_release() -> None:
     assert "2.22.3 does not support" in next(faults(algorithm, "PAT", (2, 22, 3))).what
     assert not list(faults(algorithm, "PAT", None))
     assert [fault.fatal for fault in faults(algorithm, "Rign", (2, 24, 3))] == [True]
-    assert "form of 2.24" in next(faults(algorithm, "allreduce:ring", (2, 21, 5))).what
+    assert "form of NCCL 2.24" in next(faults(algorithm, "allreduce:ring", (2, 21, 5))).what
 
 
 @given(
