@@ -237,7 +237,7 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
             evidence=[RDMA_CLASS, PCI_BUS],
             fix="see rdma.registered",
         )
-    return skipped("the kernel has no RDMA device and the PCI bus no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])
+    return skipped("the kernel has no RDMA device, and the PCI bus has no RDMA NIC", evidence=[RDMA_CLASS, PCI_BUS])
 
 
 def lacks_rdma(node: NodeFacts, site: Site) -> bool:

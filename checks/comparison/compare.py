@@ -158,7 +158,7 @@ def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]
             finding = (failed if trait.breaks else warned)(
                 f"{trait.what}: {_cut(mine)}, not the expected value (see {checks}){beside}", subject=trait.what,
                 found=mine, expected=theirs or f"see {checks}", evidence=[trait.key],
-                fix=f"Correct what {checks} reports.", action=trait.action,
+                fix=f"Correct the fault that {checks} found.", action=trait.action,
             )  # fmt: skip
         yield finding.unless_reported(by).on(names)
 

@@ -332,8 +332,9 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
             yield skipped(message, subject=number.what, evidence=[number.key]).on([node])
             continue
         message = f"{number.what}: {value:.4g} {number.unit}, not the expected value (see {' and '.join(by)})"
+        fix = f"Correct the fault that {' and '.join(by)} found."
         yield warned(message, subject=number.what, found=f"{value:.4g} {number.unit}", evidence=[number.key],
-                     fix=f"Correct what {' and '.join(by)} reports.").unless_reported(by).on([node])  # fmt: skip
+                     fix=fix).unless_reported(by).on([node])  # fmt: skip
 
 
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
