@@ -80,7 +80,7 @@ SELF = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "(none)
 
 #: Packages and modules that contain the words of the formats that preflight reads.
 _PARTS = (
-    "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes.py",
+    "facts", "parsers", "textprep", "collector", "checks", "recognition", "expectations", "reports", "probes",
     "checklist",
 )  # fmt: skip
 

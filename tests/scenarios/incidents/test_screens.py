@@ -61,13 +61,13 @@ def test_screen_of_the_demo_is_short() -> None:
     assert run("demo", "-q", expect=(1,)) == text.splitlines()[0] + "\n"
 
 
-ALL = 300
+ALL = 150
 MTU_NODES, DOWN_NODES = names(ALL)[10:60], names(ALL)[54:86]
 
 
 @cache
 def common_fault() -> Mapping[str, Any]:
-    """Judge 300 nodes: MTU 1500 on 50 of them, one port down on 32, six nodes with both."""
+    """Judge 150 nodes: MTU 1500 on 50 of them, one port down on 32, six nodes with both."""
     mtu = both(*(nic(f"mlx5_{rail}", netdev_mtu=1500) for rail in (0, 3, 4, 6, 9, 10, 11)))
     down = nic("mlx5_5", state="DOWN", physical="Polling")
     faults: dict[str, Fault] = dict.fromkeys(MTU_NODES, mtu)
