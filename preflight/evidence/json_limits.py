@@ -135,7 +135,7 @@ def _json() -> Any:
 def memory(raw: bytes, enough: int = 0) -> int:
     """Return an upper bound of the memory of a document's text and values, in bytes.
 
-    It is exact enough only up to ``enough``; above, it is rough.
+    Above ``enough``, the bound is only a rough one.
     """
     wide = 1 if raw.isascii() else 4
     text, escaped = text_size(raw), b"\\u" in raw

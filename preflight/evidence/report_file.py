@@ -188,14 +188,14 @@ def _object(text: _Window, values: _Held) -> dict[str, Any]:
     else:
         while True:
             if text.peek() != '"':
-                raise ValueError("a key is expected")
+                raise ValueError("expected a key")
             name = text.value()
             text.sign(":")
             made[name] = list(_entries(text, values)) if text.peek() == "[" else values.held(text.value())
             if text.sign(",", "}") == "}":
                 break
     if text.peek():
-        raise ValueError("there is data after it")
+        raise ValueError("data follows the end of the report")
     return made
 
 

@@ -62,9 +62,7 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
         line = raw.count(b"\n", 0, error.start) + 1
         raise ClusterFileError(f"{path}:{line}: is not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
     if (tables := text.count("\n[")) > _MOST_TABLES:
-        raise ClusterFileError(
-            f"{path}: has {tables} tables, more than {_MOST_TABLES} - list the nodes of a class in it"
-        )
+        raise ClusterFileError(f"{path}: has {tables} tables, more than {_MOST_TABLES} - list many nodes in each class")
     try:
         if _CHAIN.search(text):
             raise RecursionError  # the parser's memory grows with the square of a key's parts

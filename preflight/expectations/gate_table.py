@@ -114,7 +114,7 @@ def without_checks(reader: schema.TableReader, gate: Gate, ids: Callable[[], Seq
             path = ("gate", name) if table is own else ("gate",)
             key = "skip" if table.skip is not None else "only"
             reader.add_error(
-                (*path, key), "only and skip together leave no check", "take a check out of skip, or add one to only"
+                (*path, key), "only and skip together leave no check", "remove a check from skip, or add one to only"
             )
             return
 

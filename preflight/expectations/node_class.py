@@ -19,7 +19,9 @@ class Ports:
     compute: tuple[str, ...] | None = schema.key(schema.devices, 'RDMA devices of the compute fabric: "mlx5_[0,3-6]"')
     storage: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the storage network")
     management: tuple[str, ...] | None = schema.key(schema.devices, "RDMA devices of the management network")
-    link_layer: str | None = schema.key(schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "of the compute ports")
+    link_layer: str | None = schema.key(
+        schema.one_of("InfiniBand", "Ethernet", "Unspecified"), "link layer of the compute ports"
+    )
     rate_gbps: float | None = schema.key(schema.number(1, 3200), "rate of each compute port, Gb/s")
     mtu: int | None = schema.key(schema.choice(256, 512, 1024, 2048, 4096), "RDMA MTU of the compute ports, bytes")
     netdev_mtu: int | None = schema.key(schema.integer(576, 65535), "Ethernet MTU of the compute ports, bytes")
@@ -34,13 +36,13 @@ class Ports:
         schema.texts, 'Multus networks of the compute ports in a pod: ["rdma/rail-0", "rdma/rail-1"]'
     )
     gid_index: int | None = schema.key(schema.integer(0, 255), "GID index of the routable RoCE v2 address")
-    acs: str | None = schema.key(schema.line, 'ACS controls that are on between GPUs and NICs; "off"')
+    acs: str | None = schema.key(schema.line, 'ACS controls that are enabled between GPUs and NICs, or "off"')
     max_read_request_bytes: int | None = schema.key(
         schema.choice(128, 256, 512, 1024, 2048, 4096), "MaxReadReq of the compute NICs, bytes"
     )
     peer_memory: str | None = schema.key(schema.line, 'path to GPU memory: "nvidia_peermem", "DMA-BUF"')
     resources: tuple[str, ...] | None = schema.key(
-        schema.texts, 'RDMA resources that a pod is allocated by a device plug-in: ["rdma/hca_shared_devices_a"]'
+        schema.texts, 'RDMA resources that a device plug-in allocates to a pod: ["rdma/hca_shared_devices_a"]'
     )
 
 
@@ -67,13 +69,13 @@ class Thresholds:
     """Thresholds that replace the built-in ones."""
 
     memlock_gib: float | None = schema.key(schema.number(0.001, 1e6), "minimum limit of locked memory, GiB")
-    shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "size of /dev/shm, GiB")
-    local_ports: int | None = schema.key(schema.integer(1, 65535), "ephemeral ports")
+    shm_gib: float | None = schema.key(schema.number(0.001, 1e6), "minimum size of /dev/shm, GiB")
+    local_ports: int | None = schema.key(schema.integer(1, 65535), "minimum number of ephemeral ports")
     gpu_memory_gib: float | None = schema.key(
         schema.number(0.001, 1e6), "memory that the job needs on each GPU: weights, optimizer, activations, GiB"
     )
     all_reduce_busbw_gbytes_s: float | None = schema.key(
-        schema.number(0.001, 10000), "best busbw of all_reduce_perf, GB/s"
+        schema.number(0.001, 10000), "minimum for the best busbw of all_reduce_perf, GB/s"
     )
     kernel_log_hours: float | None = schema.key(
         schema.number(0.1, 8760), "hours for which a past event in the kernel log is relevant"

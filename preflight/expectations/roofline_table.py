@@ -40,7 +40,7 @@ class Model:
     gpus: int | None = schema.key(schema.integer(1, 10**6), "GPUs that the job runs on")
     tokens_per_gpu: int | None = schema.key(schema.integer(1, 10**9), "tokens of a batch on each GPU")
     sharding: str | None = schema.key(
-        schema.one_of("data", "fsdp"), "data parallel: complete replicas, or sharded ones"
+        schema.one_of("data", "fsdp"), '"data" for complete replicas, "fsdp" for sharded ones'
     )
     tensor_ways: int | None = schema.key(schema.integer(1, 1024), "GPUs that share a layer")
     feed_forward: int | None = schema.key(schema.integer(1, 10**7), "width of the feed-forward layer")

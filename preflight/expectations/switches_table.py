@@ -19,10 +19,10 @@ class SwitchesTable:
         schema.nodes, "switches that `check --switches` reads over SSH; no other switch is contacted"
     )
     eos: tuple[str, ...] | None = schema.key(
-        schema.nodes, "switches with Arista EOS, which `check --switches` reads by show commands"
+        schema.nodes, "switches with Arista EOS, which `check --switches` reads with show commands"
     )
     eos_via: str | None = schema.key(schema.one_of("ssh", "eapi"), "how EOS switches are reached; default: ssh")
-    eapi_ca: str | None = schema.key(schema.text, "file of certificates that sign those of eAPI; default: the system's")
+    eapi_ca: str | None = schema.key(schema.text, "file of the CA certificates for eAPI; default: the system's")
     eapi_port: int | None = schema.key(schema.integer(1, 65535), "port of eAPI; default: 443")
     roce_priority: int | None = schema.key(
         schema.integer(0, 7), "the lossless priority of RoCE; default: qos.pfc_priority of the classes"

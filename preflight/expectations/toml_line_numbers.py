@@ -26,7 +26,7 @@ def decoded(text: str) -> dict[str, Any]:
 
 
 class Lines:
-    """A finder of the lines of keys in one text."""
+    """Line numbers of the keys in one TOML text."""
 
     def __init__(self, text: str) -> None:
         """Find the lines at which a statement may begin.

@@ -16,7 +16,7 @@ class Versions:
     driver: str | None = schema.key(schema.line, 'NVIDIA driver: "570.86.15"')
     kernel_modules: str | None = schema.key(schema.one_of("open", "proprietary"), "flavour of NVIDIA's kernel modules")
     cuda: str | Alternatives | None = schema.key(
-        schema.lines, 'CUDA toolkit of the node: "12.8.1"; "none": not installed'
+        schema.lines, 'CUDA toolkit of the node: "12.8.1"; "none" if not installed'
     )
     nccl: str | None = schema.key(schema.line, 'all installed versions of NCCL: "2.26.2"')
     nccl_plugins: str | None = schema.key(schema.line, 'NCCL plug-ins: "libnccl-net"; "none"')
@@ -29,9 +29,9 @@ class Versions:
         schema.lines, 'OFED or DOCA, as ofed_info -s prints it; "not installed"'
     )
     mlx5_core: str | Alternatives | None = schema.key(
-        schema.lines, 'driver of the NICs: "24.10-1.1.4"; "none": the in-kernel driver'
+        schema.lines, 'driver of the NICs: "24.10-1.1.4"; "none" for the in-kernel driver'
     )
-    efa: str | Alternatives | None = schema.key(schema.lines, "driver of AWS EFA")
+    efa: str | Alternatives | None = schema.key(schema.lines, "AWS EFA driver")
     container_toolkit: str | Alternatives | None = schema.key(
         schema.lines, 'NVIDIA container toolkit: "1.17.4"; "not installed"'
     )
@@ -46,18 +46,18 @@ class Firmware:
     vbios: str | Alternatives | None = schema.key(schema.lines, 'VBIOS of the GPUs: "96.00.89.00.01"')
     inforom: str | Alternatives | None = schema.key(schema.lines, "InfoROM image of the GPUs")
     gsp: str | Alternatives | None = schema.key(
-        schema.lines, "GSP firmware, if it differs from the driver's: \"the driver's\""
+        schema.lines, "GSP firmware version; \"the driver's\" if it must have the driver's version"
     )
     nics: Mapping[str, str | Alternatives] | None = schema.lines_by_name(
         schema.named(r"[A-Za-z0-9_.-]{1,64}", "MT_0000000838, a board's PSID"),
-        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }; a list: each is accepted',
+        'firmware of NICs by board: { MT_0000000838 = "28.39.1002" }; each version in a list is accepted',
         schema.lines,
     )
 
 
 @dataclass(frozen=True)
 class GpuSettings:
-    """Model and settings of the GPUs of a class's nodes."""
+    """Model and settings of the GPUs in the nodes of a class."""
 
     model: str | None = schema.key(schema.line, 'model: "NVIDIA H100 80GB HBM3"')
     memory_mib: int | None = schema.key(schema.integer(1, 10_000_000), "memory of each GPU, MiB")
@@ -75,7 +75,7 @@ class DeclaredMount:
     """A required mount, and what its file system must fulfil."""
 
     type: str | None = schema.key(schema.line, 'type, as /proc/mounts shows it: "nfs4", "lustre", "xfs"')
-    read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false: read-only")
+    read_write: bool | None = schema.key(schema.boolean, "whether it must be writable; false if it must be read-only")
     min_free_pct: float | None = schema.key(schema.number(0, 100), "minimum free space for users, %")
     min_free_gib: float | None = schema.key(schema.number(0, 1e9), "minimum free space for users, GiB")
     min_free_inodes: int | None = schema.key(schema.integer(0, 10**15), "minimum number of free inodes")
@@ -84,8 +84,8 @@ class DeclaredMount:
 #: Validators of mount points, systemd units, and names of processes and users.
 PLACE = schema.named(r"/[^\x00-\x1f\x7f]{0,1000}", '"/scratch", a directory from the root')
 UNIT = schema.named(r"[A-Za-z0-9][A-Za-z0-9:_.\\@-]{0,200}", "slurmd, sssd.service or scratch.mount, a unit of systemd")
-PROCESS = schema.named(r"[^\s\x00-\x1f\x7f/]{1,64}", "xmrig, a program without its folder")
-USER = schema.named(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,63}", "guest, a user's name or number")
+PROCESS = schema.named(r"[^\s\x00-\x1f\x7f/]{1,64}", "xmrig, a program name without its folder")
+USER = schema.named(r"[A-Za-z0-9_][A-Za-z0-9_.@$-]{0,63}", "guest, a user name or UID")
 
 
 @dataclass(frozen=True)
@@ -103,20 +103,20 @@ class Host:
     cpus: int | None = schema.key(schema.integer(1, 100_000), "logical CPUs that are online")
     smt: bool | None = schema.key(schema.boolean, "whether simultaneous multithreading (hyper-threading) is on")
     nvme: int | None = schema.key(schema.integer(0, 1024), "working local NVMe drives")
-    swap: bool | None = schema.key(schema.boolean, "whether swap is on; false: it must be off")
+    swap: bool | None = schema.key(schema.boolean, "whether swap must be on; false if it must be off")
     mounts: Mapping[str, DeclaredMount] = schema.tables(DeclaredMount, PLACE)
     services: tuple[str, ...] | None = schema.key(
         schema.each(UNIT), 'systemd units that must be active: ["slurmd", "scratch.mount"]'
     )
     may_fail: tuple[str, ...] | None = schema.key(schema.each(UNIT), 'systemd units that may fail: ["motd-news"]')
     forbidden_processes: tuple[str, ...] | None = schema.key(
-        schema.each(PROCESS), 'programs that must not run (compared by 15 characters): ["xmrig"]'
+        schema.each(PROCESS), 'programs that must not run (the first 15 characters are compared): ["xmrig"]'
     )
     forbidden_users: tuple[str, ...] | None = schema.key(
         schema.each(USER), 'users, by name or UID, who must not run processes: ["guest"]'
     )
     boot_options: tuple[str, ...] | None = schema.key(
-        schema.texts, 'boot options, all but those of the disk, the image or the node: ["iommu=pt"]'
+        schema.texts, 'all boot options except those of the disk, the image or the node: ["iommu=pt"]'
     )
     governor: str | None = schema.key(schema.line, 'frequency governor: "performance"')
     transparent_huge_pages: str | None = schema.key(schema.line, 'transparent huge pages: "madvise"')
@@ -148,7 +148,7 @@ class Rail:
     """The properties that a compute device has on all nodes of a class."""
 
     pci: str | None = schema.key(schema.line, 'PCI address: "0000:18:00.0"')
-    leaf: str | None = schema.key(schema.line, "switch of the rail, by the name that it announces")
+    leaf: str | None = schema.key(schema.line, "name that the switch of the rail announces")
     subnet: str | None = schema.key(schema.line, 'IP network of the rail: "10.1.0.0/16"; point to point: "/31"')
     ib_subnet: str | None = schema.key(schema.line, 'InfiniBand subnet: "prefix fe80:…, manager at LID 1"')
     partitions: str | None = schema.key(schema.line, 'InfiniBand partitions: "0xffff"')

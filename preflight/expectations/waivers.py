@@ -42,7 +42,7 @@ def day(value: Any) -> date:
 def words(value: Any) -> str:
     """Accept text on one line."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError("takes some words in quotes, on one line")
+        raise ValueError("takes text in quotes, on one line")
     return value.strip()
 
 

@@ -1,4 +1,4 @@
-"""Identifiers with a fixed shape: addresses, GUIDs, UUIDs. Aliases have it too."""
+"""Identifiers with a fixed shape, such as addresses; aliases preserve the shape."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Shapes:
         return self._count("IPv4 address", text, str(alias))
 
     def ipv4_number(self, number: int) -> int:
-        """Return the alias of an IPv4 address as a number."""
+        """Return the alias of an IPv4 address; both are numbers."""
         return int(ipaddress.IPv4Address(self.ipv4(str(ipaddress.IPv4Address(number)))))
 
     def guid(self, digits: str) -> str:

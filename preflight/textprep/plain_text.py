@@ -89,13 +89,13 @@ def id_list(text: str, what: str) -> frozenset[int]:
         if not item:
             continue
         if not (match := re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", item.strip())):
-            raise ValueError(f"{what} contains {item.strip()[:60]!r}, not an id or a range")
+            raise ValueError(f"{what} contains {item.strip()[:60]!r}, neither an ID nor a range")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ValueError(f"{what} contains the range {item.strip()!r}, which ends before it begins")
         named += last - first + 1
         if named > MOST_IDS:
-            raise ValueError(f"{what} names more than {MOST_IDS} ids")
+            raise ValueError(f"{what} contains more than {MOST_IDS} IDs")
         ids.update(range(first, last + 1))
     return frozenset(ids)
 

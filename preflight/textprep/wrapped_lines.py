@@ -125,7 +125,7 @@ def unbroken(lines: Lines) -> Iterator[list[Line]]:
 
 
 def _screen(line: str, after: str, width: int) -> str | None:
-    """Join two lines if a screen of a width broke them; return None otherwise.
+    """Join two lines if a screen of the given width wrapped them, else return None.
 
     Trailing blanks, which were lost at the break, are restored.
     """

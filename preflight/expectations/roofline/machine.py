@@ -52,7 +52,7 @@ def gpu_named(name: str) -> GpuModel | None:
 
 @dataclass(frozen=True)
 class RooflineMachine:
-    """The hardware of nodes that are all the same."""
+    """The hardware of identical nodes."""
 
     gpu: GpuModel
     gpus: int  # of a node

@@ -96,7 +96,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FioReport]:
             continue
         end = index + 1
     if not jobs:
-        gaps.append(ParseGap(lines[at].number, "the report of its jobs is missing"))
+        gaps.append(ParseGap(lines[at].number, "the report of the jobs is missing"))
     elif not rates and not errors:
         gaps.append(ParseGap(lines[end - 1].number, "the rates are missing"))
     return Parsed(
@@ -133,7 +133,7 @@ def _from_json(lines: Lines, at: int) -> Parsed[FioReport]:
                     mean / 1e9 if mean else None,
                 ))  # fmt: skip
     version = str(document.get("fio version", "")).removeprefix("fio-")[:20] or None
-    gaps = () if jobs else (ParseGap(lines[at].number, "the report of its jobs is missing"),)
+    gaps = () if jobs else (ParseGap(lines[at].number, "the report of the jobs is missing"),)
     return Parsed(FioReport(version, tuple(rates), tuple(errors), len(jobs), lines[at].number), gaps, end)
 
 

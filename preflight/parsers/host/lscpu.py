@@ -87,7 +87,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
     gaps = []
     promised = _number(counts[0]) if counts else None
     if not counts and nodes and "0" not in nodes:
-        gaps.append(ParseGap(taken[0].number, "the nodes before these are missing"))
+        gaps.append(ParseGap(taken[0].number, "the preceding NUMA nodes are missing"))
     if promised is not None and promised != len(nodes):
         gaps.append(ParseGap(taken[-1].number, f"{promised} NUMA nodes exist, but {len(nodes)} are listed"))
     return Parsed(_host(fields, nodes), tuple(gaps), end)

@@ -91,7 +91,7 @@ def parse_space(text: str) -> tuple[Space, ...]:
     """Read the table of ``df -B1 --output=…``; raises ValueError."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     if not lines or not re.match(r"Type\s+1B-blocks\s+Avail\s+Inodes\s+IFree\s+Mounted on$", lines[0]):
-        raise ValueError(f"{lines[0][:80] if lines else ''!r} is not the head of df's table")
+        raise ValueError(f"{lines[0][:80] if lines else ''!r} is not the header of df's table")
     entries = []
     for line in lines[1:]:
         if not (row := _ROW.fullmatch(line)):

@@ -147,7 +147,7 @@ class _Words:
     def _single_quoted(self) -> None:
         end = self._text.find("'", self._at + 1)
         if end < 0:
-            raise ShellSyntax("has a quote that does not end")
+            raise ShellSyntax("has an unclosed quote")
         self._add(self._text[self._at + 1 : end])
         self._at = end
 
@@ -165,7 +165,7 @@ class _Words:
                 self._add(text[self._at])
             self._at += 1
         if self._at >= len(text):
-            raise ShellSyntax("has a quote that does not end")
+            raise ShellSyntax("has an unclosed quote")
 
     def _expansion(self, quoted: bool) -> None:
         """Replace ``$NAME`` or ``${NAME}``, and stop at its last character."""
@@ -185,7 +185,7 @@ class _Words:
             raise ShellSyntax(f"depends on ${name[0]}, which no earlier line of the file sets for these nodes")
         value = self._variables[name[0]]
         if not quoted and (not value or re.search(r"[\s'\"\\]", value)):
-            raise ShellSyntax(f"depends on ${name[0]} without quotes, which a shell divides into words")
+            raise ShellSyntax(f"depends on ${name[0]} without quotes, which a shell splits into words")
         self._expanded += len(value)
         if self._expanded > LONGEST_VALUE:
             raise ShellSyntax(f"depends on variables of more than {LONGEST_VALUE} characters")

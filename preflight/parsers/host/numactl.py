@@ -69,7 +69,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[HostCpus]:
     gaps += [ParseGap(taken[-1].number, f"the size of node {name} is missing") for name, node in nodes.items()
              if node.memory_bytes is None]  # fmt: skip
     if promised is None and nodes and "0" not in nodes:
-        gaps.append(ParseGap(taken[0].number, "the nodes before these are missing"))
+        gaps.append(ParseGap(taken[0].number, "the preceding NUMA nodes are missing"))
     return Parsed(HostCpus(nodes), tuple(gaps), end)
 
 

@@ -54,7 +54,7 @@ def parse(text: str) -> tuple[RaidArray, ...]:
     """Read ``/proc/mdstat``; raises ValueError."""
     lines = text.split("\n")
     if not lines[0].startswith(_HEAD):
-        raise ValueError(f"{lines[0][:60]!r} is not the head of a list of arrays")
+        raise ValueError(f"{lines[0][:60]!r} is not the first line of /proc/mdstat")
     arrays: list[RaidArray] = []
     for at, line in enumerate(lines):
         if not line.startswith("md"):

@@ -71,7 +71,7 @@ def parse_units(text: str) -> tuple[Unit, ...]:
             continue
         if not (match := re.fullmatch(r"[●*↻x ]{0,4}([^\s.]\S{0,255}\.[a-z]{4,9})((?: +[a-z-]{2,20}){3})(?: +(.*))?",
                                       line.rstrip())):  # fmt: skip
-            raise ValueError(f"{line.strip()[:80]!r} is not a line of a list of units")
+            raise ValueError(f"{line.strip()[:80]!r} is not a line of systemctl list-units")
         units.append(Unit(match[1], (match[3] or "").strip()))
     raise ValueError("the list of units does not end with their count")
 

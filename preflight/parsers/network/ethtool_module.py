@@ -129,7 +129,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
         elif id(text) in carried and name in fields:  # a mail may end such a line with =
             fields[name] = f"{fields[name]} {text.strip()}".replace("= ", "")
     headless = not _IDENTIFIER.fullmatch(lines[at].text)
-    cut = [ParseGap(lines[at].number, "the head of the list is missing")] if headless else []
+    cut = [ParseGap(lines[at].number, "the header of the list is missing")] if headless else []
     if broken_off(lines, end):
         cut.append(ParseGap(lines[end].number, "the text stops within a field"))
     return Parsed(_module(fields, lines[at].number), tuple(cut), end)
@@ -253,7 +253,7 @@ def parse_fec(text: str) -> str:
     """
     active = _fields(text).get("Active FEC encoding", _fields(text).get("Active FEC encodings", ""))
     if not active:
-        raise ValueError("it does not show the active FEC encoding")
+        raise ValueError("the output does not show the active FEC encoding")
     return active[:40]
 
 
@@ -281,7 +281,7 @@ def parse_mlxlink(text: str) -> LinkQuality:
     effective, symbol = _ratio(fields.get("Effective Physical BER", "")), _ratio(fields.get("Symbol BER", ""))
     if raw is None and effective is None and symbol is None:
         first = next((line.strip() for line in normalize_text(text).split("\n") if line.strip()), "")
-        raise ValueError(f"it contains no bit error ratio; it begins with {first[:80]!r}")
+        raise ValueError(f"the output contains no bit error ratio; it begins with {first[:80]!r}")
     temperature, limits = None, None
     if match := _HEAT.match(fields.get("Temperature [C]", "")):
         temperature = float(match[1])

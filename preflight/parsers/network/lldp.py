@@ -69,7 +69,7 @@ def parse(text: str) -> dict[str, Neighbour]:
 def _interfaces(value: Any) -> Iterator[Mapping[str, Any]]:
     tops = value.get("lldp") if isinstance(value, dict) else None
     if not isinstance(tops, list):
-        raise ValueError("there is no list `lldp` in it; was it printed with -f json0?")
+        raise ValueError("the output has no list `lldp`; was it printed with -f json0?")
     for top in tops:
         yield from _list(top, "interface")
 

@@ -49,7 +49,7 @@ def _network(entry: Mapping[str, Any], line: int) -> PodNetwork:
     name, ips, info = entry.get("name"), entry.get("ips", []), entry.get("device-info")
     # only the default network may have no name
     if not isinstance(name, str) or (not name and entry.get("default") is not True):
-        raise ValueError("a network of the status has no name")
+        raise ValueError("a network in the status has no name")
     details = [item for item in info.values() if isinstance(item, dict)] if isinstance(info, dict) else []
     device = next((item for item in details if "rdma-device" in item), details[0] if details else {})
     mac, mtu = entry.get("mac"), entry.get("mtu")

@@ -130,7 +130,7 @@ def _row(text: str, wanted: str) -> tuple[Mapping[str, float], str]:
     columns, rows = table_rows(text)
     unit = columns.get(wanted)
     if not rows or unit is None:
-        raise ValueError(f"there is no table with a row of {wanted} in it")
+        raise ValueError(f"the output has no table with a row of {wanted}")
     if unit not in UNITS and unit != "usec":
         raise ValueError(f"{wanted} is in {unit}, which is not a known unit")
     return rows[-1], unit
@@ -145,5 +145,5 @@ def parse_pingpong(text: str) -> PingPong:
     printed = normalize_text(text)
     rate, trips = _RATE.search(printed), _TRIPS.search(printed)
     if not rate or not trips:
-        raise ValueError("it contains no rate or no time per iteration")
+        raise ValueError("the output lacks the rate or the time per iteration")
     return PingPong(int(rate[1]), int(trips[1]), float(rate[2]) / 1000, float(trips[2]))

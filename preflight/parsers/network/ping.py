@@ -43,7 +43,7 @@ def parse(text: str) -> Ping:
     summary = _SUMMARY.search(printed)
     if not summary:
         first = next((line.strip() for line in printed.split("\n") if line.strip()), "")
-        raise ValueError(f"it contains no summary; it begins with {first[:80]!r}")
+        raise ValueError(f"the output contains no summary; it begins with {first[:80]!r}")
     objection = _OBJECTION.search(printed)
     words = objection[1] if objection else ""
     if not words and "No buffer space available" in printed:

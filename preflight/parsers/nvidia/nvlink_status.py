@@ -117,7 +117,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
             if number != len(shown):
                 damaged.add(gpu)
             if number > _MOST_LINKS:
-                gaps.append(ParseGap(line.number, f"GPU{gpu}: there is no link {number}"))
+                gaps.append(ParseGap(line.number, f"GPU{gpu}: link number {number} is implausible"))
                 continue
             if number > len(shown):
                 gaps.append(ParseGap(line.number, f"GPU{gpu}: links {len(shown)} to {number - 1} are missing"))

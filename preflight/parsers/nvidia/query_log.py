@@ -73,7 +73,7 @@ def errors_in(tree: Tree) -> frozenset[str]:
 
 
 def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each value of a tree, after its path.
+    """Yield the path and the value of each leaf of a tree.
 
     Lists (processes and MIG instances) are left out.
     """

@@ -52,7 +52,7 @@ _REASONS_HEAD = re.compile(r"Clocks (?:Throttle|Event) Reasons")
 
 
 def _headless(lines: Lines, at: int) -> bool:
-    """Return whether an excerpt without its beginning starts at a line."""
+    """Return whether an excerpt that lacks the output's head starts at a line."""
     first = _TEXT_FIELD.fullmatch(lines[at].text)
     if not first or key(first[2]) not in NAMES or not first[2][0].isalnum():
         return False

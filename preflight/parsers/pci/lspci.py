@@ -199,7 +199,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PciFunction, ...]]:
         last = end
         cut.append(ParseGap(lines[end].number, "the line of the next device is truncated"))
     elif _STUMP.fullmatch(lines[last].text):
-        cut.append(ParseGap(lines[last].number, "the line breaks off"))
+        cut.append(ParseGap(lines[last].number, "the line is truncated"))
     return Parsed(tuple(devices), tuple(cut), last + 1)
 
 

@@ -50,7 +50,7 @@ def take(lines: Lines, at: int) -> tuple[int, list[tuple[str, str | None]], list
     while end < len(lines) and tree.line(lines[end].text):
         end += 1
     last = max(at, end - 1)
-    cut = [ParseGap(lines[last].number, "the tree breaks off")] if any(level.more for level in tree.levels) else []
+    cut = [ParseGap(lines[last].number, "the tree is truncated")] if any(level.more for level in tree.levels) else []
     return max(end, at + 1), tree.devices, cut
 
 

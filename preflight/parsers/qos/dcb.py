@@ -179,7 +179,7 @@ def _of_line(qos: PortQos, line: Line, cut: list[ParseGap]) -> PortQos:
 
 
 def _of_json(value: Mapping[str, Any]) -> tuple[PortQos, list[str]]:
-    """Return the settings in an object of ``dcb -j``, and what is invalid in it."""
+    """Return the settings in an object of ``dcb -j``, and errors for invalid values."""
     qos, faults = PortQos(), list[str]()
     bits = value.get("prio_pfc")
     if isinstance(bits, list) and len(bits) == 8 and all(isinstance(bit, bool) for bit in bits):

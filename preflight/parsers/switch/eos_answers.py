@@ -86,7 +86,7 @@ def question(typed: str) -> str | None:
 def command(question: str) -> str:
     """Return a command that is in the list; raises ValueError for any other text."""
     if question not in QUESTIONS:
-        raise ValueError(f"{question[:80]!r} is not one of the questions to EOS switches")
+        raise ValueError(f"{question[:80]!r} is not one of the commands for EOS switches")
     return question
 
 
@@ -101,9 +101,9 @@ def answer(command: str, text: str) -> dict[str, Any]:
     value = json_limits.text(text)
     fields = QUESTIONS[command].fields
     if not isinstance(value, dict):
-        raise ValueError(f"the answer has no object: {first[:80]!r}")
+        raise ValueError(f"the answer is not a JSON object: {first[:80]!r}")
     if isinstance(value.get("errors"), list):
-        raise ValueError(f"the switch refused it: {' '.join(map(str, value['errors']))[:160]}")
+        raise ValueError(f"the switch rejected the command: {' '.join(map(str, value['errors']))[:160]}")
     if not set(value) & set(fields):
         raise ValueError(f"the answer has none of the fields {', '.join(fields)}: {first[:80]!r}")
     chosen: dict[str, Any] = _chosen(value, fields)
@@ -111,7 +111,7 @@ def answer(command: str, text: str) -> dict[str, Any]:
 
 
 def record(command: str, text: str) -> dict[str, Any]:
-    """Return the record of an answer; it has an error if the answer is invalid."""
+    """Return the record of an answer, with an error if the answer is invalid."""
     try:
         return {"status": "ok", "value": answer(command, text)}
     except ValueError as error:

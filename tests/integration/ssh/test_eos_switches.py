@@ -286,7 +286,7 @@ def test_a_changed_plan_is_refused_before_connecting_and_one_run_at_a_time_reads
     reader = WithEosSwitches(Nothing(), frozenset({NAME}), commands, "ssh")
     for bad in ("configure terminal", "show running-config", "show version | redirect flash:x"):
         document = reader.collect(NAME, {**eos_plan(NAME, 5, None), "questions": [bad]}, time.monotonic() + 5)
-        assert "is not one of the questions" in document["no_answer"]["reason"]
+        assert "is not one of the commands" in document["no_answer"]["reason"]
     assert called == []
     document = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
     assert len(called) == 1

@@ -239,7 +239,7 @@ def test_bandwidth(gbps: str, extra: dict[str, Any], status: str, message: str) 
         (LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), "fail", "the queue pairs could not be connected"),
         (LATE, ran(err="Segmentation fault", rc=-11), "unknown", "exit status -11: Segmentation fault"),
         (LATE, {"status": "error", "why": "connect: no route to the host"}, "unknown", "connect: no route to the host"),
-        (LATE, ran("nothing of use"), "unknown", "there is no table"),
+        (LATE, ran("nothing of use"), "unknown", "the output has no table"),
     ],
 )  # fmt: skip
 def test_the_cause_of_an_incomplete_test_is_found(

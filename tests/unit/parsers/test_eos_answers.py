@@ -32,7 +32,7 @@ def test_every_question_only_shows() -> None:
 
 @pytest.mark.parametrize(("answer", "why"), [
     ("% Invalid input", "not JSON: '% Invalid input'"), ("", "not JSON"), ("<html>log in</html>", "not JSON: '<html>"),
-    ('{"modelName": "X", ', "line 1"), ('{"errors": ["Invalid input (at token 1)"]}', "refused it: Invalid input"),
+    ('{"modelName": "X", ', "line 1"), ('{"errors": ["Invalid input (at token 1)"]}', "rejected the command: Invalid"),
     ('{"bios_ver_str": "07.66"}', "none of the fields modelName, version"), 
     ("Arista vEOS\n", "not JSON: 'Arista vEOS'"),
 ])  # fmt: skip
