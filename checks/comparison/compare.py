@@ -142,8 +142,8 @@ def _apart(trait: Trait, value: str, usual: str | None) -> tuple[str, str]:
 def missed(trait: Trait, polled: Electorate, wrong: Mapping[str, tuple[str, str]]) -> Iterator[Finding]:
     """Yield findings for nodes without the expected value.
 
-    ``wrong`` maps each of them to its value and the voters' value. Without voters there is nothing to compare, and the
-    finding is a skip.
+    ``wrong`` maps each of them to its value and the voters' value. Without voters, there is nothing to compare, and the
+    findings are skipped.
     """
     alike: dict[tuple[str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for name, (mine, theirs) in wrong.items():

@@ -76,7 +76,7 @@ class Electorate:
 
 
 def kinds(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> list[list[NodeFacts]]:
-    """Return the nodes grouped by class and part; each group is compared."""
+    """Group the nodes by class and part; only nodes of one group are compared."""
     found: dict[tuple[str, str], list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         site = sites[node.node]

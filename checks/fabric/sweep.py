@@ -19,7 +19,7 @@ LISTED = 8
 
 
 def listed(names: list[str]) -> str:
-    """Return the first names, and the number of the rest."""
+    """Return the first names as text, with the number of the remaining ones."""
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 

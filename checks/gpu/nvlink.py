@@ -178,7 +178,7 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
 
 
 def _bridged(node: NodeFacts) -> bool:
-    """Return whether bridges join cards in pairs; False without a matrix."""
+    """Return whether bridges join cards in pairs; False if topology is unknown."""
     try:
         return node.topology.bridged
     except EvidenceError:
@@ -375,7 +375,7 @@ def _joined(node: NodeFacts) -> bool:
 
 
 def fabric_of_one_node(node: NodeFacts, site: Site) -> Finding | None:
-    """Skip an NVLink fabric that is limited to the node."""
+    """Skip a node whose NVLink fabric does not extend to other nodes."""
     health = node.gpu_health
     if _fabric_unread(health) or any(gpu.fabric is not None and gpu.fabric.multi_node for gpu in health.gpus):
         return None

@@ -1,4 +1,4 @@
-"""Helper of checks that judge each GPU on its own.
+"""Helper for checks that judge each GPU on its own.
 
 It yields one finding for each faulty or unreadable GPU, and one for all healthy GPUs.
 """

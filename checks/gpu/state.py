@@ -71,7 +71,7 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_throttling(health: Health) -> Iterator[Finding]:
-    """Judge the reasons for reduced clocks of each GPU."""
+    """Judge the reasons for each GPU's reduced clocks."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         reasons = gpu.event_reasons or 0
@@ -208,7 +208,7 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_pcie_link(health: Health) -> Iterator[Finding]:
-    """Judge the width of each PCIe link, and under load its generation."""
+    """Judge the width of each PCIe link and, under load, its generation."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
         width, widest = gpu.pcie_width or 0, gpu.pcie_width_max or 0

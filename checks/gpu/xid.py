@@ -143,7 +143,7 @@ def _unread(error: EvidenceError) -> Finding:
 
 
 def _recovery(node: NodeFacts, address: str) -> str | None:
-    """Return the recovery that the driver requests now; None if unknown."""
+    """Return the recovery that the driver requests for a GPU now; None if unknown."""
     try:
         return next((gpu.recovery_action for gpu in node.gpu_health.gpus if gpu.address == address), None)
     except EvidenceError:
@@ -259,7 +259,7 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
-    """Judge the SXIDs of each NVSwitch by the word Fatal."""
+    """Judge each NVSwitch's SXIDs by whether their lines contain the word Fatal."""
     found = events.switches
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]

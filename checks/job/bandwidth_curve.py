@@ -122,7 +122,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
 
 
 def _against(key: str, name: str, report: Report, points: Sequence[Point], site: Site) -> Finding:
-    """Compare a curve with a good run of the same collective and number of ranks."""
+    """Compare a curve with a good run of the same collective, ranks and nodes."""
     alike = [
         good for good in site.baseline
         if good.collective == report.collective and good.nranks == report.nranks and good.nnodes == report.nnodes
@@ -232,7 +232,7 @@ def _reach(report: Report, point: Point) -> tuple[int, int]:
 
 
 def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
-    """Report the collectives that were not measured in a node, and across nodes."""
+    """Report which collectives were not measured in a node, or not across nodes."""
     inside, above = levels(found)
     lacks = [
         f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("across nodes", above)) if names

@@ -1,4 +1,4 @@
-"""Comparison of nccl-tests bandwidth with the hardware's limits."""
+"""Check of nccl-tests bandwidth against the hardware's limits."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _parts(run: RunFacts, log: NcclLog, failure: Failure) -> list[tuple[Failure,
 
 
 def _of_port(run: RunFacts, log: NcclLog, failure: Failure, end: ConnectionEnd) -> HostGroup:
-    """Return the host whose port shows the cause of a failure."""
+    """Return the group of the host whose port shows the cause of a failure."""
     kind = next(kind for kind in facts.nccl_root_cause.KINDS if kind.id == end.cause)
     evidence, proofs = end.evidence(end.cause), facts.nccl_root_cause.Proof
     proof = proofs.LIKELY if end.port.active else proofs.AGREED

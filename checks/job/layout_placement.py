@@ -19,7 +19,7 @@ MEGATRON = "D. Narayanan et al., arXiv 2104.04473: tensor parallelism inside a n
 
 
 def rank_list(group: Sequence[int]) -> str:
-    """Format a group of ranks."""
+    """Format the ranks of a group."""
     if len(group) > 1 and group[-1] - group[0] == len(group) - 1:
         return f"ranks {group[0]}-{group[-1]}"
     shown = ", ".join(str(rank) for rank in group[:4])
@@ -39,7 +39,7 @@ def crossing(placement: RankPlacement, groups: Iterator[Sequence[int]]) -> tuple
 def _crossing_failure(
     placement: RankPlacement, what: str, size: int, groups: Iterator[Sequence[int]]
 ) -> Finding | None:
-    """Return the failure of groups that cross an NVLink domain; None if none does."""
+    """Return a failure if groups cross an NVLink domain; None if none does."""
     number, first = crossing(placement, groups)
     if not number:
         return None

@@ -28,7 +28,7 @@ _MOST_LISTED = 20
 
 
 class _Measured(NamedTuple):
-    """The runs of one collective and size."""
+    """Runs of one collective at one message size, by pair of nodes."""
 
     label: str
     pairs: dict[tuple[str, ...], PairTimes]
@@ -78,7 +78,7 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _measured(times: Sequence[PairTimes]) -> Iterator[_Measured]:
-    """Yield each collective at the size that most pairs have, preferring small ones."""
+    """Yield each collective at the size with most pairs, preferably small."""
     kinds: dict[tuple[str, int], dict[int, dict[tuple[str, ...], PairTimes]]] = {}
     for pair in times:
         if pair.bytes <= _SMALL and pair.iterations >= fewest_iterations(0.99):

@@ -1,4 +1,4 @@
-"""Comparison of nccl-tests runs over many pairs of nodes."""
+"""Checks of nccl-tests runs over many pairs of nodes, and of their campaign."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class _Settings:
     faults: Mapping[str, tuple[str, ...]]
 
     def values(self, name: str) -> list[str]:
-        """Return the distinct values of a variable."""
+        """Return the distinct values of a variable on the node's ranks."""
         return list(dict.fromkeys(settings.get(name, "unset") for settings in self.of_ranks))
 
 

@@ -102,7 +102,7 @@ def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[s
 
 
 def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidence: Sequence[str]) -> Finding:
-    """Judge ranks that launched fewer operations, in one query or in two."""
+    """Judge ranks that have launched fewer operations, by one or two queries."""
     most = problem.counts[0]
     if not problem.behind:
         return unknown(f"{subject}: NCCL's RAS reports different counts, but all are at operation {most}",

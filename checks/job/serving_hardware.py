@@ -112,7 +112,7 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
 
 
 def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
-    """Return the bound of a decode step, or what is missing for it."""
+    """Return the bound of a decode step, or the reason why it is unknown."""
     serving = site.members.serving
     if serving.weights_gib is None or serving.gpus is None:
         return "the size of the model is not declared for its nodes"
@@ -206,7 +206,7 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
 
 
 def _nics(run: RunFacts, site: Site) -> int:
-    """Return the number of compute NICs of a node; the largest usual one if unknown."""
+    """Return the number of compute NICs of a node; a usual maximum if unknown."""
     ports = [len([port for port in site.roles(node).compute if port.active]) for node in run.nodes]
     return nics_of(site, site.gpus.value) or max(ports, default=0) or MOST_NICS
 

@@ -51,7 +51,7 @@ class _Rank(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """Whether the main thread was elsewhere in Python in the first dump."""
+        """Whether the main thread's Python frames differ from those in the first dump."""
         return self.earlier is not None and _python_frames(self.earlier) != _python_frames(self.stacks)
 
 
@@ -61,7 +61,7 @@ def _main_frames(stacks: ProcessStacks) -> tuple[StackFrame, ...]:
 
 
 def _python_frames(stacks: ProcessStacks) -> list[StackFrame]:
-    """Return the frames that are not native: those change while a thread spins."""
+    """Return the Python frames; native frames change while a thread spins."""
     return [frame for frame in _main_frames(stacks) if not _NATIVE.fullmatch(frame.file)]
 
 
@@ -154,7 +154,7 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
 
 
 def _repeated(ranks: Sequence[_Rank], groups: Mapping[tuple[StackFrame, ...], Sequence[str]]) -> Finding:
-    """Report stacks whose processes are not known: a PID repeats in one text."""
+    """Report stacks of unknown processes, because a PID repeats in one text."""
     repeated = list(dict.fromkeys(rank.name for rank in ranks if rank.repeated))
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))[:_GROUPS]
     shown = "; ".join(f"{len(names)} in {_place(own)}" for own, names in largest)

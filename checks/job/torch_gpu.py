@@ -104,14 +104,14 @@ def _rank(run: RunFacts, key: str) -> int | None:
 
 
 def _waited(run: RunFacts, key: str) -> float | None:
-    """Return the exposed waiting of a trace's rank, milliseconds; None if unknown."""
+    """Return the exposed waiting time of a trace's rank in ms; None if unknown."""
     rank = _rank(run, key)
     waited = None if rank is None else run.job_trace.waited(rank)
     return None if waited is None else waited / 1000
 
 
 def _tail_waited(run: RunFacts, key: str) -> float:
-    """Return the waiting in the median tail of a trace, milliseconds; 0 if unknown."""
+    """Return the waiting time in the median tail of a trace in ms; 0 if unknown."""
     rank = _rank(run, key)
     waited = [] if rank is None else run.job_trace.tails_waited(rank)
     return median(waited) / 1000 if waited else 0.0
@@ -197,7 +197,7 @@ _IDLE_PARTS = {
 
 
 def _of_the_steps(budget: Mapping[str, float] | None) -> str:
-    """Describe how the time of the steps is spent."""
+    """Describe how the time of the steps is spent; empty if unknown."""
     if budget is None:
         return ""
     causes = [f"{label} {budget[part]:.0%}" for part, label in _IDLE_PARTS.items() if budget[part] >= 0.005]

@@ -102,7 +102,7 @@ def _places(job: JobTrace) -> Mapping[str, tuple[int, ...]]:
 
 
 def _comparable(job: JobTrace, places: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
-    """Return the hosts with the usual number of ranks, and a known first one."""
+    """Return the hosts that have the usual number of ranks and a known first rank."""
     most = max(map(len, places.values()), default=0)
     return {
         host: ranks for host, ranks in places.items()
@@ -111,7 +111,10 @@ def _comparable(job: JobTrace, places: Mapping[str, tuple[int, ...]]) -> Mapping
 
 
 def _late_places(places: Mapping[str, tuple[int, ...]], late: set[int]) -> Mapping[int, list[str]]:
-    """Return the hosts with a late rank in a place, unless all ranks are late."""
+    """Map each place to the hosts on which the rank in that place is late.
+
+    Hosts on which all ranks are late are left out.
+    """
     hosts: dict[int, list[str]] = defaultdict(list)
     for host, ranks in places.items():
         for at, rank in enumerate(ranks):

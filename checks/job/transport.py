@@ -117,9 +117,9 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
 
 
 def _one_node(log: NcclLog, key: str) -> Finding:
-    """Report GPUs of one node that communicate over a network.
+    """Report GPUs of one node that use a network instead of NVLink or shared memory.
 
-    They do not use NVLink, PCIe or shared memory.
+    A log without channel lines is skipped.
     """
     name = log_name(key)
     if not log.channels:

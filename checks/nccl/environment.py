@@ -28,9 +28,9 @@ def _rdma(node: NodeFacts, site: Site) -> bool:
 
 
 def _own_rdma(node: NodeFacts, site: Site) -> bool:
-    """Return whether there is a device for NCCL's own RDMA transport.
+    """Return whether the node has a device for NCCL's built-in RDMA transport.
 
-    NCCL uses EFA devices through a plug-in.
+    EFA devices do not count, because NCCL uses them through a plug-in.
     """
     return bool(node.rdma_devices) and not is_efa_node(node)
 

@@ -49,7 +49,9 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     setting, number = node.nccl_env.get("NCCL_MNNVL_ENABLE"), node.nccl_env.integer("NCCL_MNNVL_ENABLE")
     if setting is None or number != 1:
         missing = list(unread(node, "NCCL_MNNVL_ENABLE"))
-        message = f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: automatic"
+        message = (
+            f"{setting.text} requires nothing" if setting is not None else "NCCL_MNNVL_ENABLE is unset: NCCL decides"
+        )
         yield from missing or [passed(message, evidence=[PROCESS])]
         return
     health = node.gpu_health
@@ -105,7 +107,7 @@ def sharp(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elsewhere. Unset passes: NCCL does not use SHARP by default.
 
     ## False alarms
-    A run of an A/B test.
+    A run that is part of an A/B test.
     """
     env = node.nccl_env
     collnet = env.integer("NCCL_COLLNET_ENABLE")

@@ -122,7 +122,7 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _unset(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the ports that NCCL uses without a list: all active ones."""
+    """Judge the ports that NCCL uses if NCCL_IB_HCA is unset: all active ones."""
     if is_efa_node(node):
         yield skipped("NCCL_IB_HCA is unset, and has no effect on EFA devices", evidence=[PROCESS])
         return

@@ -46,7 +46,7 @@ class _Way:
 
 
 def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
-    """Report a node without an active port or without several paths."""
+    """Return a finding without an active port or a choice of paths, else None."""
     ports = _active(node, site)
     if not ports:
         return unknown("no compute port is active: see rdma.port-state", evidence=[RDMA_CLASS])
@@ -212,7 +212,10 @@ def _way_of_log(log: NcclLog, key: str) -> _Way:
 
 
 def _nodes_alike(run: RunFacts, log: NcclLog, key: str) -> list[str]:
-    """Return the nodes of a log that have its settings for new jobs or running ranks."""
+    """Return the nodes of a log whose own settings equal those of the log.
+
+    The settings for new jobs and those of running ranks are compared.
+    """
     way = replace(_way_of_log(log, key), settings=())
     nodes = {node.node: node for host in log.hosts if (node := run.host(host))}
     return [name for name, node in nodes.items() if way in _ways(node)]

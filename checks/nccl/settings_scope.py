@@ -154,7 +154,7 @@ def _rails_apart(node: NodeFacts, site: Site) -> bool | None:
 
 
 def known(fact: Callable[[], T]) -> T | None:
-    """Return a fact, or None if unknown."""
+    """Return the value of ``fact``, or None if it is unknown."""
     try:
         return fact()
     except EvidenceError:

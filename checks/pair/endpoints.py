@@ -110,7 +110,7 @@ def each(
 def each_finished(
     nodes: Sequence[NodeFacts], test: str, judge: Callable[[Endpoint, Endpoint], Iterator[Finding]]
 ) -> Iterator[Finding]:
-    """Yield the findings of completed tests, and the reasons of incomplete ones."""
+    """Yield the findings of completed tests, and the causes of incomplete ones."""
 
     def unless_hindered(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
         hindered = hindrance(server, client)

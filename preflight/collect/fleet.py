@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def collect(request: CollectRequest) -> Collected:
-    """Collect from many nodes; return their documents by name."""
+    """Collect from many nodes; return their evidence."""
     options = request.options
     run_s = options.limits(FLEET_DEADLINE_S)
     limits = Limits(options.fanout, min(DEADLINE_S + options.extra_s, run_s), run_s)
@@ -64,7 +64,10 @@ def collect(request: CollectRequest) -> Collected:
 
 
 def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]:
-    """Return the answers that a resumed run already has; record any other run."""
+    """Return the answers that a resumed run already has.
+
+    For any other run, write the journal and return none.
+    """
     options, folder = request.options, request.save
     if folder is None:
         return []

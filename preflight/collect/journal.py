@@ -46,7 +46,7 @@ def describe_run(
 
 
 def begin(folder: Path, run: Mapping[str, Any]) -> None:
-    """Write the journal. Raises OSError.
+    """Write the journal; raises OSError.
 
     Documents that are already in the folder belong to earlier runs.
     """

@@ -52,7 +52,7 @@ class CollectOptions:
 
     @property
     def kubectl(self) -> Kubectl:
-        """The kubectl command line."""
+        """The options of kubectl."""
         from preflight.transport.kubernetes.kubectl import Kubectl
 
         return Kubectl(self.namespace or "", self.container or "")

@@ -108,8 +108,8 @@ def gather(
 def interruptible() -> Iterator[threading.Event]:
     """Set the yielded event at the first Ctrl-C or SIGTERM.
 
-    The second one raises KeyboardInterrupt. Only for the main thread. After a scheduler's time limit, announced by
-    SIGTERM, a report is thus still written.
+    The second one raises KeyboardInterrupt. A report is thus still written after a scheduler's time limit, which
+    SIGTERM announces. Only the main thread can use this.
     """
     stop = threading.Event()
 

@@ -26,7 +26,7 @@ _JOB = re.compile(r"[0-9]+([_+][0-9]+)?")
 
 
 class TargetError(PreflightError):
-    """The target nodes cannot be determined; the text states where and the fix."""
+    """The target nodes cannot be determined; the text states the place and the fix."""
 
 
 def resolve(

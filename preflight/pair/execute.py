@@ -62,7 +62,7 @@ class PairNode:
         self.evidence = Evidence(host, "", {})
 
     def look(self, probes: Sequence[Probe]) -> None:
-        """Collect the node's possible endpoints."""
+        """Collect the evidence of the node's possible endpoints."""
         until = time.monotonic() + LOOK_S
         probe_plan = plan(probes, node=self.host, deadline_s=LOOK_S)
         document = self._transport.collect(self.host, probe_plan, until)

@@ -33,7 +33,7 @@ class Bracket:
 
     @property
     def closed(self) -> bool:
-        """Whether no size is left between them."""
+        """Whether no size is left between the bounds."""
         return self.passes is not None and self.fails is not None and self.fails - self.passes <= 1
 
 
@@ -44,7 +44,7 @@ def command(version: int, source: str, target: str, mtu: int) -> list[str]:
 
 
 def first(mtu: int, version: int) -> list[int]:
-    """Return the first sizes: the interface's, the required minimum, likely ones."""
+    """Return the first sizes to try: interface MTU, likely MTUs, required minimum."""
     floor = FLOOR[version]
     return sorted({mtu, *(size for size in LIKELY if floor < size < mtu), min(floor, mtu)}, reverse=True)
 

@@ -80,7 +80,7 @@ def _note_undecided(report: Mapping[str, Any]) -> None:
 def _print(report: Mapping[str, Any], outputs: Outputs) -> bool:
     """Print the report; return whether standard output accepted it.
 
-    If not, the files and the exit status are still written.
+    If it did not, the files are still written, and the exit status is still returned.
     """
     try:
         if outputs.replaces_text:

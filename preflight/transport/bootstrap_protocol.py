@@ -148,7 +148,7 @@ class CollectorProtocol:
 
     @property
     def over(self) -> bool:
-        """Whether reading can stop: the answer is complete, or the output too long."""
+        """Whether reading can stop: the answer is complete, or the output is too long."""
         return self.complete or bool(self._flood())
 
     def hear(self, data: bytes) -> None:

@@ -31,7 +31,7 @@ _CHUNK, _STDERR_BYTES = 65536, 8000
 
 
 class ConnectionRejected(PreflightError):
-    """The connection ended before any output; ``answer`` is the final report."""
+    """The connection ended before any output; ``answer`` applies if no retry succeeds."""
 
     def __init__(self, answer: NoAnswer) -> None:
         super().__init__(str(answer))
@@ -53,8 +53,8 @@ class PipedTransport:
     def collect(self, host: str, plan: Mapping[str, Any], until: float) -> dict[str, Any]:
         """Carry out a plan on a node and return its Evidence document.
 
-        ``until`` is the deadline on the monotonic clock. Any failure is a ``no_answer`` document. The collector gets
-        less time than the plan has if the connection has used it up.
+        ``until`` is the deadline on the monotonic clock. Any failure is a ``no_answer`` document. If connecting took
+        long, the collector gets less time than the plan allows.
         """
         at = utc_now()
         for attempt in range(_ATTEMPTS):

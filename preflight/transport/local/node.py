@@ -135,7 +135,7 @@ class _CollectorStreams:
         self._stdin, self._stdout, self._stderr = _pipes(process)
 
     def run(self, request: bytes, until: float, meanwhile: Callable[[], object]) -> bool:
-        """Write the request and read up to the end mark; return whether it came.
+        """Write the request and read up to the end mark; return whether it arrived.
 
         Ends at the last byte or at ``until`` on the monotonic clock.
         """
@@ -205,7 +205,7 @@ def _end(process: Process | Forked, patience_s: float) -> int | None:
 
 
 def _has_ended(pid: int, patience_s: float) -> bool:
-    """Wait for the end of a child without reaping it.
+    """Wait for a child to end, without reaping it; return whether it ended.
 
     The number of its process group stays reserved.
     """

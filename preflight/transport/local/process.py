@@ -19,7 +19,7 @@ def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[by
 
 
 def has_ended(pid: int, patience_s: float) -> bool:
-    """Wait for the end of a child without reaping it.
+    """Wait for a child to end, without reaping it; return whether it ended.
 
     The number of its process group stays reserved.
     """

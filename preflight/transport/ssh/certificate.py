@@ -1,4 +1,4 @@
-"""Certificates of OpenSSH (PROTOCOL.certkeys), verified with their authority."""
+"""OpenSSH certificates (PROTOCOL.certkeys), and how an authority's are verified."""
 
 from __future__ import annotations
 

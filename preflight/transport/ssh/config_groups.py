@@ -90,7 +90,7 @@ class ConfigGroups:
         return lambda name: {**first, "host": [name], "hostname": [_expanded(template, name)]}
 
     def _hostname(self, name: str, values: _Values) -> str | None:
-        """Return the template that gave a host its HostName."""
+        """Return the template that gave a host its HostName; None if ambiguous."""
         given = next(iter(values.get("hostname", ())), name)
         templates = {template for template in ("%h", *self.hostnames) if _expanded(template, name) == given}
         if name == given and templates <= {"%h"}:

@@ -43,7 +43,7 @@ class KnownHost:
 
 
 class HostKeys:
-    """All entries of some files, found by name."""
+    """Entries of ``known_hosts`` files, looked up by name."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         """Read the files; a missing one is empty, an unreadable one is in ``unread``."""

@@ -88,7 +88,7 @@ class _Agent:
         return tuple((answer.get_binary(), answer.get_text()) for _ in range(answer.get_int()))
 
     def query(self, request: bytes) -> tuple[int, paramiko.Message]:
-        """Return the type and content of an answer."""
+        """Send a request to the agent; return the type and content of its answer."""
         with self._turn:
             self.socket.sendall(len(request).to_bytes(4, "big") + request)
             size = int.from_bytes(self._read(4), "big")
@@ -185,7 +185,7 @@ class KeyRing:
         return Identities(tuple(offered), tuple(notes), tuple(beyond))
 
     def _held(self, path: str, notes: list[str], beyond: list[str]) -> list[Identity]:
-        """Return the agent's keys."""
+        """Return the agent's usable keys."""
         if not path:
             return []
         if path not in self._agents:

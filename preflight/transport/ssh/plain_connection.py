@@ -78,7 +78,7 @@ class PlainConnection(paramiko.Transport):
 
     @classmethod
     def algorithms(cls) -> dict[str, tuple[str, ...]]:
-        """Return the algorithms of paramiko: kex, cipher, mac, and key (hosts and users)."""
+        """Return what paramiko supports: kex, cipher, mac, and key (hosts and users)."""
         if _able:
             return _able
         options = paramiko.Transport(_NoSocket()).get_security_options()  # type: ignore[arg-type]

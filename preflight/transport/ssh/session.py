@@ -95,7 +95,7 @@ class SshSession(Connection):
         options.digests, options.key_types = offer.macs, offer.keys
 
     def _fail(self, ended: bool) -> None:
-        """Raise the error of a connection without a session."""
+        """Raise the error of a connection that failed before authentication."""
         error, banner = self.get_exception(), quoted(self.wire.first)
         if not self.remote_version:
             busy = self.wire.first.startswith(_BUSY)
