@@ -52,7 +52,7 @@ def learn(comparisons: Iterable[Comparison], nccl: Sequence[str]) -> tuple[Basel
             raise ValueError("a run was slow or did not end")
         models = sorted({model for held in comparison.held for model in held.run.models})
         if len(models) != 1 or len(nccl) != 1:
-            raise ValueError("the runs do not all show one model of GPU and one version of NCCL")
+            raise ValueError("the runs do not all have the same GPU model and NCCL version")
         for size in sorted({held.bytes for held in comparison.judged if held.bytes is not None}):
             own = [held for held in comparison.judged if held.bytes == size and held.reference is not None]
             if len(own) >= _FEWEST:

@@ -1,6 +1,6 @@
 """Evidence, in bits, that runs with a factor are slow more often than others.
 
-The rate of slow runs is unknown and has Jeffreys' prior, so that the log evidence of k slow among n runs is a
+The rate of slow runs is unknown and has Jeffreys' prior, so the log evidence of k slow among n runs is a
 difference of log-gamma functions. The ratio integrates over all rates instead of maximising. If all factors are
 weighted by their prior, a factor therefore reaches a ratio of 100 on a healthy fabric in less than one of a hundred
 campaigns (Markov's inequality), even if later runs depend on earlier results.
@@ -15,7 +15,7 @@ ENOUGH = math.log2(100)
 
 
 def evidence(slow: int, runs: int) -> float:
-    """Return log2 of the probability of a result, averaged over all rates."""
+    """Return log2 of the probability of this many slow runs, averaged over rates."""
     log = math.lgamma(slow + 0.5) + math.lgamma(runs - slow + 0.5) - math.lgamma(runs + 1) - math.log(math.pi)
     return log / math.log(2)
 

@@ -1,6 +1,6 @@
 """The data of a campaign: its plan, its journal, and its runs.
 
-The planner and the report read the same journal and outputs, so that a report can be recreated from the folder.
+The planner and the report read the same journal and outputs, so a report can be recreated from the folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ END = "preflight.bench.end/1"
 #: Schema of a journal line -> part of the journal's schema.
 _PARTS = {ROUND: "round", LAUNCH: "launch", port_readings.SCHEMA: "ports", END: "end"}
 
-#: Outcomes of a launch. CUT: preflight or a signal from outside ended it, so that it has no result and is repeated.
+#: Outcomes of a launch. CUT: preflight or a signal from outside ended it, so it has no result and is repeated.
 OK, BROKE, TIMEOUT, CUT = "ok", "failed", "timeout", "cut"
 
 

@@ -95,7 +95,7 @@ class _Members:
         """Return the bits needed to select several factors.
 
         Their kind is selected once, and their order is irrelevant. Thirty of 512 nodes therefore cost less than thirty
-        times one node, so that a leaf does not win only because it is a single factor.
+        times one node, so a leaf does not win only because it is a single factor.
         """
         counts = Counter(factor.kind for factor in chosen)
         kind_bits = math.log2(len(self.cost) or 1)

@@ -225,7 +225,8 @@ def outcome_of(report: Report) -> tuple[str, str]:
     if report.failures:
         return FAILED, report.failures[0].text[:200]
     if not report.finished:
-        return UNFINISHED, f"it stopped after {len(report.rows)} sizes" if report.rows else "it stopped before a size"
+        after = f"after {len(report.rows)} sizes" if report.rows else "before the first size"
+        return UNFINISHED, f"it stopped {after}"
     return RAN, ""
 
 
@@ -237,7 +238,7 @@ def models_of(devices: Iterable[RankDevice]) -> tuple[str, ...]:
 def busbw_of(report: Report) -> dict[int, float]:
     """Return the bandwidth of the better half by size, in GB/s.
 
-    nccl-tests prints two decimals, so that a low bandwidth is computed from the time.
+    nccl-tests prints two decimals, so a low bandwidth is computed from the time.
     """
     sizes: dict[int, float] = {}
     share = collective.factor(report.collective or "", report.nranks or 0) if report.nranks else None
@@ -262,7 +263,7 @@ def ends_of(
 ) -> tuple[RunEnd, ...]:
     """Return the nodes of a run in rank order, each with its GPUs that send off-node.
 
-    sendrecv passes data from each rank to the next, so that only the first and the last GPU of a node exchange data
+    sendrecv passes data from each rank to the next, so only the first and the last GPU of a node exchange data
     with other nodes. If only the first of several GPUs is listed, no GPUs are returned.
     """
     hosts: dict[str, list[str]] = {}

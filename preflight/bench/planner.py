@@ -324,7 +324,7 @@ def _open_above(state: Assessment) -> bool:
 def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
     """Return pairs of all good nodes of each leaf with those of another leaf.
 
-    With an odd number of leaves, one is left out, so that a second turn follows.
+    With an odd number of leaves, one is left out, so a second turn follows.
     """
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 #: Minimum number of runs for a reference.
 FEWEST = 8
 
-#: Fraction of the reference below which a run is slow. RESOLVED: leaves are known, so that a run is compared with runs
+#: Fraction of the reference below which a run is slow. RESOLVED: leaves are known, so a run is compared with runs
 #: of the same distance. UNRESOLVED: leaves are unknown; on healthy fabrics, distance and a change of rails cost a tenth
 #: (README of xxrjun/nccl-tests-cluster, runs of example-cluster01), and a port at half its rate costs much more.
 RESOLVED, UNRESOLVED = 0.95, 0.85

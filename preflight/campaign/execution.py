@@ -1,7 +1,7 @@
 """Execution of the launches of a round, in parallel and with time limits.
 
 A launcher leads a process group, and ends with preflight. Its ranks and daemons have leases on each node
-(``command_lines``), so that they end even if preflight cannot reach the node again.
+(``command_lines``), so they end even if preflight cannot reach the node again.
 """
 
 from __future__ import annotations

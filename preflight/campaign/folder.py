@@ -128,7 +128,7 @@ def open_folder(path: Path) -> CampaignFolder:
     except OSError as error:
         raise CampaignError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise CampaignError(f"{path / PLAN_FILE}: is damaged ({error}), or of another version") from None
+        raise CampaignError(f"{path / PLAN_FILE}: is damaged ({error}), or from a different version") from None
     return folder
 
 

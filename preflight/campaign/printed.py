@@ -40,7 +40,7 @@ def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: 
     Raises UsageError if there are none, or if the form does not fit the campaign.
     """
     if (plan.via == "srun") is not (form == "sbatch") and not plan.job:
-        raise UsageError(f"the campaign uses {plan.via}: --print {'sbatch' if plan.via == 'srun' else 'sh'}")
+        raise UsageError(f"the campaign uses {plan.via}; use --print {'sbatch' if plan.via == 'srun' else 'sh'}")
     done = opened.done if opened else campaign.Campaign(plan)
     reports = opened.reports() if opened else {}
     bench_plan = campaign.bench_plan(done, reports, done.left_out)
@@ -51,7 +51,7 @@ def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: 
         planned = [next_round(bench_plan, campaign.past(done, reports))] if done.rounds else fixed_rounds(bench_plan)
         following = [shared_uplinks.planned(done, reports, made, {}) for made in planned if made]
     if not following:
-        raise UsageError("no runs are left: preflight judge DIR")
+        raise UsageError("no runs are left; for the result: preflight judge DIR")
     first = max((launch.number for launch in done.launches), default=0) + 1
     where = os.path.abspath(opened.path) if opened else ""
     made = ScriptRounds(following, first, recorded, open_runs, where)
@@ -59,7 +59,7 @@ def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: 
     if form != MPIJOB:
         return script(plan, form, made, rails)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}", image or ""):
-        raise UsageError(f"--image {image}: is not the name of an image")
+        raise UsageError(f"--image {image}: is not an image name")
     plan = replace(plan, ssh_config=POD_SSH_CONFIG)
     journal = [json.dumps(line, separators=(",", ":")) for line in opened.lines] if opened else ()
     return manifest.mpijob(plan, script(plan, form, replace(made, journal=journal), rails), image or "")

@@ -55,7 +55,7 @@ began=$(date +%s)
 """.replace("@NODE_FILE@", NODE_FILE).replace("@SSH_CONFIG@", POD_SSH_CONFIG)
 
 #: Functions of the script. ``run NUMBER ROUND RUN GROUP COMMAND…`` launches one run and records it. A journal line is
-#: appended with one write, so that the lines of parallel runs do not mix.
+#: appended with one write, so the lines of parallel runs do not mix.
 _FUNCTIONS = r"""
 line() { printf '%s\n' "$1" >>"$dir/journal.jsonl"; }
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }

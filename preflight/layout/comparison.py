@@ -118,7 +118,7 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
     times: list[float] = []
     for key, run in trainings.items():
         if run.ranks not in (None, job.gpus):
-            raise LayoutError(f"{key.removeprefix('log:')} is of {run.ranks} ranks, but the plan has {job.gpus}")
+            raise LayoutError(f"{key.removeprefix('log:')} has {run.ranks} ranks, but the plan has {job.gpus}")
         _, log = max(run.logs, key=lambda written: len(written[1].steps))
         batches = {step.batch for step in log.steps if step.batch}
         if batches and batches != {job.schedule.global_batch}:
@@ -134,7 +134,7 @@ def logged(plan: Plan, trainings: Mapping[str, TrainingRun]) -> MeasuredStep:
 def _exposed(own: RankTrace, axes: _Axes, waits: Coverage) -> Mapping[str, tuple[float, float, int]]:
     """Return (exposed µs, waiting µs, number of calls) of each row.
 
-    Collectives that run at the same time share it, so that their sum is the time that the GPU spent without arithmetic.
+    Collectives that run at the same time share it, so their sum is the time that the GPU spent without arithmetic.
     """
     exposed: dict[str, float] = defaultdict(float)
     waited: dict[str, float] = defaultdict(float)

@@ -121,7 +121,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
         groups = stated.get("query_groups")
         if groups is not None:
             add("kv_heads", groups.value, groups.origin)
-        add("kv_heads", number("heads"), "as many as heads: grouped queries are not stated")
+        add("kv_heads", number("heads"), "as many as heads, because no grouped queries are stated")
     if "hidden" in stated:
         if stated["gated"].value:
             # as in Megatron-LM (arguments.py): as many parameters as without a gate, rounded down to a multiple of 64
@@ -138,7 +138,7 @@ def _complete(stated: dict[str, JobSetting], gpus: int | None, gpus_per_node: in
     if stated.get("experts") is not None and number("experts"):
         if "feed_forward" in stated:
             add("expert_feed_forward", stated["feed_forward"].value, stated["feed_forward"].origin)
-        add("expert_tensor", number("tensor"), f"{DEFAULT}Megatron-LM: as tensor")
+        add("expert_tensor", number("tensor"), f"{DEFAULT}Megatron-LM: the tensor-parallel size")
         pattern = stated.get("expert_layer_pattern")
         if (
             pattern is not None

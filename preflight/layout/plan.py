@@ -180,7 +180,7 @@ def _members(chosen: Sequence[str], declared: Sequence[str] | None, path: str) -
     Raises LayoutError if a chosen node is not in the cluster file.
     """
     if chosen and declared and (foreign := sorted(set(chosen) - set(declared))):
-        raise LayoutError(f"{fold(foreign)} is not among the nodes of {path}")
+        raise LayoutError(f"not among the nodes of {path}: {fold(foreign)}")
     return chosen or declared or ()
 
 
@@ -202,12 +202,12 @@ def _in_order(made: Hardware, source: str, text: str) -> Hardware:
     short = {name.partition(".")[0]: name for name in made.names}
     names = tuple(short.get(name.partition(".")[0], name) if made.names else name for name in names)
     if made.names and (foreign := [name for name in names if name not in made.names]):
-        raise LayoutError(f"{source}: {fold(foreign)} is not among the nodes of {made.source}")
+        raise LayoutError(f"{source}: not among the nodes of {made.source}: {fold(foreign)}")
     if not made.names and made.nodes is not None and len(names) > made.nodes:
         raise LayoutError(f"{source}: lists {len(names)} nodes, but the cluster has {made.nodes}")
     most = Counter(order).most_common(1)[0]
     if most[1] > each:
-        raise LayoutError(f"{source}: {names[most[0]]} has {most[1]} slots and {each} GPUs")
+        raise LayoutError(f"{source}: {names[most[0]]} has {most[1]} slots, but only {each} GPUs")
     in_blocks = order == tuple(node for node in range(len(names)) for _ in range(each))
     return replace(made, nodes=len(names), names=names, order=() if in_blocks else order, distribution="block",
                    source=f"{source}; {made.source}")  # fmt: skip

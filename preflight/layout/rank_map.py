@@ -46,7 +46,7 @@ class RankMap:
         inside = [axis for axis in self.sizes if axis in axes and self.sizes[axis] > 1]
         outside = [axis for axis in self.sizes if axis not in inside]
         step, size = strides[inside[0]] if inside else 1, 1
-        chained = True  # each axis continues where the previous one ends, so that the group is a range
+        chained = True  # each axis continues where the previous one ends, so the group is a range
         for axis in inside:
             chained = chained and strides[axis] == step * size
             size *= self.sizes[axis]

@@ -52,7 +52,7 @@ class RunningRanks:
         variable, places = next(((name, own) for name, own in self._numbers.items() if own), ("", {}))
         if not places:
             raise LayoutError(
-                "no rank of a job was running, or its processes are of another user: collect as that user or as root"
+                "no rank of a job was running, or its processes belong to another user: collect as that user or as root"
             )
         if len(self._jobs) > 1:
             raise LayoutError(f"ranks of {len(self._jobs)} jobs were running: {', '.join(sorted(self._jobs)[:4])}; "
@@ -72,7 +72,7 @@ def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: s
             f"{variable}={twice[0]} runs on {where}: these are two jobs; choose the nodes of one with --nodes"
         )
     if len(sizes) != 1:
-        why = "are of two sizes" if sizes else "do not state the size of their job"
+        why = "report different job sizes" if sizes else "do not state the size of their job"
         raise LayoutError(f"the ranks {why} ({' or '.join(VARIABLES[variable])}); write the order to a --hostfile")
     (expected,) = sizes
     if expected > MOST_RANKS:
@@ -82,6 +82,6 @@ def _check_complete(variable: str, places: Mapping[int, Sequence[str]], sizes: s
         absent = (
             f"rank {missing[0]} of {expected} was not running"
             if missing
-            else f"{variable} goes up to {max(places)} of {expected} ranks"
+            else f"{variable} goes up to {max(places)} for a job of {expected} ranks"
         )
         raise LayoutError(f"{absent} on these nodes: {len(places)} ranks were found")

@@ -40,7 +40,7 @@ FULL, SLOWED = 0.92, 1.5
 SUSTAINED = {"GB200": 2250 / 2500, "GB300": 2250 / 2500 * 1400 / 1200, "B300 SXM": 1100 / 1000}
 
 #: NVLink domain size -> number of its GPUs that a job is assumed to use: 16 of 18 trays (Slurm, topology/block:
-#: ``--segment=16``), so that groups with power-of-two sizes remain within it.
+#: ``--segment=16``), so groups with power-of-two sizes remain within it.
 SEGMENT = {72: 64}
 
 #: Columns of a product's inner dimension that filling and draining its tiles costs: three stages of 64 and the

@@ -41,4 +41,4 @@ def summary(listed: CounterList) -> str:
     if listed.port is not None:
         where = f"LID {listed.lid} port {listed.port}"
     counters = listed.counters
-    return f"{len(counters)} counters, {sum(map(bool, counters.values()))} of them not 0{' of ' * bool(where)}{where}"
+    return f"{len(counters)} counters{' of ' * bool(where)}{where}, {sum(map(bool, counters.values()))} of them not 0"

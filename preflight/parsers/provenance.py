@@ -2,7 +2,7 @@
 
 A format is verified if its tests include output of the real tool: recorded, or re-made from published output with
 different names, addresses and values (``tests/data/outside/index.toml`` lists these). Any other format is known only
-from documentation, so that its parser may have unexpected errors; ``preflight explain`` marks it.
+from documentation, so its parser may have unexpected errors; ``preflight explain`` marks it.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
     counted = sum(number for _, number in stages.values())
     gaps = []
     if counted > len(errors) + len(warnings):
-        gaps.append(ParseGap(lines[at].number, f"the summary counts {counted} errors, the text shows {len(errors)}"))
+        what = f"the summary counts {counted} errors, but the text shows {len(errors)}"
+        gaps.append(ParseGap(lines[at].number, what))
     return Parsed(FabricDiagnosis(tuple(errors), tuple(warnings), notes, stages), tuple(gaps), last + 1 + below)
 
 

@@ -49,8 +49,8 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     if isinstance(size := zero.get("mics_shard_size"), int) and size > 0:
         values["shard_ranks"] = JobSetting(size, f"{source}: zero_optimization.mics_shard_size")
     if isinstance(size := zero.get("zero_hpz_partition_size"), int) and size > 1:
-        gaps.append(f"{source}: zero_optimization.zero_hpz_partition_size is ignored: the copy of the parameters in "
-                    "each node costs memory, and backward passes gather inside the node")  # fmt: skip
+        gaps.append(f"{source}: zero_optimization.zero_hpz_partition_size is ignored: in the job, each node stores "
+                    "a copy of the parameters, which backward passes gather within the node")  # fmt: skip
     overlap = zero.get("overlap_comm")
     overlap = overlap if isinstance(overlap, bool) else stage == 3
     values["overlap_gradients"] = JobSetting(overlap, f"{source}: zero_optimization.overlap_comm")

@@ -31,7 +31,7 @@ def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int
         if not line:
             continue
         if _RANKFILE.match(line):
-            raise JobConfigError(f"{source}:{number}: a rankfile is not read; list hosts, such as: gpu001 slots=8")
+            raise JobConfigError(f"{source}:{number}: rankfiles are not supported; list hosts, such as: gpu001 slots=8")
         host = _LINE.fullmatch(line)
         if host is None or number > MOST_LINES:
             raise JobConfigError(

@@ -89,7 +89,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
         values["gated"] = JobSetting(activation in _GATED, f"{source}: hidden_act")
     else:
         gaps.append(f"{source}: neither hidden_act nor a known model_type states whether layers are gated; state it "
-                    "with --set gated=yes or no")  # fmt: skip
+                    "with --set gated=yes or --set gated=no")  # fmt: skip
         unread = frozenset({"gated"})
     if data.get("multi_query") is True and not data.get("new_decoder_architecture"):
         values["kv_heads"] = JobSetting(1, f"{source}: multi_query")

@@ -150,7 +150,7 @@ def parse(text: str, source: str) -> JobSettings:
             name = _NUMBERS[option]
             if not value.isascii() or not value.isdigit() or len(value) > 12:
                 several = undecided.get(value.strip("${}"))
-                lines = f" (a condition selects its value: lines {', '.join(map(str, several))})" if several else ""
+                lines = f" (its value depends on a condition: lines {', '.join(map(str, several))})" if several else ""
                 gaps.append(f"{where}: {value or 'nothing'!r} is not a number{lines}; state it with --set {name}=...")
                 unread.add(name)
                 continue

@@ -35,7 +35,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"state.?dict",
      "fail", "the checkpoint is from a different model: shapes or names differ", "job.errors",
      ("grep -n -i -e 'size mismatch' -e 'key(s)' LOG | head", "diff OLD_CONFIG NEW_CONFIG", "ls -l CHECKPOINT"),
-     "Compare the configuration with which it was written: vocabulary, hidden size, parallel layout."),
+     "Compare the configuration that wrote the checkpoint: vocabulary, hidden size, parallel layout."),
     ("checkpoint-missing", "heckpoint",
      r"(?:[Nn]o|[Cc]ould not find|[Cc]annot find|can't find) (?:a |any |valid "
      r"|the )?(?:latest )?checkpoints?\b.{0,60}(?:found|in|at|from)"
@@ -152,7 +152,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "Read the condition of the assertion: usually, the layout of ranks or a size does not match the engine."),
     ("store-unreached", "client socket has failed to connect",
      r"client socket has failed to connect to (?P<what>\S{1,120}) \(errno: (?:11[0-3]|101|104)\b.{0,80}",
-     "unknown", "the rendezvous store was not reached: it is not up yet, or name, port, firewall or node is wrong",
+     "unknown", "the rendezvous store was not reached: it is not up, or its name, port, firewall or node is wrong",
      "nccl.socket-ifname", ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", "env | grep MASTER"),
      "If the job does not start after a minute, check that the node of rank 0 is up and its port reachable."),
     ("name-unresolved", "gaierror|Name or service not known|name resolution|not resolve host",

@@ -13,7 +13,7 @@ from preflight.parsers.nccl_log.prefix import Origin
 #: Maximum number of ranks in a communicator; a larger number is an error in the text, and would take much memory.
 MOST_RANKS = 1 << 20
 
-#: Kinds of messages about a communicator's ranks; they contain an address, so that each occurs only once.
+#: Kinds of messages about a communicator's ranks; they contain an address, so each occurs only once.
 OF_COMMUNICATORS = frozenset({"comm", "size", "rank"})
 #: Kinds that are counted by their values, and kinds that are counted by host and values.
 _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", "nvls", "clique", "sharp", "driver",

@@ -1,6 +1,6 @@
 """Counters of a log; their size depends on the hosts and ranks, not on the lines.
 
-The counters of two parts of a log can be added, so that several processes can each read a part, and each rank can have
+The counters of two parts of a log can be added, so several processes can each read a part, and each rank can have
 a separate file.
 """
 

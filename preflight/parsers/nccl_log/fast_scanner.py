@@ -64,7 +64,7 @@ _Read = tuple[bytes, LogEvent | None, str | None]
 
 
 class Scanner(LineParser):
-    """Scanner of lines in order; repetitions are only counted."""
+    """Scanner of a log's lines, which only counts those that are repeated."""
 
     def __init__(self, first_line: int = 0, file: str = "", selection: LineSelection | None = None) -> None:
         """Start after ``first_line`` lines; ``selection`` gets lines for other parsers."""

@@ -59,7 +59,7 @@ class LineParser:
         self.tally = LogCounters()
         self.number = first_line
         self.file = file
-        self.silent: set[bytes] = set()  # lines without a fact, so that repetitions are not parsed
+        self.silent: set[bytes] = set()  # lines without a fact, so repetitions are not parsed
         self.cut_number = 0  # number of the last line that was not read in full
         self.spoke = (0, "")  # line number and prefix of the start of PyTorch's error message
 

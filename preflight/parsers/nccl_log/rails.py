@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zlib import crc32
 
-#: Maximum number of stored ends. Beyond it, a sample is stored, chosen by the checksum of the name, so that every part
+#: Maximum number of stored ends. Beyond it, a sample is stored, chosen by the checksum of the name, so every part
 #: of a log has the same sample.
 MAX_ENDS = 32_768
 #: The value of an end whose name occurs with different NICs.
@@ -19,7 +19,7 @@ MIXED = b""
 def left_out(before: bytes, mask: int) -> bool:
     """Return whether an end is not in the sample, by its channel and sender.
 
-    Both ends of a connection start with these, so that the sample has both or neither.
+    Both ends of a connection start with these, so the sample has both or neither.
     """
     return mask != 0 and crc32(before[:16]) & mask != 0
 

@@ -131,11 +131,11 @@ def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Miss
         if began.bit_count() < max(2, nranks / 2):
             continue
         absent = _absent(tally, began, nranks)
-        why = f"{began.bit_count()} of {nranks} ranks began to set up the communicator, this one did not"
+        why = f"{began.bit_count()} of {nranks} ranks began to set up the communicator, but this one did not"
         if not absent and comm.completed:
             absent = _absent(tally, comm.completed, nranks)
             why = (
-                f"{comm.completed.bit_count()} of {nranks} ranks finished setting up the communicator, this one did not"
+                f"{comm.completed.bit_count()} of {nranks} ranks finished setting up the communicator, but not this one"
             )
         if absent:
             return _named(absent, nranks, why, members)
@@ -163,7 +163,7 @@ def _nameless(tally: LogCounters, members: Members) -> tuple[Missing, ...]:
     if len(counts) < max(2, nranks / 2) or min(counts.values()) != max(counts.values()):
         return ()
     absent = _absent(tally, sum(1 << rank for rank in counts), nranks)
-    why = f"{len(counts)} of {nranks} ranks set up the communicator, this one did not"
+    why = f"{len(counts)} of {nranks} ranks set up the communicator, but this one did not"
     return _named(absent, nranks, why, members)
 
 

@@ -42,7 +42,7 @@ _MOST_PROCESSES = 8
 
 
 #: Maximum number of empty lines that are scanned at the start of a text; more are only counted. They may stand for
-#: other lines of a source, so that line numbers are correct.
+#: other lines of a source, so line numbers are correct.
 _MOST_EMPTY = 1000
 
 
@@ -116,7 +116,7 @@ def _finished(tally: LogCounters, name: str) -> NcclLog:
     log = summarize(tally)
     if log is None:
         long = f", {tally.long_lines} of them longer than any NCCL line" if tally.long_lines else ""
-        raise NoNcclOutput(f"{name}: no line of NCCL in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
+        raise NoNcclOutput(f"{name}: no NCCL line in {tally.all_lines} lines{long}; run with NCCL_DEBUG=INFO")
     return log
 
 
@@ -284,9 +284,9 @@ def _scan(reader: ByteReader, before: int, most: int | None, file: str, *, selec
                 copied_lines[number] = line[:MAX_LINE_BYTES]
         restored = _restore_lines(copied_lines)
         if cut := sum(line.endswith(CUT_VALUE) for line in restored):
-            scanner.tally.unread[
-                f"{cut} lines of NCCL were truncated at the screen width; their values are left out"
-            ] = None
+            scanner.tally.unread[f"{cut} NCCL lines were truncated at the screen width; their values are left out"] = (
+                None
+            )
         scanner.feed(restored)
     else:
         for chunk in lines(reader, scanner.left_out, most):

@@ -192,7 +192,7 @@ def _iterations(entry: Mapping[str, Any]) -> IterationTimes | None:
 
 
 def _times(values: object) -> tuple[float, ...]:
-    """Return the times in µs of a list; empty if an element is not a time."""
+    """Return a list of times in µs; empty if any element is not a time."""
     if not isinstance(values, list):
         return ()
     times = tuple(time for value in values if (time := _finite(value)) is not None and time > 0)

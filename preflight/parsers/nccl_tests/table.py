@@ -41,7 +41,7 @@ def without_rules(line: str) -> str:
     return line.translate(_RULES) if bars >= 9 else line
 
 
-#: A number with thousands separators, as in a spreadsheet. nccl-tests prints at most two decimals, so that three digits
+#: A number with thousands separators, as in a spreadsheet. nccl-tests prints at most two decimals, so three digits
 #: after a comma are thousands.
 _THOUSANDS = re.compile(r"(?<![\w.,;-])[1-9]\d{0,2}(?:,\d{3})+(?:\.\d{1,2})?(?![\w,;])")
 _DECIMAL_COMMA = re.compile(r"(?<![\w.,;])(\d{1,19}),(\d{1,2}|(?<=(?<!\d)0,)\d{3,9})(?![\w,;.])")
@@ -118,7 +118,7 @@ class RowBuilder:
     redop: str | None = None
     root: int | None = None
     values: list[str] = field(default_factory=list)
-    torn: bool = False  # whether its last number is incomplete, so that the next text is not the next number
+    torn: bool = False  # whether its last number is incomplete, so the next text is not the next number
 
     @property
     def wanted(self) -> int:

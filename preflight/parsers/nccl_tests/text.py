@@ -36,13 +36,13 @@ _VERSION, _STARTING, _OPTIONS, _DEVICES, _TABLE, _FOOTER = 1, 2, 3, 4, 5, 6
 
 _NCCL_LINE = re.compile(r"[A-Za-z0-9][\w.-]{0,254}:\d{1,10}:\d{1,10} ")
 
-#: The label of ``mpiexec -l``, which labels each write, not each line, so that it may occur within a row.
+#: The label of ``mpiexec -l``, which labels each write, not each line, so it may occur within a row.
 _LABEL = re.compile(r"\s(\d{1,6})$")
 
 #: Part of a table row: a number followed by a blank, a table rule or a label.
 _NUMBER = re.compile(r"\d[\s|\u2502\u2503\[]")
 
-#: A number with six digits, the maximum in ``%g`` format, so that it is complete even at the end of a text.
+#: A number with six digits, the maximum in ``%g`` format, so it is complete even at the end of a text.
 _SIX_DIGITS = re.compile(r"0?\.?0*(?:[1-9]\.?(?:\d\.?){5,})")
 
 

@@ -95,7 +95,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
             fields = {name: str(value) for name, value in entry.items() if isinstance(value, str | int)}
             ports.append(_port(entry["ifname"], number(fields.get("port")), lines[at].number, fields))
             cut += [
-                ParseGap(lines[at].number, f"the {name} of {entry['ifname']} port {ports[-1].number} is not a word")
+                ParseGap(
+                    lines[at].number,
+                    f"the {name} of {entry['ifname']} port {ports[-1].number} is neither text nor a number",
+                )
                 for name in sorted((entry.keys() - fields.keys()) & _WORDS)
             ]
         return Parsed(PortList(tuple(ports)), tuple(cut), end)

@@ -100,7 +100,7 @@ def _seen(values: Values) -> TorchOutput:
         if dropped:
             seen.cut.append((seen.last, f"{dropped} {what} were not examined: there are too many"))
     if trace.untimed:
-        seen.cut.append((seen.last, f"{trace.untimed} kernels or copies have no valid begin or duration"))
+        seen.cut.append((seen.last, f"{trace.untimed} kernels or copies have no valid start or duration"))
     recording.cut = bool(seen.cut)
     return seen
 

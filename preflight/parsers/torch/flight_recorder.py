@@ -88,7 +88,7 @@ class Recording:
         self.entries: list[RecordedCall] = []
         self.dropped = 0
         self.from_first_call = False  # whether the dump reaches back to the rank's first call
-        self.cut = False  # whether the file is incomplete, so that missing calls may have been made
+        self.cut = False  # whether the file is incomplete, so missing calls may have been made
         self.about: dict[str, Any] = {}
         self._stacks: dict[tuple[str, ...], tuple[str, ...]] = {}  # stack → itself, to share equal ones
 

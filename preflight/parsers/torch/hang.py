@@ -25,7 +25,7 @@ class Hang:
     shown: tuple[int, ...] = ()  # ranks that occur in the text
     complete: bool = True  # whether ``shown`` is known to have all members of the group
     messages: tuple[tuple[int, str], ...] = ()  # (rank, send or receive in which it waits), instead of a collective
-    cut: tuple[int, ...] = ()  # ranks whose dumps are truncated before it, so that they may have reached it
+    cut: tuple[int, ...] = ()  # ranks whose dumps are truncated before it, so they may have reached it
     unstarted: tuple[int, ...] = ()  # ranks whose GPUs have not started it, unlike those of most ranks
     usual: str = ""  # the call of most ranks, if other ranks made a different one
     totals: tuple[int, ...] = ()  # numbers of elements that all ranks send and receive, if they differ
@@ -184,7 +184,7 @@ _FREE_IN, _FREE_OUT = ("all_to_all", "alltoall", "scatter"), ("all_to_all", "all
 def _signature(entry: RecordedCall) -> tuple[str, int | None, int | None]:
     """Return what ranks must agree on: operation, input and output elements.
 
-    A number that may differ is None. NCCL and Gloo count elements, so that tensors of different shapes match if their
+    A number that may differ is None. NCCL and Gloo count elements, so tensors of different shapes match if their
     numbers of elements are equal.
     """
     op = entry.op.partition(":")[2] or entry.op
@@ -253,7 +253,7 @@ def _messages(
 ) -> list[tuple[int, int, str]]:
     """Return (number, rank, call) of the ranks that wait in sends and receives.
 
-    Empty for a group without them. Each rank counts its own messages, so that numbers of different ranks cannot be
+    Empty for a group without them. Each rank counts its own messages, so numbers of different ranks cannot be
     compared.
     """
     found = []

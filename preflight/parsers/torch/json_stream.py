@@ -89,7 +89,7 @@ class Values:
             if begun == "[":
                 self._at += 1
             else:
-                self.cut.append((self.line, "its beginning is missing"))
+                self.cut.append((self.line, "the beginning is missing"))
                 if not self._element() and not self._found():
                     return
             yield from self._elements("")
@@ -217,7 +217,7 @@ class Values:
     def _more(self) -> bool:
         """Read more text; return whether there is any.
 
-        The buffer doubles, so that decoding a long value is not retried too often.
+        The buffer doubles, so decoding a long value is not retried too often.
         """
         if self._ended:
             return False

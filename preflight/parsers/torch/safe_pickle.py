@@ -1,6 +1,6 @@
 """Reader of pickles with plain values, which does not unpickle them.
 
-PyTorch's flight recorder writes such files. Unpickling could run arbitrary code, so that instructions are only decoded
+PyTorch's flight recorder writes such files. Unpickling could run arbitrary code, so instructions are only decoded
 (``pickletools``). Those that create numbers, texts, lists, tuples and dictionaries are interpreted; a file with any
 other instruction, or with too many instructions, is rejected.
 """

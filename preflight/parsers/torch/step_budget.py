@@ -66,7 +66,7 @@ class Activities:
         self.begins, self._launches, self._kinds = begins, launches, kinds
 
     def launch(self, place: int) -> float | None:
-        """Return the launch time of an activity; None if unknown, or if there is none."""
+        """Return the launch time of an activity; None if it or the activity is unknown."""
         if not 0 <= place < len(self._launches) or isnan(self._launches[place]):
             return None
         return self._launches[place]

@@ -1,6 +1,6 @@
 """Share of time in which a GPU is active in each part of a step, for a diagram.
 
-A step is divided into equal parts, so that its memory does not depend on the number of kernels.
+A step is divided into equal parts, so its memory does not depend on the number of kernels.
 """
 
 from __future__ import annotations

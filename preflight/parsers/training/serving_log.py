@@ -89,7 +89,10 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _start_in(text: str) -> int | None:
-    """Read a start message: KV cache tokens, or 0 for "ready"; None for others."""
+    """Read a line that a server logs when it starts.
+
+    Return the size of the KV cache in tokens, 0 if the server is ready, or None for any other line.
+    """
     if size := _CACHE_SIZE.search(text):
         return int(size[1].replace(",", ""))
     return 0 if text.strip().removeprefix("INFO:").strip() == "Application startup complete." else None

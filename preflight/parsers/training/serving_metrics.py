@@ -259,7 +259,7 @@ def _scrapes(parts: Iterable[Sequence[MetricSample]]) -> tuple[Scrape, ...]:
 def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[ServingMetrics]:
     """Yield the metrics of each engine and process, if there are several.
 
-    The start time identifies a process, so that the scrapes of several replicas are not merged into one engine.
+    The start time identifies a process, so the scrapes of several replicas are not merged into one engine.
     """
     prefixes = tuple(prefix for _, prefix in _ENGINES)
     processes: dict[float, None] = {}

@@ -43,11 +43,14 @@ def test_torchrun_itself_is_not_a_rank() -> None:
         ({"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (3,)})}, "rank 2 of 4 was not running"),
         ({"a": ranks({"RANK": (0, 1, 2)})}, "rank 3 of 4 was not running on these nodes: 3 ranks were found"),
         ({"a": ranks({"OMPI_COMM_WORLD_RANK": (0, 1)})}, "rank 2 of 4 was not running"),
-        ({"a": ranks({"SLURM_PROCID": (0, 1)}, size="1(x4)")}, "goes up to 1 of 1 ranks"),
-        ({"a": ranks({"RANK": (0, 1, 2, 3, 4)})}, "RANK goes up to 4 of 4 ranks on these nodes"),
+        ({"a": ranks({"SLURM_PROCID": (0, 1)}, size="1(x4)")}, "goes up to 1 for a job of 1 ranks"),
+        ({"a": ranks({"RANK": (0, 1, 2, 3, 4)})}, "RANK goes up to 4 for a job of 4 ranks on these nodes"),
         ({"a": ranks({"RANK": (0, 1)}, size="")}, "the ranks do not state the size of their job"),
         ({"a": ranks({"RANK": (0, 1)}, size="9" * 12)}, "do not state the size of their job"),
-        ({"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (2, 3)}, size="8")}, "the ranks are of two sizes"),
+        (
+            {"a": ranks({"RANK": (0, 1)}), "b": ranks({"RANK": (2, 3)}, size="8")},
+            "the ranks report different job sizes",
+        ),
         ({"a": ranks({"RANK": (0, 1)}, size="900000000")}, "the job has 900,000,000 ranks"),
     ],
 )

@@ -72,8 +72,8 @@ def test_a_variable_that_a_condition_selects_is_requested() -> None:
     assert settings.get("tensor") is None
     assert "tensor" in settings.unread
     assert settings.gaps == (
-        "train.sh:6: --tensor-model-parallel-size: '$TP' is not a number (a condition selects its value: lines 2, 4); "
-        "state it with --set tensor=...",
+        "train.sh:6: --tensor-model-parallel-size: '$TP' is not a number (its value depends on a condition: "
+        "lines 2, 4); state it with --set tensor=...",
     )
 
 

@@ -35,7 +35,7 @@ def test_gate_of_a_model(config: dict[str, object], expected: bool | None) -> No
 def test_an_unknown_model_requests_it() -> None:
     settings = reader.parse(json.dumps(_SIZES), "config.json")
     assert settings.unread == {"gated"}
-    assert "state it with --set gated=yes or no" in settings.gaps[0]
+    assert "state it with --set gated=yes or --set gated=no" in settings.gaps[0]
 
 
 def test_one_key_value_head_of_multi_query() -> None:

@@ -329,7 +329,7 @@ def test_zstd_error_names_the_command_to_run() -> None:
 
 def test_bomb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_source, "BOMB_BYTES", 1 << 20)
-    with pytest.raises(NoNcclOutput, match="no line of NCCL"):
+    with pytest.raises(NoNcclOutput, match="no NCCL line"):
         nccl_log.read_stream(io.BytesIO(gzip.compress(bytes(30 << 20))))
     text = TEXT + bytes(30 << 20)
     log = nccl_log.read_stream(io.BytesIO(gzip.compress(text)))
@@ -353,20 +353,20 @@ class EndlessStream:
 
 
 def test_nothing() -> None:
-    with pytest.raises(NoNcclOutput, match="the input: no line of NCCL in 0 lines"):
+    with pytest.raises(NoNcclOutput, match="the input: no NCCL line in 0 lines"):
         nccl_log.read_stream(io.BytesIO(b""))
 
 
 def test_empty_file(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
-    with pytest.raises(NoNcclOutput, match="a: no line of NCCL in 0 lines"):
+    with pytest.raises(NoNcclOutput, match="a: no NCCL line in 0 lines"):
         nccl_log.read([tmp_path / "a"])
     assert nccl_log.parse("") is None
 
 
 def test_one_line_of_thirty_megabytes() -> None:
     tracemalloc.start()
-    with pytest.raises(NoNcclOutput, match="no line of NCCL in 1 lines"):
+    with pytest.raises(NoNcclOutput, match="no NCCL line in 1 lines"):
         nccl_log.read_stream(EndlessStream(b"x" * 997 + b"NCC", 30 << 20))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -209,7 +209,7 @@ def test_a_state_that_is_not_a_word_is_a_gap(value: str) -> None:
     (port,) = part.taken.facts["ports"]
     assert (port["device"], port["state"], port["physical_state"], port["netdev"]) == ("mlx5_3", "ACTIVE", None, None)
     assert [cut.what for cut in part.taken.cut] == [
-        f"the {name} of mlx5_3 port 1 is not a word" for name in ("netdev", "physical_state")
+        f"the {name} of mlx5_3 port 1 is neither text nor a number" for name in ("netdev", "physical_state")
     ]
     unnamed = link.replace('"mlx5_3"', value) % ('"LINK_UP"', '"ib3"')
     assert read_text(f"[{unnamed}]\n", "pasted") == []
