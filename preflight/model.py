@@ -62,7 +62,7 @@ IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
 OWNERS = ("node", "network", "site", "job")
 
 #: Required relations between the subjects of two findings for one to explain the other.
-RELATIONS = ("part", "node", "missing", "names", "cable", "switch", "ended", "unknown", "log")
+RELATIONS = ("part", "node", "missing", "names", "cable", "switch", "parts", "ended", "unknown", "log")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ class Finding:
     file's reason why it does not block a job. ``reported_by`` names node checks: if one of them fails or warns, the
     same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
     ``ACTIONS``, ``impact`` one of ``IMPACTS`` and ``owner`` one of ``OWNERS``, if they differ from the check's. In a
-    log's finding, ``cause`` is the check that reports its cause, followed by its nodes.
+    log's finding, ``cause`` is the check that reports its cause, followed by its nodes. ``parts`` is what a
+    finding about switches concerns, for the relation of that name: ports with a priority, or both ends of a session.
     """
 
     status: Status
@@ -121,6 +122,7 @@ class Finding:
     impact: str = ""
     owner: str = ""
     cause: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     def on(self, nodes: Iterable[str]) -> Finding:
         """Return the finding for these nodes only (fleet checks)."""
@@ -133,6 +135,10 @@ class Finding:
     def from_cause(self, cause: tuple[str, ...]) -> Finding:
         """Return a log's finding with the check and nodes that report its cause."""
         return replace(self, cause=cause) if cause else self
+
+    def with_parts(self, *parts: str) -> Finding:
+        """Return the finding with the parts that it concerns."""
+        return replace(self, parts=parts)
 
     def about(self, *items: str) -> Finding:
         """Return the finding for these checklist items only."""

@@ -9,7 +9,9 @@ from preflight import facts
 from preflight._startup.lightclass import replace
 from preflight.checks.host.kernel_flood import flood
 from preflight.checks.host.kernel_judgement import Judged, Xid, judged
+from preflight.checks.host.kernel_links import FLAP
 from preflight.checks.host.kernel_problem import Problem, Window
+from preflight.checks.rdma.error_counters import LOST_WITH_LINK
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -31,7 +33,11 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
     title="The kernel log shows no fault of memory, processors, PCIe, disks or links",
     fault="The kernel log shows a hardware fault",
     impact="blocks-job",
-    explains=(("kernel.events", "names", "*uncorrected memory error*", "*machine check*which reports*"),),
+    explains=(
+        ("kernel.events", "names", "*uncorrected memory error*", "*machine check*which reports*"),
+        *((effect, on, FLAP, words) for effect, on, _, words in LOST_WITH_LINK),
+        ("trend.flaps", "part", FLAP),
+    ),
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
     "(10 corrected errors a day); driver messages: parsers/host/kernel_event_kinds.py",
     fix="Read the lines with `dmesg -T`; drain the node before any hardware work.",
@@ -134,7 +140,7 @@ def of_problem(problem: Problem, window: Window, expected: str, evidence: list[s
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
         quote="\n".join(event.text[:300] for event in problem.events[:8]),
     )  # fmt: skip
-    return replace(finding, status=problem.status)
+    return replace(finding, status=problem.status, owner="network" if problem.kind == "nic-link-down" else "")
 
 
 def words_of(judgement: Judged, hours: float) -> str:

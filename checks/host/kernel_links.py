@@ -15,6 +15,10 @@ from preflight.parsers.host.kernel_events import KernelEvent
 FLAPS = 3
 
 
+#: Start of the message about a link that flapped.
+FLAP = "the link of *"
+
+
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
     """Yield links that went down and came back, and notes on other changes.
 

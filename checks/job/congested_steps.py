@@ -32,6 +32,7 @@ class _Window(NamedTuple):
 
     begin: float
     end: float
+    node: str
     paused: tuple[str, ...]  # ports that were paused for a notable share of the window
     vague: tuple[str, ...]  # ports whose pauses are not known
 
@@ -105,7 +106,8 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
     paused = sorted(port for window in windows for port in window.paused)
     vague = [port for window in windows for port in window.vague]
     if paused and p95 > SLOWER * usual:
-        return warned(f"{shown}; meanwhile {_listed(paused)} paused", expected=f"at most {SLOWER:.0%}", **at)
+        slow = warned(f"{shown}; meanwhile {_listed(paused)} paused", expected=f"at most {SLOWER:.0%}", **at)
+        return slow.from_cause(("counters.congestion", *(window.node for window in windows if window.paused)))
     if paused:
         return passed(f"{shown}; {_listed(paused)} paused, without an effect on the steps", **at)
     nodes = run.nccl_logs[key].nnodes if key in run.nccl_logs else None
@@ -133,4 +135,4 @@ def _window(node: NodeFacts, site: Site) -> _Window | None:
     held = [(f"{node.node} {port.port.name}", hold) for port in ports for hold in facts.port_stalls.held(port)]
     paused = [name for name, hold in held if hold.share is not None and not hold.bound and hold.share >= HELD]
     vague = [name for name, hold in held if hold.share is None or (hold.bound and hold.share >= HELD)]
-    return _Window(begin, begin + seconds, tuple(dict.fromkeys(paused)), tuple(dict.fromkeys(vague)))
+    return _Window(begin, begin + seconds, node.node, tuple(dict.fromkeys(paused)), tuple(dict.fromkeys(vague)))

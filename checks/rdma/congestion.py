@@ -45,6 +45,7 @@ HELD, STUCK = 0.01, 0.5
     source=f"{MLX5}; IEEE 802.1Qbb; InfiniBand PortXmitWait; the shares of the window are a judgement",
     fix="For pauses, run `preflight check --window 60` on the peers to find the slow receiver. For ignored "
     "CNPs, run `echo 1 > /sys/class/net/IF/ecn/roce_rp/enable/3`. For global pause, run `ethtool -A IF rx off tx off`.",
+    explains=(("counters.step-times", "log"),),
     action="fix-site",
     separate=True,
     answers=(*ITEMS, "FP-BW-4"),

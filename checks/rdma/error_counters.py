@@ -156,6 +156,7 @@ def no_damage_counted(node: NodeFacts, site: Site) -> Finding | None:
     owner="network",
     explains=(
         ("counters.flaps", "part"),
+        ("kernel.events", "part", "*", "the link of *"),
         ("counters.loss", "part", "*", "*arrive damaged*"),
         *LOST_WITH_LINK,
         ("trend.links", "part"),

@@ -74,6 +74,7 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
         ("optics.ber", "part"),
         ("counters.link-quality", "part"),
         ("counters.flaps", "part"),
+        ("kernel.events", "part", "*", "the link of *"),
         ("optics.switch-end", "cable"),
         ("optics.fec-margin", "cable"),
     ),

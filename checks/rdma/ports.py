@@ -28,6 +28,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
         ("rdma.bandwidth-per-gpu", "node"),
         ("optics.*", "part"),
         ("counters.*", "part"),
+        ("kernel.events", "part", "*", "the link of *"),
         ("nccl.transport", "log"),
         ("nccl.failures", "log"),
         ("bench.factor", "log"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import each_switch, judged_ports, listed
+from preflight.checks.switch.common import each_switch, judged_ports, listed, place_of
 from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
@@ -114,8 +114,8 @@ def _pauses_at(switch: SwitchFacts, group: PriorityGroup) -> int | None:
     fix="Bind a lossless profile: `config interface buffer priority-group lossless set PORT 3`.",
     explains=(
         ("ethernet.peers-equal", "names"),
-        ("switch.lossless-drops", "switch"),
-        ("switch.queue-depth", "switch"),
+        ("switch.lossless-drops", "parts"),
+        ("switch.queue-depth", "parts"),
     ),
     action="fix-site",
     answers=("FP-CON-2",),
@@ -154,6 +154,7 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
     keys = [switch.key("groups"), switch.key("profiles")]
     wrong: dict[tuple[int, str], list[str]] = {}
     shared: dict[str, int] = {}
+    sharing: dict[str, list[str]] = {}
     for port, priority in judged_ports(net, switch, site):
         group = switch.groups.get((port.name, switch.group(port.name, priority)))
         if group is None:
@@ -162,11 +163,12 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
             wrong.setdefault((priority, group.profile), []).append(port.name)
         elif port.up is not False and (group.size or 0) < (group.xon or 0) + group.xoff:
             shared[group.pool] = shared.get(group.pool, 0) + group.xoff  # not reserved for this port
+            sharing.setdefault(group.pool, []).append(place_of(switch, port.name, priority))
     for (priority, profile), names in wrong.items():
         yield failed(
             f"{switch.name} {listed(names)}: the lossless priority {priority} has the buffer {profile}, which has no "
             "headroom", subject=switch.name, found=profile, expected="a profile with xoff", evidence=keys,
-        )  # fmt: skip
+        ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
     for pool, wanted in shared.items():
         has = switch.pools.get(pool, {}).get("xoff")
         if has and wanted > _SHARED_BY * has:
@@ -174,7 +176,7 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
                 f"{switch.name}: the headroom of ports in use exceeds the {has} bytes that {pool} shares "
                 f"{wanted / has:.1f} times", subject=switch.name, found=f"{wanted} bytes",
                 expected=f"at most {_SHARED_BY:g} times {has} bytes", evidence=[*keys, switch.key("pools")],
-            )  # fmt: skip
+            ).with_parts(*sharing[pool])  # fmt: skip
 
 
 @check(
@@ -235,7 +237,7 @@ def _levels(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[
                 f"{switch.name} {port.name}: {used} of {group.xoff} bytes of headroom were used since the last clear",
                 subject=f"{switch.name} {port.name}", found=f"{used} bytes",
                 expected=f"below {_FULL:.0%} of {group.xoff} bytes", evidence=keys,
-            )  # fmt: skip
+            ).with_parts(place_of(switch, port.name, priority))  # fmt: skip
         elif port.up is not False and (depth is None or depth.watermark is None):
             blank.append(port.name)
     if blank:

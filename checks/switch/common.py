@@ -45,6 +45,11 @@ def each_switch(
     return good
 
 
+def place_of(switch: SwitchFacts, port: str, priority: int) -> str:
+    """Return the name of a port and priority in the parts of a finding."""
+    return f"{switch.name} {port} priority {priority}"
+
+
 def unread(switch: SwitchFacts, *parts: str) -> Iterator[Finding]:
     """Yield a finding for the first part of a switch that could not be read."""
     for part in parts:

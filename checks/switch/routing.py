@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from preflight.checks.switch.common import each_switch, listed
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
-from preflight.facts.switch.model import SwitchFacts
+from preflight.facts.switch.model import BgpSession, SwitchFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
 
 _UP = "established"
@@ -21,6 +21,7 @@ _UP = "established"
     owner="network",
     source="RFC 4271 (states of a session); SONiC bgpmon (STATE_DB NEIGH_STATE_TABLE), CONFIG_DB BGP_NEIGHBOR",
     fix="Run `show ip bgp summary` and `show ip bgp neighbors ADDRESS` on both switches.",
+    explains=(("switch.bgp", "parts"),),
     action="fix-site",
     separate=True,
     answers=("AN-9",),
@@ -36,16 +37,15 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     slow down without any error.
 
     ## Verdicts
-    A session that is not established fails if a cable to its neighbour is up, and warns otherwise. A configured session
+    A session that is not established fails if a cable to its neighbour is up, and warns otherwise: also if a port of
+    the switch is down, and each port to the neighbour that is up has an established session. A configured session
     without a state is unknown. Sessions that are shut down in the configuration are not judged. If no switch has a
     session, the check does not apply: the fabric works at layer 2, or with static routes.
 
     ## False alarms
     A neighbour that is configured in advance; shut it down until it exists.
     """
-    good = yield from each_switch(
-        net, site, lambda switch: _down(net, switch), "neighbours", "bgp", lossless=False
-    )  # fmt: skip
+    good = yield from each_switch(net, site, _down, "neighbours", "bgp", lossless=False)
     number = sum(not session.off for switch in good for session in switch.bgp.values())
     if number:
         yield passed(f"{number} BGP sessions of {len(good)} switches are established", evidence=[good[0].key("bgp")])
@@ -53,7 +53,7 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield skipped("no switch has a BGP session", evidence=[good[0].key("neighbours"), good[0].key("bgp")])
 
 
-def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
+def _down(switch: SwitchFacts) -> Iterator[Finding]:
     keys = [switch.key("bgp"), switch.key("neighbours")]
     blank: list[str] = []
     for address, session in switch.bgp.items():
@@ -62,25 +62,69 @@ def _down(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
         peer = f"{session.neighbour} ({address})" if session.neighbour else address
         if not session.state:
             blank.append(peer)
-        elif ports := _ports_to(net, switch, session.neighbour):
-            yield failed(
-                f"{switch.name}: the BGP session with {peer} is {session.state}, but its cable is up: {listed(ports)}",
-                subject=f"{switch.name} {address}", found=session.state, expected="Established", evidence=keys,
-            )  # fmt: skip
-        else:
-            yield warned(f"{switch.name}: the BGP session with {peer} is {session.state}; no port to it is up",
-                         subject=f"{switch.name} {address}", found=session.state, expected="Established",
-                         evidence=keys)  # fmt: skip
+            continue
+        ports = _ports_to(switch, session.neighbour)
+        lost = not ports or _lost_port(switch, address, session, ports)
+        why = f"{_up(ports)} for {len(_sessions(switch, address, session))} sessions" if ports else _up(ports)
+        yield (warned if lost else failed)(
+            f"{switch.name}: the BGP session with {peer} is {session.state}"
+            + (f"; {why}" if lost else f", but its cable is up: {listed(ports)}"),
+            subject=f"{switch.name} {address}", found=session.state, expected="Established", evidence=keys,
+        ).with_parts(*_pair(switch, session, "down" if lost else "up"))  # fmt: skip
     if blank:
         yield unknown(f"{switch.name}: its BGP sessions with {listed(blank)} show no state", subject=switch.name,
                       evidence=keys, fix=switch.remedy)  # fmt: skip
 
 
-def _ports_to(net: Ethernet, switch: SwitchFacts, neighbour: str) -> list[str]:
+def _up(ports: Sequence[str]) -> str:
+    """Return how many ports to a neighbour are up."""
+    if not ports:
+        return "no port to it is up"
+    return f"only {len(ports)} port{'s' * (len(ports) > 1)} to it {'are' if len(ports) > 1 else 'is'} up"
+
+
+def _pair(switch: SwitchFacts, session: BgpSession, port: str) -> list[str]:
+    """Return the two ends of a session, equal on both switches, and the state of their port.
+
+    Empty if the neighbour has no name.
+    """
+    ends = sorted((_short(switch.name), _short(session.neighbour)))
+    return [f"{' - '.join(ends)}, port {port}"] if session.neighbour else []
+
+
+def _short(name: str) -> str:
+    return name.lower().partition(".")[0]
+
+
+def _ports_to(switch: SwitchFacts, neighbour: str) -> list[str]:
     """Return the active ports whose LLDP neighbour has this name."""
-    name = neighbour.lower().partition(".")[0]
+    name = _short(neighbour)
     return [
         port.name
         for port in switch.ports.values()
-        if name and port.up and port.heard and port.heard.system_name.lower().partition(".")[0] == name
+        if name and port.up and port.heard and _short(port.heard.system_name) == name
     ]
+
+
+def _sessions(switch: SwitchFacts, address: str, session: BgpSession) -> list[BgpSession]:
+    """Return the sessions of one address family with the neighbour of a session."""
+    return [
+        other
+        for key, other in switch.bgp.items()
+        if not other.off and (":" in key) == (":" in address) and _short(other.neighbour) == _short(session.neighbour)
+    ]
+
+
+def _lost_port(switch: SwitchFacts, address: str, session: BgpSession, ports: Sequence[str]) -> bool:
+    """Return whether the port of a session is down, although others to its neighbour are up.
+
+    Each of those has an established session, and a port of the switch that may lead to the neighbour is down.
+    """
+    name = _short(session.neighbour)
+    down = any(
+        port.up is False and port.admin_up is not False
+        and (port.heard is None or _short(port.heard.system_name) == name)
+        for port in switch.ports.values()
+    )  # fmt: skip
+    up = sum(other.state.lower() == _UP for other in _sessions(switch, address, session))
+    return down and up >= len(ports)

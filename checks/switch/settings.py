@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from preflight._startup.lightclass import dataclass
-from preflight.checks.switch.common import each_switch, judged_ports, listed
+from preflight.checks.switch.common import each_switch, judged_ports, listed, place_of
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts import congestion
@@ -202,8 +202,8 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
     fix="Set the cable length in CABLE_LENGTH, or take the profile for speed and length of `pg_profile_lookup.ini`.",
     explains=(
         ("ethernet.peers-equal", "names"),
-        ("switch.lossless-drops", "switch"),
-        ("switch.queue-depth", "switch"),
+        ("switch.lossless-drops", "parts"),
+        ("switch.queue-depth", "parts"),
     ),
     action="fix-site",
     answers=("FP-CON-2",),
@@ -241,15 +241,16 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 def _headroom_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
     keys = [switch.key("profiles"), switch.key("groups"), switch.key("cables")]
-    wrong_ports: dict[_Buffer, list[str]] = {}
+    wrong_ports: dict[_Buffer, list[tuple[str, int]]] = {}
     for port, priority in judged_ports(net, switch, site):
         if (wrong := _buffer(switch, port, priority, site)) is not None:
-            wrong_ports.setdefault(wrong, []).append(port.name)
-    for wrong, names in wrong_ports.items():
+            wrong_ports.setdefault(wrong, []).append((port.name, priority))
+    for wrong, places in wrong_ports.items():
+        names = list(dict.fromkeys(name for name, _ in places))
         yield wrong.report(
             f"{switch.name} {listed(names)}: {wrong.words}", subject=f"{switch.name} {names[0]}", found=wrong.value,
             expected=wrong.bound, evidence=keys, fix=wrong.fix,
-        )  # fmt: skip
+        ).with_parts(*(place_of(switch, *place) for place in places))  # fmt: skip
 
 
 @dataclass(frozen=True)

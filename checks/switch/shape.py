@@ -23,6 +23,10 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
     source="a non-blocking Clos: as much bandwidth up as down at each leaf; IEEE 802.1AB for the cables",
     fix="Run `show interfaces status` on the leaf; connect missing uplinks and repair slow ones, or declare the "
     "designed ratio in the cluster file: [switches] oversubscription = 2.",
+    explains=(
+        ("switch.bgp", "names", "*", "*; no port to it is up"),
+        ("switch.bgp", "names", "*", "*; only * up for * sessions"),
+    ),
     action="fix-site",
     answers=("FP-BW-3", "AN-1"),
     scope="fleet",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.switch.common import each_switch, judged_ports, listed
+from preflight.checks.switch.common import each_switch, judged_ports, listed, place_of
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
@@ -67,7 +67,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
                 f"{where} dropped {what} packets of the lossless priority {priority}{_to(net, switch, port.name)}",
                 subject=where,
                 found=f"+{(drops or 0) + (arriving or 0)}", expected="+0", evidence=keys,
-            )  # fmt: skip
+            ).with_parts(place_of(switch, port.name, priority))  # fmt: skip
         elif drops is None:
             blank.append(port.name)
     if blank:
@@ -81,7 +81,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     fault="A PFC watchdog has stopped a storm of pauses",
     impact="slows-job",
     owner="network",
-    explains=(("switch.lossless-drops", "cable"),),
+    explains=(("switch.lossless-drops", "parts"),),
     source="SONiC pfcwd (PFC_WD_STATUS, PFC_WD_QUEUE_STATS_DEADLOCK_DETECTED); SIGCOMM 2016, section 4.3",
     fix="Find the device that sends the pauses: `show pfc counters`, `pfcwd show stats`; drain the host connected to "
     "the port.",
@@ -134,7 +134,9 @@ def _storms(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[
         elif new or (after.storm == "stormed" and after.detected != after.restored):
             what = f"{new} storm{'s' * (new > 1)} in the window" if new else "a storm that lasts"
             message = f"{where}: the PFC watchdog of queue {queue[1]} detected {what}{_to(net, switch, port.name)}"
-            yield failed(message, subject=where, found=what, expected="none", evidence=keys)
+            yield failed(message, subject=where, found=what, expected="none", evidence=keys).with_parts(
+                place_of(switch, port.name, priority)
+            )
     if silent:
         yield unknown(f"{switch.name} {listed(silent)}: the queue shows no watchdog", subject=switch.name,
                       evidence=[switch.key("queue counters")], fix="start it: `pfcwd start_default`")  # fmt: skip

@@ -12,7 +12,7 @@ from preflight.facts.majority import systemic
 from preflight.incidents.cabling import Cabling
 from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
-from preflight.incidents.parts import Parts, ends_of, is_device, names_device, signature
+from preflight.incidents.parts import Parts, device_of, ends_of, is_device, names_device, session_ends, signature
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
@@ -25,7 +25,7 @@ MANY = 3
 _PLACES = 2
 
 #: Title prefix that names the common place of similar faults.
-_WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: "}
+_WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
 
 #: The same, if the leaf of a port is inferred from the cables of peers.
 _LIKELY = "all on {}, inferred from the cables of their peers: "
@@ -240,7 +240,7 @@ class _Joined:
 
         One or two places take precedence over the fleet: a leaf with 30 % of the nodes is reported as a leaf.
         """
-        at_places, left = self._at_places(check, alike, faults, ("value", "leaf", "rack"))
+        at_places, left = self._at_places(check, alike, faults, ("value", "end", "leaf", "rack"))
         if self._is_systemic(faults) and len(at_places) > _PLACES:
             at_places, left = [], faults
         yield from at_places
@@ -261,7 +261,7 @@ class _Joined:
     ) -> tuple[list[_Incident], list[_Fault]]:
         """Return an incident for each place that similar faults share, and the other ones."""
         incidents, left = [], faults
-        for kind, key in self._places(check, faults[0]) if faults else ():
+        for kind, key in self._places(check, faults) if faults else ():
             for name, several in _by(left, key).items() if kind in kinds else ():
                 if name and self._is_shared(kind, name, several, len(faults)):
                     incidents.append(_Incident((kind, check, name, alike), several, self._where(kind, name, several)))
@@ -269,13 +269,20 @@ class _Joined:
                     left = [fault for fault in left if id(fault) not in taken]
         return incidents, left
 
-    def _places(self, check: str, fault: _Fault) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
+    def _places(self, check: str, faults: Sequence[_Fault]) -> Iterator[tuple[str, Callable[[_Fault], str]]]:
         """Yield each kind of place that faults may share, and a function for its name."""
         declared = self._checks.get(check)
         if declared and declared.scope is Scope.FLEET:
             yield "value", self._value
-        network = self._owner(check, fault) == "network"
+        network = self._owner(check, faults[0]) == "network"
         if network:
+            sessions = Counter(
+                end for fault in faults for end in session_ends(self._findings[fault.root]) * self._sessions(fault)
+            )
+            yield (
+                "end",
+                lambda fault: max(session_ends(self._findings[fault.root]), key=lambda end: sessions[end], default=""),
+            )
             yield "leaf", self._leaf
         yield "rack", self._rack
         if network:
@@ -286,7 +293,15 @@ class _Joined:
         nodes = len({self._subject(fault) if self._is_of_switches(fault.root) else fault.node for fault in faults})
         if kind == "port" and 2 * len(faults) <= alike:
             return False
+        if kind == "end":
+            return len(faults) > 1 and sum(map(self._sessions, faults)) >= MANY
         return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
+
+    def _sessions(self, fault: _Fault) -> int:
+        """Return the number of sessions of a fault at one of their two switches."""
+        root = self._findings[fault.root]
+        members = (self._findings[number] for number in fault.members)
+        return sum(one["check"] == root["check"] and device_of(one) == device_of(root) for one in members)
 
     def _signature(self, number: int) -> str:
         if number not in self._alike:

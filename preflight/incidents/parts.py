@@ -6,7 +6,7 @@ For example, GPU6 is also 0000:d1:00.0; mlx5_5:1 is a port of mlx5_5, whose netw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -148,6 +148,12 @@ def ports_of(finding: Mapping[str, Any]) -> Iterator[str]:
     yield from finding["subject"].split(CABLE)
     for word in _NAME.findall(finding["message"]):
         yield f"{device_of(finding)} {word}"
+
+
+def session_ends(finding: Mapping[str, Any]) -> Sequence[str]:
+    """Return the two switches of a session; empty for a finding about anything else."""
+    ends = next(iter(finding.get("parts", ())), "").partition(", ")[0].split(CABLE)
+    return ends if len(ends) == 2 else ()
 
 
 def _port(name: str) -> re.Match[str] | None:

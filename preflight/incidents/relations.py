@@ -132,6 +132,8 @@ def _related(on: str, cause: Document, effect: Document, parts: Parts) -> bool:
         return cause["status"] == "fail" and not _logs(cause).isdisjoint(_logs(effect))
     if on == "switch":
         return device_of(cause) == device_of(effect)
+    if on == "parts":
+        return not set(cause.get("parts", ())).isdisjoint(effect.get("parts", ()))
     if on == "names":
         return _names(cause["message"], effect["subject"]) or _names(effect["message"], cause["subject"])
     return on == "node" or (on == "unknown" and effect["status"] == "unknown")

@@ -188,6 +188,8 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             document["owner"] = finding.owner
         if finding.cause:
             document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}
+        if finding.parts and finding.status in (Status.FAIL, Status.WARN):
+            document["parts"] = list(finding.parts)
         if finding.reported_by:
             document["reported_by"] = list(finding.reported_by)
         if check.fault and finding.status in (Status.FAIL, Status.WARN):

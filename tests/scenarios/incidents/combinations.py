@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from preflight.facts.kernel_log import NOTICES
 from preflight.facts.system_settings import MEMINFO
 from preflight.parsers.host.mounts import MOUNTS
 from tests.support import whole_nodes
@@ -34,6 +35,10 @@ MORE: Mapping[str, Fault] = {
     "port 5 slow": nic("mlx5_5", rate=HALF),
     "port 5 flaps": nic("mlx5_5", grows={"link_downed": 1}),
     "port 9 flaps": nic("mlx5_9", grows={"link_downed": 1}),
+    "port 5 flapped in the kernel log": record(NOTICES, ok("".join(
+        f"<6>[{at}.{event}] mlx5_core 0000:5e:00.0 enp94s0: Link {'down' if event == 1 else 'up'}\n"
+        for at in range(421000, 422000, 100) for event in (1, 3)
+    ))),
     "port 5 loses packets": nic("mlx5_5", grows={"req_transport_retries_exceeded": 2}),
     "port 9 loses packets": nic("mlx5_9", grows={"req_transport_retries_exceeded": 2}),
     "symbol errors on port 9": nic("mlx5_9", grows={"symbol_error": 60}),
@@ -134,6 +139,19 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("port 5 flaps", "port 5 loses packets"), ("counters.flaps mlx5_5:1",)),
     (("port 5 flaps", "discards in the NIC's port"), ("counters.flaps mlx5_5:1", "counters.loss mlx5_5:1")),
     (("port 5 flaps", "port 9 loses packets"), ("counters.flaps mlx5_5:1", "counters.loss mlx5_9:1")),
+    (("port 5 flapped in the kernel log", "port 5 flaps"), ("counters.flaps mlx5_5:1",)),
+    (("port 5 flapped in the kernel log", "port 9 flaps"), ("kernel.events enp94s0", "counters.flaps mlx5_9:1")),
+    (("port 5 flapped in the kernel log", "port 5 loses packets"), ("kernel.events enp94s0",)),
+    (("port 5 flapped in the kernel log", "port 9 loses packets"),
+     ("kernel.events enp94s0", "counters.loss mlx5_9:1")),
+    (("port 5 flapped in the kernel log", "discards in the NIC's port"),
+     ("kernel.events enp94s0", "counters.loss mlx5_5:1")),
+    (("port 5 flapped in the kernel log", "symbol errors all the time"), ("counters.link-quality mlx5_5:1",)),
+    (("port 5 flapped in the kernel log", "symbol errors on port 9"),
+     ("kernel.events enp94s0", "counters.link-quality mlx5_9:1")),
+    (("port 5 flapped in the kernel log", "little light"), ("optics.module mlx5_5:1",)),
+    (("port 5 flapped in the kernel log", "port down"), ("rdma.port-state mlx5_5:1",)),
+    (("port 5 flapped in the kernel log", "port 9 down"), ("kernel.events enp94s0", "rdma.port-state mlx5_9:1")),
     (("symbol errors all the time", "port 5 loses packets"), ("counters.link-quality mlx5_5:1",)),
     (("symbol errors all the time", "port 9 flaps"), ("counters.link-quality mlx5_5:1", "counters.flaps mlx5_9:1")),
     (("little light", "symbol errors all the time"), ("optics.module mlx5_5:1",)),

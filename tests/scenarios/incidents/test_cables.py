@@ -90,6 +90,53 @@ def headroom(switch: str, size: int) -> Plant:
     return lambda clos: clos.set(switch, "CONFIG_DB", "BUFFER_PROFILE|pg_lossless_400000_40m_profile", xoff=str(size))
 
 
+def short_buffer(switch: str, place: int) -> Plant:
+    """Give one port too little headroom."""
+    return several(
+        lambda clos: clos.set(switch, "CONFIG_DB", "BUFFER_PROFILE|short", pool="ingress_lossless_pool", xon="19456",
+                              xoff="18432", size="37888", dynamic_th="0"),
+        lambda clos: clos.set(switch, "CONFIG_DB", f"BUFFER_PG|Ethernet{place}|3", profile="short"),
+    )  # fmt: skip
+
+
+def port_down(*where: tuple[str, int]) -> Plant:
+    """Let ports lose their link and their neighbour."""
+
+    def plant(clos: Clos) -> None:
+        for switch, place in where:
+            clos.set(switch, "APPL_DB", f"PORT_TABLE:Ethernet{place}", oper_status="down")
+            clos.drop(switch, "APPL_DB", f"LLDP_ENTRY_TABLE:Ethernet{place}")
+
+    return plant
+
+
+def sessions_down(*where: tuple[str, str]) -> Plant:
+    """Let sessions end: (switch, start of the neighbour's address)."""
+
+    def plant(clos: Clos) -> None:
+        for switch, start in where:
+            for key in list(clos.databases[switch]["STATE_DB"]):
+                if key.startswith(f"NEIGH_STATE_TABLE|{start}"):
+                    clos.set(switch, "STATE_DB", key, state="Active")
+
+    return plant
+
+
+def over_ipv6(clos: Clos) -> None:
+    """Add sessions over IPv6, of which one is down."""
+    for address, state in (("fd00::4", "Active"), ("fd00::5", "Established")):
+        clos.set("leaf1", "CONFIG_DB", f"BGP_NEIGHBOR|{address}", name="spine1", admin_status="up")
+        clos.set("leaf1", "STATE_DB", f"NEIGH_STATE_TABLE|{address}", state=state)
+    clos.set("leaf1", "APPL_DB", "PORT_TABLE:Ethernet512", alias="etp65", oper_status="down", admin_status="up")
+
+
+def spine_off(clos: Clos) -> None:
+    """Switch off a spine."""
+    clos.without("spine1")
+    sessions_down(*((f"leaf{number}", f"10.{number + 15}.32") for number in range(1, 5)))(clos)
+    port_down(*((f"leaf{number}", place) for number in range(1, 5) for place in (32, 40)))(clos)
+
+
 PAUSED = nic(NIC, grows={"rx_prio3_pause": 10**6})
 FULL, STORM = of_switch["headroom that was nearly full"][0], of_switch["storm of a NIC"][0]
 ECN_OFF, BGP_DOWN = of_switch["ECN off"][0], of_switch["a session that is down on a link that is up"][0]
@@ -189,6 +236,22 @@ TABLE: Mapping[str, CableFault] = {
         several(headroom("spine1", 18432), drops("leaf2", "Ethernet16")),
         ["switch.headroom @the switches network slows-job", "switch.lossless-drops @the switches network slows-job"],
     ),
+    "too little headroom at many ports, drops at the last": CableFault(
+        several(headroom("spine1", 18432), drops("spine1", "Ethernet56")),
+        ["switch.headroom @the switches network slows-job"],
+    ),
+    "too little headroom at a port, drops there": CableFault(
+        several(short_buffer("leaf2", 16), drops("leaf2", "Ethernet16")),
+        ["switch.headroom @the switches network slows-job"],
+    ),
+    "too little headroom at a port, drops at another": CableFault(
+        several(short_buffer("leaf2", 16), drops("leaf2", "Ethernet8")),
+        ["switch.headroom @the switches network slows-job", "switch.lossless-drops @the switches network slows-job"],
+    ),
+    "too little headroom at a port, nearly full at another": CableFault(
+        several(short_buffer("leaf2", 8), FULL),
+        ["switch.headroom @the switches network slows-job", "switch.queue-depth @the switches network slows-job"],
+    ),
     "too little headroom, nearly full": CableFault(
         several(headroom("leaf2", 80000), FULL), ["switch.headroom @the switches network slows-job"],
     ),
@@ -235,6 +298,40 @@ TABLE: Mapping[str, CableFault] = {
     "an uplink that flaps, and the BGP session of another": CableFault(
         several(lambda clos: clos.flap("spine2", "Ethernet0"), BGP_DOWN),
         ["link.flaps @the switches network blocks-job", "switch.bgp @the switches network loses-redundancy"],
+    ),
+    "both ends of a session, its cable up": CableFault(
+        sessions_down(("leaf1", "10.16.32.4"), ("spine1", "10.16.32.0")),
+        ["switch.bgp @the switches network loses-redundancy"],
+    ),
+    "two sessions of two leaves": CableFault(
+        sessions_down(("leaf1", "10.16.32.4"), ("leaf2", "10.17.33.6")),
+        ["switch.bgp @the switches network loses-redundancy"] * 2,
+    ),
+    "an uplink that is down, and its session": CableFault(
+        several(port_down(("leaf1", 32), ("spine1", 0)),
+                sessions_down(("leaf1", "10.16.32.4"), ("spine1", "10.16.32.0"))),
+        ["ethernet.oversubscription @the switches network slows-job"],
+    ),
+    "an uplink that is down, and the session of another": CableFault(
+        several(port_down(("leaf1", 32), ("spine1", 0)), sessions_down(("leaf1", "10.16.33.6"))),
+        ["ethernet.oversubscription @the switches network slows-job",
+         "switch.bgp @the switches network loses-redundancy"],
+    ),
+    "an uplink that is down, and the session of another leaf": CableFault(
+        several(port_down(("leaf1", 32), ("spine1", 0)), sessions_down(("leaf2", "10.17.32.4"))),
+        ["ethernet.oversubscription @the switches network slows-job",
+         "switch.bgp @the switches network loses-redundancy"],
+    ),
+    "a session over IPv6 whose cable is up, beside an unused port": CableFault(
+        over_ipv6, ["switch.bgp @the switches network loses-redundancy"],
+        title="leaf1: the BGP session with spine1 (fd00::4) is Active, but its cable is up",
+    ),
+    "a spine that is off": CableFault(
+        spine_off, ["ethernet.oversubscription @the switches network slows-job"], title="leaf1 (and 3 others)",
+    ),
+    "all sessions of a leaf": CableFault(
+        sessions_down(("leaf2", "10."), ("spine1", "10.17"), ("spine2", "10.17")),
+        ["switch.bgp @the switches network loses-redundancy"], title="all with leaf2: leaf2: the BGP session with",
     ),
     "a cable that flaps, seen by its switch, its host and its queue pairs": CableFault(
         lambda clos: clos.flap("leaf1", "Ethernet8"), ["link.flaps @gpu002, the switches network blocks-job"],

@@ -241,6 +241,7 @@ ALSO_SHOWN: Mapping[str, tuple[list[str], list[str]]] = {
     "a rank stays behind, and NCCL's RAS names it": (
         ["nccl.ras/rank-stays-behind", "torch.hang/watchdog-rank-2-is-behind"], ["nccl.ras"],
     ),
+    "a paused port lengthens steps": (["counters.step-times/slow-steps-while-paused"], ["counters.congestion"]),
     "KV caches move over TCP": (["serving.kv-rate/over-tcp"], ["serving.kv-rate"]),
     "wrong values stop nccl-tests": (["nccl-tests.busbw/only-small-messages"], ["nccl-tests.wrong-values"]),
 }  # fmt: skip

@@ -184,6 +184,9 @@ OF_SWITCHES: Mapping[str, tuple[str, str, str]] = {
 RATHER = {
     **dict.fromkeys(("hgx-h100: queue pair died", "hgx-h100-roce: queue pair died"), ("network", "blocks-job")),
     **dict.fromkeys(("hgx-h100: receiver gave up", "hgx-h100-roce: receiver gave up"), ("site", "blocks-job")),
+    **dict.fromkeys(
+        (f"hgx-h100{more}: link that came back twelve times" for more in ("", "-roce")), ("network", "drifts")
+    ),
     "l40s-pcie: ECC of the GDDR6 switched off": ("site", "slows-job"),  # and the cards differ in memory
     "hgx-h100-roce: bit error ratio before FEC": ("network", "slows-job"),  # and the counters show it
     "gb200-tray: driver asks to recover the IMEX domain": ("site", "blocks-job"),  # its action is the site's
