@@ -331,6 +331,16 @@ def check(
 # --- results of checks -----------------------------------------------------------------------------
 
 
+def all_of(number: int, one: str) -> str:
+    """Return ``all 3 nodes``, or ``the only node``."""
+    return f"all {counted(number, one)}" if number != 1 else f"the only {one}"
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun: ``1 node``, ``3 nodes``."""
+    return f"{number} {one if number == 1 else many or one + ('es' if one.endswith(('ch', 's')) else 's')}"
+
+
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
     """Return the finding for a good value."""
     return Finding(Status.PASS, message, subject, _text(found), None, tuple(evidence))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.load import FanIn, Uplinks
@@ -81,7 +81,8 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     elif not narrow:
         widest = points[0]
         yield passed(
-            f"{len(points)} receivers; up to {widest.senders} nodes of a rail can send to one, {widest.ratio:.3g} "
+            f"{counted(len(points), 'receiver')}; up to {counted(widest.senders, 'node')} of a rail can send to "
+            f"one, {widest.ratio:.3g} "
             f"times the link of {_name(widest)} at {widest.leaf}", found=_waits(swept) or f"{widest.ratio:.3g}:1",
             evidence=[*keys, swept.errors_key] if _waits(swept) else keys,
         )  # fmt: skip
@@ -176,9 +177,9 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield warned(**_imbalance(swept, one), evidence=keys)
     if not hot:
         worst = max(busy, key=lambda one: one.excess)
-        most = max(one.load for one in busy)
+        most, leaves = max(one.load for one in busy), len({one.leaf.switch.guid for one in busy})
         yield passed(
-            f"uplinks of {len({one.leaf.switch.guid for one in busy})} leaves are balanced: at most {worst.excess:.2f} "
+            f"uplinks of {counted(leaves, 'leaf', 'leaves')} are balanced: at most {worst.excess:.2f} "
             f"times an even share, the busiest at {100 * most:.0f} % of its rate",
             found=f"{worst.excess:.2f} times", evidence=keys,
         )  # fmt: skip

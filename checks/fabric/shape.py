@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.fabric.sweep import listed, not_this_fabric
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts
@@ -73,8 +73,8 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
         fullest = f"{worst.ratio:.2f}:1"
-        yield passed(f"{len(leaves)} leaves; the highest ratio is {fullest}, at {worst.switch.label}", found=fullest,
-                     evidence=[swept.net_key])  # fmt: skip
+        yield passed(f"{counted(len(leaves), 'leaf', 'leaves')}; the highest ratio is {fullest}, at {worst.switch.label}",
+                     found=fullest, evidence=[swept.net_key])  # fmt: skip
 
 
 def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
@@ -122,8 +122,9 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                                           "or --job",
         )  # fmt: skip
         return
-    hop_counts = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
-    spread = f"{placement.nodes} nodes on {placement.leaves} leaves; switches on the path: {hop_counts}"
+    hop_counts = ", ".join(f"{counted(pairs, 'pair')} over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    places = f"{counted(placement.nodes, 'node')} on {counted(placement.leaves, 'leaf', 'leaves')}"
+    spread = f"{places}; switches on the path: {hop_counts}"
     longest = max(placement.pairs, default=0)
     if swept.partial:
         yield unknown(f"{swept.partial}: paths outside the sweep cannot be counted", evidence=[swept.net_key])

@@ -20,7 +20,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain import marking
 from preflight.facts.roce_chain.model import Place
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 from preflight.parsers.network.lldp import LLDP, SHARED, Neighbour
 
 _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
@@ -125,7 +125,9 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
             fix="enable DCBX on the switch (IEEE mode), or check there: `show qos interface`",
         )  # fmt: skip
     if same:
-        yield passed(f"{len(same)} cables have PFC on the same priorities at both ends", evidence=[LLDP])
+        yield passed(
+            f"{counted(len(same), 'cable has', 'cables have')} PFC on the same priorities at both ends", evidence=[LLDP]
+        )
 
 
 def _listed(priorities: frozenset[int]) -> str:
@@ -176,7 +178,10 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[LLDP, f"file:{facts.interfaces.ROOT}/{netdev.name}/mtu"],
         )  # fmt: skip
     if good:
-        yield passed(f"{len(good)} switch ports accept the largest frames of their interfaces", evidence=[LLDP])
+        yield passed(
+            f"{counted(len(good), 'switch port accepts', 'switch ports accept')} the largest frames of the interface",
+            evidence=[LLDP],
+        )
     if all(there.max_frame is None for there in neighbours.values()):
         yield skipped("the switches do not announce their maximum frame size", evidence=[LLDP]).about()
 
@@ -251,7 +256,10 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
             fix="announce it in the switch (DCBX application priority), or check there: `show qos maps`",
         )  # fmt: skip
     if same:
-        yield passed(f"{len(same)} switch ports map DSCPs to the same priorities as their interfaces", evidence=[LLDP])
+        yield passed(
+            f"{counted(len(same), 'switch port maps', 'switch ports map')} DSCPs to the interface's priorities",
+            evidence=[LLDP],
+        )
     if by_tag:
         yield skipped(f"{len(by_tag)} ports trust the VLAN tag, not DSCP", evidence=[LLDP]).about()
 
@@ -305,7 +313,10 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good.append(str(port.netdev))
     if good:
-        yield passed(f"{len(good)} switch ports leave the lossless priority bandwidth", evidence=[LLDP])
+        yield passed(
+            f"{counted(len(good), 'switch port leaves', 'switch ports leave')} the lossless priority bandwidth",
+            evidence=[LLDP],
+        )
     elif all(there.ets is None for there in _neighbours(node, site).values()):
         yield skipped("the switches announce no ETS", evidence=[LLDP]).about()
     else:

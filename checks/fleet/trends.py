@@ -10,7 +10,7 @@ from preflight.evidence.document import COURSE
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.time_series import ENOUGH, JOBS, TimeSeries, series_of, since_reset
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
 
 @dataclass(frozen=True)
@@ -134,11 +134,11 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield skipped(_FIRST, evidence=[COURSE])
     elif silent:
         yield unknown(
-            f"{_count(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
+            f"{counted(silent, 'port')} without an earlier run in the last 24 h", evidence=[COURSE],
             fix="run preflight with --history at least once a day, or read the kernel's log (kernel.events)",
         )  # fmt: skip
     elif steady:
-        yield passed(f"{_count(steady, 'port')} went down at most twice in a day", evidence=[COURSE])
+        yield passed(f"{counted(steady, 'port')} went down at most twice in a day", evidence=[COURSE])
     elif not series_of(node.evidence, "port.link_downed"):
         yield _too_few((), "port")
 
@@ -239,7 +239,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good += 1
     if good:
-        yield passed(f"{_count(good, 'GPU')} keep their headroom", evidence=[COURSE])
+        yield passed(f"{counted(good, 'GPU')} keep their headroom", evidence=[COURSE])
 
 
 @check(
@@ -278,11 +278,11 @@ def job_time(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 f"{course.subject}: the last run took {last:.0f} s, {last / median(earlier):.2f} times the usual time",
                 subject=course.subject,
                 found=f"{last:.0f} s",
-                expected=f"{median(earlier):.0f} s, the median of {_count(len(earlier), 'earlier job')}",
+                expected=f"{median(earlier):.0f} s, the median of {counted(len(earlier), 'earlier job')}",
                 evidence=[COURSE],
             )
         else:
-            yield passed(f"{course.subject}: the last of {_count(len(course.values), 'job')} took {last:.0f} s",
+            yield passed(f"{course.subject}: the last of {counted(len(course.values), 'job')} took {last:.0f} s",
                          subject=course.subject, evidence=[COURSE])  # fmt: skip
 
 
@@ -304,7 +304,7 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
     if not judged:
         yield _too_few(seen, noun)
     elif good := judged - bad:
-        yield passed(f"{_count(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
+        yield passed(f"{counted(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
 
 
 #: Message if no earlier run has the value.
@@ -318,10 +318,6 @@ def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if points == 1:
         return skipped(_FIRST, evidence=[COURSE])
     return unknown(
-        f"{_count(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
+        f"{counted(points, 'run')} in {max(course.days[-1] for course in found):.1f} days: too few for a trend",
         evidence=[COURSE], fix=f"run preflight again: a trend needs {ENOUGH} runs over at least one day",
     )  # fmt: skip
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

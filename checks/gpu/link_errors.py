@@ -14,7 +14,7 @@ from preflight.facts import kernel_log
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
 
@@ -234,7 +234,7 @@ def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
         yield warned(f"GPU{gpu.index}: {number} PCIe replays in {seconds:.0f} s", subject=gpu.address, found=number,
                      expected=f"at most {usual} a minute", evidence=[NVML])  # fmt: skip
     if len(grown) > bad:
-        yield passed(f"{len(grown) - bad} GPUs: few PCIe replays in {seconds:.0f} s",
+        yield passed(f"{counted(len(grown) - bad, 'GPU')}: few PCIe replays in {seconds:.0f} s",
                      found=f"at most {max(grown.values())}", evidence=[NVML])  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
 from preflight.expectations.catalogue import GpuModel, gpu_model
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -162,7 +162,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs is not reported", evidence=health.evidence)
     elif not odd:
         versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
-        yield passed(f"{len(read)} GPUs with VBIOS {versions_read}", evidence=health.evidence)
+        yield passed(f"{counted(len(read), 'GPU')} with VBIOS {versions_read}", evidence=health.evidence)
 
 
 def _holders(health: Health, name: str, versions: Mapping[tuple[str | None, str], int]) -> str:

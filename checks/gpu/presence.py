@@ -23,7 +23,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.query import Driver
 from preflight.facts.pod import pod
-from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
+from preflight.model import Finding, all_of, check, compare, failed, passed, skipped, unknown
 
 
 def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
@@ -140,7 +140,10 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     missing = sorted(bus - {gpu.address for gpu in listing.gpus})
     if not missing:
-        yield passed(f"driver {listing.version} answers for all {len(bus)} GPUs", evidence=[listing.evidence, PCI_BUS])
+        yield passed(
+            f"driver {listing.version} answers for {all_of(len(bus), 'GPU')}",
+            evidence=[listing.evidence, PCI_BUS],
+        )
     elif node.in_container and not (_lost(listing) or _all_given(node, site, len(bus))):
         yield _in_container(node, listing, len(bus))
     else:

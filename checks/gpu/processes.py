@@ -10,7 +10,7 @@ from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
@@ -57,7 +57,9 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"{one.pid} {one.name or '?'}" + (f" {one.used_mib} MiB" if one.used_mib else "") for one in gpu.processes
         ]
         return warned(
-            f"{len(processes)} compute processes use it", found=", ".join(processes[:6]), expected="none before a job"
+            f"{counted(len(processes), 'compute process uses', 'compute processes use')} it",
+            found=", ".join(processes[:6]),
+            expected="none before a job",
         )
 
     yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
@@ -98,7 +100,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             f"processes of {len(blind)} GPUs not reported: {blind[0].why('processes')}", evidence=health.evidence
         )
     elif not held:
-        yield skipped(f"no compute process runs on the {len(health.gpus)} GPUs", evidence=health.evidence)
+        yield skipped(f"no compute process runs on {all_of(len(health.gpus), 'GPU')}", evidence=health.evidence)
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
         holders = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
         yield warned(
@@ -199,7 +201,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     health = node.gpu_health
     if cut := [gpu for gpu in health.gpus if gpu.mig and gpu.utilisation_pct is None]:
         yield warned(
-            f"{len(cut)} GPUs are partitioned by MIG and report no utilisation",
+            f"{counted(len(cut), 'GPU')} partitioned by MIG without a utilisation",
             found="N/A", expected="a rate per GPU", evidence=health.evidence,
         )  # fmt: skip
         return

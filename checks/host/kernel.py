@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, release
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, check, failed, passed, skipped, warned
+from preflight.model import Finding, Status, all_of, check, failed, passed, skipped, warned
 from preflight.parsers.host.boot_options import Option
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
@@ -213,7 +213,7 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not governors:
         raise EvidenceError(f"file:{CPUFREQ}/policy*0/scaling_governor", "no policy was recorded")
     elif set(governors) == {"performance"}:
-        yield passed(f"governor performance on all {len(keys)} CPUs that were read", found="performance",
+        yield passed(f"governor performance on {all_of(len(keys), 'readable CPU')}", found="performance",
                      evidence=keys[:1])  # fmt: skip
     else:
         odd = ", ".join(f"{name} ({number})" for name, number in governors.items() if name != "performance")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.kernel_log import age
-from preflight.model import Status
+from preflight.model import Status, counted
 from preflight.parsers.host.kernel_events import KernelEvent
 from preflight.parsers.host.raid_arrays import RaidArray
 
@@ -70,8 +70,7 @@ class Window:
 
 def count(events: Sequence[object], noun: str) -> str:
     """Return the number of events with a noun, in the plural if needed."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{len(events)} {noun if len(events) == 1 else plural}"
+    return counted(len(events), noun)
 
 
 def listed(names: Iterable[str]) -> str:

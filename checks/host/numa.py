@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, unknown, warned
 from preflight.textprep.plain_text import fold_ids
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield worry
     elif near:
         yield passed(
-            f"the allowed CPUs {fold_ids(allowed)} include local CPUs of all {len(near)} GPUs",
+            f"the allowed CPUs {fold_ids(allowed)} include local CPUs of {all_of(len(near), 'GPU')}",
             evidence=[STATUS, PCI_BUS],
         )
     if silent := [gpu.address for gpu in gpus if gpu not in placed]:
@@ -84,10 +84,10 @@ def _one_of_several(node: NodeFacts) -> bool:
 def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
     number, gpus = len(node.allowed_cpus), len(node.own_gpus)
     if number < gpus:
-        message = f"{number} CPUs for {gpus} GPUs: every rank's proxy and loader share them"
+        message = f"{counted(number, 'CPU')} for {counted(gpus, 'GPU')}: every rank's proxy and loader share them"
         return warned(message, expected=f"at least {gpus} CPUs", **details)
     if _one_of_several(node) and number < 4:
-        message = f"{number} CPUs for this rank: its proxies and data loaders share them"
+        message = f"{counted(number, 'CPU')} for this rank, its proxies and data loaders"
         return warned(message, expected="at least 4 CPUs", **details)
     return None
 
@@ -171,7 +171,7 @@ def memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
             evidence=[STATUS, PCI_BUS],
         )
     elif len(silent) < len(gpus):
-        yield passed(f"memory can be allocated on the NUMA node of all {len(gpus) - len(silent)} GPUs",
+        yield passed(f"memory can be allocated on the NUMA node of {all_of(len(gpus) - len(silent), 'GPU')}",
                      found=f"nodes {fold_ids(allowed)}", evidence=[STATUS, PCI_BUS])  # fmt: skip
     if silent:
         yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS],

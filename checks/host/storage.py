@@ -13,7 +13,7 @@ from preflight.facts import addresses
 from preflight.facts.network_mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
 from preflight.facts.node import NodeFacts
 from preflight.facts.system_settings import vlans
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 _FIND_INTERFACE = (
     "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"
@@ -60,7 +60,7 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     found, roles = _mounts(node), site.roles(node)
     if node.in_container:
-        yield unknown(f"{len(found)} network mounts; their host's routes are not visible in a container",
+        yield unknown(f"{counted(len(found), 'network mount')}; the host's routes are not visible in a container",
                       found=_listed(found), evidence=[MOUNTS], fix="check on the host")  # fmt: skip
         return
     compute = {port.netdev: port.name for port in roles.compute if port.netdev}
@@ -82,7 +82,7 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(f"the route to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
                       evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
     if apart:
-        message = f"no compute port is used to reach the {len(apart)} network mounts"
+        message = f"no compute port is used to reach {counted(len(apart), 'network mount')}"
         yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip
 
 

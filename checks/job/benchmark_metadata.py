@@ -10,7 +10,7 @@ from preflight.facts.benchmark_metadata import NEEDED, ambiguous, record
 from preflight.facts.job import RunFacts
 from preflight.facts.node import TOPO
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, counted, passed, unknown, warned
 
 _HAND_OVER = "Pass the evidence of its nodes as well: `preflight check --hosts NODES --log FILE --json report.json`."
 
@@ -56,7 +56,7 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
             )
             continue
         if len(nodes) < len(hosts):
-            message = f"the record is incomplete: evidence of {len(nodes)} of the {len(hosts)} hosts is available"
+            message = f"the record is incomplete: evidence of {len(nodes)} of {len(hosts)} hosts is available"
             yield unknown(message, subject=name, evidence=[key], fix=_HAND_OVER)
             continue
         records = [record(node) for node in nodes]
@@ -73,5 +73,5 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
                          subject=name, found=versions, expected="one version", evidence=[key, LIBRARIES])  # fmt: skip
         if not several:
             setup = "; ".join(f"{name} {value}" for name, value in records[0].items())
-            where = f"measured over {over(report)}, recorded with the setup of {len(nodes)} nodes"
+            where = f"measured over {over(report)}, recorded with the setup of {counted(len(nodes), 'node')}"
             yield passed(f"{where}: {setup}", subject=name, evidence=[key])

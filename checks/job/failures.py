@@ -19,7 +19,7 @@ from preflight.checks.job.cause import (
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import ConnectionEnd
@@ -120,7 +120,11 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
     where = f" on {failure.host}" if failure.host else ""
     rank = f", rank {failure.rank}" if failure.rank is not None else ""
     times = f", {failure.count} lines" if failure.count > 1 else ""
-    echo = f"; {echoes} other kinds of failure follow from it" if echoes else ""
+    echo = (
+        f"; {counted(echoes, 'other kind of failure follows', 'other kinds of failure follow')} from it"
+        if echoes
+        else ""
+    )
     cause, remedies = "", failure.remedy
     if group and group.cause:
         likely = "likely " if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY else ""

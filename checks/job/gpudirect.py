@@ -13,7 +13,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog, NetChannels
@@ -68,7 +68,11 @@ def _gpudirect(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iter
         yield unknown(f"{name}: no channel line shows whether GPUDirect RDMA is used", evidence=[key], fix=RERUN)
     elif all(channel.gpudirect for channel in channels):
         total = sum(channel.count for channel in channels)
-        yield passed(f"{name}: all {total} network channels use GPUDirect RDMA", subject=name, evidence=[key])
+        yield passed(
+            f"{name}: GPUDirect RDMA on {all_of(total, 'network channel')}",
+            subject=name,
+            evidence=[key],
+        )
     else:
         yield from _staged(run, log, key)
 

@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.logs import RERUN, cited, no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import HostHcas, NcclLog
@@ -73,10 +73,8 @@ def _of_log(key: str, log: NcclLog, site: Site) -> Iterator[Finding]:
     if (alone := _one_for_many(name, log, site, at)) is not None:
         yield alone
     elif not fewer:
-        counts = len(lists[0].names)
-        words = (
-            f"{len(lists)} hosts use {counts} HCAs each" if len(lists) > 1 else f"{lists[0].host} uses {counts} HCAs"
-        )
+        hcas = counted(len(lists[0].names), "HCA")
+        words = f"{len(lists)} hosts use {hcas} each" if len(lists) > 1 else f"{lists[0].host} uses {hcas}"
         yield passed(f"{name}: {words}", subject=name, **at)
 
 

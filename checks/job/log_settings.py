@@ -19,7 +19,7 @@ from preflight.facts.nccl_settings.catalogue import version
 from preflight.facts.nccl_settings.collect import of_listing, of_log
 from preflight.facts.nccl_settings.rank_agreement import disagreements
 from preflight.facts.rank_binding import world_size
-from preflight.model import Finding, check, passed, unknown
+from preflight.model import Finding, check, counted, passed, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_environment import Setting
@@ -108,7 +108,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         yield reported.from_cause((check, *nodes) if nodes else ())
     if not violations:
         count = len(collected.values)
-        yield passed(f"{name}: {count} settings, all valid", subject=name, evidence=[key],
+        yield passed(f"{name}: {counted(count, 'setting')}, all valid", subject=name, evidence=[key],
                      found=_first(collected))  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from preflight import bench
 from preflight.checks.job.nccl_tests import PERFORMANCE, no_report, size_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.bench.comparison import ComparedRun, Comparison, LowNode, RateLevel
@@ -413,13 +413,14 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
         )
     complete = done.end == "complete" or (done.end == "script" and run.next_round is None)
     if not complete:
-        yield unknown(f"the campaign ended after {len(done.rounds)} rounds: {_ENDS[done.end]}", found=done.end or "cut",
+        yield unknown(f"the campaign ended after {counted(len(done.rounds), 'round')}: {_ENDS[done.end]}",
+                      found=done.end or "cut",
                       expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
     for line in done.left_behind[:_MOST_LISTED]:
         yield warned(f"left behind: {line}", subject=line.partition(":")[0], found=line, expected="nothing",
                      evidence=[bench.campaign.RECORD], fix="Look at the processes and /tmp of that node.")  # fmt: skip
     if not missing and complete and not done.left_behind:
-        text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {len(done.rounds)} rounds"
+        text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {counted(len(done.rounds), 'round')}"
         swept = "; nothing left behind" if done.end == "complete" else "; the nodes were not searched after its script"
         yield passed(f"{text}, {len(done.launches)} launches{swept}", evidence=[bench.campaign.RECORD])
 

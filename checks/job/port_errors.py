@@ -11,7 +11,7 @@ from preflight.checks.job.pairwise import no_campaign
 from preflight.checks.rdma.per_port import some
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.campaign_ports import PortErrors
@@ -86,7 +86,8 @@ def ports(run: RunFacts, site: Site) -> Iterator[Finding]:
     read = {(reading.node, port.device, port.port) for reading in done.readings for port in reading.ports}
     if not errors and not unread and read:
         nodes = {node for node, *_ in read}
-        yield passed(f"no errors on {len(read)} ports of {len(nodes)} nodes, in {len(done.rounds)} rounds",
+        yield passed(f"no errors on {counted(len(read), 'port')} of {counted(len(nodes), 'node')}, in "
+                     f"{counted(len(done.rounds), 'round')}",
                      found="no growth", evidence=[bench.campaign.RECORD])  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from preflight.checks.job.cause import AFTER_FAILURE, of_log
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield reported.from_cause(_cause(run, key, signature, same))
         if not ended:
             yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
-                         f"{len(logged)} kinds of lines are logged as errors", subject=key.removeprefix("log:"),
+                         f"{counted(len(logged), 'kind of lines is', 'kinds of lines are')} logged as errors",
+                         subject=key.removeprefix("log:"),
                          evidence=[key])  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from preflight._startup.lightclass import replace
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.ranks import rank_in
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, counted, passed, unknown, warned
 from preflight.parsers.training.python_stacks import ProcessStacks, StackFrame
 
 #: Functions of processes that are not ranks: loader workers, launchers, compilers, helpers of multiprocessing.
@@ -106,7 +106,7 @@ def stacks(run: RunFacts, site: Site) -> Iterator[Finding]:
     ranks = _ranks([(key, rank_in(key), stacks) for key, stacks in run.stacks.items()])
     keys = list(run.stacks)
     if len(ranks) < 2:
-        yield unknown(f"{len(ranks)} stacks of ranks: at least two are needed", evidence=keys,
+        yield unknown(f"stacks of {counted(len(ranks), 'rank')}: at least two are needed", evidence=keys,
                       fix="pass the dumps of all ranks: `py-spy dump --pid PID > rank0.txt`, …")  # fmt: skip
         return
     yield _judged(ranks)

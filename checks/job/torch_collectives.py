@@ -11,7 +11,7 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.purposes import group_kind
 from preflight.facts.trace.stragglers import LONGER
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, counted, passed, unknown, warned
 from preflight.parsers.torch.samples import percentile
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     keys = [key for key, _, _ in traces]
     talking = [facts for _, _, facts in traces if facts["gpu"] and facts["gpu"]["communication_ms"]]
     if len(talking) < 2:
-        yield unknown(f"{len(talking)} traces with communication kernels: at least two ranks are needed", evidence=keys,
+        yield unknown(f"{counted(len(talking), 'trace')} with communication kernels: needs at least two ranks",
+                      evidence=keys,
                       fix="pass the traces of several ranks: --log rank0.json --log rank1.json")  # fmt: skip
         return
     job = run.job_trace

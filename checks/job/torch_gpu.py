@@ -249,10 +249,9 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
             continue
         pieces, exposed = gpu["buckets"], gpu["budget"]["communication"]
         size = f" of {size_text(pieces['median_bytes'])} (median)" if pieces["median_bytes"] is not None else ""
-        message = (
-            f"{name}: {pieces['per_step']:g} buckets a step{size}; the first starts when {pieces['first']:.0%} of "
-        )
-        message += f"the backward pass is over; communication is exposed for {exposed:.0%} of the steps"
+        buckets = f"{pieces['per_step']:g} bucket{'' if pieces['per_step'] == 1 else 's'}"
+        message = f"{name}: {buckets} a step{size}; the first starts when {pieces['first']:.0%} of the backward pass "
+        message += f"is over; communication is exposed for {exposed:.0%} of the steps"
         small = pieces["median_bytes"] is not None and pieces["median_bytes"] < SMALL_BYTES
         if exposed > MATTERS and pieces["first"] > LATE:
             yield warned(message, found=f"{pieces['first']:.0%}", expected=f"at most {LATE:.0%}", **at)

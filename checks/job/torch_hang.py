@@ -10,7 +10,7 @@ from preflight import parsers
 from preflight.checks.job.cause import AFTER_FAILURE
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.parsers.torch import messages
 
 if TYPE_CHECKING:
@@ -191,21 +191,20 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
         yield _stalled(stall, busy, list(keys.values()))
     if not (found or stall):
         members = {rank for recording in run.recordings.values() for group in recording.groups for rank in group.ranks}
-        missing = sorted(members - set(keys))
+        missing, dumps = sorted(members - set(keys)), counted(len(keys), "dump")
         if cut := sorted(rank for rank, recording in recordings.items() if recording.cut):
             yield unknown(
-                f"{len(keys)} dumps have no unfinished operation; truncated dump of {_named(cut)}",
+                f"no unfinished operation in {dumps}; truncated dump of {_named(cut)}",
                 evidence=list(keys.values()),
                 fix="pass the complete dump",
             )
         elif missing or not members:
             lack = f"no dump of {_named(missing)}" if missing else "the ranks of the job are not known"
-            yield unknown(f"{len(keys)} dumps have no unfinished operation; {lack}", evidence=list(keys.values()),
+            yield unknown(f"no unfinished operation in {dumps}; {lack}", evidence=list(keys.values()),
                           fix="pass the dumps of all ranks")  # fmt: skip
         elif pair := parsers.torch.hang.apart(recordings):
             yield unknown(
-                f"{len(keys)} dumps have no unfinished operation, but those of ranks {pair[0]} and "
-                f"{pair[1]} share no collective",
+                f"no unfinished operation in {dumps}, but those of ranks {pair[0]} and {pair[1]} share no collective",
                 evidence=[keys[rank] for rank in pair],
                 fix="pass the dumps of one job and one attempt at a time",
             )

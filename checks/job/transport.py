@@ -10,7 +10,7 @@ from preflight.checks.job.cause import HostGroup, because, blamed, contradiction
 from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import HostStatements
@@ -126,7 +126,7 @@ def _one_node(log: NcclLog, key: str) -> Finding:
         return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
     count = sum(channel.count for channel in log.channels)
     return warned(
-        f"{name}: one node, but {count} channel connections over NET/{log.channels[0].network}",
+        f"{name}: one node, but {counted(count, 'channel connection')} over NET/{log.channels[0].network}",
         subject=name,
         found=f"NET/{log.channels[0].network}",
         expected="P2P or SHM between the GPUs of one node",

@@ -11,7 +11,7 @@ from preflight.facts.gpudirect import nic_link
 from preflight.facts.nic_bandwidth import NicAdapter, cards
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, all_efa
-from preflight.model import Finding, Status, check, compare, unknown
+from preflight.model import Finding, Status, check, compare, counted, unknown
 
 
 @check(
@@ -58,7 +58,8 @@ def bandwidth_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
         key for name in bound[:1] if (link := nic_link(node.evidence, name)) for key in link.evidence[:3:2]
     ]
     judged = compare(
-        total / gpus, site.nic_gbps_per_gpu, what=f"NIC bandwidth for each of {gpus} GPUs{_nvlink(site, total / gpus)}",
+        total / gpus, site.nic_gbps_per_gpu, 
+        what=f"NIC bandwidth for each of {counted(gpus, 'GPU')}{_nvlink(site, total / gpus)}",
         at_least=True, unit="Gb/s", evidence=[*evidence, PCI_BUS],
         why=f"{total:g} Gb/s in total; PCIe limits {', '.join(bound)}" if bound else "",
     )  # fmt: skip

@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.applicability import efa_only, failing, no_rdma
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 SYSCTLS = "https://docs.kernel.org/networking/ip-sysctl.html (arp_ignore, arp_announce, rp_filter)"
 
@@ -130,12 +130,18 @@ def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[F
     rails = [name for name in rails if node.addresses.routable(name)]
     wide = [f"{name} {a}" for name in rails for a in node.addresses.ipv4(name) if a.network.prefixlen < 30]
     if rails and not wide:
-        yield passed(f"{len(rails)} rails are addressed point to point", found="/30, /31 or IPv6", evidence=keys)
+        yield passed(
+            f"{counted(len(rails), 'rail is', 'rails are')} addressed point to point",
+            found="/30, /31 or IPv6",
+            evidence=keys,
+        )
     elif wide and wanted.value:
-        yield failed(f"{len(wide)} rails are not addressed point to point", found=", ".join(wide[:4]),
+        yield failed(f"{counted(len(wide), 'rail is', 'rails are')} not addressed point to point",
+                     found=", ".join(wide[:4]),
                      expected=f"/30, /31 or IPv6 ({wanted.source})", evidence=keys)  # fmt: skip
     elif wide and wanted.value is False:
-        yield passed(f"{len(wide)} rails are in switch subnets, as declared", found=", ".join(wide[:4]),
+        yield passed(f"{counted(len(wide), 'rail is', 'rails are')} in switch subnets, as declared",
+                     found=", ".join(wide[:4]),
                      evidence=keys)  # fmt: skip
 
 
@@ -192,6 +198,6 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      evidence=[known.evidence])  # fmt: skip
     if not over and not inside:
         yield passed(
-            f"no other traffic is routed over {len(compute)} compute interfaces",
+            f"no other traffic is routed over {counted(len(compute), 'compute interface')}",
             evidence=[facts.addresses.ROUTES, known.evidence],
         )

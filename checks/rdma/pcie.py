@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
@@ -135,17 +135,21 @@ def max_read_request(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good[device] = size
     if small:
-        yield judge_read_requests(small, "compute NICs", facts.lspci.LSPCI)
+        yield judge_read_requests(small, "compute NIC", facts.lspci.LSPCI)
     yield from _hidden(hidden, "MaxReadReq")
     if good:
         sizes = ", ".join(f"{size} bytes" for size in sorted(set(good.values())))
-        yield passed(f"{len(good)} compute NICs read in requests of {sizes}", found=sizes, evidence=[facts.lspci.LSPCI])
+        yield passed(
+            f"{counted(len(good), 'compute NIC reads', 'compute NICs read')} in requests of {sizes}",
+            found=sizes,
+            evidence=[facts.lspci.LSPCI],
+        )
 
 
 def judge_read_requests(small: Sequence[str], what: str, key: str) -> Finding:
     """Report NICs with read requests of 512 bytes or less, and their size."""
     return warned(
-        f"{len(small)} {what} read in requests of 512 bytes or less",
+        f"{counted(len(small), f'{what} reads', f'{what}s read')} in requests of 512 bytes or less",
         found=", ".join(small),
         expected="4096 bytes",
         evidence=[key],
@@ -210,12 +214,14 @@ def relaxed_ordering(node: NodeFacts, site: Site) -> Iterator[Finding]:
     off = [device for device, function in configurations.items() if function and function.relaxed_ordering is False]
     on = [device for device, function in configurations.items() if function and function.relaxed_ordering]
     if off:
-        yield warned(f"relaxed ordering is off in {len(off)} compute NICs {place}", found=", ".join(off),
+        yield warned(f"relaxed ordering is off in {counted(len(off), 'compute NIC')} {place}", found=", ".join(off),
                      expected="RlxdOrd+", evidence=[facts.lspci.LSPCI])  # fmt: skip
     yield from _hidden([device for device in configurations if device not in (*off, *on)], "RlxdOrd")
     if on:
         yield passed(
-            f"relaxed ordering is on in {len(on)} compute NICs", found="RlxdOrd+", evidence=[facts.lspci.LSPCI, PROCESS]
+            f"relaxed ordering is on in {counted(len(on), 'compute NIC')}",
+            found="RlxdOrd+",
+            evidence=[facts.lspci.LSPCI, PROCESS],
         )
 
 

@@ -11,7 +11,7 @@ from preflight.checks.rdma.devices import SYSFS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, Port, all_efa
-from preflight.model import Finding, check, compare, passed, unknown
+from preflight.model import Finding, all_of, check, compare, counted, passed, unknown
 
 #: Name of a network interface that can be copied into a command.
 _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
@@ -163,7 +163,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield compare(
             best,
             expected,
-            what=f"rate of {len(at_rate)} compute ports",
+            what=f"rate of {counted(len(at_rate), 'compute port')}",
             at_least=True,
             unit="Gb/s",
             evidence=[at_rate[0].evidence[-1]],
@@ -230,7 +230,9 @@ def link_layer(node: NodeFacts, site: Site) -> Iterator[Finding]:
     odd = [port for port in compute if port.link_layer != usual]
     key = (odd or list(compute))[0].evidence[0].replace("/state", "/link_layer")
     if not odd:
-        yield passed(f"all {len(compute)} compute ports are {usual}", found=usual, evidence=[key])
+        yield passed(
+            f"the link layer of {all_of(len(compute), 'compute port')} is {usual}", found=usual, evidence=[key]
+        )
         return
     source = site.link_layer.source or "most compute ports of this node"
     yield judge_link_layers(compute, usual, source, failing(roles, site), key)

@@ -13,7 +13,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.counter_catalogue import CounterKind
@@ -66,7 +66,7 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if rates:
         sent, received = (sum(way) for way in zip(*rates, strict=True))
         yield passed(
-            f"bytes sent and received are counted on {len(rates)} ports",
+            f"bytes sent and received are counted on {counted(len(rates), 'port')}",
             found=f"sent {sent:.1f} Gb/s, received {received:.1f} Gb/s",
             evidence=evidence,
         ).about("FP-OBS-3")
@@ -76,7 +76,9 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
     else:
         number = len([one for one in read[0].growths if one.counter.kind is facts.counter_catalogue.CounterKind.LOSS])
-        yield passed(f"{number} loss counters on each of {len(read)} ports", evidence=evidence).about(*errors)
+        yield passed(f"{number} loss counters on each of {counted(len(read), 'port')}", evidence=evidence).about(
+            *errors
+        )
     yield _ecn_seen(read, evidence).about("FP-OBS-5")
     yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
 
@@ -116,7 +118,7 @@ def _ecn_seen(ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
     marked = sum(total(port, "np_ecn_marked_roce_packets") for port in roce)
     sent, obeyed = (sum(total(port, name) for port in roce) for name in ("np_cnp_sent", "rp_cnp_handled"))
     found = f"{marked} packets marked, {sent} CNPs sent, {obeyed} handled"
-    return passed(f"ECN marks and CNPs are counted on {len(roce)} ports", found=found, evidence=evidence)
+    return passed(f"ECN marks and CNPs are counted on {counted(len(roce), 'port')}", found=found, evidence=evidence)
 
 
 def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evidence: Sequence[str]) -> Finding:
@@ -131,7 +133,7 @@ def _pauses_seen(node: NodeFacts, site: Site, ports: Sequence[PortGrowth], evide
     pauses = f"{sum(total(p, 'rx_prio[0-7]_pause') for p in roce)} pauses received, "
     pauses += f"{sum(total(p, 'tx_prio[0-7]_pause') for p in roce)} sent"
     if not without:
-        return passed(f"pauses are counted on {len(roce)} ports", found=pauses, evidence=evidence)
+        return passed(f"pauses are counted on {counted(len(roce), 'port')}", found=pauses, evidence=evidence)
     if priority is None:
         return skipped("no pause counter of any priority: PFC is off, and not required", evidence=evidence[:3])
     if all(_pfc_is_off(node, port.port, priority) for port in roce if port.port.name in without):

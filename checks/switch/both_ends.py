@@ -12,7 +12,7 @@ from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.counter_growth import PortGrowth
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
 from preflight.facts.switch.model import growth, went_back
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Minimum number of pauses sent for a comparison, and minimum share of them that the other end must count: the two
 #: windows begin some seconds apart. Judgement calls.
@@ -64,12 +64,12 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             steady += 1
             half += None in lost
     if blank:
-        yield unknown(f"whether {len(blank)} cables lost their link is unknown: {listed(blank)}",
+        yield unknown(f"whether {counted(len(blank), 'cable')} lost the link is unknown: {listed(blank)}",
                       evidence=[net.switches[0].key("ports")],
                       fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
     if steady:
         only = f"; for {half} of them, only one end was counted" if half else ""
-        yield passed(f"{steady} cables did not lose their link{only}", evidence=[net.switches[0].key("ports")])
+        yield passed(f"{counted(steady, 'cable')} did not lose the link{only}", evidence=[net.switches[0].key("ports")])
 
 
 def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None) -> Finding:
@@ -162,7 +162,7 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged:
-        yield passed(f"{judged} cables were compared; {busy} of their directions had many pauses",
+        yield passed(f"{counted(judged, 'cable')} compared; {busy} of their directions had many pauses",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(

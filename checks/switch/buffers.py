@@ -9,7 +9,7 @@ from preflight.checks.switch.settings import without_dcqcn
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import PriorityGroup, SwitchFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Maximum ratio of the lossless ports' headroom to the shared pool. A judgement call; SONiC's default is 2.
 _SHARED_BY = 4.0
@@ -63,7 +63,8 @@ def ecn_before_pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         net, site, lambda switch: _late_marks(net, switch, site), "pfc", "queues", "ecn", "groups", "profiles"
     )
     if good:
-        yield passed(f"{len(good)} switches mark packets of their lossless queues before they pause",
+        yield passed(f"{counted(len(good), 'switch marks', 'switches mark')} packets of the lossless queues before "
+                     "pausing",
                      evidence=[net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
 
 
@@ -146,7 +147,7 @@ def buffer_pools(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         net, site, lambda switch: _wrong_pools(net, switch, site), "pfc", "groups", "profiles"
     )
     if good:
-        yield passed(f"the lossless priorities of {len(good)} switches use lossless buffers",
+        yield passed(f"the lossless priorities of {counted(len(good), 'switch')} use lossless buffers",
                      evidence=[net.switches[0].key("groups"), net.switches[0].key("profiles")])  # fmt: skip
 
 
@@ -219,7 +220,8 @@ def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ]
     if depths:
         deepest, where = max(depths)
-        yield passed(f"{len(good)} switches show the depth of their lossless queues; the deepest since the last clear: "
+        yield passed(f"{counted(len(good), 'switch shows', 'switches show')} the depth of the lossless queues; "
+                     "the deepest since the last clear: "
                      f"{deepest} bytes at {where}", found=f"{deepest} bytes",
                      evidence=[good[0].key("queue counters"), good[0].key("group counters")])  # fmt: skip
 

@@ -12,7 +12,7 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch import hashing, pause
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Share of packets marked in a complete window above which congestion is permanent. A judgement call.
 _MARKED = 0.1
@@ -73,7 +73,7 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         marked_by = sum(
             any(_grown(switch, *place)[1] for place in _marked_queues(net, switch, site)) for switch in good
         )
-        yield passed(f"{len(good)} switches sent no pauses without marks; {marked_by} of them marked packets",
+        yield passed(f"{counted(len(good), 'switch')} sent no pauses without marks; {marked_by} of them marked packets",
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 
@@ -175,7 +175,8 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         good += not results
     if good:
         shown = f"{worst:.2f} times the mean"
-        yield passed(f"the busiest uplink of {good} leaves has at most {shown}" + ("; some are idle" if idle else ""),
+        yield passed(f"the busiest uplink of {counted(good, 'leaf', 'leaves')} has at most {shown}"
+                     + ("; some are idle" if idle else ""),
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
@@ -280,5 +281,5 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{listed(blank)}: the hash seed is not shown, here or on an adjacent switch", evidence=[
             net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
     if judged or not (same or blank):
-        yield passed(f"{judged} switches above the leaves that spread flows have different seeds",
+        yield passed(f"different seeds at {counted(judged, 'switch')} above the leaves, which spread flows",
                      evidence=[net.switches[0].key("hash")])  # fmt: skip

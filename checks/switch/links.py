@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.parsers.network.lldp import LLDP
 
 _LLDP_FIX = "compare `show lldp neighbors` of the switch and `lldpcli show neighbors` of the host with the cabling plan"
@@ -73,18 +73,21 @@ def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     half = [cable for cable in net.cables if cable.note]
     if half:
         yield unknown(
-            f"{len(half)} cables are shown by one end only: {listed([str(cable) for cable in half])}",
+            f"{counted(len(half), 'cable is', 'cables are')} shown by one end only: "
+            f"{listed([str(cable) for cable in half])}",
             evidence=[_lldp(net, half[0].near)], fix=_LLDP_FIX,
         )  # fmt: skip
     in_conflict = {end for wrong in net.contradictions for end in (wrong.end, wrong.far)}
     alone = [host for host in net.unjoined() if CableEnd(host.node.node, host.netdev, False) not in in_conflict]
     if alone:
         names = listed([f"{host.node.node} {host.netdev}" for host in alone])
-        yield unknown(f"{len(alone)} RoCE ports have no cable to a known switch: {names}",
+        yield unknown(f"{counted(len(alone), 'RoCE port has', 'RoCE ports have')} no cable to a known switch: {names}",
                       evidence=[f"{alone[0].node.node} {LLDP}"], fix=_LLDP_FIX)  # fmt: skip
     both = len(net.cables) - len(half)
     if both and not net.contradictions:
-        yield passed(f"both ends of {both} cables show each other", evidence=[_lldp(net, net.cables[0].near)])
+        yield passed(
+            f"both ends of {counted(both, 'cable')} show each other", evidence=[_lldp(net, net.cables[0].near)]
+        )
 
 
 def _lldp(net: Ethernet, end: CableEnd) -> str:
@@ -149,7 +152,7 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                          evidence=keys)  # fmt: skip
     if same:
         only = f" (priority {site.priority} is declared)" if site.priority is not None else ""
-        yield passed(f"{same} cables have PFC on the same priorities at both ends{only}",
+        yield passed(f"{counted(same, 'cable has', 'cables have')} PFC on the same priorities at both ends{only}",
                      evidence=[net.switches[0].key("pfc")])  # fmt: skip
 
 
@@ -226,7 +229,7 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         else:
             good += 1
     if good:
-        yield passed(f"both ends of {good} cables accept the largest frames of the other",
+        yield passed(f"both ends of {counted(good, 'cable')} accept the largest frames of the other",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip
 
 
@@ -300,7 +303,7 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         else:
             good += 1
     if good:
-        yield passed(f"both ends of {good} cables run at the same speed and FEC",
+        yield passed(f"both ends of {counted(good, 'cable')} run at the same speed and FEC",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip
 
 
@@ -366,7 +369,8 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             )  # fmt: skip
     if good:
         yield passed(
-            f"{len(good)} switches put DSCP {wanted} into the lossless queue", evidence=[net.switches[0].key("dscp")]
+            f"{counted(len(good), 'switch puts', 'switches put')} DSCP {wanted} into the lossless queue",
+            evidence=[net.switches[0].key("dscp")],
         )
 
 

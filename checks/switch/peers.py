@@ -10,7 +10,7 @@ from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import SwitchFacts
-from preflight.model import Finding, check, passed, unknown, warned
+from preflight.model import Finding, check, counted, passed, unknown, warned
 
 #: Minimum number of switches in a tier to call one of them odd.
 _FEW = 3
@@ -75,8 +75,8 @@ def peers_equal(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     expected=_shown(usual[other[0]]), evidence=[switch.key(_part(name)) for name in other],
                 )  # fmt: skip
     if compared > odd:
-        yield passed(f"{compared - odd} switches have the same settings as their tier", evidence=[
-            net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
+        yield passed(f"{counted(compared - odd, 'switch has', 'switches have')} the same settings as the tier",
+                     evidence=[net.switches[0].key("ecn"), net.switches[0].key("profiles")])  # fmt: skip
     elif not compared:
         yield unknown(f"no tier has {_FEW} switches of one model with known settings",
                       evidence=[net.switches[0].key("ecn")], fix="pass the evidence of all switches")  # fmt: skip

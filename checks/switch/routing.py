@@ -8,7 +8,7 @@ from preflight.checks.switch.common import each_switch, listed
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import BgpSession, SwitchFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 _UP = "established"
 
@@ -48,7 +48,10 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     good = yield from each_switch(net, site, _down, "neighbours", "bgp", lossless=False)
     number = sum(not session.off for switch in good for session in switch.bgp.values())
     if number:
-        yield passed(f"{number} BGP sessions of {len(good)} switches are established", evidence=[good[0].key("bgp")])
+        yield passed(
+            f"{counted(number, 'BGP session')} of {counted(len(good), 'switch')} established",
+            evidence=[good[0].key("bgp")],
+        )
     elif good and len(good) == len(net.switches):
         yield skipped("no switch has a BGP session", evidence=[good[0].key("neighbours"), good[0].key("bgp")])
 

@@ -12,7 +12,7 @@ from preflight.facts import congestion
 from preflight.facts.switch import headroom as formula
 from preflight.facts.switch.ethernet import Ethernet
 from preflight.facts.switch.model import QueueMarking, SwitchFacts, SwitchPort, went_back
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 #: Published thresholds in bytes, the widest span: DCQCN (2015) to Cisco Nexus 9000 and SONiC's AZURE_LOSSLESS.
 _KMIN, _KMAX = (5_000, 1 << 20), (200_000, 3_000_000)
@@ -72,8 +72,9 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             missing = {switch.keys.get(part, part): why for part, why in switch.gaps.items()}
             why = next(iter(missing.values()))
             yield unknown(
-                f"{switch.name}: {len(missing)} records were not read ({', '.join(list(missing)[:3])}): {why}",
-                subject=switch.name, found=f"{len(missing)} records missing", fix=switch.remedy,
+                f"{switch.name}: {counted(len(missing), 'record was', 'records were')} not read "
+                f"({', '.join(list(missing)[:3])}): {why}",
+                subject=switch.name, found=f"{counted(len(missing), 'record')} missing", fix=switch.remedy,
             )  # fmt: skip
         elif switch.second and (cleared := went_back(switch.first, switch.second)):
             yield warned(
@@ -84,7 +85,7 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         else:
             complete.append(switch)
     if complete:
-        yield passed(f"{len(complete)} switches show all judged settings and counters",
+        yield passed(f"{counted(len(complete), 'switch shows', 'switches show')} all judged settings and counters",
                      evidence=[complete[0].key("ports")])  # fmt: skip
 
 
@@ -133,7 +134,8 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     good = yield from each_switch(net, site, lambda switch: _ecn_of(net, switch, site, wanted), "pfc", "queues", "ecn")
     if good:
         spans = sorted({f"{ecn.kmin} to {ecn.kmax} bytes" for switch in good for ecn in switch.ecn.values()})
-        yield passed(f"{len(good)} switches mark packets of their lossless queues: {listed(spans)}",
+        yield passed(f"{counted(len(good), 'switch marks', 'switches mark')} packets of the lossless queues: "
+                     f"{listed(spans)}",
                      found=listed(spans), evidence=[good[0].key("ecn")])  # fmt: skip
 
 
@@ -235,7 +237,7 @@ def headroom(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         net, site, lambda switch: _headroom_of(net, switch, site), "pfc", "groups", "profiles", "settings"
     )
     if good:
-        yield passed(f"the lossless ports of {len(good)} switches have headroom for the worst case",
+        yield passed(f"the lossless ports of {counted(len(good), 'switch')} have headroom for the worst case",
                      evidence=[good[0].key("profiles")])  # fmt: skip
 
 
@@ -327,7 +329,7 @@ def watchdog(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good = yield from each_switch(net, site, lambda switch: _watchdogs_of(net, switch, site), "pfc", "watchdog")
     if good:
-        yield passed(f"the PFC watchdog is on at the lossless ports of {len(good)} switches",
+        yield passed(f"the PFC watchdog is on at the lossless ports of {counted(len(good), 'switch')}",
                      evidence=[good[0].key("watchdog")])  # fmt: skip
 
 

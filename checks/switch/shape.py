@@ -11,7 +11,7 @@ from preflight.facts.fabric.graph import Graph, place
 from preflight.facts.switch.ether_graph import network, rails
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, SwitchPort
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 
 @check(
@@ -72,8 +72,8 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         if len(net.switches) == 1 and not up and not strange:
             good.append((0.0, "one switch"))
         elif strange:
-            yield unknown(f"{switch.name}: the neighbours of {strange} ports have no evidence; "
-                          f"excluding those ports: {shown}",
+            yield unknown(f"{switch.name}: {counted(strange, 'port')} with a neighbour that has no evidence; "
+                          f"without those: {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:
@@ -86,7 +86,11 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             good.append((down / up, ratio))
     if good:
         most = max(good)[1]
-        yield passed(f"{len(good)} leaves, at most {most}", found=most, evidence=[net.switches[0].key("ports")])
+        yield passed(
+            f"{counted(len(good), 'leaf', 'leaves')}, at most {most}",
+            found=most,
+            evidence=[net.switches[0].key("ports")],
+        )
     elif not leaves:
         yield unknown("no cable leads from these switches to a known host", fix="pass the hosts' evidence as well",
                       evidence=[net.switches[0].key("lldp")])  # fmt: skip
@@ -128,8 +132,9 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{placement.nodes} of the collected hosts have a cable to a known switch", evidence=keys,
                       fix="pass the evidence of the job's hosts and their leaves")  # fmt: skip
         return
-    counts = ", ".join(f"{pairs} pairs over {n or 'no path'}" for n, pairs in placement.pairs.items())
-    shown = f"{placement.nodes} hosts on {placement.leaves} leaves; switches on the path: {counts}"
+    counts = ", ".join(f"{counted(pairs, 'pair')} over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    places = f"{counted(placement.nodes, 'host')} on {counted(placement.leaves, 'leaf', 'leaves')}"
+    shown = f"{places}; switches on the path: {counts}"
     longest = max(placement.pairs, default=0)
     if 0 in placement.pairs:
         yield unknown(f"{shown}: switches between them have no evidence", found=counts, evidence=keys,

@@ -8,7 +8,7 @@ from preflight.checks.switch.common import each_switch, judged_ports, listed, pl
 from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts, growth
-from preflight.model import Finding, check, failed, passed, unknown
+from preflight.model import Finding, check, counted, failed, passed, unknown
 
 
 @check(
@@ -45,7 +45,7 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         net, site, lambda switch: _drops_of(net, switch, site), "pfc", growth=["queue counters"]
     )
     if good:
-        yield passed(f"no lossless queue of {len(good)} switches dropped a packet",
+        yield passed(f"no lossless queue of {counted(len(good), 'switch')} dropped a packet",
                      evidence=[net.switches[0].key("queue counters")])  # fmt: skip
 
 
@@ -62,9 +62,9 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         where = f"{switch.name} {port.name}"
         keys = [switch.key("queue counters"), switch.key("group counters")]
         if drops or arriving:
-            what = f"{drops} leaving" if drops else f"{arriving} arriving"
+            what = counted(drops, "leaving packet") if drops else counted(arriving or 0, "arriving packet")
             yield failed(
-                f"{where} dropped {what} packets of the lossless priority {priority}{_to(net, switch, port.name)}",
+                f"{where} dropped {what} of the lossless priority {priority}{_to(net, switch, port.name)}",
                 subject=where,
                 found=f"+{(drops or 0) + (arriving or 0)}", expected="+0", evidence=keys,
             ).with_parts(place_of(switch, port.name, priority))  # fmt: skip
@@ -117,7 +117,7 @@ def watchdog_fired(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             if switch.second and (after := switch.second.queues.get((port.name, switch.queue(port.name, priority))))
         )
         earlier = f"; {past} ended before it" if past else ""
-        yield passed(f"the PFC watchdogs of {len(good)} switches detected no storm in the window{earlier}",
+        yield passed(f"the PFC watchdogs of {counted(len(good), 'switch')} detected no storm in the window{earlier}",
                      evidence=[good[0].key("queue counters")])  # fmt: skip
 
 

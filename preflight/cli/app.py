@@ -136,6 +136,7 @@ def main(verbose: bool) -> None:
     Then:    preflight check                    this machine
              preflight check --cluster cluster.toml --html report.html
     More:    man preflight, preflight help COMMAND, preflight explain CHECK, docs/
+    Bugs:    docs/troubleshooting.md, "Report a bug"
     """
     if verbose:
         import logging

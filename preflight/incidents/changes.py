@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from preflight.model import IMPACTS
+from preflight.model import IMPACTS, counted
 
 Incident = Mapping[str, Any]
 
@@ -113,9 +113,9 @@ def _step(earlier: Sequence[Incident], incident: Incident, then: Judged, now: Ju
     if IMPACTS.index(incident["impact"]) < IMPACTS.index(gravest) or (incident["status"] == "fail" and not failed):
         return "worse", f"was {'a failure' if failed else 'a warning'}, {gravest}"
     if has - had:
-        return "worse", f"was on {_count(had)}, now on {_count(has)}"
+        return "worse", f"was on {counted(len(had), 'node')}, now on {counted(len(has), 'node')}"
     if had - has:
-        return "changed", f"was on {_count(had)}, now on {_count(has)}"
+        return "changed", f"was on {counted(len(had), 'node')}, now on {counted(len(has), 'node')}"
     titles = {part["title"] for part in earlier}
     return ("", "") if incident["title"] in titles else ("changed", f"was: {min(titles)}")
 
@@ -160,7 +160,3 @@ def _row(change: str, incident: Incident, was: str) -> dict[str, Any]:
         "change": change, "fingerprint": incident["fingerprint"], "title": incident["title"],
         "impact": incident["impact"], "owner": incident["owner"], "nodes": list(incident["nodes"]), "was": was or None,
     }  # fmt: skip
-
-
-def _count(nodes: Collection[str]) -> str:
-    return f"{len(nodes)} node{'' if len(nodes) == 1 else 's'}"

@@ -6,7 +6,7 @@ For example, GPU6 is also 0000:d1:00.0; mlx5_5:1 is a port of mlx5_5, whose netw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -150,10 +150,10 @@ def ports_of(finding: Mapping[str, Any]) -> Iterator[str]:
         yield f"{device_of(finding)} {word}"
 
 
-def session_ends(finding: Mapping[str, Any]) -> Sequence[str]:
+def session_ends(finding: Mapping[str, Any]) -> list[str]:
     """Return the two switches of a session; empty for a finding about anything else."""
     ends = next(iter(finding.get("parts", ())), "").partition(", ")[0].split(CABLE)
-    return ends if len(ends) == 2 else ()
+    return ends if len(ends) == 2 else []
 
 
 def _port(name: str) -> re.Match[str] | None:

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.judge import judge
-from preflight.model import Check
+from preflight.model import Check, counted
 from preflight.nodeset import fold
 
 _STATUSES = (("fail", "would fail"), ("unknown", "unknown"))
@@ -24,7 +24,7 @@ def preview(
     for status, words in _STATUSES:
         mine, theirs = _gating(report, status), _gating(plain, status)
         nodes, before = _nodes(mine), _nodes(theirs)
-        yield f"{len(nodes)} of {_count(planned, 'node')} {words}{':' if nodes else ''}"
+        yield f"{len(nodes)} of {counted(planned, 'node')} {words}{':' if nodes else ''}"
         for (check, message), names in mine.items():
             yield f"  {check}  {fold(names)}  {message}"
         if new := nodes - before:
@@ -63,7 +63,3 @@ def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
             yield f"class {name}: contains none of these nodes"
     if None in met and cluster.classes:
         yield f"in no class, so no expectations apply: {fold(met[None])}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -33,7 +33,7 @@ function describeNode(place) {
 function incidentItem([ident, letter, number]) {
   const article = byId(ident);
   const title = article ? article.querySelector(".cause").textContent : "";
-  const link = element("a", "", `${number + 1}`, title ? ` ${title}` : "");
+  const link = element("a", "", `${number + 1}.`, title ? ` ${title}` : "");
   link.href = `#${ident}`;
   return element("li", `s-${STATUS[letter]}`, icon(STATUS[letter]), link);
 }

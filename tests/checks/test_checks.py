@@ -11,6 +11,8 @@ from preflight.checklist.items import KNOWN
 from preflight.checks import MODULES, in_module
 from preflight.judge import judge
 from preflight.model import Check, Scope
+from tests.scenarios.test_switches import SITE
+from tests.support.clos import Clos
 from tests.support.fixture import Case, cases
 
 CHECKS = {
@@ -29,6 +31,28 @@ def findings_of(check: Check, case: Case) -> list[dict[str, object]]:
     return found
 
 
+#: One of something, with the noun of several.
+_PLURAL = re.compile(
+    r"(?<!\bof )(?<![\w.,:/+=#-])1 (?:[a-z]+ )?"
+    r"(?:nodes|ports|cables|switches|leaves|GPUs|HCAs|NICs|CPUs|rails|pairs"
+    r"|rounds|buckets|traces|dumps|stacks|settings|records|lines|files|hosts|ranks|runs|steps|processes|kinds|channels"
+    r"|connections|mounts|modules|sessions|packets|interfaces|links|receivers|directions)\b"
+)
+
+
+def _plurals(findings: list[dict[str, object]]) -> list[object]:
+    """Return the messages with one of something in the plural."""
+    return [finding["message"] for finding in findings if _PLURAL.search(str(finding["message"]))]
+
+
+def test_one_of_anything_is_singular() -> None:
+    clos = Clos()
+    clos.heard = {"gpu001": clos.heard["gpu001"]}
+    for switch in ("leaf2", "leaf3", "leaf4", "spine1", "spine2"):
+        clos.without(switch)
+    assert _plurals(judge(clos.evidences(), list(CHECKS.values()), SITE)["findings"]) == []
+
+
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_fixture(case: Case) -> None:
     assert case.check in CHECKS, f"{case.path} belongs to no check"
@@ -40,6 +64,7 @@ def test_fixture(case: Case) -> None:
         assert match is not None, f"no finding like {wanted} among {_short(findings)}"
         left.remove(match)
     assert not left, f"not expected: {_short(left)}"
+    assert _plurals(findings) == []
 
 
 def _is(found: dict[str, object], wanted: dict[str, str]) -> bool:

@@ -230,7 +230,7 @@ def campaign(out: str = "", end: str = "complete", left: Sequence[str] = ()) -> 
 
 
 CASES["bench.coverage"] = {
-    "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 rounds, 2 launches"}]),
+    "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 round, 2 launches"}]),
     "a-node-in-use": (
         campaign(out=NODES[3]),
         [{"status": "unknown", "message": "gpu003 was not measured: no run with it was successful"},

@@ -82,7 +82,7 @@ def _read_requests(part: PastedValue) -> Iterator[Finding]:
              if function.is_network and function.max_read_request_bytes is not None
              and _VIRTUAL_BYTES < function.max_read_request_bytes <= pcie.SMALL_READ_BYTES]  # fmt: skip
     if small:
-        finding = pcie.judge_read_requests(small, "NICs", part.evidence[0])
+        finding = pcie.judge_read_requests(small, "NIC", part.evidence[0])
         message = f"{finding.message} ({', '.join(small[:4])}): slow on a fast port, enough on a slow one"
         yield replace(finding, status=Status.UNKNOWN, message=message)
 

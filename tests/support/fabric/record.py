@@ -222,7 +222,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.hops": {
         "one-leaf": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("pass", "4 nodes on 1 leaves; switches on the path: 6 pairs over 1"),), (NET,), topology=EIGHT,
+            (want("pass", "4 nodes on 1 leaf; switches on the path: 6 pairs over 1"),), (NET,), topology=EIGHT,
             records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu003"),
         ),
         "as-near-as-they-can": FabricCase(
@@ -432,7 +432,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.uplink-balance": {
         "alike": FabricCase(
             "a window of three seconds, traffic counters set in its middle",
-            (want("pass", "of 1 leaves are balanced: at most 1.0. times an even share, the busiest at [45]. %"),),
+            (want("pass", "of 1 leaf are balanced: at most 1.0. times an even share, the busiest at [45]. %"),),
             (NET, ERRORS, TRAFFIC), window_s=3.0,
             meanwhile=carried(leaf(0), sent3=FULL_HDR * 50 // 100, sent4=FULL_HDR * 48 // 100,
                               received1=FULL_HDR // 2, received2=FULL_HDR * 48 // 100),
@@ -454,7 +454,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "one-sender": FabricCase(
             "a window of three seconds, traffic counters set in its middle: one host sends far",
-            (want("pass", "of 1 leaves are balanced: at most 1.00 times an even share, the busiest at [89]. %"),),
+            (want("pass", "of 1 leaf are balanced: at most 1.00 times an even share, the busiest at [89]. %"),),
             (NET, ERRORS, TRAFFIC), window_s=3.0,
             meanwhile=carried(leaf(0), sent3=FULL_HDR * 90 // 100, received1=FULL_HDR * 90 // 100),
         ),
