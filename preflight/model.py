@@ -331,14 +331,14 @@ def check(
 # --- results of checks -----------------------------------------------------------------------------
 
 
-def all_of(number: int, one: str) -> str:
+def all_of(number: int, noun: str) -> str:
     """Return ``all 3 nodes``, or ``the only node``."""
-    return f"all {counted(number, one)}" if number != 1 else f"the only {one}"
+    return f"all {counted(number, noun)}" if number != 1 else f"the only {noun}"
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def counted(number: int, noun: str, several: str = "") -> str:
     """Return a number with its noun: ``1 node``, ``3 nodes``."""
-    return f"{number} {one if number == 1 else many or one + ('es' if one.endswith(('ch', 's')) else 's')}"
+    return f"{number} {noun if number == 1 else several or noun + ('es' if noun.endswith(('ch', 's')) else 's')}"
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:

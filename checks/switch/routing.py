@@ -87,7 +87,7 @@ def _up(ports: Sequence[str]) -> str:
 
 
 def _pair(switch: SwitchFacts, session: BgpSession, port: str) -> list[str]:
-    """Return the two ends of a session, equal on both switches, and the state of their port.
+    """Return both ends of a session, sorted, and the state of their port.
 
     Empty if the neighbour has no name.
     """
@@ -119,7 +119,7 @@ def _sessions(switch: SwitchFacts, address: str, session: BgpSession) -> list[Bg
 
 
 def _lost_port(switch: SwitchFacts, address: str, session: BgpSession, ports: Sequence[str]) -> bool:
-    """Return whether the port of a session is down, although others to its neighbour are up.
+    """Return whether the port of a session is down, and not all to its neighbour.
 
     Each of those has an established session, and a port of the switch that may lead to the neighbour is down.
     """

@@ -301,7 +301,7 @@ class _Joined:
         """Return the number of sessions of a fault at one of their two switches."""
         root = self._findings[fault.root]
         members = (self._findings[number] for number in fault.members)
-        return sum(one["check"] == root["check"] and device_of(one) == device_of(root) for one in members)
+        return sum(member["check"] == root["check"] and device_of(member) == device_of(root) for member in members)
 
     def _signature(self, number: int) -> str:
         if number not in self._alike:
