@@ -73,7 +73,8 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if not over and not blank:
         worst = max(leaves, key=lambda leaf: leaf.ratio)
         fullest = f"{worst.ratio:.2f}:1"
-        yield passed(f"{counted(len(leaves), 'leaf', 'leaves')}; the highest ratio is {fullest}, at {worst.switch.label}",
+        places = counted(len(leaves), "leaf", "leaves")
+        yield passed(f"{places}; the highest ratio is {fullest}, at {worst.switch.label}",
                      found=fullest, evidence=[swept.net_key])  # fmt: skip
 
 
