@@ -118,7 +118,7 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     for held in islice(alone, _MOST_LISTED):
         yield _slow(label, held, run)
     if (more := max(0, len(alone) - _MOST_LISTED) + max(0, len(stopped) - _MOST_LISTED)) > 0:
-        yield warned(f"{label}: {more} more runs are slow or do not run", evidence=keys)
+        yield warned(f"{label}: {more} more runs are slow or have failed", evidence=keys)
     if (blind := _blind(comparison)) is not None:
         yield unknown(f"{label}: the noise of these runs is {blind:.0%}: a part at half its rate would go unnoticed",
                       found=f"noise {blind:.0%}", evidence=keys,

@@ -189,7 +189,7 @@ def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
 
 
 def _decodes_only(metrics: ServingMetrics) -> bool:
-    """Return whether an engine computes no prefill: prefill is as short as its steps."""
+    """Return whether an engine computes no prefill: it takes at most two steps."""
     prefill, step = metrics.mean("prefill"), metrics.mean("next_token")
     return prefill is not None and step is not None and prefill <= STEPS * step
 

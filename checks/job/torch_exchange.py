@@ -185,7 +185,7 @@ class _Rate(NamedTuple):
 @check(
     "torch.busbw",
     title="A job's collectives reach the bandwidth of the hardware",
-    fault="A job's collectives are slower than the hardware",
+    fault="A job's collectives are slower than the hardware allows",
     impact="slows-job",
     source="nccl-tests doc/PERFORMANCE.md (bus bandwidth); roofline of preflight; half of it is a judgement",
     fix="Run nccl-tests on the same nodes (`preflight read` judges its output); the log of NCCL_DEBUG=INFO shows the "
@@ -343,7 +343,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node"), ("torch.steps", "node")),
     source="D. Narayanan et al., arXiv 2104.04473, section 2.2; a fifth and 5 points are judgements",
-    fix="Set more micro-batches for each step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
+    fix="Set more microbatches for each step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
     "stage`), or move layers from the slow stage.",
     action="fix-job",
     answers=("PA-24",),
@@ -356,17 +356,17 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the waiting of pipeline stages with the schedule.
 
     ## Why it matters
-    A pipeline fills and drains in each step. With p stages and m micro-batches, (p-1)/(m+p-1) of the time is lost even
+    A pipeline fills and drains in each step. With p stages and m microbatches, (p-1)/(m+p-1) of the time is lost even
     where all stages are equally fast.
 
     ## Verdicts
     Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. The check warns
     if the bubble exceeds 20 % of the steps, or exceeds that of the schedule by more than 5 points, because stages
-    differ or messages are slow. The number of micro-batches is the number of messages that the first stage sends in a
+    differ or messages are slow. The number of microbatches is the number of messages that the first stage sends in a
     step. Stages without a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
 
     ## False alarms
-    Two stages with many micro-batches and a long first or last layer.
+    Two stages with many microbatches and a long first or last layer.
     """
     job = run.job_trace
     if not job.bubbles:
@@ -377,7 +377,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
         message = (
             f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the steps; "
         )
-        message += f"{len(pipeline.ranks)} stages with {pipeline.messages:g} micro-batches need {pipeline.ideal:.0%}"
+        message += f"{len(pipeline.ranks)} stages with {pipeline.messages:g} microbatches need {pipeline.ideal:.0%}"
         at: dict[str, Any] = {
             "subject": f"ranks {listed(pipeline.ranks)}", "found": f"{pipeline.share:.1%}", "evidence": keys,
         }  # fmt: skip

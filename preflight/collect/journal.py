@@ -71,7 +71,7 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
     if wrong := find_error(before, "run-1", exact=True):
         raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; omit --resume to start again")
     if differences := list(_differences(before, run)):
-        raise ResumeError(f"{folder}: has another run: {'; '.join(differences)}; omit --resume to start again")
+        raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; omit --resume to start again")
     found = (_answer(folder / file_name(host), host, started_ns) for host in run["hosts"])
     return [evidence for evidence in found if evidence is not None]
 

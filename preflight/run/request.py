@@ -42,7 +42,7 @@ class Outputs:
 
     @property
     def files(self) -> dict[str, str]:
-        """The files by the option that names them."""
+        """The files to write, by the option that names each."""
         names = ("json_file", "html_file", "junit_file", "textfile", "exclude_file")
         given = {f"--{name.removesuffix('_file').replace('_', '-')}": getattr(self, name) for name in names}
         return {option: str(target) for option, target in given.items() if target}

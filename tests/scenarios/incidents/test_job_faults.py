@@ -40,7 +40,7 @@ CAUSES: Mapping[str, list[str]] = {
 
 #: Jobs of several pipelines, and the subjects of their causes.
 PIPELINES: Mapping[str, tuple[JobPlan, list[str]]] = {
-    "few micro-batches": (JobPlan(Layout(data=4, stages=4), jitter=0.03, seed=1), ["torch.bubble"]),  # one setting
+    "few microbatches": (JobPlan(Layout(data=4, stages=4), jitter=0.03, seed=1), ["torch.bubble"]),  # one setting
     "a slow rank delays its pipeline, and through the all-reduce all ranks": (
         JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, slow={1: 1.6}), ["torch.straggler rank 1"],
     ),
@@ -48,7 +48,7 @@ PIPELINES: Mapping[str, tuple[JobPlan, list[str]]] = {
         JobPlan(Layout(data=4, stages=2), jitter=0.02, microbatches=16, slow={1: 1.6, 6: 1.6}),
         ["torch.straggler rank 1", "torch.straggler rank 6"],
     ),
-    "a slow rank, and few micro-batches": (
+    "a slow rank, and few microbatches": (
         JobPlan(Layout(data=4, stages=4), jitter=0.03, numbered=True, slow={1: 1.6}),
         ["torch.bubble", "torch.straggler rank 1"],
     ),
