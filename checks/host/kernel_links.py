@@ -41,10 +41,12 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
         yield f"links went down: {listed(seldom)}"
 
 
-def repeated(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[tuple[str, Sequence[KernelEvent]]]:
-    """Yield links that recovered more than once but fewer than FLAPS times."""
+def repeated(
+    kinds: Mapping[str, Sequence[KernelEvent]], window: Window, least: int = 2
+) -> Iterator[tuple[str, Sequence[KernelEvent]]]:
+    """Yield links that recovered ``least`` times or more, but fewer than FLAPS times."""
     for shown, _, back, _ in _changes(kinds, window):
-        if 1 < len(back) < FLAPS:
+        if least <= len(back) < FLAPS:
             yield shown, back
 
 

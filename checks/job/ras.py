@@ -105,7 +105,7 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
     """Judge ranks that have launched fewer operations, by one or two queries."""
     most = problem.counts[0]
     if not problem.behind:
-        return unknown(f"{subject}: NCCL's RAS reports different counts, but all are at operation {most}",
+        return unknown(f"{subject}: NCCL's RAS reports different counts, but those in the text are all {most}",
                        subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
     who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
     message = f"{subject}: {who}; the remaining ranks have launched operation {most}"
@@ -130,7 +130,8 @@ def _ranks(ranks: RankSet) -> str:
     if not ranks.ranks:
         return f"{ranks.count} ranks"
     named = ", ".join(
-        f"{place.rank} ({place.node}, GPU {place.gpu}, PID {place.process})" for place in ranks.ranks[:_NAMED]
+        f"{place.rank} ({place.node}, GPU {place.gpu}, PID {place.process})" if place.node else str(place.rank)
+        for place in ranks.ranks[:_NAMED]
     )
     more = f" and {len(ranks.ranks) - _NAMED} more" if len(ranks.ranks) > _NAMED else ""
     return f"rank {named}{more}"

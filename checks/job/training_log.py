@@ -154,9 +154,10 @@ def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
             fix="Check the learning rate and the data of that step; if only one rank has it, test its GPU.",
         )
     elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:
+        shown = {None: "the line shows no loss", 0.0: "the loss is 0.0, as if nothing was computed"}
         yield warned(
-            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); the loss is "
-            f"{'0.0, as if nothing was computed' if norms[0].loss == 0 else 'a number'}",
+            f"the gradient's norm is nan{_of_step(norms[0])} (line {norms[0].line}); "
+            f"{shown.get(norms[0].loss, 'the loss is a number')}",
             found="nan",
             expected="a number",
             evidence=evidence,
@@ -201,16 +202,20 @@ def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterato
         yield from _many(times, evidence, log, sound=sound)
     elif sound and _alike(log.steps):
         losses = sum(step.loss is not None for step in log.steps)
-        numbers = f"; the loss is a number in {losses} of them" if losses else ""
+        numbers = f"; the loss is a number in {_each(losses, log)}" if losses else ""
         yield passed(f"{len(log.steps)} steps of {log.framework}, none of which took twice as long as another{numbers}",
                      evidence=evidence)  # fmt: skip
     elif sound:
         losses = sum(step.loss is not None for step in log.steps)
-        numbers = f"the loss is finite in {losses} of them; " if losses else ""
+        numbers = f"the loss is finite in {_each(losses, log)}; " if losses else ""
         noun = "step" if len(log.steps) == 1 else "steps"
         yield unknown(f"{len(log.steps)} {noun} of {log.framework}: {numbers}too few to compare", found=len(log.steps),
                       expected=f"at least {_ENOUGH}", evidence=evidence,
                       fix="Paste more of the log, from its start.")  # fmt: skip
+
+
+def _each(losses: int, log: TrainingLog) -> str:
+    return "each of them" if losses == len(log.steps) else f"each of the {losses} that print{'s' * (losses == 1)} it"
 
 
 def _between(log: TrainingLog, between: StepsBetween, evidence: Sequence[str]) -> Iterator[Finding]:

@@ -139,7 +139,11 @@ def judge_module(name: str, found: ethtool_module.Module, key: str, warn: _Repor
     real = [flag for flag in found.flags if flag.level == "alarm" and flag.now]
     shown = real or list(found.flags)
     more = f" and {len(found.flags) - 1} more" if len(found.flags) > 1 else ""
-    latched = "" if any(flag.now for flag in found.flags) else " (latched: the value is not beyond its threshold)"
+    latched = ""
+    if all(flag.now is False for flag in found.flags):
+        latched = " (latched: the value is not beyond its threshold)"
+    elif not any(flag.now for flag in found.flags):
+        latched = " (its thresholds are not shown)"
     heat = "" if found.temperature_c is None else f"; {found.temperature_c:.0f} degrees C"
     return (fail if real else warn)(
         f"the module of {name} raises {shown[0]}{more}{latched}",

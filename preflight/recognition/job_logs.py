@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -156,11 +157,19 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 
 
-def judge_settings(parts: list[TextPart], name: str) -> None:
-    """Judge each list of NCCL settings with the check of a run's settings."""
+_LINE = re.compile(r"\bline \d{1,9}\b")
+
+
+def judge_settings(parts: list[TextPart], name: str, *, of_commands: bool = False) -> None:
+    """Judge each list of settings like those of a run.
+
+    ``of_commands``: each part's settings are on the first line of the part.
+    """
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
             part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]
+        for finding in part.findings if of_commands else ():
+            finding["message"] = _LINE.sub(f"line {part.first}", finding["message"])

@@ -10,7 +10,8 @@ _NO_DISK = re.compile(r"(?:sr|fd|loop|ram|zram|scd)\d")
 _PARTITION = re.compile(r"((?:nvme\d+(?:c\d+)?n|mmcblk|md|nbd)\d+)p\d+|((?:sd|vd|hd|xvd)[a-z]{1,4})\d+|(.*)")
 #: Interfaces that never have a cable, or are on USB.
 _VIRTUAL = re.compile(
-    r"(?:veth|docker|cali|cilium|virbr|vnet|tap|tun|br-|lxc|flannel|vxlan|geneve|dummy|ifb|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
+    r"(?:veth|docker|podman|nerdctl|cni|kube-|nodelocaldns|cali|cilium|virbr|vnet|tap|tun|br-|lxc|lxd|flannel|vxlan|geneve"
+    r"|dummy|ifb|ip6tnl|sit\d|gre|erspan|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
 )
 
 

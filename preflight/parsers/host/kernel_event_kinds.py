@@ -160,8 +160,9 @@ KINDS = (
           r"(?P<dev>ib[\w.]{1,24}): multicast join failed for "),
     _kind("module-hot", ERROR, "Temperature|temperature",
           rf"(?i)mlx5_core (?P<dev>{_PCI})?.{{0,300}}(?:High|Over) Temperature"),
-    _kind("module-error", ERROR, "Port module event[error]",
-          rf"mlx5_core (?P<dev>{_PCI})?.{{0,60}}Port module event\[error\]: (?P<who>.{{0,80}})"),
+    _kind("module-error", ERROR, "Port module event",
+          rf"mlx5_core (?P<dev>{_PCI})?.{{0,60}}Port module event(?:\[error\]: |: (?=.{{0,24}}error))"
+          r"(?P<who>.{0,80})"),
     _kind("slot-power", NOTE, "insufficient power on the PCIe slot",
           rf"(?:(?P<dev>{_PCI}).{{0,80}})?Detected insufficient power on the PCIe slot"),
     _kind("cpu-throttled", NOTE, "temperature",

@@ -191,9 +191,10 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"not enough slots available in the system|nodes which are allocated for this job are already filled",
      "fail", "more processes were requested than the launcher has slots", "job.errors", _MPI,
      "Set slots in the host file, request that many tasks, or use --oversubscribe if intended."),
-    ("mpi-daemon-lost", "Remote daemon|lost communication",
+    ("mpi-daemon-lost", "Remote daemon|lost communication|assert (!closed)",
      r"Remote daemon ?: {0,4}\[[^\s]{3,80}\] on node (?P<node>[\w.-]{1,64})"
-     r"|(?:ORTE|PRTE|PRRTE) has lost communication with a remote daemon",
+     r"|(?:ORTE|PRTE|PRRTE) has lost communication with a remote daemon"
+     r"|(?:\[proxy[\w:]{0,20}@[\w.-]{1,64}\] )?HYD[TU]?_\w{3,60}.{0,80}assert \(!closed\) failed",
      "fail", "the launcher lost the daemon of a node while the job ran: the node, its network or the daemon failed",
      "host.services", ("ssh NODE uptime", "dmesg -T | tail -50", "ip -s link"),
      "Check that the node is up: `ssh NODE uptime`, its kernel log and the interface of the launcher's network."),
@@ -201,7 +202,8 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"unable to reliably start one or more daemons|(?:ORTE|PRTE|PRRTE) (?:daemon |was unable)|ORTE was unable"
      r"|daemon.{0,60}(?:has unexpectedly failed|on a (?:remote )?node failed|died unexpectedly)|(?:orted"
      r"|prted): (?:command )?not found"
-     r"|HYD[TU]?_\w{3,60}.{0,120}(?:error|failed|assert|unable)|unable to (?:connect to|launch).{0,40}prox(?:y|ies)",
+     r"|HYD[TU]?_\w{3,60}(?!.{0,80}assert \(!closed\)).{0,120}(?:error|failed|assert|unable)"
+     r"|unable to (?:connect to|launch).{0,40}prox(?:y|ies)",
      "fail", "the launcher could not start its daemons on all nodes", "host.services", (*_LOGIN[:2], _MPI[0]),
      "Try `ssh NODE which orted` manually; all nodes need the same MPI at the same path."),
     ("mpi-init", "PMIX|PMI|MPI_INIT|MPI_Init|OPAL|opal_|orte_|ompi_|No components were able",
@@ -213,6 +215,15 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "MPI could not be initialised: launcher and library do not match, or a transport is missing",
      "job.errors", _MPI,
      "Start the program with the mpirun of the same MPI, or `srun --mpi=pmix` with the matching plug-in."),
+    ("mpi-fabric", "OFI ",
+     r"\bOFI \w{2,40}(?:\(\))? failed\b.{0,200}",
+     "fail", "MPI found no usable provider of libfabric (OFI), or its call failed", "job.errors",
+     ("fi_info -l", "ibstat; rdma link", "env | grep -E '^(FI|I_MPI|MPIR|UCX)_'"),
+     "Compare FI_PROVIDER and the interface that it names with `fi_info` on each node."),
+    ("mpi-error", "An error occurred in MPI_|MPI_ERRORS_ARE_FATAL",
+     r"\*\*\* An error occurred in MPI_\w{2,40}|MPI_ERRORS_ARE_FATAL",
+     "fail", "an MPI call failed: the message before it has the cause", "job.errors", _FIRST_ERROR,
+     "Look for the first error in the output of that rank."),
     ("mpi-abort", "MPI_ABORT|MPI_Abort|non-zero exit code|Primary job",
      r"MPI_ABORT was invoked on rank (?P<rank>\d{1,6})|MPI_Abort\(\S{0,20}|Primary job {1,4}terminated normally, but"
      r"|[Pp]rocess(?:es)? (?:returned|exited with) a non-zero exit code",

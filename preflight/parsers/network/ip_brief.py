@@ -18,6 +18,13 @@ _LINE = re.compile(
     rf"(?:([0-9a-f]{{2}}(?::[0-9a-f]{{2}}){{5,19}}) <([A-Z0-9_,-]{{2,200}})>|({_ADDRESS}(?:\s+{_ADDRESS}){{0,40}}))\s*"
 )
 
+#: An interface without an address, below others.
+_BARE = re.compile(r"\s{0,8}([\w.:-]{1,40})(?:@[\w.-]{1,40})?\s+(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\s*()()()")
+
+
+def _row(text: str) -> re.Match[str] | None:
+    return _LINE.fullmatch(text) or _BARE.fullmatch(text)
+
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether ``ip -br`` output begins at a line."""
@@ -26,10 +33,10 @@ def begins(lines: Lines, at: int) -> bool:
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[Interface, ...]]:
     """Read the interfaces starting at a line; the MTU, which is not shown, is 0."""
-    end, taken = block(lines, at, lambda text: _LINE.fullmatch(text) is not None, blanks=0)
+    end, taken = block(lines, at, lambda text: _row(text) is not None, blanks=0)
     result: list[Interface] = []
     for line in taken:
-        if not (match := _LINE.fullmatch(line.text)):
+        if not (match := _row(line.text)):
             continue
         name, state = match[1], match[2]
         flags = set((match[4] or "").split(",")) | ({"UP", "LOWER_UP"} if state == "UP" and not match[4] else set())

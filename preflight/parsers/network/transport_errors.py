@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed
 from preflight.textprep.lines import Lines
 
@@ -29,6 +29,7 @@ SIGNATURES = (
      "the receiver had no buffer ready"),
     ("shared-memory", r"Not enough memory to write|/dev/shm", "host.shm", "shared memory (/dev/shm) is full"),
     ("memlock", r"registering part of your physical memory|max locked memory|ulimit -l|registered memory"
+     r"|allocate some locked memory|memlock limits are set too low"
      r"|(?:ibv_reg_mr|ibv_create_(?:cq|qp)|mlx5dv?_devx_umem_reg).{0,200}(?:Cannot allocate memory|failed)",
      "host.memlock", "max locked memory is too small to register memory"),
     ("device-not-available", r"network device '([^']{1,64})' is not available"
@@ -42,6 +43,8 @@ SIGNATURES = (
      "roce.chain", "the GID named by the job does not exist"),
     ("no-transport", r"no (?:active messages?|auxiliary|remote registered memory access|usable) transports?",
      "rdma.device-nodes", "no transport can reach the peer"),
+    ("unreachable", r"ucp_ep_create\([^)]{0,40}\) failed|Destination is unreachable", "job.errors",
+     "no connection to a peer: the transports or devices of both sides differ, or no network reaches it"),
 )  # fmt: skip
 _COMPILED = tuple((what, re.compile(words), check, meaning) for what, words, check, meaning in SIGNATURES)
 
@@ -59,6 +62,7 @@ class TransportMessage:
     peer: str | None
     check: str  # ID of the check for the same fault
     meaning: str
+    is_error: bool = False  # as the program states; a warning may be harmless
 
 
 def begins(lines: Lines, at: int) -> bool:
@@ -94,7 +98,8 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     if head:
         words = head[head.lastindex or 1]
         result = _signature(words, head[1], lines[at].number)
-        return (at + 1, result) if result else None
+        is_error = head.re is _FATAL or head[2] in ("ERROR", "FATAL")
+        return (at + 1, replace(result, is_error=is_error)) if result else None
     paragraph, end = _paragraph(lines, at)
     result = _signature(" ".join(paragraph), None, lines[at].number) if paragraph else None
     if result is None:
@@ -109,7 +114,7 @@ def _message(lines: Lines, at: int) -> tuple[int, TransportMessage] | None:
     device = fields.get("Local device") or fields.get("Device name") or result.device
     return end, TransportMessage(
         result.what, result.line, result.text, fields.get("Local host") or fields.get("Host"), device, result.port,
-        fields.get("Peer host"), result.check, result.meaning,
+        fields.get("Peer host"), result.check, result.meaning, not paragraph[0].startswith("WARNING"),
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ _ANY_TIME = re.compile(
 _ANY_RATE = re.compile(
     r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
-_LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,4}}(?P<loss>{_NUMBER})")
+_LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,12}}(?P<loss>{_NUMBER})")
 _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
 _MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")

@@ -27,7 +27,12 @@ _GROUP = re.compile(rf"\s+(\d{{1,9}})((?:\s+{_NUMBER}){{5}})\s+([A-Z,]{{2,40}})\
 _PROBLEM = re.compile(r"\s{0,8}(?:#(\d{1,9})-(\d{1,9}) \(([0-9a-f]{1,32})\) )?([A-Z]{4,20})\s*")
 _PROCESS = re.compile(r"\s+Process (\d{1,9}) on node (\S{1,255}) managing GPUs? ([\d, -]{1,80})\s*")
 _MISSING = re.compile(r"\s+The missing ranks?: ([\d, -]{1,4000})\s*")
-_OF_MANY = re.compile(r"\s+(\d{1,9}) ranks? (have (?:launched up to operation|not launched any|status) ?.{0,40})")
+_OF_MANY = re.compile(
+    r"\s+(\d{1,9}) ranks? ((?:have|has) (?:launched up to operation|not launched any|status) ?[^:]{0,40})"
+    r"(?:: ([\d, -]{0,4000}))?"
+)
+#: Maximum number of ranks that are read from one list.
+_MOST_RANKS = 64
 _OF_ONE = re.compile(
     r"\s+Rank (\d{1,9}) (has (?:launched up to operation|not launched any|status) ?.{0,40}?) -- (.{1,400})"
 )
@@ -42,7 +47,7 @@ DEAD, INCOMPLETE, MISMATCH = "DEAD", "INCOMPLETE", "MISMATCH"
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A rank (-1 for a process without its ranks), with its process, node and GPU."""
+    """A rank (-1 for a process without its ranks), with its process, node and GPU, if shown."""
 
     rank: int
     node: str
@@ -174,7 +179,7 @@ def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str])
         elif match := _OF_ONE.fullmatch(text):
             sets.append((1, match[2], list(_place(int(match[1]), match[3]))))
         elif match := _OF_MANY.fullmatch(text):
-            sets.append((int(match[1]), match[2], []))
+            sets.append((int(match[1]), match[2], [RankPlace(rank, "", 0, "") for rank in _listed(match[3] or "")]))
         elif (match := _RANK.fullmatch(text)) and sets:
             sets[-1][2].extend(_place(int(match[1]), match[2]))
         else:
@@ -185,6 +190,12 @@ def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str])
         for count, state, ranks in sets
     )
     return RasProblem(line, communicator, head[4], compared, rank_sets, tuple(processes), missing, is_error)
+
+
+def _listed(text: str) -> list[int]:
+    """Return the ranks of a list without ranges; empty for other lists."""
+    words = [word.strip() for word in text.split(",")]
+    return [int(word) for word in words] if all(map(str.isdecimal, words)) and len(words) <= _MOST_RANKS else []
 
 
 def _operations(state: str) -> int | None:
@@ -207,8 +218,8 @@ def facts(status: RasStatus) -> dict[str, Any]:
         "problems": [
             {"communicator": problem.communicator or None, "word": problem.word, "compared": problem.compared,
              "ranks": [{"count": each.count, "state": each.state,
-                        "ranks": [{"rank": place.rank, "node": place.node, "pid": place.process, "gpu": place.gpu}
-                                  for place in each.ranks]} for each in problem.sets],
+                        "ranks": [{"rank": place.rank, "node": place.node or None, "pid": place.process or None,
+                                   "gpu": place.gpu or None} for place in each.ranks]} for each in problem.sets],
              "processes": [{"node": place.node, "pid": place.process, "gpu": place.gpu} for place in problem.processes],
              "missing_ranks": problem.missing or None, "line": problem.line}
             for problem in status.problems

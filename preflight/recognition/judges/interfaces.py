@@ -11,6 +11,7 @@ from preflight.checks.rdma.firmware import judge_board
 from preflight.checks.rdma.optics import judge_module
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.model import Finding, passed, unknown, warned
+from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.network.bonding import Bond
 from preflight.parsers.network.ethtool_driver import DriverInfo
 from preflight.parsers.network.ethtool_link import EthernetLink
@@ -194,16 +195,21 @@ _JUMBO = 4200
 @limited
 def _carriers(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
-    wired = [interface for interface in interfaces if interface.name != "lo"]
+    wired = [interface for interface in interfaces if not is_virtual(interface.name)]
     for interface in wired:
-        if interface.is_up and not interface.has_carrier:
+        if interface.state == "DOWN" and not interface.flags:  # the text does not show whether it was set down
+            yield unsure(f"{interface.name} is DOWN", subject=interface.name, found="DOWN", expected="UP",
+                         evidence=part.evidence)  # fmt: skip
+        elif interface.is_up and not interface.has_carrier:
             yield unsure(f"{interface.name} is up, but has no link (NO-CARRIER)", subject=interface.name,
                          found=f"NO-CARRIER, state {interface.state}", expected="LOWER_UP",
                          evidence=part.evidence)  # fmt: skip
         elif not interface.is_up and interface.addresses:
             yield unsure(f"{interface.name} has an address, but is down", subject=interface.name, found="DOWN",
                          expected="UP", evidence=part.evidence)  # fmt: skip
-    if wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
+    if wired and part.complete and all(item.has_carrier and not item.mtu for item in wired):
+        yield passed(f"{len(wired)} interfaces are up; their MTU is not shown", evidence=part.evidence)
+    elif wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
         yield passed(f"{len(wired)} interfaces are up, with an MTU of {min(item.mtu for item in wired)} or more",
                      evidence=part.evidence)  # fmt: skip
 
@@ -211,8 +217,9 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
 @limited
 def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
     interfaces: Sequence[Interface] = part.value
-    wired = [item for item in interfaces if item.has_carrier and item.name != "lo" and item.mac]
+    wired = [item for item in interfaces if item.has_carrier and item.mac and not is_virtual(item.name)]
     large = [item for item in interfaces if item.is_up and item.mac and item.mtu >= _JUMBO]
+    large = [item for item in large if not is_virtual(item.name)]
     for interface in wired if large else ():
         if interface.mtu < _JUMBO:
             yield unsure(f"{interface.name} has MTU {interface.mtu}, but {large[0].name} has {large[0].mtu}",

@@ -97,9 +97,9 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         *_noted(events, part.evidence),
         *_waited(events, judgement, part.evidence),
         *_corrected(events, judgement, part.evidence),
-        *_repeated_links(events, window, part.evidence),
         *_unjudged(events, judgement, window, part.evidence),
     ]
+    noted += _repeated_links(events, window, part.evidence, beside=bool(noted or judgement.problems))
     yield from noted
     strange = _strange(log, events)
     if strange:
@@ -195,11 +195,17 @@ def _unjudged(
                       fix="Check whether it recurs while jobs run: `journalctl -k`.")  # fmt: skip
 
 
-def _repeated_links(events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report links that recovered repeatedly; the text may be an excerpt."""
+def _repeated_links(
+    events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...], *, beside: bool
+) -> Iterator[Finding]:
+    """Report links that recovered repeatedly, or once with other events (``beside``).
+
+    The text may be an excerpt.
+    """
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
-    for shown, downs in repeated(kinds, window):
-        yield unknown(f"the link of {shown} went down and came back {len(downs)} times (the first on line "
+    for shown, downs in repeated(kinds, window, 1 if beside else 2):
+        times = f"{len(downs)} times (the first on " if len(downs) > 1 else "once ("
+        yield unknown(f"the link of {shown} went down and came back {times}line "
                       f"{downs[0].line}): {FLAPS} times a day are a fault, and this text may be incomplete",
                       subject=shown, found=f"{len(downs)} times", expected=f"fewer than {FLAPS} times in a day",
                       evidence=evidence,

@@ -133,14 +133,20 @@ def _with_rate(run: PerftestRun, name: str, best: PerftestRow, shown: str, part:
                   " port, and lost packets; run it again with `-q 4`, on the NIC's socket.")  # fmt: skip
 
 
+#: Messages that follow from others of the same text.
+_CAUSES = {"device-open": frozenset({"memlock"}), "unreachable": frozenset({"no-transport", "retries-exceeded"})}
+
+
 def _errors(check: str, part: PastedValue) -> Iterator[Finding]:
     errors: Sequence[TransportMessage] = part.value
+    causes = {error.what for error in errors}
     for error in errors:
-        if error.check != check:
+        if error.check != check or causes & _CAUSES.get(error.what, frozenset()):
             continue
         where = " on ".join(filter(None, (f"{error.device}:{error.port}" if error.port else error.device, error.host)))
         to = f", peer {error.peer}" if error.peer else ""
-        yield warned(f"{where or 'a device'}{to}: {error.meaning} (line {error.line})",
+        report = failed if error.is_error else warned
+        yield report(f"{where or 'a device'}{to}: {error.meaning} (line {error.line})",
                      subject=error.device or error.host or "", found=error.text[:200], evidence=part.evidence,
                      quote=error.text)  # fmt: skip
 

@@ -116,7 +116,7 @@ CASES = {
     "equal counts": (
         2 * BEHIND.format(most=0, least=0),
         ["unknown", "unknown"],
-        "reports different counts, but all are at operation 0",
+        "reports different counts, but those in the text are all 0",
     ),
     "stopped": (STOPPED, ["warn"], "process 20418 on gpu-b07 (GPU 3) does not answer"),
     "dead": (DEAD, ["fail"], "could not reach process 20418 on gpu-b07 (GPU 3) for 60 s"),

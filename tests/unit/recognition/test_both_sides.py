@@ -1,0 +1,234 @@
+"""Findings about texts that were judged wrongly, each beside the findings about a similar text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from preflight import recognition
+from preflight.recognition.input_sources import InputSource
+
+LOOPBACK = """\
+1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN group default qlen 1000
+    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00
+    inet 127.0.0.1/8 scope host lo
+2: ens7: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {mtu} qdisc mq state UP group default qlen 1000
+    link/ether 0a:42:ac:11:00:07 brd ff:ff:ff:ff:ff:ff
+    inet 10.44.4.17/22 brd 10.44.7.255 scope global ens7
+3: {other}: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 9000 qdisc noqueue state DOWN group default
+    link/ether 0a:42:9d:00:00:01 brd ff:ff:ff:ff:ff:ff
+"""
+
+BRIEF = "lo               UNKNOWN        127.0.0.1/8 \nens7             UP             10.44.4.17/22 \n{more}"
+
+STEP = (
+    " iteration {step:8d}/     900 | consumed samples: {step:12d} | elapsed time per iteration (ms): 1900.5 | "
+    "learning rate: 1.0E-04 | global batch size:   512 |{loss} grad norm: {norm} | number of nan iterations:   0 |\n"
+)
+
+OPEN_MPI = """\
+--------------------------------------------------------------------------
+WARNING: There was an error initializing an OpenFabrics device.
+
+  Local host:   rack2-n4
+  Local device: mlx5_6
+--------------------------------------------------------------------------
+"""
+LOCKED = """\
+--------------------------------------------------------------------------
+The OpenFabrics (openib) BTL failed to initialize while trying to
+allocate some locked memory.  This typically can indicate that the
+memlock limits are set too low.
+--------------------------------------------------------------------------
+"""
+UCX = "[1764000000.120000] [n4:51200:0]  ib_mlx5_log.c:177  UCX  {level} Transport retry count exceeded on mlx5_6:1\n"
+ENDPOINT = "[n4:51200] pml_ucx.c:419  Error: ucp_ep_create(proc=3) failed: Destination is unreachable\n"
+CALL = "[n4:51200] *** An error occurred in MPI_Bcast\n[n4:51200] *** MPI_ERRORS_ARE_FATAL (processes will abort)\n"
+PROXY = "[proxy:0:2@n4] HYD_pmcd_pmip_control_cmd_cb (proxy/pmip_cb.c:480): assert (!closed) failed\n"
+STACK = """\
+Abort(672) on node 3 (rank 3 in comm 0): Fatal error in PMPI_Init: Other MPI error, error stack:
+MPIDI_OFI_mpi_init_hook(1580): OFI addrinfo() failed (ofi_init.c:1580:MPIDI_OFI_mpi_init_hook:No data available)
+"""
+
+DOWN = "Nov  8 10:00:09 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link down\n"
+UP = "Nov  8 10:00:11 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link up\n"
+CORRECTED = """\
+Nov  8 10:00:03 n4 kernel: mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer
+Nov  8 10:00:03 n4 kernel: mlx5_core 0000:5e:00.0:    [ 0] RxErr                  (First)
+"""
+MODULE = "Nov  8 10:00:00 n4 kernel: mlx5_core 0000:5e:00.0: Port module event: module 0, {state}\n"
+
+OPTICS = """\
+	Identifier                                : 0x19 (OSFP 8X Pluggable Transceiver with CMIS)
+	Vendor name                               : GLASSLINK
+	Module temperature                        : 77.10 degrees C / 170.78 degrees F
+	Alarm/warning flags implemented           : Yes
+	Module temperature high alarm             : {high}
+"""
+
+RAS = """\
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      2          8            1         16       16
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         2         8        16        16   RUNNING  MISMATCH
+
+Warnings
+========
+
+#0-0 (5be079b828ff1a75) MISMATCH
+  Communicator ranks have different collective operation counts
+  14 ranks have launched up to operation 7702
+  {rest}
+"""
+
+LAUNCH = "mpirun -np 16 -H n4:8,n5:8 -x NCCL_DEBUG=WARN -x {setting} ./train\n"
+
+#: Text, the findings that are not a pass (status, check, words), words that none has, and the exit status.
+Row = tuple[str, list[tuple[str, str, str]], str, int]
+ROWS: dict[str, Row] = {
+    "loopback and a bridge": (LOOPBACK.format(mtu=9000, other="docker0"), [], "", 0),
+    "a port without a link": (
+        LOOPBACK.format(mtu=9000, other="ens8"),
+        [("unknown", "rdma.port-state", "ens8 is up, but has no link")],
+        "lo ",
+        3,
+    ),
+    "a small MTU beside loopback": (LOOPBACK.format(mtu=1500, other="docker0"), [], "", 3),
+    "a small MTU beside a port": (
+        LOOPBACK.format(mtu=1500, other="ens8").replace("NO-CARRIER,", "LOWER_UP,"),
+        [("unknown", "roce.chain", "ens7 has MTU 1500, but ens8 has 9000")],
+        "lo ",
+        3,
+    ),
+    "short list": (BRIEF.format(more="eth0@if9        UP             10.244.0.9/24 \n"), [], "", 0),
+    "short list, down": (
+        BRIEF.format(more="ens8             DOWN           \n"),
+        [("unknown", "rdma.port-state", "ens8 is DOWN")],
+        "",
+        3,
+    ),
+    "a loss that is NAN": (
+        "".join(
+            STEP.format(
+                step=step,
+                loss=f" lm loss: {'     NAN' if step > 3 else '2.1E+00'} |",
+                norm="nan" if step > 3 else "0.9",
+            )
+            for step in range(1, 6)
+        ),
+        [("fail", "torch.steps", "the loss is nan from step 4 on")],
+        "is a number",
+        1,
+    ),
+    "a norm without a loss": (
+        "".join(STEP.format(step=step, loss="", norm="nan") for step in range(1, 4)),
+        [("warn", "torch.steps", "the line shows no loss")],
+        "is a number",
+        0,
+    ),
+    "a norm beside a loss": (
+        "".join(STEP.format(step=step, loss=" lm loss: 2.1E+00 |", norm="nan") for step in range(1, 4)),
+        [("warn", "torch.steps", "the loss is a number")],
+        "shows no loss",
+        0,
+    ),
+    "a device": (OPEN_MPI, [("warn", "rdma.device-nodes", "cannot be opened")], "locked", 0),
+    "a device without locked memory": (
+        OPEN_MPI + LOCKED,
+        [("fail", "host.memlock", "max locked memory is too small")],
+        "cannot be opened",
+        1,
+    ),
+    "an error of UCX": (UCX.format(level="ERROR"), [("fail", "counters.loss", "mlx5_6:1 on n4")], "", 1),
+    "a warning of UCX": (UCX.format(level="WARN "), [("warn", "counters.loss", "mlx5_6:1 on n4")], "", 0),
+    "an unreachable peer": (
+        ENDPOINT + CALL,
+        [("fail", "job.errors", "no connection to a peer"), ("fail", "job.errors", "an MPI call failed")],
+        "",
+        1,
+    ),
+    "its cause": (
+        UCX.format(level="ERROR") + ENDPOINT,
+        [("fail", "counters.loss", "retry count exceeded")],
+        "no connection",
+        1,
+    ),
+    "a daemon that is gone": (PROXY, [("fail", "host.services", "lost the daemon")], "could not start", 1),
+    "a daemon that did not start": (
+        PROXY.replace("assert (!closed) failed", "unable to execute ./train"),
+        [("fail", "host.services", "could not start its daemons")],
+        "lost the daemon",
+        1,
+    ),
+    "a stack of MPI": (
+        STACK,
+        [("fail", "job.errors", "could not be initialised"), ("fail", "job.errors", "OFI addrinfo() failed")],
+        "",
+        1,
+    ),
+    "a link alone": (DOWN + UP, [], "", 0),
+    "a link beside errors": (
+        CORRECTED + DOWN + UP,
+        [("unknown", "kernel.events", "1 corrected"), ("unknown", "kernel.events", "came back once (line 3)")],
+        "",
+        3,
+    ),
+    "a cable error": (
+        MODULE.format(state="Cable error, Power budget exceeded"),
+        [("warn", "kernel.events", "Cable error, Power budget exceeded")],
+        "",
+        0,
+    ),
+    "a cable": (MODULE.format(state="Cable plugged"), [], "", 0),
+    "heat without thresholds": (
+        OPTICS.format(high="On"),
+        [("warn", "optics.module", "its thresholds are not shown")],
+        "latched",
+        0,
+    ),
+    "no heat": (OPTICS.format(high="Off"), [], "", 0),
+    "ranks behind": (
+        RAS.format(rest="2 ranks have launched up to operation 7701: 5, 13"),
+        [("unknown", "nccl.ras", "rank 5, 13 at 7701; the remaining ranks have launched operation 7702")],
+        "",
+        3,
+    ),
+    "ranks in another form": (
+        RAS.format(rest="some ranks lag"),
+        [("unknown", "nccl.ras", "those in the text are all 7702")],
+        "remaining",
+        3,
+    ),
+    "a setting of a command": (
+        LAUNCH.format(setting="NCCL_MAX_NCHANNELS=4"),
+        [("warn", "nccl.run-settings", "NCCL_MAX_NCHANNELS in text line 1 is deprecated")],
+        "line 2",
+        0,
+    ),
+    "settings of a command": (LAUNCH.format(setting="NCCL_IB_HCA=mlx5"), [], "", 0),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_findings_of_both_sides(name: str, tmp_path: Path) -> None:
+    text, expected, absent, status = ROWS[name]
+    path = tmp_path / "text"
+    path.write_text(text)
+    parts = recognition.read(InputSource("text", path))
+    findings = [finding for part in parts for finding in part.findings if finding["status"] != "pass"]
+    messages = [f"{finding['status']} {finding['check']}: {finding['message']}" for finding in findings]
+    assert len(messages) == len(expected), messages
+    for kind, check, words in expected:
+        assert any(message.startswith(f"{kind} {check}: ") and words in message for message in messages), messages
+    assert not [message for message in messages if absent and absent in message], messages
+    assert recognition.exit_status([("text", parts)]) == status, [(part.kind, part.judged) for part in parts]
