@@ -28,6 +28,7 @@ from preflight.facts.rdma_ports import ROOT
 from preflight.facts.versions import LIBRARIES
 from preflight.model import Finding, check
 from preflight.parsers.nvidia.driver_version import open_modules
+from preflight.parsers.nvidia.toolkit_version import toolkit_version
 
 
 def _torch(node: NodeFacts, site: Site) -> str | None:
@@ -87,7 +88,7 @@ SOFTWARE = (
     Trait(
         "NVIDIA container toolkit",
         system_settings.TOOLKIT,
-        on_gpu_nodes(installed(system_settings.TOOLKIT, system_settings.toolkit_version)),
+        on_gpu_nodes(installed(system_settings.TOOLKIT, toolkit_version)),
         expects="versions.container_toolkit",
     ),
 )

@@ -5,11 +5,11 @@ Sources: /proc and /sys.
 
 from __future__ import annotations
 
-import math
 import re
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
+from preflight.parsers.host.ulimit import soft_limit
 from preflight.textprep.plain_text import id_list, integer
 
 STATUS = "file:/proc/self/status"
@@ -35,16 +35,12 @@ def memlock_bytes(text: str) -> float:
 
     ``inf`` for unlimited. Raises ValueError.
     """
-    if not (match := re.search(r"^Max locked memory\s+(unlimited|\d+)\s", text, re.MULTILINE)):
-        raise ValueError("no line 'Max locked memory' found")
-    return math.inf if match[1] == "unlimited" else int(match[1])
+    return soft_limit(text, "locked memory")
 
 
 def open_files(text: str) -> float:
     """Read the soft "Max open files" of ``/proc/self/limits``; ``inf`` for unlimited."""
-    if not (match := re.search(r"^Max open files\s+(unlimited|\d+)\s", text, re.MULTILINE)):
-        raise ValueError("no line 'Max open files' found")
-    return math.inf if match[1] == "unlimited" else int(match[1])
+    return soft_limit(text, "open files")
 
 
 def may_lock_memory(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Settings of a node's firmware, kernel and software, one small file each.
 
 Sources: Documentation/ABI/testing/sysfs-class-dmi, proc(5), Documentation/admin-guide/mm/transhuge.rst,
-Documentation/networking/ip-sysctl.rst; the CUDA toolkit's version.json; ``nvidia-ctk --version``.
+Documentation/networking/ip-sysctl.rst; the CUDA toolkit's version.json.
 """
 
 from __future__ import annotations
@@ -69,13 +69,6 @@ def pretty_name(text: str) -> str:
     if not (match := re.search(r"^PRETTY_NAME=([\"']?)(.{1,100}?)\1\s*$", text, re.M)):
         raise ValueError("has no PRETTY_NAME")
     return match[2]
-
-
-def toolkit_version(text: str) -> str:
-    """Return the version in ``nvidia-ctk --version``; raises ValueError."""
-    if not (match := re.search(r"\bversion:? ([0-9][\w.+~-]{0,40})", text)):
-        raise ValueError(f"{text.strip()[:60]!r} names no version")
-    return match[1]
 
 
 def cuda_version(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -157,9 +156,6 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 
 
-_LINE = re.compile(r"\bline \d{1,9}\b")
-
-
 def judge_settings(parts: list[TextPart], name: str, *, of_commands: bool = False) -> None:
     """Judge each list of settings like those of a run.
 
@@ -171,5 +167,13 @@ def judge_settings(parts: list[TextPart], name: str, *, of_commands: bool = Fals
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
             part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]
-        for finding in part.findings if of_commands else ():
-            finding["message"] = _LINE.sub(f"line {part.first}", finding["message"])
+        if of_commands:
+            part.findings = [_on_line(finding, part.first, part.text.count("\n")) for finding in part.findings]
+
+
+def _on_line(finding: Mapping[str, Any], line: int, settings: int) -> dict[str, Any]:
+    """Return a finding about one of the settings on a line with that line's number."""
+    message = finding["message"]
+    for number in reversed(range(line, line + settings)):
+        message = message.replace(f"line {number}", f"line {line}")
+    return {**finding, "message": message}

@@ -24,12 +24,12 @@ FILES = {
     "preflight/facts/compatibility.py": "torch/version.py; versions of packages",
     "preflight/facts/container_image.py": "podman's .containerenv",
     "preflight/facts/cpu_time.py": "/proc/stat",
-    "preflight/facts/host.py": "/proc/self/limits and status, ip_local_port_range",
+    "preflight/facts/host.py": "/proc/self/status, ip_local_port_range",
     "preflight/facts/nccl_settings/named_files.py": "NCCL's topology file",
     "preflight/facts/network_mounts.py": "options of a mount that the parser returned; NVMe's address",
     "preflight/facts/network_switch.py": "os-release, SONiC's and ONIE's files",
     "preflight/facts/rdma_ports.py": "uevent; names of devices",
-    "preflight/facts/system_settings.py": "/proc/cpuinfo, meminfo and vlan/config, os-release, `nvidia-ctk --version`",
+    "preflight/facts/system_settings.py": "/proc/cpuinfo, meminfo and vlan/config, os-release",
     "preflight/facts/versions.py": "names of libraries, as find prints them",
 }
 

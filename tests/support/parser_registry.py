@@ -59,6 +59,7 @@ from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
 from preflight.parsers.host import kernel_log as kernel_lines
+from preflight.parsers.host.ulimit import soft_limit
 from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megatron, nemo, reader, torchtitan
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
@@ -318,6 +319,7 @@ _text("parsers.nvidia.driver_version.driver_version", *_out(kernel.NVIDIA_VERSIO
 _text("nvidia.smi_xml.parse", *_out(smi_xml.XML), tool="nvidia-smi -q -x")
 _text("host.memlock_bytes", *_out(host.LIMITS), tool="/proc/self/limits")
 _text("host.open_files", *_out(host.LIMITS), tool="/proc/self/limits")
+_text("parsers.host.ulimit.soft_limit", *_out(host.LIMITS), call=lambda text: soft_limit(text, "open files"))
 _text("host.may_lock_memory", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.allowed_cpus", *_out(host.STATUS), tool="/proc/self/status")
 _text("host.allowed_memory_nodes", *_out(host.STATUS), tool="/proc/self/status")
@@ -366,7 +368,7 @@ _text("system_settings.imex_nodes", "# the rack\n192.0.2.1\n192.0.2.2\n")
 _text("system_settings.memory_gib", *_out("file:/proc/meminfo"), tool="/proc/meminfo")
 _text("system_settings.pretty_name", 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\n')
 _text("system_settings.partition_key", "0xffff\n")
-_text("system_settings.toolkit_version", *_out("cmd:nvidia-ctk --version"))
+_text("parsers.nvidia.toolkit_version.toolkit_version", *_out("cmd:nvidia-ctk --version"))
 _text("system_settings.vlans", "VLAN Dev name    | VLAN ID\nName-Type: VLAN_NAME_TYPE_RAW_PLUS_VID_NO_PAD\n"
       "enp24s0.100    | 100  | enp24s0\n")  # fmt: skip
 _text("parsers.host.boot_options.parse", *_out(kernel.CMDLINE), 'a=1 b="c d" -- e')

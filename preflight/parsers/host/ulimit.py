@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -14,6 +15,8 @@ _BASH = re.compile(r"\s*([A-Za-z][A-Za-z /-]{2,30}?)\s+\((?:([\w -]{1,14}), )?-(
 _PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
 _PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
 _UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}
+#: Maximum number of examined characters of a line of /proc.
+_LONGEST = 200
 #: Name in /proc -> name in bash.
 _NAMES = {"locked memory": "max locked memory", "processes": "max user processes", "address space": "virtual memory"}
 
@@ -51,6 +54,14 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProcessLimits]:
             soft[_NAMES.get(match[1], match[1])] = None if match[2] == "unlimited" else int(match[2])
     gaps = () if len(soft) > 1 else (ParseGap(taken[-1].number, "the other limits are missing"),)
     return Parsed(ProcessLimits(soft), gaps, end)
+
+
+def soft_limit(text: str, name: str) -> float:
+    """Return a soft limit by its name in /proc; ``inf`` for unlimited; raises ValueError."""
+    for line in text.splitlines():
+        if (match := _PROC.fullmatch(line[:_LONGEST])) and match[1] == name:
+            return math.inf if match[2] == "unlimited" else int(match[2])
+    raise ValueError(f"no line 'Max {name}' found")
 
 
 HINTS = ("(-", ", -", "Soft Limit")
