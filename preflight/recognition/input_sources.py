@@ -177,7 +177,7 @@ def _held(reader: ByteReader, note: Notes) -> NumberedText:
     if not is_cut:
         return NumberedText((head + tail).decode("utf-8", "backslashreplace"))
     begin = head.rfind(b"\n") + 1
-    note(f"{dropped} lines between the beginning and the end were left out")
+    note(f"{dropped or 'parts of the'} lines between the beginning and the end were left out")
     first, last = bytes(head[:begin]).split(b"\n")[:-1], bytes(tail).split(b"\n")
     # The retained end usually starts within a line, which is dropped
     after = head_lines + dropped + 1

@@ -54,6 +54,8 @@ _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
 #: The note on a line above the maximum length, and the number of bytes that its parts share when they are searched.
 LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; the rest of it was not read"
 _LONGEST_MARK = 256
+#: Maximum number of bytes beyond the maximum line length that are searched: a megabyte takes 0.1 s.
+_MOST_SEARCHED = 16 << 20
 #: Maximum number of bytes in a cached message.
 _REMEMBERED = 1024
 #: Number of process names that occurred after different line starts, beyond which the line start is a time stamp.
@@ -71,6 +73,7 @@ class Scanner(LineParser):
         super().__init__(first_line, file)
         self.selection = selection
         self.before_rest = b""  # the end of the part that was left out last
+        self.searched = 0  # bytes beyond the maximum line length
         self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
         self.shapes: dict[bytes, int] = {}  # line without digits → its flags and count, see _STEP
         self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
@@ -179,8 +182,10 @@ class Scanner(LineParser):
 
     def left_out(self, rest: bytes) -> None:
         """Note a relevant text beyond the maximum line length; called part by part."""
-        if LONG_LINE_NOTE not in self.tally.unread and is_relevant(self.before_rest + rest):
-            self.tally.unread[LONG_LINE_NOTE] = None
+        if LONG_LINE_NOTE not in self.tally.unread:
+            self.searched += len(rest)
+            if self.searched > _MOST_SEARCHED or is_relevant(self.before_rest + rest):
+                self.tally.unread[LONG_LINE_NOTE] = None
         self.before_rest = rest[-_LONGEST_MARK:]
 
     def flush_counts(self) -> None:
