@@ -57,7 +57,10 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProcessLimits]:
 
 
 def soft_limit(text: str, name: str) -> float:
-    """Return a soft limit by its name in /proc; ``inf`` for unlimited; raises ValueError."""
+    """Return a soft limit in /proc by its name; ``inf`` if unlimited.
+
+    Raises ValueError.
+    """
     for line in text.splitlines():
         if (match := _PROC.fullmatch(line[:_LONGEST])) and match[1] == name:
             return math.inf if match[2] == "unlimited" else int(match[2])

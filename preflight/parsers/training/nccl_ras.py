@@ -47,7 +47,7 @@ DEAD, INCOMPLETE, MISMATCH = "DEAD", "INCOMPLETE", "MISMATCH"
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A rank (-1 for a process without its ranks), with its process, node and GPU, if shown."""
+    """A rank (-1 for a process without its ranks) and its place, as far as shown."""
 
     rank: int
     node: str
