@@ -147,7 +147,7 @@ class _Held:
         return self._known[digest]
 
     def held(self, value: Any) -> Any:
-        """Return the stored value that equals a value, after storing it if it is new."""
+        """Return the stored value that equals ``value``, which is stored if it is new."""
         kind = type(value)
         if kind is str:
             if len(value) > _SHORT:

@@ -290,7 +290,7 @@ class TableReader:
             self.add_error((*path, name), "unknown key", fix)
 
     def subtable(self, body: Mapping[str, Any], path: KeyPath, name: str) -> Mapping[str, Any]:
-        """Return a sub-table; empty if it is absent, or, with an error, not a table."""
+        """Return a sub-table, or an empty one; adds an error if it is not a table."""
         value = body.get(name, {})
         if isinstance(value, dict):
             return value
@@ -299,7 +299,7 @@ class TableReader:
         return {}
 
     def value(self, body: Mapping[str, Any], path: KeyPath, kind: Kind) -> Any:
-        """Return the value of a key; None if absent, or, with an error, invalid."""
+        """Return the value of a key, or None; adds an error if the value is invalid."""
         name = str(path[-1])
         if name not in body:
             return None

@@ -155,7 +155,7 @@ class Redactor:
             self._shared = None
 
     def _is_known(self, value: Any, key: str, ours: bool) -> bool:
-        """Return whether an object was already learnt under the same key, and mark it."""
+        """Return whether an object was learnt under the same key before, and mark it."""
         if self._shared is None or not isinstance(value, dict | list):
             return False
         place = id(value), key, ours

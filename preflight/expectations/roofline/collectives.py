@@ -63,7 +63,7 @@ class Roofline:
 def roofline(collective: str, machine: RooflineMachine, nodes: int) -> Roofline | None:
     """Return the roofline of a collective on a number of nodes.
 
-    It is None if the collective has no model, or if the NICs, which it uses, are unknown.
+    It is None if the collective has no model, or if it needs NICs that are unknown.
     """
     ranks = nodes * machine.gpus
     inside = min(machine.domain, ranks)  # ranks in one NVLink domain

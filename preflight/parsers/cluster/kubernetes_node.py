@@ -41,7 +41,7 @@ class NodeCondition:
 
 @dataclass(frozen=True)
 class NodeDescription:
-    """One node; its resources are those without a unit, by name."""
+    """One node; its resources, by name, are only those without a unit."""
 
     name: str
     unschedulable: bool

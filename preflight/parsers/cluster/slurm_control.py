@@ -48,7 +48,7 @@ class SlurmControl:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the output of one of the commands begins at a line."""
+    """Return whether ``scontrol`` or ``sdiag`` output begins at a line."""
     text = lines[at].text
     if _PING.fullmatch(text) or re.match(r"\s*sdiag output at ", text) or re.match(r"Server thread count:", text):
         return True

@@ -12,5 +12,5 @@ HINTS = ("nvidia-fabricmanager.service", "nvidia-imex.service")
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the status of one of the two services begins at a line."""
+    """Return whether the status of the fabric manager or of IMEX begins at a line."""
     return service_status.unit_of(lines, at) in HINTS

@@ -137,7 +137,7 @@ def split_line(raw: str) -> LineParts:
 
 
 def message(raw: str, at: int = 0) -> str:
-    """Return the kernel's message in a line whose time ends at a position."""
+    """Return the kernel's message in a line whose time ends at position ``at``."""
     rest = raw[at:].lstrip(":").removeprefix(" ")
     for part in (_CALLER, _HOST_KERNEL, _SINCE_BOOT):
         if match := part.match(rest):

@@ -34,7 +34,7 @@ _NONE = re.compile(
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """The memory or other hardware errors counted at one place."""
+    """One count of hardware errors."""
 
     place: str  # memory controller, DIMM or kind of event, as printed
     corrected: bool

@@ -42,7 +42,7 @@ class StorageState:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the output of one of the tools begins at a line."""
+    """Return whether a storage status begins at a line."""
     text = lines[at].text
     return any(form.fullmatch(text) for form in (_CEPH, _GPFS_HEAD, _MMHEALTH_HEAD, _POOL))
 

@@ -43,7 +43,7 @@ class LoadReading:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether the output of one of the tools begins at a line."""
+    """Return whether output with values of the host's load begins at a line."""
     text = lines[at].text
     heads = (_LOAD, _TASKS, _CPU, _VMSTAT_HEAD, _IOSTAT_CPU, _IOSTAT_HEAD, _PRESSURE)
     return any(form.fullmatch(text) for form in heads)

@@ -157,5 +157,5 @@ def facts(routing: Routing) -> dict[str, Any]:
 
 
 def summary(routing: Routing) -> str:
-    """Return a one-line summary of the list."""
+    """Return a one-line summary of the routes and rules."""
     return f"{len(routing.routes)} routes, {len(routing.rules)} rules"

@@ -34,7 +34,7 @@ class MonitorRow:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table of one of the tools begins at a line."""
+    """Return whether a table of ``dmon`` or ``pmon`` begins at a line."""
     if not _HEAD.fullmatch(lines[at].text):
         return False
     return any(_UNITS.fullmatch(line.text) or _ENTITY.match(line.text) for line in lines[at + 1 : at + 3])

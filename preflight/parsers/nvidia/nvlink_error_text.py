@@ -36,7 +36,7 @@ class GpuErrors:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a GPU with NVLink counters below it is at a line."""
+    """Return whether the output begins at a line: a GPU, followed by counters."""
     return bool(_GPU.fullmatch(lines[at].text)) and any(
         _COUNTER.fullmatch(line.text) for line in lines[at + 1 : at + 3]
     )

@@ -78,7 +78,7 @@ def parse(text: str) -> dict[str, Links]:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a GPU with NVLinks below it is at a line."""
+    """Return whether the output begins at a line: a GPU, followed by its NVLinks."""
     text = lines[at].text
     if _GPU.fullmatch(text):
         following = [line.text for line in lines[at + 1 : at + 3]]

@@ -29,7 +29,7 @@ class DriverFiles:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether one of the files begins at a line."""
+    """Return whether a file of ``/proc/driver/nvidia`` begins at a line."""
     if (module := loaded_module(lines[at].text)) and module.version:
         return True
     ahead = [line.text for line in lines[at + 1 : at + 4]]

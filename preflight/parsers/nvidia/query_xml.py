@@ -214,7 +214,7 @@ def _lost(lines: Lines, at: int) -> list[str]:
 
 
 def _balanced(text: str, opened: list[str]) -> bool:
-    """Update the open elements; return whether a line closes no others."""
+    """Update the open elements; return whether a line closes only open ones."""
     before, closed = len(opened), list[str]()  # number of elements open before the line, and elements that it closes
     for match in _XML_TAG.finditer(text):
         if match[3]:

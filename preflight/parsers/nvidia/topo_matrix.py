@@ -79,7 +79,7 @@ def _is_code(word: str) -> bool:
 
 
 def _cells(words: list[str], most: int) -> list[str]:
-    """Return the codes at the start of a row, at most a number of them.
+    """Return the codes at the start of a row, at most ``most`` of them.
 
     Codes that a paste joined are separated.
     """
