@@ -148,7 +148,7 @@ FOUND: dict[str, tuple[str, str]] = {
         "Reference ID    : A29FC801\nSystem time : 0.1 seconds fast of NTP time\nLeap status : x" + " " * 200_000 + "x",
         "leap",
     ),
-    "parsers.nvidia.driver_version.driver_version": ("NVRM version:" * 15_000, "names no"),
+    "parsers.nvidia.driver_version.driver_version": ("NVRM version:" * 15_000, "contains no"),
     "parsers.qos.mlnx_qos.parse_record": ("PFC configuration:" + "\n" * 200_000, "PFC configuration is missing"),
     "parsers.nvidia.topo_matrix.parse": ("GPU0 " + "a b c " * 30_000, "no matrix header"),
     "evidence.decode": ('{"schema": ' + "9" * 5000 + "}", "digits"),
