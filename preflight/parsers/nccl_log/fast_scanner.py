@@ -315,7 +315,7 @@ class Scanner(LineParser):
     # --- other lines -------------------------------------------------------------------------------
 
     def _warning(self, number: int, raw: bytes) -> None:
-        """Parse a line that may be a warning, with a cache for those of many ranks."""
+        """Parse a line that may be a warning; the same text of many ranks only once."""
         if raw == self.silent_warning:
             self.tally.lines += 1
             self.tally.warning_count += 1

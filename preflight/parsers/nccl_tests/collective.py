@@ -70,7 +70,7 @@ def collective_of(
 
 
 def candidates(rows: Sequence[Row], ranks: int | None, has_redop: bool | None) -> tuple[str, ...]:
-    """Return the collectives that fit a table; empty if it is not conclusive."""
+    """Return the collectives that fit a table; empty if none can be concluded."""
     sized = sorted((row for row in rows if row.bytes > 0), key=lambda row: row.bytes)
     row = next((row for row in reversed(sized) if ratio_of(row) is not None), sized[-1] if sized else None)
     if row is None:

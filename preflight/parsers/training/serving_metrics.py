@@ -119,7 +119,7 @@ class Distribution(NamedTuple):
 
 @dataclass(frozen=True)
 class Scrape:
-    """The values of one scrape; None if the scrape lacks the metric."""
+    """The values of one scrape; a value is None if the scrape lacks its metric."""
 
     running: int | None = None  # requests
     waiting: int | None = None
