@@ -11,7 +11,7 @@ from preflight.checks.gpu.gpudirect_host import GUIDE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.gpudirect import GpuNicPair
@@ -166,7 +166,7 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
         yield _redirected(redirected, len(pairs), configuration)
     if left:
         yield warned(
-            f"ACS {_controls(left, configuration)} is still set on the path of {len(left)} GPU-NIC pairs, "
+            f"ACS {_controls(left, configuration)} is still set on the path of {counted(len(left), 'GPU-NIC pair')}, "
             f"but redirects nothing",
             found=_named(left),
             expected="every ACSCtl bit off",
@@ -175,7 +175,7 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
     if hidden:
         yield passed(near, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
         yield unknown(
-            f"ACS on the path of {len(hidden)} GPU-NIC pairs could not be read: lspci shows it to root only",
+            f"ACS on the path of {counted(len(hidden), 'GPU-NIC pair')} could not be read: lspci shows it to root only",
             found=_named(hidden),
             evidence=[facts.lspci.LSPCI],
             fix="run as root, or with --sudo",

@@ -159,7 +159,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )  # fmt: skip
     read = [gpu for gpu in health.gpus if gpu.vbios is not None]
     if len(read) < len(health.gpus) or not read:
-        yield unknown(f"VBIOS of {len(health.gpus) - len(read)} GPUs is not reported", evidence=health.evidence)
+        yield unknown(f"VBIOS not reported by {counted(len(health.gpus) - len(read), 'GPU')}", evidence=health.evidence)
     elif not odd:
         versions_read = " and ".join(sorted({str(gpu.vbios) for gpu in read}))
         yield passed(f"{counted(len(read), 'GPU')} with VBIOS {versions_read}", evidence=health.evidence)

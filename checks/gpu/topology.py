@@ -11,7 +11,7 @@ from preflight.checks.applicability import PCI_BUS, fewer_nics, flattened, no_gp
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH
 from preflight.facts.node import TOPO, NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nvidia.topology import Topology
@@ -159,10 +159,10 @@ def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring,
     often = Counter(gpu for one, other, _ in weak for gpu in (one, other))
     culprit, times = often.most_common(1)[0]
     subject = culprit if times == len(weak) and len(weak) > 1 else ""
+    those = f"{subject} has" if subject else counted(len(weak), "pair of GPUs has", "pairs of GPUs have")
     one, other, _ = weak[0]
     return failed(
-        f"{subject or f'{len(weak)} pairs of GPUs'} {'has' if subject else 'have'} less than NV{wiring.wanted}"
-        f": {one}-{other} is {topology.links[one][other]}",
+        f"{those} less than NV{wiring.wanted}: {one}-{other} is {topology.links[one][other]}",
         subject=subject,
         found=", ".join(f"{a}-{b} {topology.links[a][b]}" for a, b, _ in weak[:8]),
         expected=f"NV{wiring.wanted} ({wiring.source})",

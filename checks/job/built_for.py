@@ -10,7 +10,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
@@ -91,7 +91,7 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str
     if not log.hosts or len(fits) < len(log.hosts) or None in fits.values():
         return unknown(f"{build}, and the log does not name the driver's CUDA version", fix=_VERSION, **at)
     return passed(
-        f"{build}, and the drivers of all {len(fits)} hosts support it", found=", ".join(list(fits)[:4]), **at
+        f"{build}, and the drivers of {all_of(len(fits), 'host')} support it", found=", ".join(list(fits)[:4]), **at
     )
 
 

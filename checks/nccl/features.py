@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS, Setting, strtoll
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -148,7 +148,8 @@ def _sharp_requested(node: NodeFacts, setting: Setting, infiniband: bool | None)
                       expected="unset on RoCE", quote=as_set(setting), **details)  # fmt: skip
     nodes, least = _nodes(node), node.nccl_env.integer("NCCL_COLLNET_NODE_THRESHOLD") or 2
     if nodes is not None and nodes < least:
-        return warned(f"{where} requests SHARP on {nodes} nodes, but needs {least} or more", found=f"{nodes} nodes",
+        return warned(f"{where} requests SHARP on {counted(nodes, 'node')}, but needs {least} or more",
+                      found=counted(nodes, "node"),
                       expected=f"{least} nodes (NCCL_COLLNET_NODE_THRESHOLD)", quote=as_set(setting),
                       **details)  # fmt: skip
     plugins = [library.path for library in node.libraries if library.name.startswith("libnccl-net")]
