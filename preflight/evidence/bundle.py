@@ -152,7 +152,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
             continue
         listed = expected.get(name)
         if listed is None:
-            raise BundleError(f"{path}: {name[:200]!r} in it is not in its manifest")
+            raise BundleError(f"{path}: {name[:200]!r} in it is not listed in its manifest")
         if not len(content) == info.size == listed["bytes"] or listed["sha256"] != hashlib.sha256(content).hexdigest():
             raise BundleError(f"{path}: {name[:200]!r} in it does not match its manifest; request it again")
         yield name, content

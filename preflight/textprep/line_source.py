@@ -80,7 +80,7 @@ def opened(stream: ByteReader, note: Notes) -> ByteReader:
 
 
 def peeked(reader: ByteReader, most: int) -> tuple[ByteReader, bytes | None]:
-    """Return an equivalent reader, and all data; None for more than ``most`` bytes."""
+    """Return an equivalent reader, and all data or None if over ``most`` bytes."""
     pieces, size = [], 0
     while size <= most and (data := reader.read(most + 1 - size)):
         pieces.append(data)

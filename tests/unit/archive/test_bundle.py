@@ -199,7 +199,7 @@ def test_what_is_no_plain_file_in_its_place_is_refused(
 
 
 def test_members_that_differ_from_the_manifest_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="not in its manifest"):
+    with pytest.raises(ArchiveError, match="not listed in its manifest"):
         load([by_hand(tmp_path / "a.tar.gz", [member("evidence/a.json", small("a"))], listed=False)])
     path = made(tmp_path / "b.tar.gz", [("evidence/a.json", small("a"))])
     changed = gzip.decompress(path.read_bytes()).replace(b'"node": "a"', b'"node": "b"')
