@@ -72,7 +72,9 @@ def memlock(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif _cap_ipc_lock(node):
         yield passed(f"locked memory is limited to {size}, lifted by CAP_IPC_LOCK", evidence=[LIMITS, STATUS])
     elif floor is not None and limit >= floor * GIB:
-        yield passed(f"locked memory {size}, expected at least {floor:g} GiB", found=size, evidence=[LIMITS])
+        yield passed(
+            f"locked memory is limited to {size}, expected at least {floor:g} GiB", found=size, evidence=[LIMITS]
+        )
     elif floor is not None or limit < GIB:
         yield failed(
             f"locked memory is limited to {size}, expected {f'{floor:g} GiB' if floor else 'unlimited'}",

@@ -75,8 +75,8 @@ def device_count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     compute = {port.device for port in roles.compute} if roles else set()
     if roles and roles.of_near_gpus and len(compute) < (site.hcas.value or 0) <= len(devices) and gpu_lost(node, site):
         yield unknown(
-            f"{len(compute)} of {len(devices)} RDMA devices are close to the GPUs that answer; a GPU is lost, "
-            f"see gpu.count",
+            f"{len(compute)} of {len(devices)} RDMA devices are close to the GPUs that answer; a GPU is lost: "
+            "see gpu.count",
             found=f"{len(compute)} near a GPU",
             expected=f"{site.hcas.value} ({site.hcas.source})",
             evidence=[RDMA_CLASS],
