@@ -9,9 +9,8 @@ from preflight import facts
 from preflight._startup.lightclass import replace
 from preflight.checks.host.kernel_flood import flood
 from preflight.checks.host.kernel_judgement import Judged, Xid, judged
-from preflight.checks.host.kernel_links import FLAP
+from preflight.checks.host.kernel_links import FLAP, LOST_WITH_LINK
 from preflight.checks.host.kernel_problem import Problem, Window
-from preflight.checks.rdma.error_counters import LOST_WITH_LINK
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts

@@ -18,6 +18,12 @@ FLAPS = 3
 #: Start of the message about a link that flapped.
 FLAP = "the link of *"
 
+#: Losses of a port that a fault of its link explains. Those from full buffers and pauses are not among them.
+LOST_WITH_LINK = tuple(
+    ("counters.loss", "part", "*", words)
+    for words in ("*queue pairs died*", "*the link went down*", "*acknowledgements timed out*", "*packets are lost b*")
+)
+
 
 def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterator[Problem | str]:
     """Yield links that went down and came back, and notes on other changes.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight import facts
 from preflight.checks.applicability import efa_only, no_compute_port
+from preflight.checks.host.kernel_links import LOST_WITH_LINK
 from preflight.checks.rdma.per_port import (
     about,
     is_complete,
@@ -80,12 +81,6 @@ def _cause(port: PortGrowth, names: set[str]) -> str:
 
 #: Findings of a campaign of nccl-tests that errors of a port explain.
 IN_BENCH = (("bench.factor", "log"), ("bench.ports", "log"))
-
-#: Losses of a port that a fault of its link explains. Those from full buffers and pauses are not among them.
-LOST_WITH_LINK = tuple(
-    ("counters.loss", "part", "*", words)
-    for words in ("*queue pairs died*", "*the link went down*", "*acknowledgements timed out*", "*packets are lost b*")
-)
 
 
 @check(
