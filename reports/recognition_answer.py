@@ -19,6 +19,23 @@ ALL_SOURCES = "all sources"
 _MOST_LISTED = 40
 
 _COMMAND = re.compile(r"`([^`]{3,120})`")
+#: Programs of fixes. Other text between backticks is a setting, an option or a line of a file.
+_PROGRAMS = (
+    "preflight", "nvidia-smi", "nvidia-ctk", "dcgmi", "amd-smi", "nvbandwidth", "py-spy", "torchrun", "all_reduce_perf",
+    "dmesg", "journalctl", "systemctl", "timedatectl", "chronyc", "sysctl", "ulimit", "unset", "export", "env", "ps",
+    "top", "cat", "ls", "grep", "df", "mount", "findmnt", "ldd", "ldconfig", "numactl", "cpupower", "dmidecode",
+    "ipmitool", "ras-mc-ctl", "smartctl", "nvme", "mdadm", "zpool", "lspci", "lsmod", "modprobe", "kubectl", "scontrol",
+    "sinfo", "sdiag", "sacct", "sacctmgr", "ethtool", "ip", "ping", "iperf3", "devlink", "rdma", "show", "show_gids",
+    "cma_roce_mode", "mst", r"mlx\w{3,20}", r"ib\w{3,20}", "perfquery", "sminfo", "saquery", "fi_info",
+)  # fmt: skip
+_PROGRAM = re.compile(rf"(?:sudo )?(?:{'|'.join(_PROGRAMS)})(?: .*)?")
+#: Words of commands that interrupt jobs or remove something: a person decides on those after reading the finding.
+_DISRUPTIVE = re.compile(
+    r"(?<![\w-])(?:-r|-mig|--gpu-reset|\w*reset|reboot|makestep|restart|stop|drain|delete|cordon|kill|-w|set|power \w+"
+    r"|down)(?![\w-])"
+)
+#: A word that stands for a name: `nvidia-smi -q -i N`, `smartctl -x DEVICE`.
+_PLACEHOLDER = re.compile(r"(?<![\w./=:-])[A-Z]{1,12}(?:=[A-Z]{1,12})?(?![\w./])")
 #: A fix that begins with a command.
 _BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|scontrol|kubectl|ibstat) [^;(.,]{1,100})")
 
@@ -72,9 +89,16 @@ def _count(number: int, noun: str) -> str:
 
 
 def _next(finding: Mapping[str, Any]) -> str:
-    """Return the first command in the finding's fix, else one that explains its check."""
-    match = _BEGINS.match(finding.get("fix") or "") or _COMMAND.search(finding.get("fix") or "")
-    return match[1].strip() if match else f"preflight explain {finding['check']}"
+    """Return the first command in the finding's fix, else one that explains its check.
+
+    Commands without a placeholder come first; those that interrupt jobs are left to the finding.
+    """
+    fix = finding.get("fix") or ""
+    begins = _BEGINS.match(fix)
+    listed = [words.strip() for words in ((begins[1],) if begins else ()) + tuple(_COMMAND.findall(fix))]
+    commands = [words for words in listed if _PROGRAM.fullmatch(words) and not _DISRUPTIVE.search(words)]
+    commands.sort(key=lambda words: _PLACEHOLDER.search(words) is not None)
+    return next(iter(commands), f"preflight explain {finding['check']}")
 
 
 def _suggested(document: Mapping[str, Any]) -> str:

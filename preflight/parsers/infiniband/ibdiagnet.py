@@ -40,6 +40,13 @@ class FabricDiagnosis:
     notes: int  # number of lines marked -I-
     stages: Mapping[str, tuple[int, int]]
 
+    @property
+    def missing_messages(self) -> tuple[tuple[str, int, int], ...]:
+        """Messages that the summary counts and the text lacks: what, counted, shown."""
+        rows = (("warnings", 0, self.warnings), ("errors", 1, self.errors))
+        counts = ((what, sum(numbers[at] for numbers in self.stages.values()), len(shown)) for what, at, shown in rows)
+        return tuple(row for row in counts if row[1] > row[2])
+
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether several lines from a line on have the marks of ``ibdiagnet``."""
@@ -74,12 +81,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[FabricDiagnosis]:
             _extend(errors, warnings, lines[last].number, text)
             below += 1
         end += 1
-    counted = sum(number for _, number in stages.values())
-    gaps = []
-    if counted > len(errors) + len(warnings):
-        what = f"the summary counts {counted} errors, but the text shows {len(errors)}"
-        gaps.append(ParseGap(lines[at].number, what))
-    return Parsed(FabricDiagnosis(tuple(errors), tuple(warnings), notes, stages), tuple(gaps), last + 1 + below)
+    diagnosis = FabricDiagnosis(tuple(errors), tuple(warnings), notes, stages)
+    gaps = tuple(
+        ParseGap(lines[at].number, f"the summary counts {counted} {what}, but the text shows {shown}")
+        for what, counted, shown in diagnosis.missing_messages
+    )
+    return Parsed(diagnosis, gaps, last + 1 + below)
 
 
 def _extend(errors: list[Complaint], warnings: list[Complaint], line: int, text: str) -> None:
@@ -100,4 +107,6 @@ def facts(diagnosis: FabricDiagnosis) -> dict[str, Any]:
 
 def summary(diagnosis: FabricDiagnosis) -> str:
     """Return a one-line summary of the diagnosis."""
-    return f"{len(diagnosis.errors)} errors, {len(diagnosis.warnings)} warnings"
+    shown = {"errors": len(diagnosis.errors), "warnings": len(diagnosis.warnings)}
+    counts = shown | {what: counted for what, counted, _ in diagnosis.missing_messages}
+    return f"{counts['errors']} errors, {counts['warnings']} warnings"

@@ -210,7 +210,9 @@ def parse_discovery(lines: Lines, at: int) -> Parsed[Discovery]:
         end += 1
     count = counts.get("GPU")
     gaps = []
-    if count is not None and count != len(gpus):
+    if count is None:
+        gaps.append(ParseGap(lines[at].number, "the number of GPUs is missing"))
+    elif count != len(gpus):
         gaps.append(ParseGap(lines[last].number, f"{count} GPUs were found, but {len(gpus)} are listed"))
     return Parsed(Discovery(count, counts.get("NvS"), tuple(gpus)), tuple(gaps), last + 1)
 

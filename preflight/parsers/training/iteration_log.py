@@ -73,6 +73,8 @@ _ANY = re.compile(
 _ANY_TIME = re.compile(
     rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
 )
+#: The time of a step by its unit alone: ``| 1.02 s/it |``, ``850 ms/step``.
+_ANY_PACE = re.compile(rf"(?i)(?<![\w.])(?P<t>{_NUMBER}) ?(?:(?P<unit>s/it|it/s)|(?P<time>ms|s|sec)/(?:step|iter))\b")
 _ANY_RATE = re.compile(
     r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
@@ -130,8 +132,16 @@ def fields_in(text: str) -> StepFields | None:
     return None
 
 
+def _time_unit(timed: re.Match[str] | None) -> str:
+    """Return the unit of the time in a line of a program, as ``StepFields`` has it."""
+    if timed is None:
+        return ""
+    groups = timed.groupdict()
+    return (groups["unit"] or groups["time"].removesuffix("ec")).lower()
+
+
 def _own_fields(match: re.Match[str], text: str) -> StepFields:
-    timed, rated = _ANY_TIME.search(text), _ANY_RATE.search(text)
+    timed, rated = _ANY_TIME.search(text) or _ANY_PACE.search(text), _ANY_RATE.search(text)
     spans = {"step": match.span("step"), "loss": match.span("loss")}
     unit = ""
     if timed:
@@ -139,7 +149,7 @@ def _own_fields(match: re.Match[str], text: str) -> StepFields:
     if rated:
         spans["throughput"] = rated.span("tps")
         unit = "samples/s" if rated[0].lower().startswith("samples") else "tokens/s"
-    return StepFields("a program", spans | _found(text, _GRAD_NORM, _MFU), timed["unit"].lower() if timed else "", unit)
+    return StepFields("a program", spans | _found(text, _GRAD_NORM, _MFU), _time_unit(timed), unit)
 
 
 #: Throughput groups of the framework patterns, with their units.

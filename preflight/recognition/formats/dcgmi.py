@@ -36,7 +36,8 @@ def _discovery(listing: Discovery) -> tuple[dict[str, Any], str]:
         "nvswitch_count": listing.switch_count,
         "gpus": [dict(gpu) for gpu in listing.gpus],
     }
-    return facts, f"{listing.gpu_count} GPUs, {listing.switch_count or 0} NVSwitches"
+    gpus = "unknown number of" if listing.gpu_count is None else listing.gpu_count
+    return facts, f"{gpus} GPUs, {listing.switch_count or 0} NVSwitches"
 
 
 def _links(status: LinkStatus) -> tuple[dict[str, Any], str]:

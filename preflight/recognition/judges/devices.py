@@ -270,7 +270,10 @@ def _overall(part: PastedValue) -> Iterator[Finding]:
 
 def _discovered(part: PastedValue) -> Iterator[Finding]:
     listing: Discovery = part.value
-    if not listing.gpu_count:
+    if listing.gpu_count is None:
+        yield unknown("the number of GPUs that dcgmi finds is missing", evidence=part.evidence,
+                      fix="Paste the complete output of `dcgmi discovery -l`.")  # fmt: skip
+    elif listing.gpu_count == 0:
         yield failed("dcgmi finds no GPU", found=0, expected="the node's GPUs", evidence=part.evidence)
     else:
         yield unknown(f"dcgmi finds {listing.gpu_count} GPUs; the expected number is unknown",

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.model import Finding, failed, passed, unknown, warned
 from preflight.parsers.infiniband.ibcheckerrors import ErrorCheck
-from preflight.parsers.infiniband.ibdiagnet import Complaint, FabricDiagnosis
+from preflight.parsers.infiniband.ibdiagnet import FabricDiagnosis
 from preflight.parsers.infiniband.ibnetdiscover import Net
 from preflight.parsers.infiniband.sminfo_saquery import STATES, Manager
 from preflight.parsers.network.ethtool_settings import InterfaceSettings
@@ -185,8 +185,8 @@ _COMPLAINTS = (
 _REST = "fabric.sweep"
 
 
-def _check_of(complaint: Complaint) -> str:
-    words = f" {complaint.text.lower()} "
+def _check_of(text: str) -> str:
+    words = f" {text.lower()} "
     if "speed" in words or "width" in words:
         return "fabric.link-speed"
     return next((check for check, listed in _COMPLAINTS if any(word in words for word in listed)), _REST)
@@ -197,12 +197,24 @@ def _complaints(check: str) -> Judge:
         diagnosis: FabricDiagnosis = part.value
         for report, complaints in ((failed, diagnosis.errors), (warned, diagnosis.warnings)):
             for complaint in complaints:
-                if _check_of(complaint) == check:
+                if _check_of(complaint.text) == check:
                     yield report(
                         f"ibdiagnet: {complaint.text[:300]} (line {complaint.line})",
                         found=complaint.text[:200],
                         expected="no complaint",
                         evidence=part.evidence,
+                    )
+        for what, _, _ in diagnosis.missing_messages:
+            for stage, counts in diagnosis.stages.items():
+                count = counts[("warnings", "errors").index(what)]
+                if count and _check_of(stage) == check:
+                    report = failed if what == "errors" else warned
+                    yield report(
+                        f"ibdiagnet: {stage}: {count} {what if count > 1 else what[:-1]}, not all of them in the text",
+                        found=count,
+                        expected=0,
+                        evidence=part.evidence,
+                        fix="Read the messages of this stage, which stand above the summary or in ibdiagnet2.log.",
                     )
         if check == _REST and not diagnosis.errors and not diagnosis.warnings and part.complete:
             yield passed(f"ibdiagnet reports no fault in {diagnosis.notes} lines", evidence=part.evidence)

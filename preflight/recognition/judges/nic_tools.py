@@ -109,7 +109,12 @@ def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
 def _devices(part: PastedValue) -> Iterator[Finding]:
     devices: Sequence[MstDevice] = part.value
     without = [device.address for device in devices if not device.rdma]
-    if without and len(without) < len(devices):
+    if not devices and part.complete:
+        yield unknown("mst finds no NVIDIA NIC; the expected number is unknown", found=0, evidence=part.evidence,
+                      fix="`lspci -d 15b3:`; if it lists NICs, `mst start`")  # fmt: skip
+    elif any(device.rdma is None for device in devices):
+        yield unknown("without -v, mst shows no RDMA devices", evidence=part.evidence, fix="`mst status -v`")
+    elif without and len(without) < len(devices):
         yield unsure(f"no RDMA device for {', '.join(without[:8])}, although other NICs have one", subject=without[0],
                      found=f"{len(devices) - len(without)} of {len(devices)}", expected="an RDMA device for each",
                      evidence=part.evidence, fix="`dmesg | grep mlx5_ib`; `modprobe mlx5_ib`.")  # fmt: skip
