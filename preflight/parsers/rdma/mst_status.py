@@ -1,4 +1,4 @@
-"""``mst status``: NICs, and with ``-v`` their RDMA devices, interfaces and NUMA nodes."""
+"""``mst status``: NICs, and with ``-v`` RDMA devices, interfaces, NUMA nodes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[MstDevice, ...]]:
 
 
 def _short(lines: Lines, at: int) -> Parsed[tuple[MstDevice, ...]]:
-    """Read the form without ``-v``, which shows the address of a device below its file."""
+    """Read the form without ``-v``: the address of a device follows its file."""
     result: list[MstDevice] = []
     none = False
     end = last = at + 1

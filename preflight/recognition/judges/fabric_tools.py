@@ -214,7 +214,7 @@ def _complaints(check: str) -> Judge:
                         found=count,
                         expected=0,
                         evidence=part.evidence,
-                        fix="Read the messages of this stage, which stand above the summary or in ibdiagnet2.log.",
+                        fix="Read the messages of this stage above the summary, or in ibdiagnet2.log.",
                     )
         if check == _REST and not diagnosis.errors and not diagnosis.warnings and part.complete:
             yield passed(f"ibdiagnet reports no fault in {diagnosis.notes} lines", evidence=part.evidence)
