@@ -103,9 +103,7 @@ def _read(source: InputSource) -> list[TextPart]:
     add_stated(found, lines)
     if found or SETTING not in source.text.text:
         return found
-    in_commands = [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
-    judge_settings(in_commands, source.name, of_commands=True)
-    return in_commands
+    return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:

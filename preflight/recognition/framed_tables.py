@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from preflight.recognition.detector import OutputFormat, TextPart, parts
+from preflight.textprep.launcher_prefixes import without_time
 from preflight.textprep.lines import Line, Lines, bare
 from preflight.textprep.table_frames import before_frame, is_launchers
 
@@ -47,6 +48,7 @@ def _read_statuses(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tu
 def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
     if not any(word in line.text for line in lines if "|" in line.text or "NvLink" in line.text for word in _WORDS):
         return [], list(lines)
+    given, lines = lines, [Line(line.number, without_time(line.text)) for line in lines]
     framed = [kind for kind in kinds if kind.name in FRAMED]
     marks: Counter[str] = Counter()
     for line in lines:
@@ -62,4 +64,4 @@ def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tupl
             if part.first not in taken:
                 tables.append(part)
                 taken.update(line.number for line in own if part.first <= line.number <= part.last)
-    return tables, [line for line in lines if line.number not in taken]
+    return tables, [line for line in given if line.number not in taken]

@@ -156,24 +156,11 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
 
 
-def judge_settings(parts: list[TextPart], name: str, *, of_commands: bool = False) -> None:
-    """Judge each list of settings like those of a run.
-
-    ``of_commands``: each part's settings are on the first line of the part.
-    """
+def judge_settings(parts: list[TextPart], name: str) -> None:
+    """Judge each list of NCCL settings with the check of a run's settings."""
     checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
     for part in parts:
         if part.kind == NCCL_ENV and part.text:
             out = judged(part.text, part.first)
             run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
             part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]
-        if of_commands:
-            part.findings = [_on_line(finding, part.first, part.text.count("\n")) for finding in part.findings]
-
-
-def _on_line(finding: Mapping[str, Any], line: int, settings: int) -> dict[str, Any]:
-    """Return a finding about one of the settings on a line with that line's number."""
-    message = finding["message"]
-    for number in reversed(range(line, line + settings)):
-        message = message.replace(f"line {number}", f"line {line}")
-    return {**finding, "message": message}

@@ -100,6 +100,12 @@ _ON_ANY_LINE = re.compile(
 )
 
 
+def without_time(line: str) -> str:
+    """Return a line without the time of a log collector before it."""
+    match = next(filter(None, (time.match(line + " ") for time in TIMES)), None)
+    return line[match.end() :] if match else line
+
+
 def strip_launcher_prefix(line: str) -> tuple[str, str]:
     """Strip launcher prefixes; return the writer (empty if unknown) and the rest."""
     who: list[str] = []

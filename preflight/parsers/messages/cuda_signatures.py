@@ -6,7 +6,7 @@ from preflight.parsers.messages.signature import FRAMEWORK, signatures
 
 _MEMORY = ("nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv", "nvidia-smi -q -d MEMORY",
            "preflight check --only 'gpu.*'")  # fmt: skip
-_XID = ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*,xid.*'")
+_XID = ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*' --only 'xid.*'")
 _ECC = ("nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT", "dmesg -T | grep -i xid", "preflight check --only 'gpu.*'")
 _FABRIC = ("systemctl status nvidia-fabricmanager", "nvidia-smi -q | grep -A 8 -i fabric",
            "dmesg -T | grep -i -e nvswitch -e sxid -e nvrm")  # fmt: skip

@@ -280,6 +280,6 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"CUDA [Ee]rror: (?P<what>[a-z][\w ,'-]{5,100})|\bcudaError(?!_t\b|String|Enum)[A-Z]\w{3,40}"
      r"|\bCUDA_ERROR_[A-Z_]{4,40}\b",
      "fail", "a CUDA call failed", "job.errors",
-     ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*,xid.*'"),
+     ("dmesg -T | grep -i -e xid -e nvrm", "nvidia-smi -q", "preflight check --only 'gpu.*' --only 'xid.*'"),
      "Look for an Xid at the same time; run the program with CUDA_LAUNCH_BLOCKING=1 to see the call."),
 ))  # fmt: skip

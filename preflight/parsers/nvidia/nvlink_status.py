@@ -25,6 +25,8 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
+#: The end of a GPU's line, or a text printed instead of its links.
+_CLOSED = re.compile(rf"\)\s*$|{_NO_LINKS}", re.IGNORECASE)
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 
 #: Highest plausible link number of a GPU; a higher one is damaged text.
@@ -131,7 +133,16 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
     lengths = {name: max(len(rates[gpu]) for gpu in rates if heads[gpu][0] == name) for name, _ in heads.values()}
     for gpu, shown in rates.items():
         most = lengths[heads[gpu][0]]
-        if shown and len(shown) < most:
+        if (
+            not shown
+            and most
+            and gpu == max(rates)
+            and _GPU.fullmatch(taken[-1].text)
+            and not _CLOSED.search(taken[-1].text)
+        ):
+            damaged.add(gpu)
+            gaps.append(ParseGap(taken[-1].number, f"GPU{gpu}: the text stops before its links"))
+        elif shown and len(shown) < most:
             damaged.add(gpu)
             gaps.append(ParseGap(taken[-1].number, f"GPU{gpu} shows {len(shown)} links, its peers {most}"))
     value = tuple(GpuLinks(gpu, *heads[gpu], tuple(shown), gpu in damaged) for gpu, shown in rates.items())

@@ -90,7 +90,7 @@ def judged(text: str, first: int) -> str:
 def commands(lines: Lines) -> list[TextPart]:
     """Return the settings on command lines, one part per command with at least two.
 
-    Used for a text without any other part. The part's text has one setting per line.
+    Used for a text without any other part. The user chose them for one run, so they are listed but not judged.
     """
     found = []
     at = 0
@@ -102,8 +102,7 @@ def commands(lines: Lines) -> list[TextPart]:
         env = {one.name: one.value for one in in_command(command)} if SETTING in command else {}
         if len(env) > 1:
             taken = ParsedPart(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
-            text = "".join(f"{name}={value}\n" for name, value in env.items())
-            found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, text))
+            found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
         at = end
     return found
 

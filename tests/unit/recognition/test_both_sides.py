@@ -91,7 +91,25 @@ Warnings
   {rest}
 """
 
-LAUNCH = "mpirun -np 16 -H n4:8,n5:8 -x NCCL_DEBUG=WARN -x {setting} ./train\n"
+HEALTH = """\
++---------------------------+----------------------------------------------------------+
+| Health Monitor Report     |                                                          |
++===========================+==========================================================+
+| Overall Health            | {health:56} |
++---------------------------+----------------------------------------------------------+
+"""
+
+
+def stamped(text: str) -> str:
+    lines = text.splitlines()
+    return "".join(f"2026-11-03T10:00:{at % 60:02d}.{at:09d}Z {line}\n" for at, line in enumerate(lines, 17))
+
+
+BRIDGES = "".join(
+    f"GPU {gpu}: NVIDIA A100-SXM4-80GB (UUID: GPU-{gpu}a1b2c3d-1111-2222-3333-444455556666)\n"
+    + "".join(f"\t Link {link}: 25 GB/s\n" for link in range(12))
+    for gpu in range(4)
+)
 
 #: Text, the findings that are not a pass (status, check, words), words that none has, and the exit status.
 Row = tuple[str, list[tuple[str, str, str]], str, int]
@@ -177,6 +195,21 @@ ROWS: dict[str, Row] = {
         1,
     ),
     "a link alone": (DOWN + UP, [], "", 0),
+    "a link that came up": (UP, [], "", 0),
+    "a table with times": (stamped(HEALTH.format(health="Healthy")), [], "", 0),
+    "a sick table with times": (
+        stamped(HEALTH.format(health="Warning")),
+        [("warn", "gpu.driver", "dcgmi health: Warning")],
+        "",
+        0,
+    ),
+    "links": (BRIDGES, [], "", 0),
+    "links that are cut": (
+        BRIDGES[: BRIDGES.index("GPU-3") + 20],
+        [("unknown", "nvlink.links", "GPU3")],
+        "bridge",
+        3,
+    ),
     "a link beside errors": (
         CORRECTED + DOWN + UP,
         [("unknown", "kernel.events", "1 corrected"), ("unknown", "kernel.events", "came back once (line 3)")],
@@ -209,13 +242,6 @@ ROWS: dict[str, Row] = {
         "remaining",
         3,
     ),
-    "a setting of a command": (
-        LAUNCH.format(setting="NCCL_MAX_NCHANNELS=4"),
-        [("warn", "nccl.run-settings", "NCCL_MAX_NCHANNELS in text line 1 is deprecated")],
-        "line 2",
-        0,
-    ),
-    "settings of a command": (LAUNCH.format(setting="NCCL_IB_HCA=mlx5"), [], "", 0),
 }
 
 
