@@ -1,1 +1,1 @@
-"""The commands, one module each; their imports run when they are called."""
+"""The commands, one module each; a module is imported when its command runs."""

@@ -1,4 +1,4 @@
-"""``preflight bench``."""
+"""``preflight bench``: nccl-tests on pairs of nodes, to find the slow part."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from preflight.expectations import Cluster
 
 _DURATION = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(s|m|h)?")
-#: The form of ``--print`` that shows the first round; other forms are scripts.
+#: Value of ``--print`` that shows the commands of the first round; the other values produce scripts.
 COMMANDS = "commands"
 
 _SIZE = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 
 
 class _Duration(click.ParamType[float]):
-    """Seconds, or a number with s, m or h."""
+    """A duration: seconds, or a number with the suffix s, m or h."""
 
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return seconds."""
+        """Return the duration in seconds; any other text is a usage error."""
         if isinstance(value, float):
             return value
         if not (match := _DURATION.fullmatch(str(value))) or not float(match[1]):
@@ -49,12 +49,12 @@ class _Duration(click.ParamType[float]):
 
 
 class _Size(click.ParamType[int]):
-    """Bytes, or a number with K, M or G."""
+    """A size: bytes, or a number with the suffix K, M, G or T (powers of 1024)."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return bytes."""
+        """Return the size in bytes; any other text is a usage error."""
         if isinstance(value, int):
             return value
         if not (match := _SIZE.fullmatch(str(value))) or not int(match[1]):
@@ -202,7 +202,7 @@ _PLAN = ("hosts", "hostfile", "job", "goal", "loaded", "topology", "gpus", "coll
          "binary", "budget_s", "run_limit_s", "at_once", "via", "mpi", "environment", "ssh_config", "seed",
          "baseline")  # fmt: skip
 
-#: Launcher of the forms that run outside this allocation.
+#: Launcher of each kind of script that runs outside this allocation.
 _ELSEWHERE = {"sbatch": "srun", "mpijob": "mpirun"}
 
 _ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the disk is full",
@@ -210,7 +210,7 @@ _ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the di
 
 
 def _within_job(plan: CampaignPlan) -> CampaignPlan:
-    """Return a plan for srun in the job of this allocation; raises UsageError."""
+    """Return the plan with the Slurm job of this allocation; raises UsageError."""
     if plan.via != "srun" or plan.job:
         return plan
     if not (job := os.environ.get("SLURM_JOB_ID")):
@@ -219,14 +219,14 @@ def _within_job(plan: CampaignPlan) -> CampaignPlan:
 
 
 def _require_no_output(form: str | None, targets: Mapping[str, object]) -> None:
-    """Refuse files for a report that --print does not make; raises UsageError."""
+    """Reject output files, because --print writes none; raises UsageError."""
     for option, target in targets.items():
         if form and target:
             raise UsageError(f"--print writes no files: omit {option} {target}")
 
 
 def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> CampaignPlan:
-    """Return the plan of a command line; raises UsageError."""
+    """Return the plan for the options of a command line; raises UsageError."""
     from preflight.bench.campaign import CampaignPlan
     from preflight.campaign.nodes import look
     from preflight.collect.options import CollectOptions
@@ -324,9 +324,10 @@ def _learn(path: Path, complete: bool, collected: Collected) -> None:
 
 
 def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> dict[str, str]:
-    """Return the leaf of each node, by the cluster file and a saved topology.
+    """Return the leaf of each node, from the cluster file and a saved topology.
 
-    Empty, with a warning, unless all are known, because a pair is compared with pairs of the same distance.
+    The result is empty, and a warning is printed, unless all leaves are known: a pair is compared with pairs of the
+    same distance.
     """
     from preflight.facts.fabric.leaves import of_hosts
 
@@ -340,7 +341,7 @@ def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> di
 
 
 def _saved_leaves(path: Path, cluster: Cluster) -> dict[str, str]:
-    """Return node -> leaf from a sweep's output or saved evidence."""
+    """Return the leaf of each node, from a fabric sweep's output or saved evidence."""
     from preflight import recognition
     from preflight.facts.fabric.leaves import from_evidence
     from preflight.facts.node import NodeFacts
@@ -362,7 +363,9 @@ def _environment(given: tuple[str, ...]) -> dict[str, str]:
     for entry in given:
         name, equals, value = entry.partition("=")
         if not equals or not ALLOWED.fullmatch(name):
-            raise UsageError(f"--env {entry}: NAME=VALUE, with NCCL_*, RCCL_*, UCX_*, FI_*, OMPI_*, LD_LIBRARY_PATH")
+            raise UsageError(
+                f"--env {entry}: write NAME=VALUE; NAME: NCCL_*, RCCL_*, UCX_*, FI_*, OMPI_*, LD_LIBRARY_PATH"
+            )
         variables[name] = value
     return variables
 
@@ -382,7 +385,7 @@ def _require_launcher(plan: CampaignPlan) -> None:
 
 
 def _confirm(plan: CampaignPlan) -> None:
-    """Confirm the start; without a terminal raise UsageError."""
+    """Prompt for confirmation; raises UsageError if refused or without a terminal."""
     from preflight.campaign import printed
 
     print_text(printed.load(plan), sys.stderr)

@@ -1,4 +1,4 @@
-"""``preflight bundle``."""
+"""``preflight bundle``: an archive of evidence and report, redacted by default."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def bundle(
     Exit:    0 written, 2 usage
     \f
 
-    Without a REPORT (--json) the evidence is judged now. The archive also contains the cluster file, logs and other
-    texts in DIR. Everything left out is listed.
+    Without a REPORT (written by --json), the evidence is judged now. The archive also contains the cluster file, and
+    the logs and other texts in DIR. Everything left out is listed.
     """
     from preflight.commands import bundle_contents as bundles
     from preflight.commands.bundle_files import Added
@@ -103,7 +103,7 @@ def bundle(
 
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
-    """Split paths into reports and the rest; raises UsageError."""
+    """Split paths into reports, with their content, and the rest; raises UsageError."""
     from preflight.reports import stored
 
     reports: list[tuple[Path, Mapping[str, Any]]] = []
@@ -121,7 +121,7 @@ def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]]
 
 
 def _chosen(nodes: str | None, evidences: Sequence[Evidence], report: Mapping[str, Any] | None) -> frozenset[str]:
-    """Return the selected nodes; raises UsageError if one does not exist."""
+    """Return the selected nodes, by default all; raises UsageError if one is missing."""
     from preflight.nodeset import fold, unfold
 
     known = {evidence.node for evidence in evidences} or {str(node["name"]) for node in (report or {}).get("nodes", [])}

@@ -37,9 +37,9 @@ def contents(
     evidences: Sequence[Evidence], run: Evidence | None, report: Mapping[str, Any], redactor: Redactor | None,
     added: Added,
 ) -> Iterator[tuple[str, Iterable[bytes]]]:  # fmt: skip
-    """Yield the files of a bundle in pieces; evidence is read one by one.
+    """Yield the name and the content, in chunks, of each file of a bundle.
 
-    With a redactor it is read twice.
+    Evidence is read one node at a time; with a redactor, it is read twice.
     """
     bundled: dict[str, Any] = dict(report)
     others = [run] if run else []
@@ -63,7 +63,7 @@ def contents(
 
 
 def about(report: Mapping[str, Any], redacted: bool) -> dict[str, Any]:
-    """Return the manifest's fields about the bundle itself."""
+    """Return the fields of the manifest that describe the bundle itself."""
     return {"version": VERSION, "redacted": redacted, "nodes": len(report["nodes"])}
 
 
@@ -74,9 +74,9 @@ def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
-    """Restrict a report to some nodes, the run and the fabric.
+    """Return a report restricted to some nodes, the run and the fabric.
 
-    The coverage stays that of the complete run.
+    The coverage is still that of the complete run.
     """
     findings: list[dict[str, Any]] = []
     places: dict[int, int] = {}

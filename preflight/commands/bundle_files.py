@@ -1,4 +1,4 @@
-"""Further files of a bundle: the cluster file, logs and texts."""
+"""Additional files of a bundle: the cluster file, logs and other texts."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MAX_FILES_BYTES = 32_000_000
 
 
 class Added:
-    """The cluster file and other files; ``left`` maps omitted ones to reasons."""
+    """The cluster file and other files; ``left`` lists omitted ones with reasons."""
 
     def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
         """Find the files in the folders among ``paths``; raises OSError.
 
-        ``output`` is the bundle itself.
+        ``output`` is the bundle itself, which is never added.
         """
         self.cluster = dict(saved_cluster.files(cluster)) if cluster else {}
         self.left: list[str] = []
@@ -63,7 +63,10 @@ class Added:
                 yield f"{FILES}{item.place}", safe_read.pieces(item.path, MAX_FILES_BYTES)
 
     def _cluster(self, redactor: Redactor | None) -> dict[str, bytes]:
-        """Return the redacted cluster file and the files it names; empty if unusable."""
+        """Return the cluster file and the files it names, redacted if required.
+
+        Empty if the redacted cluster file cannot be loaded.
+        """
         if not redactor or not self.cluster:
             return self.cluster
         made = {
@@ -92,7 +95,7 @@ def _is_evidence(item: files.InputFile) -> bool:
 
 
 def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
-    """Return why a file is left out; empty if it is not."""
+    """Return why a file is left out; empty if it is included."""
     if _is_evidence(item):
         return "is a report, not evidence; pass it to pack it instead of a new one" if is_report(item.path) else ""
     if (size := item.path.stat().st_size) > room:

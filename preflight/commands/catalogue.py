@@ -1,4 +1,4 @@
-"""Commands that list probes, checks and checklists, without querying a node."""
+"""Commands that list probes, checks and checklists, without contacting a node."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def probes(as_json: bool, switches: bool) -> None:
     from preflight.pair.tests import KINDS
 
     tools = ", ".join(kind.tool for kind in KINDS.values())
-    click.echo("\nonly with `preflight pair`, and only of its two nodes, which send traffic to each other:")
+    click.echo("\nonly with `preflight pair`, and only on its two nodes, which send traffic to each other:")
     click.echo(f"file:/proc/net/{{tcp,tcp6}}, ping -M do, {tools}")
     if lines := sudoers((*registered, *sweep(window=True))):
         click.echo("\nsudoers lines for --sudo:")
@@ -137,7 +137,7 @@ def explain(check_id: str) -> None:
 
 
 def check_facts(check: Check, checks: Collection[Check]) -> Iterator[tuple[str, str]]:
-    """Yield the labelled facts below the text of a check's page."""
+    """Yield what follows the text of a check's page, as (label, text)."""
     from preflight.incidents.order import impact_of, owner_of
     from preflight.incidents.relation_words import causes_of, explained_by_check
     from preflight.judge.actions import OF_FAILURE
@@ -169,9 +169,9 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
     Exit:    0 printed, even if items fail; 2 usage
     \f
 
-    Each item consists of questions, and passes only if all are answered. No check of this version answers open
-    questions. Without evidence, every item is unknown and lists the checks that would answer it. The exit status gives
-    no verdict: use preflight judge for that.
+    Each item consists of questions, and passes only if all are answered. An open question is one that no check of this
+    version answers. Without evidence, every item is unknown and lists the checks that would answer it. The exit status
+    gives no verdict: use preflight judge for that.
     """
     from preflight.checklist.answers import answer
     from preflight.reports.cluster_scope import judged_by, remarks
@@ -211,7 +211,7 @@ def checklist(paths: tuple[Path, ...], cluster: Path | None, logs: tuple[Path, .
 
 
 def _answered(question: Mapping[str, Any]) -> str:
-    """Format a question in one line: its answer, its check and missing input."""
+    """Format a question as one line: its answer, its checks and the missing input."""
     status = question["status"] if question["checks"] or question["status"] != "unknown" else "open"
     by = f" ({', '.join(question['checks'])})" if question["checks"] else ""
     why = question["missing"] or question.get("elsewhere")

@@ -1,4 +1,4 @@
-"""``preflight check``."""
+"""``preflight check``: collect from nodes and judge them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``preflight collect``."""
+"""``preflight collect``: the evidence of this node, without a judgement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``preflight diff``."""
+"""``preflight diff``: comparison of two saved runs or two jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from preflight.facts.job import RunFacts
 
 
-#: Number of bytes at the start of a file that show whether it is a trace.
+#: Number of bytes read at the start of a file to recognise a trace.
 _HEAD = 1 << 16
 
 
@@ -65,7 +65,7 @@ def diff(
 
 
 def load_job(path: Path) -> RunFacts | None:
-    """Return the facts of a trace, a folder of traces or a job's log; None for others."""
+    """Return the facts of a trace, a folder of traces or a job's log, else None."""
     from preflight.facts.job import RunFacts
     from preflight.parsers import torch
     from preflight.run.saved_evidence import read_logs
@@ -85,7 +85,7 @@ def load_job(path: Path) -> RunFacts | None:
 
 
 def _is_text(begun: str) -> bool:
-    """Return whether a file may be a log: it has lines, and is not JSON."""
+    """Return whether the start of a file may be a log: it has lines and is not JSON."""
     return "\n" in begun and begun[:1] not in ("{", "[")
 
 

@@ -57,7 +57,7 @@ def gate(hook: str | None, policy: bool, cluster: str | None, **settings: Any) -
 
 
 def _status(given: Options) -> int:
-    """Print the gate of all nodes; return the exit status."""
+    """Print the gate's state of all nodes; return the exit status."""
     from preflight.gate import fleet_status
     from preflight.gate.slurm.scontrol import ControllerError
     from preflight.reports.sanitize import one_line
@@ -79,9 +79,9 @@ def _status(given: Options) -> int:
 
 
 def by_click(words: Sequence[str]) -> int:
-    """Run the arguments of ``preflight gate``; return the exit status.
+    """Run ``preflight gate`` with these arguments; return the exit status.
 
-    A usage error has the hook's exit status.
+    After a usage error, it is the exit status that the hook has for errors.
     """
     from preflight.gate import main
 
@@ -102,7 +102,7 @@ def _policy(cluster: str | None) -> str:
 
 
 def _expected(cluster: str | None) -> Cluster:
-    """Return the cluster file, an empty one without a path; raises UsageError."""
+    """Load the cluster file; without a path, return an empty one. Raises UsageError."""
     from preflight.expectations import Cluster
 
     if cluster is None:

@@ -110,7 +110,7 @@ def job(file: Path, id: str, seconds: float, name: str, nodes: int | None, outco
 def jobs(file: Path, as_json: bool) -> None:
     """List jobs and their times, newest first.
 
-    Each is compared with the median of jobs with the same name.
+    Each is compared with the median of completed jobs with the same name and number of nodes.
     """
     from statistics import median
 
@@ -131,7 +131,7 @@ def jobs(file: Path, as_json: bool) -> None:
 
 @contextmanager
 def _opened(file: Path, *, make: bool = False) -> Iterator[HistoryStore]:
-    """Open a history; only ``make`` creates a missing one."""
+    """Open a history; with ``make``, create a missing one. Raises UsageError."""
     from preflight.history import HistoryError, HistoryStore
 
     if not make and not file.exists():

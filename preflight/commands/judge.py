@@ -72,9 +72,9 @@ def _judge(request: RunRequest, paths: Sequence[Path], switch_files: Sequence[Pa
 
 @contextmanager
 def _cluster_of_the_demo() -> Iterator[Path]:
-    """Yield the demo's folder; from an archive, as a copy.
+    """Yield the demo's folder, or a copy of it if preflight runs from an archive.
 
-    ``as_file`` accepts folders only since Python 3.12.
+    ``as_file`` only accepts folders since Python 3.12.
     """
     from importlib.resources import files
 
@@ -94,7 +94,7 @@ def _cluster_of_the_demo() -> Iterator[Path]:
 def demo(**outputs: Any) -> int:
     """Judge the sick cluster that ships with preflight.
 
-    The evidence of its eight nodes was written by hand in the documented formats of each tool.
+    The evidence of its eight nodes is synthetic: it imitates the documented output of each tool.
 
     \b
     Example: preflight demo --html demo.html

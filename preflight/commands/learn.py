@@ -1,4 +1,4 @@
-"""``preflight learn``."""
+"""``preflight learn``: a cluster file with the values of existing nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "source",
     type=options.file_path,
     metavar="FILE",
-    help="Convert a file of NHC or gcm instead.",
+    help="Convert a configuration of NHC or gcm instead.",
 )
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node.")
 @click.option("-o", "--output", required=True, type=options.file_path, metavar="CLUSTER.TOML", help="File to write.")
@@ -87,7 +87,7 @@ def learn(
 
 
 def _convert(source: Path, output: Path, hosts: tuple[str, ...]) -> int:
-    """Convert another tool's configuration, without running it; return the status."""
+    """Convert another tool's configuration; return the exit status."""
     from preflight.evidence import safe_read
     from preflight.learn.conversion import ConversionError, convert
     from preflight.reports.sanitize import one_line
@@ -120,7 +120,7 @@ def _write(output: Path, text: str) -> None:
 
 
 def _evidences(paths: Sequence[Path], request: RunRequest) -> Sequence[Evidence]:
-    """Read saved evidence, or collect from the named nodes."""
+    """Read saved evidence, or collect from the named nodes; raises UsageError."""
     named = request.targets.named
     if paths:
         if named:

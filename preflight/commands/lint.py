@@ -1,4 +1,4 @@
-"""``preflight lint``."""
+"""``preflight lint``: validation of a cluster file, and a test on evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command(cls=options.ShortHelp)
 @click.argument("file", type=options.file_path, metavar="CLUSTER.TOML")
 @click.argument("paths", nargs=-1, type=options.file_path, metavar="[FILE|DIR]...")
-@click.option("--explain", "key", metavar="KEY", help="Print where a value comes from: ports.mtu.")
+@click.option("--explain", "key", metavar="KEY", help="Print the origin of a value, such as ports.mtu.")
 def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
     """Validate a cluster file, and test it on saved evidence.
 
@@ -66,7 +66,7 @@ def lint(file: Path, paths: tuple[Path, ...], key: str | None) -> None:
 
 
 def _part(evidences: Sequence[Evidence]) -> Part | None:
-    """Return the recognised part of the nodes, if all have the same one."""
+    """Return the recognised part of the nodes, or None if they differ."""
     from preflight.evidence.document import EvidenceError
     from preflight.expectations.catalogue import recognise
     from preflight.facts.node import NodeFacts

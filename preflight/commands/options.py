@@ -22,7 +22,7 @@ class ShortHelp(click.Command):
     """A command with one line of help per option; number ranges are in the man page."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options."""
+        """Write the section with the options."""
         rows = [
             (record[0], record[1] if parameter.required else parameter.help or "")
             for parameter in self.get_params(ctx)
@@ -114,7 +114,8 @@ pairing = combine_options(
                  type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
                  help="path-mtu, pingpong, write-bw, read-bw, write-lat."),
     click.option("--device", metavar="DEV[:PORT]", help="RDMA port (default: a compute port)."),
-    click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N", help="GID (default: that of RoCE v2)."),
+    click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N",
+                 help="GID index (default: that of RoCE v2)."),
     click.option("--mtu", type=click.Choice(["256", "512", "1024", "2048", "4096"]), metavar="BYTES",
                  help="RDMA MTU."),
     click.option("--size", type=click.IntRange(1, 1 << 30), metavar="BYTES", help="Size of a message."),

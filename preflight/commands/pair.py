@@ -1,4 +1,4 @@
-"""``preflight pair``."""
+"""``preflight pair``: tests of the path between two nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``preflight plan``."""
+"""``preflight plan``: the cost of a training job, from its configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from preflight.run.saved_evidence import load_evidence, read_logs
 from preflight.run.trace_folder import trace_files
 from preflight.terminal import UsageError, print_text, progress, write_or_report
 
-#: Maximum number of files that describe one job, and bytes of each.
+#: Maximum number of files that describe one job, and maximum size of each in bytes.
 _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 
 
@@ -50,7 +50,7 @@ _MOST_FILES, _MOST_BYTES = 16, 2_000_000
 @click.option("--evidence", type=options.file_path, metavar="DIR", help="Plan for the nodes of saved evidence.")
 @click.option("--nodes", "chosen", metavar="NODESET", help="Use only these nodes, such as gpu[001-064].")
 @click.option("--hostfile", type=options.file_path, metavar="FILE", help="Hosts and slots in the order of ranks.")
-@click.option("--running", is_flag=True, help="Place ranks as they ran when evidence was saved.")
+@click.option("--running", is_flag=True, help="Place ranks as they ran when the evidence was saved.")
 @options.cluster
 @click.option("--log", "logs", multiple=True, type=options.file_path, metavar="FILE",
               help="nccl-tests output, or profiles or a log of the job.")  # fmt: skip
@@ -78,8 +78,8 @@ def plan(
     Exit:    1 a violation; 3 one could not be decided; else 0
     \f
 
-    The plan states whether the job fits a GPU, which links each parallel group crosses, how long a step takes, and what
-    the layout violates. The plan names missing settings.
+    The plan states whether the job fits in GPU memory, which links each parallel group crosses, how long a step takes,
+    and what the layout violates. The plan names missing settings.
     """
     overrides = _settings([*stated, *(changes or "").split(",")])
     if gpus is not None:
@@ -152,9 +152,9 @@ def _names(chosen: str) -> tuple[str, ...]:
 def _collected(
     request: RunRequest, path: Path, names: Collection[str], ranks: RunningRanks | None
 ) -> tuple[tuple[JobNode, ...], float | None]:
-    """Return nodes of saved evidence, and their leaves' oversubscription.
+    """Return the nodes of saved evidence, and the oversubscription of their leaves.
 
-    All nodes if none is named. Raises UsageError.
+    Without ``names``, all nodes are returned. The oversubscription is None if unknown. Raises UsageError.
     """
     survey = Survey(request.cluster.site)
     collected: set[str] = set()
@@ -180,7 +180,7 @@ def _collected(
 
 
 def _sources(job: tuple[str, ...]) -> dict[str, str]:
-    """Return the text of each file, or of a command line; raises UsageError."""
+    """Return the text of each file or command line, by name; raises UsageError."""
     if len(job) > _MOST_FILES:
         raise UsageError(f"{len(job)} files given; at most {_MOST_FILES} describe a job")
     sources: dict[str, str] = {}
@@ -199,7 +199,7 @@ def _sources(job: tuple[str, ...]) -> dict[str, str]:
 
 
 def _running_slots(ranks: RunningRanks, evidence: Path | None) -> tuple[str, str]:
-    """Return the nodes of running ranks in the form of a hostfile; raises UsageError."""
+    """Return a name and a hostfile with the nodes of running ranks; raises UsageError."""
     try:
         return f"ranks running in {evidence}", "\n".join(ranks.nodes())
     except LayoutError as error:
@@ -231,7 +231,7 @@ def _content(path: Path) -> str:
 
 
 def _settings(words: list[str]) -> dict[str, Any]:
-    """Return the settings of NAME=VALUE words; raises UsageError."""
+    """Parse NAME=VALUE words into the settings of a job; raises UsageError."""
     settings: dict[str, Any] = {}
     for word in filter(None, map(str.strip, words)):
         short, sign, value = word.partition("=")

@@ -1,4 +1,4 @@
-"""``preflight read``."""
+"""``preflight read``: recognition and judgement of pasted text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from preflight.terminal import UsageError, progress, screen
 
-#: Pieces of JSON, of a few characters each, that are written together.
+#: Number of JSON fragments, of a few characters each, that are written at once.
 _PIECES = 10_000
 
 
@@ -71,9 +71,9 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    """Print a document piece by piece.
+    """Print a document in chunks.
 
-    As one text, that of a long list of ports takes 100 MiB.
+    As one string, a document with a long list of ports would take 100 MiB.
     """
     pieces = json.JSONEncoder(indent=1).iterencode(document)
     while text := "".join(islice(pieces, _PIECES)):

@@ -1,4 +1,4 @@
-"""``preflight redact``."""
+"""``preflight redact``: aliases instead of names and addresses in files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def redact(
 
 
 def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], list[str]]:
-    """Return the input files, and the files left out; raises UsageError."""
+    """Return the input files, and lines about the files left out; raises UsageError."""
     from preflight.redact import files
 
     for path in paths:
@@ -108,7 +108,7 @@ def _inputs(paths: tuple[Path, ...], output: Path) -> tuple[list[InputFile], lis
 
 
 def made_redactor(also: tuple[str, ...], hosts: str | None) -> Redactor:
-    """Return a redactor with the names of the command line; raises UsageError."""
+    """Return a redactor that knows the command line's names; raises UsageError."""
     from preflight.nodeset import unfold
     from preflight.redact import Redactor
 
@@ -126,7 +126,7 @@ def printable(map_file: Path | None) -> None:
 
 
 def print_summary(redactor: Redactor, what: str, left: list[str], aside: bool = False) -> None:
-    """Print what was replaced, and what is never replaced."""
+    """Print what was replaced, what never is, and the files left out."""
     from preflight.reports.sanitize import one_line
 
     counts = ", ".join(f"{number} × {kind}" for kind, number in redactor.counts_by_kind().items())

@@ -13,7 +13,7 @@ import click
 from preflight.commands import options
 from preflight.terminal import UsageError, page, print_text, screen
 
-#: Minimum length of a fingerprint prefix that names an incident.
+#: Minimum length of a fingerprint's prefix, in characters, to select an incident.
 _ENOUGH = 4
 
 

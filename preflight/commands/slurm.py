@@ -1,4 +1,4 @@
-"""``preflight slurm``: files of the hooks, and differences to slurm.conf."""
+"""``preflight slurm``: files of the hooks, and the required changes to slurm.conf."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def uninstall(apply: bool, folder: Path) -> int:
     Exit:    0 done or nothing to do, 2 nothing removed, 3 Slurm did not answer
     \f
 
-    slurmd drains a node whose Prolog is missing. So nothing is removed while the running configuration names a script.
+    slurmd drains a node whose Prolog is missing, so nothing is removed while the running configuration names a script.
     The cluster file and edited files stay. Nodes that preflight drained are listed.
     """
     folder = Path(os.path.abspath(folder))
@@ -134,7 +134,7 @@ def _controller(expected: Cluster | None) -> Controller:
 
 
 def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> Iterator[str]:
-    """Yield the lines to change in slurm.conf, and the site's own programs."""
+    """Yield the lines to change in slurm.conf, and advice on the site's own programs."""
     changes = as_difference(lines)
     if changes:
         yield f"Change these lines in {_conf(config)}, then run `scontrol reconfigure`:"

@@ -1,4 +1,4 @@
-"""``preflight trace``."""
+"""``preflight trace``: how a training job spends its steps."""
 
 from __future__ import annotations
 
@@ -75,7 +75,10 @@ def trace(
 
 
 def _of_groups(job: JobTrace | None, only: str, report: dict[str, object]) -> list[str]:
-    """Return lines on the process groups of one kind, and draw these in the report."""
+    """Return lines on one kind of process group, and add its timelines to the report.
+
+    Raises UsageError if the traces show no such group.
+    """
     from preflight.facts.trace.purposes import purpose
     from preflight.facts.trace.timeline import group_waits, timelines
 

@@ -1,5 +1,5 @@
-"""Hooks that let jobs in or hold them back: scheduler, init container, CI.
+"""Hooks that let a job start or hold it back: Slurm, init containers, CI.
 
-``main`` serves a cached verdict before anything else is imported; ``node_hook`` judges. ``policy`` is the one table
-of actions, ``slurm`` the only part that changes anything outside.
+``main`` serves a cached verdict before anything else is imported; ``node_hook`` judges. ``policy`` is the only
+table of actions, and ``slurm`` the only package that changes state in Slurm.
 """

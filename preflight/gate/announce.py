@@ -46,7 +46,7 @@ def announce(result: GateResult) -> int:
 
 
 def line(verdict: Verdict, hook: str, *, age_s: float | None = None, job: str = "", dry_run: bool = False) -> str:
-    """Return the line: node, status, reason, owner, action, job."""
+    """Return the one-line result: node, status, reason, owner, action, job."""
     summary = f"{_WORDS[verdict.status]}"
     if verdict.reason:
         summary += f": {verdict.reason.removeprefix(PREFIX)}"
@@ -88,7 +88,7 @@ def print_line(text: str, *, loud: bool) -> None:
 def log(text: str, status: str) -> None:
     """Write a line to the system log, if any.
 
-    It may block, which ``Watch.close`` limits.
+    The call may block; ``Watch.close`` limits for how long.
     """
     import syslog
 

@@ -1,4 +1,4 @@
-"""Judgement in the background: HealthCheckProgram must not wait for a slow disk.
+"""Judgement in the background, so that HealthCheckProgram never waits for a slow disk.
 
 Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 """
@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 def start(options: Options, judge: Callable[[Options], object]) -> bool:
     """Judge this node again in a separate process.
 
-    Returns False if there is nowhere to write the verdict. ``judge`` runs a hook. The process has its own session, so
+    Returns False if the state directory cannot be used. ``judge`` runs a hook. The process has its own session, so
     that slurmd does not end it with the process group of its caller.
     """
     try:

@@ -21,10 +21,10 @@ _REPORT = "report.json"
 
 @dataclass(frozen=True)
 class CacheWriter:
-    """Writer of verdicts.
+    """Writer of verdicts to the state directory.
 
-    ``store`` is None if verdicts are not cached, or cannot be because of ``store_error``. ``config`` is None until the
-    cluster file at ``cluster`` has been read; ``error`` is its error.
+    ``store`` is None if verdicts are not cached, or if the directory cannot be used (``store_error``). ``config`` is
+    None until the cluster file at ``cluster`` has been read; ``error`` is the error in that file.
     """
 
     store: StateDir | None
@@ -36,7 +36,7 @@ class CacheWriter:
     def write(self, judgement: Judgement, *, complete: bool) -> str:
         """Write a verdict; return the error, or "".
 
-        An incomplete verdict is never served.
+        A verdict that is not ``complete`` is never served.
         """
         if self.store is None:
             return self.store_error

@@ -1,6 +1,6 @@
 """Configuration of a hook: the cluster file or its last valid copy.
 
-A hash covers the inputs of a verdict.
+``Configuration.policy`` hashes the inputs of a verdict.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ _MOST_BYTES = 64 << 20
 
 
 class UnknownCheck(PreflightError, ValueError):
-    """The selected checks leave none to run."""
+    """The selection in the cluster file leaves no check to run."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """A cluster file in use; ``error`` is the error in the given one."""
+    """The cluster file in use.
+
+    If the given file has an ``error``, its last valid copy is used; without a copy, ``usable`` is False.
+    """
 
     cluster: Cluster
     raw: bytes
@@ -46,7 +49,7 @@ class Configuration:
 
     @property
     def gate(self) -> Gate:
-        """The table ``[gate]``; an empty one without a file."""
+        """The table ``[gate]``, empty if the file has none."""
         return self.cluster.gate or Gate()
 
     @property
@@ -59,13 +62,14 @@ class Configuration:
         return [str(Path(self.cluster.path).parent / name) for name in names if name]
 
     def inputs(self, path: str) -> list[tuple[str, Stamp]]:
-        """Return the files that invalidate a verdict on change, cluster file first."""
+        """Return the files whose change invalidates a verdict, the cluster file first."""
         return [(path, self.stamp), *((name, stamp(name)) for name in (*self.named, *installed()))]
 
     def policy(self, checks: Iterable[str], choices: Sequence[str]) -> str:
         """Return a hash of a verdict's inputs.
 
-        The inputs are files, version, checks, and ``choices`` of the hook.
+        The inputs are the cluster file, the files it names, the version of preflight, the checks, and the hook's
+        ``choices``.
         """
         digest = sha256()
         for part in (VERSION, *checks, "", *choices):
@@ -78,8 +82,8 @@ class Configuration:
 def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
     """Read a cluster file, or the copy of its last valid content.
 
-    The copy is used if the file has errors. ``ids`` returns the ids of all checks, as for
-    ``expectations.cluster_file.load``.
+    The copy is used if the file has errors; without a path, the configuration is empty. ``ids`` returns the ids of all
+    checks, as for ``expectations.cluster_file.load``.
     """
     if path is None:
         return Configuration(Cluster(), b"", None)
@@ -98,9 +102,9 @@ def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
 
 
 def last_valid(path: str) -> str:
-    """Return the name of the copy of a path's last valid content.
+    """Return the file name of the last valid copy of a cluster file.
 
-    The copy is in the state directory.
+    The copy is in the state directory; the name is derived from the path of the cluster file.
     """
     return f"cluster-{sha256(os.path.abspath(path).encode('utf-8', 'surrogateescape')).hexdigest()[:32]}.toml"
 
@@ -134,7 +138,7 @@ def _keep(store: StateDir, name: str, raw: bytes) -> None:
 def _bytes(path: str) -> bytes:
     """Return the content of a file; raises OSError.
 
-    Anything but a regular file, which might never end, is refused.
+    Refuses anything but a regular file: reading a pipe or device might never end.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(fd, "rb") as stream:

@@ -1,4 +1,4 @@
-"""Rules and deadline of a run from the table [gate] of the cluster file."""
+"""Rules and deadline of a run, from the cluster file's table [gate]."""
 
 from __future__ import annotations
 

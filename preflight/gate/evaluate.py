@@ -40,7 +40,7 @@ _URGENT = {"node": 0, "site": 1, "job": 2}
 
 @dataclass(frozen=True)
 class CheckSelection:
-    """The checks that a hook runs, disabled ones, and those that only report."""
+    """The checks that a hook runs; ids of the disabled ones and of those in shadow."""
 
     checks: tuple[Check, ...]
     off: tuple[str, ...]
@@ -51,7 +51,8 @@ class CheckSelection:
 class NodeEvaluation:
     """Result of judging a node: the report, and its part relevant to the hook.
 
-    ``lines`` print it, the most urgent first. ``all_gpus``: no GPU was left out because it belongs to another job.
+    ``lines`` describe the findings, the most urgent first. ``all_gpus`` is False if GPUs were left out because they
+    belong to other jobs.
     """
 
     report: Mapping[str, Any]
@@ -70,8 +71,8 @@ class NodeEvaluation:
 def select(checks: Sequence[Check], gate: Gate, settings: GateHook, name: str) -> CheckSelection:
     """Select the checks of a hook; raises UnknownCheck if none is left.
 
-    A pattern of ``only`` that matches no known check may belong to a plug-in that cannot be loaded, which is then
-    reported.
+    A pattern of ``only`` that matches no known check may name a check of a plug-in that cannot be loaded, so the check
+    of plug-ins is added.
     """
     only, skip = settings.only, (*(settings.skip or ()), *(BUSY if name in _ANY_TIME and settings.only is None else ()))
     if only is not None and any(not any(fnmatchcase(check.id, glob) for check in checks) for glob in only):
@@ -99,8 +100,8 @@ def evaluate_node(
 ) -> NodeEvaluation:
     """Judge one node for a hook.
 
-    ``expects``: it cannot pass unless the cluster file or the part sets the number of GPUs and HCAs. ``gpus`` are the
-    indices of the job's GPUs; None means all of the node.
+    With ``expects``, the node cannot pass unless the cluster file or the recognised part sets the numbers of GPUs and
+    HCAs. ``gpus`` are the indices of the job's GPUs; None means all GPUs of the node.
     """
     report = judge([evidence], selection.checks, cluster, off=selection.off)
     facts = NodeFacts(evidence)
@@ -148,9 +149,9 @@ def _by_choice(report: Mapping[str, Any], selection: CheckSelection) -> tuple[st
 
 
 def reason(finding: Mapping[str, Any]) -> str:
-    """Return the reason, most important words first.
+    """Return the reason for a failure, with the most important words first.
 
-    It is ``preflight: CHECK: SUBJECT: found X, expected Y (meaning)``.
+    Its form is ``preflight: CHECK: SUBJECT: found X, expected Y (meaning)``.
     """
     subject = f"{finding['subject']}: " if finding["subject"] else ""
     if finding["found"] is None:
@@ -167,7 +168,7 @@ def _cut(text: str) -> str:
 
 
 def _folded(vague: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a line for each reason for *unknown*, with its checks."""
+    """Yield a line for each reason for *unknown*, with the checks that share it."""
     by_message: dict[str, list[Mapping[str, Any]]] = {}
     for finding in vague:
         by_message.setdefault(finding["message"], []).append(finding)
@@ -187,9 +188,9 @@ def _line(word: str, finding: Mapping[str, Any], owners: Mapping[str, str]) -> s
 def _missing(
     report: Mapping[str, Any], vague: Sequence[Mapping[str, Any]], failed: bool, evidence: Evidence, aside: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield what prevented the judgement of the node: an identifier and the reason.
+    """Yield why the node could not be judged, as (identifier, reason).
 
-    Only if no gating check reports it.
+    Covers a node without an answer, a run without results, and an unknown result that no gating check reports.
     """
     if evidence.no_answer is not None:
         yield NO_ANSWER, f"{evidence.no_answer.get('phase', '?')}: {evidence.no_answer.get('reason', '?')}"
@@ -232,7 +233,7 @@ class _Others:
         return self.confined or bool(self.addresses)
 
     def own(self, finding: Mapping[str, Any]) -> bool:
-        """Return whether a finding is about a GPU of other jobs."""
+        """Return whether a finding is about another job's GPU."""
         return finding["subject"] in self.addresses or (self.confined and finding["check"] == "gpu.driver")
 
 

@@ -1,6 +1,6 @@
-"""``preflight gate status``: the gate of all nodes, from Slurm and verdicts.
+"""``preflight gate status``: the state of all nodes, from Slurm and published verdicts.
 
-Read only. Every node is in one state; a node without a recent verdict is not judged, never passed.
+Nothing is changed. Every node is in exactly one state; a node without a recent verdict never passes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from preflight.gate.verdict import PREFIX, Verdict, ascii_reason
 from preflight.nodeset import fold
 from preflight.reports.prometheus_format import Metric
 
-#: State -> its words, in the order of the output.
+#: State -> the words printed for it, in the order of the output.
 STATES = {
     "pass": "pass",
     "drained": "drained by us",
@@ -60,7 +60,7 @@ class FleetStatus:
 def query(cluster: Cluster, folder: str | None) -> FleetStatus:
     """Query Slurm and read the published verdicts; raises ControllerError.
 
-    ``folder`` overrides the one of the cluster file. Nodes without a class are left out, if the file has classes.
+    ``folder`` overrides ``publish`` in the cluster file. If the file has classes, nodes without a class are left out.
     """
     gate, now = cluster.gate or Gate(), time.time()
     settings = drain_settings.of(gate)
@@ -125,7 +125,7 @@ def lines(status: FleetStatus) -> Iterator[str]:
 
 
 def _shown(reason: str) -> str:
-    """Return a reason without our prefix and checksum, which differs for each node."""
+    """Return a reason without prefix and checksum; the latter differs for each node."""
     return ascii_reason(reason.rpartition(" #")[0] or reason).removeprefix(PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""The hook ``slurm-controller``: a job starts when its nodes and layout pass.
+"""The hook ``slurm-controller``: it refuses a job whose nodes or layout fail.
 
 The nodes publish their verdicts (``[gate] publish``), or are queried now over SSH (``--hosts``). The controller cannot
 know the boot of a node, so only a verdict's node and age are verified, and the two clocks may differ.
@@ -35,7 +35,7 @@ _MOST_LINES = 10
 
 
 def run(request: GateRequest, watch: Watch) -> GateResult:
-    """Judge a job by its nodes; return the result."""
+    """Judge a job by its nodes and its layout; return the result."""
     options = request.options
     watch.enter("reading the cluster file")
     config = configuration.read(options.cluster, None, _ids)
@@ -63,7 +63,7 @@ def run(request: GateRequest, watch: Watch) -> GateResult:
 def _of_nodes(
     request: GateRequest, config: configuration.Configuration, nodes: Sequence[str], watch: Watch
 ) -> Judgement:
-    """Judge the nodes of a job by their verdicts, as published or collected now."""
+    """Judge a job's nodes by their verdicts, published earlier or collected now."""
     options = request.options
     folder = options.verdicts or config.gate.publish
     if options.hosts:
@@ -78,7 +78,7 @@ def _of_nodes(
 
 
 def _held(progress: Progress, gate: Gate, watch: Watch) -> Progress:
-    """Hold a job that failed by itself: Slurm would restart it forever."""
+    """Hold a job that failed because of its settings; Slurm would keep restarting it."""
     request, judgement = progress.request, progress.judgement
     if judgement is None or judgement.verdict.owner != "job" or progress.rules.dry_run or not request.job:
         return progress
@@ -137,7 +137,7 @@ def _job_verdict(request: GateRequest, nodes: int, failed: Mapping[str, Verdict]
 def _bad(verdict: Verdict) -> bool:
     """Return whether a node is bad for any job.
 
-    A problem of an earlier job ended with it.
+    A failure owned by an earlier job ended with that job.
     """
     return verdict.status == "fail" and verdict.owner != "job"
 

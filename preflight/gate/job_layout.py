@@ -1,6 +1,6 @@
-"""The layout of the job that starts, judged by the checks of ``[gate] layout``.
+"""The layout of a starting job, judged by the checks of ``[gate] layout``.
 
-Its batch script describes the job; its nodes are those of its allocation, in Slurm's order. Only a failure refuses the
+The batch script describes the job; its nodes are those of its allocation, in Slurm's order. Only a failure refuses the
 job. A script that describes no training job, or lacks a setting, is reported as not judged.
 """
 
@@ -83,7 +83,7 @@ def failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mappin
 
 
 def _failures(script: str, cluster: Cluster, nodes: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the failed findings about the layout that a text states."""
+    """Return the failed findings on a script's layout; raises LayoutError."""
     sources = {_SCRIPT: f"#SBATCH --nodes={len(nodes)}\n{script}"}
     places = {"racks": cluster.racks, "leaves": cluster.leaves}
     run = Evidence(RUN, "", {job_description.RECORD: job_description.record(sources, {}, places=places, chosen=nodes)})
@@ -106,9 +106,10 @@ _HARMLESS = re.compile(r"(?:activate|bashrc|bash_profile|profile|modules?|lmod|i
 
 
 def _decided(script: str) -> str:
-    """Return the commands of a script that run in any case; raises LayoutError.
+    """Return the commands of a script that always run.
 
-    Values that the environment may replace are left undefined. Files that set variables are not read.
+    Values that the environment may replace are left undefined. Raises LayoutError if the script sources a file that may
+    set the layout.
     """
     rows, depth = [], 0
     for row in _DEFAULT.sub(r"$\1", script).splitlines():

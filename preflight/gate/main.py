@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from preflight.gate.result import GateResult, PassedOn, Progress
     from preflight.gate.verdict_cache import Cached
 
-#: The caller if the first word is not a hook: SLURM_SCRIPT_CONTEXT -> hook (slurm.conf(5)).
+#: The hook that is assumed if the first word is not one: SLURM_SCRIPT_CONTEXT -> hook (slurm.conf(5)).
 _CONTEXTS = {"prolog_slurmd": "slurm-prolog", "prolog_slurmctld": "slurm-controller"}
 
 
@@ -43,7 +43,7 @@ def main(words: Sequence[str], otherwise: Callable[[Sequence[str]], int]) -> int
 def run_hook(options: Options) -> int:
     """Run a hook; return the exit status.
 
-    Never raises, and takes at most one second longer than its deadline.
+    Never raises. After the deadline, at most ``watchdog.OUTPUT_S`` seconds are left for the output.
     """
     scheduler_env.sanitize_process()
     request = from_options(options)
@@ -118,7 +118,7 @@ def _run(request: GateRequest, watch: Watch) -> GateResult | PassedOn:
 
 
 def _look(request: GateRequest) -> tuple[Cached | None, str]:
-    """Return the verdict in the state directory, or why it is not valid."""
+    """Return the cached verdict, or None and the reason why none is valid."""
     from preflight.gate import state_dir, verdict_cache
     from preflight.gate.verdict import UnusableVerdict
 

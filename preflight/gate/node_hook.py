@@ -46,7 +46,7 @@ _MOST_LINES = 12
 def run(request: GateRequest, watch: Watch, before: Cached | None) -> GateResult | PassedOn:
     """Judge this node; return the result.
 
-    ``before`` is a verdict that is still valid.
+    ``before`` is a cached verdict that is still valid, or None.
     """
     if request.hook.name == "slurm-step":
         if scheduler_env.other_task():
@@ -75,7 +75,7 @@ def _store(request: GateRequest) -> tuple[StateDir | None, str]:
 
 
 def _is_judged_elsewhere(store: StateDir) -> bool:
-    """Return whether another process judges this node; otherwise lock it."""
+    """Return whether another process is judging this node; if not, take the lock."""
     try:
         return store.lock(_LOCK) is None
     except StateDirError:  # a read-only file system does not prevent judging
@@ -165,7 +165,7 @@ class _Evaluator:
         prepare(self.selection.checks)
 
     def evaluate(self, evidence: Evidence) -> NodeEvaluation:
-        """Judge the answer of the node."""
+        """Judge the evidence of the node for the hook."""
         from preflight.gate import evaluate
 
         hook = self._request.hook

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 #: Flags.
 _FLAGS = ("strict", "dry_run", "refresh")
 
-#: Options that name a file or directory: relative to the working directory.
+#: Options that name a file or directory, relative to the working directory.
 _PATHS = ("cluster", "state_dir", "textfile", "termination_log", "report_dir", "verdicts", "ssh_config")
 
 #: Bounds of --deadline, seconds.

@@ -1,4 +1,4 @@
-"""Files that a hook writes: metrics, the report, its verdict for the controller."""
+"""Files that a hook writes: metrics, the report, the verdict for the controller."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def write(result: GateResult) -> list[str]:
 
 
 def _metrics(path: Path, result: GateResult) -> None:
-    """Write the file of a textfile collector atomically.
+    """Write the metrics for a textfile collector atomically.
 
-    The collector reads ``*.prom`` only.
+    The collector only reads ``*.prom``, so it never sees the temporary file.
     """
     text = "".join(f"{line}\n" for line in metrics(result)) + _of_report(result)
     with replacing(path, 0o644) as stream:
@@ -46,7 +46,7 @@ def _metrics(path: Path, result: GateResult) -> None:
 def metrics(result: GateResult) -> Iterator[str]:
     """Yield the lines of the exposition format.
 
-    The labels are names of nodes and fixed words.
+    Label values are node names and fixed words.
     """
     verdict = result.verdict
     labels = {"node": verdict.node, "hook": result.hook}

@@ -25,7 +25,7 @@ JOB = (
     "host.open-files", "gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes",
 )  # fmt: skip
 
-#: On the node: memory used by another or earlier job.
+#: Hooks outside a job: GPUs or memory still used by another or an earlier job.
 JOB_ON_NODE = ("gpu.process-per-gpu", "gpu.memory-headroom", "gpu.left-over-processes")
 
 #: Environments of running ranks belong to other jobs and are not inherited.
@@ -40,7 +40,7 @@ def relevant_probes(probes: Iterable[Probe]) -> list[Probe]:
 def owner_of(check: str, hook: str, configured: Mapping[str, Sequence[str]] | None = None) -> str:
     """Return "node", "job" or "site" for a check's id.
 
-    ``configured`` has the cluster file's lists, by that word.
+    ``configured`` maps each of these words to the cluster file's patterns for it.
     """
     usual = {"site": SITE, "job": JOB if hook in IN_JOB else JOB_ON_NODE}
     for table in (configured or {}, usual):

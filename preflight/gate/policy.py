@@ -48,11 +48,11 @@ class PolicyRule:
 
 
 class Hook:
-    """A place from which preflight is called, with its defaults and limits.
+    """A point at which a scheduler or pipeline calls preflight, with its defaults.
 
-    ``deadline_s`` is well under the limit of the caller. ``strict`` is the rule for *unknown* with --strict.
-    ``expects``: it cannot pass without the expected number of GPUs and HCAs. ``cached``: it uses a fresh verdict from
-    the state directory. ``drains``: it can and may drain.
+    ``deadline_s`` is well below the caller's limit. ``strict`` is the rule for *unknown* with --strict. ``expects``: a
+    node cannot pass unless the expected numbers of GPUs and HCAs are known. ``cached``: the hook uses a fresh verdict
+    from the state directory. ``drains``: the hook may drain the node.
     """
 
     __slots__ = ("about", "cached", "deadline_s", "drains", "expects", "name", "rules", "strict")

@@ -1,4 +1,4 @@
-"""The policy as a table for people: ``preflight gate --policy``."""
+"""The policy as a table, printed by ``preflight gate --policy``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ACTIONS = {
 
 
 def text(gate: Gate | None = None) -> str:
-    """Return the table, including changes by the cluster file's table [gate]."""
+    """Return the table, with the changes that the cluster file's [gate] makes."""
     return "".join(f"{line}\n" for line in _lines(gate))
 
 

@@ -1,4 +1,4 @@
-"""Verdicts in the folder ``[gate] publish``; each is for its own node only."""
+"""Verdicts that nodes publish in the folder ``[gate] publish``, one for each node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_CLOCK_SKEW_S = 300
 
 
 def collect(folder: Path, nodes: Sequence[str], most_s: float) -> dict[str, Verdict | str]:
-    """Return each node's verdict of at most ``most_s`` seconds, or why it is absent."""
+    """Return each node's verdict, at most ``most_s`` seconds old, or why it has none."""
     if why := _untrusted(folder):
         return dict.fromkeys(nodes, why)
     return {node: _read(folder / file_name(node), node, most_s) for node in nodes}

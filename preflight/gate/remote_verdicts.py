@@ -33,9 +33,9 @@ _RESERVE_S = 1.5
 def verdicts(
     nodes: Sequence[str], request: GateRequest, config: Configuration, left_s: float
 ) -> Mapping[str, Verdict | str]:
-    """Return the verdict on each node within ``left_s`` seconds, or an error.
+    """Return the verdict on each node, or the error, within ``left_s`` seconds.
 
-    Raises UsageError for a wrong SSH configuration, UnknownCheck for a wrong table [gate].
+    Raises UsageError for an invalid SSH configuration, and UnknownCheck if the table [gate] leaves no check.
     """
     check_registry, hook = registry(), request.hook.name
     selection = evaluate.select(check_registry.checks, config.gate, config.gate.hook(hook), hook)

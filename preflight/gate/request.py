@@ -1,4 +1,4 @@
-"""The request of one run of the gate: hook, options, node, time.
+"""The request for one run of the gate: hook, options, node, time.
 
 Imported before every job.
 """
@@ -23,7 +23,7 @@ class GateRequest:
     """One call of a hook.
 
     ``node`` is the subject: this node, or the nodes of a job as folded by Slurm. ``job`` is the Slurm job id (""
-    outside a job), ``at`` the time in seconds since 1970 UTC, ``began`` the same time on the monotonic clock.
+    outside a job), ``at`` the time in seconds since 1970 UTC, ``began`` the same moment on the monotonic clock.
     ``deadline_s`` comes from the option or the hook; the cluster file and slurmd may limit it further.
     """
 
@@ -55,7 +55,7 @@ class GateRequest:
 
 
 def from_options(options: Options) -> GateRequest:
-    """Return the request of a command line and the scheduler's environment."""
+    """Return the request from a command line and the scheduler's environment."""
     hook = policy.HOOKS[options.hook]
     default_log = hook.name == "init-container" and options.termination_log is None
     if default_log and os.path.exists(announce.TERMINATION_LOG):

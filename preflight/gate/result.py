@@ -1,6 +1,6 @@
-"""Progress of a run of the gate, and its result.
+"""Progress and result of a run of the gate.
 
-``Progress`` is the part completed so far. The pipeline or the deadline thread turns it into the one
+``Progress`` is the part completed so far. The main thread or the deadline thread turns it into the one
 ``GateResult``, which ``announce`` writes. Imported before every job.
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GateRules:
-    """The policy of this run, after options, cluster file or cached verdict.
+    """The policy of a run, from its options and the cluster file or cached verdict.
 
-    ``actions`` replace those of the table, by status. ``error`` is the error of the cluster file if an older one is
-    used, ``publish`` the directory to which verdicts are published.
+    ``actions`` maps a status to the action that replaces the policy's. ``error`` is the error in the cluster file if
+    its last valid copy is used, ``publish`` the directory to which verdicts are published.
     """
 
     strict: bool = False
@@ -39,7 +39,7 @@ class GateRules:
     def rule(self, hook: str, status: str) -> policy.PolicyRule:
         """Return the hook's rule for a status."""
         rule = policy.rule(hook, status, self.actions, self.strict)
-        if self.error and rule.action == "drain":  # a wrong cluster file never drains; the job is put back
+        if self.error and rule.action == "drain":  # an invalid cluster file never drains; the job is requeued
             return policy.PolicyRule(rule.exit, "refuse")
         return rule
 
@@ -62,8 +62,8 @@ class GateRules:
 class Judgement:
     """A verdict and its explanation.
 
-    ``lines``: the most important first; report and evidence: only if the node was judged now. ``age_s`` is the age of a
-    cached verdict in seconds. ``cacheable``: it may be served to the next job.
+    ``lines`` start with the most important. ``report`` and ``evidence`` are set only if the node was judged now.
+    ``age_s`` is the age of a cached verdict in seconds. ``cacheable``: the verdict may be served to later jobs.
     """
 
     verdict: Verdict
@@ -112,10 +112,10 @@ class PassedOn:
 
 @dataclass(frozen=True)
 class Progress:
-    """The completed part of a run, from which it can be ended at any time.
+    """The completed part of a run, sufficient to end the run at any time.
 
-    ``slurm`` is the result in Slurm, ``cache`` writes verdicts to the state directory, ``cache_error`` is its error,
-    ``note`` names unfinished work.
+    ``slurm`` is the result in Slurm, ``cache`` writes verdicts to the state directory, ``cache_error`` is the error of
+    that write, and ``note`` names unfinished work.
     """
 
     request: GateRequest
@@ -127,7 +127,7 @@ class Progress:
     note: str = ""
 
     def judged(self, verdict: Verdict) -> Progress:
-        """Return the progress with another verdict; lines and report stay."""
+        """Return the progress with another verdict and unchanged lines and report."""
         former = self.judgement or Judgement(verdict)
         return replace(self, judgement=replace(former, verdict=verdict, age_s=None))
 
@@ -161,8 +161,8 @@ def in_time(progress: Progress) -> GateResult:
 def late(progress: Progress, why: str, killed: bool) -> GateResult:
     """Return the result of a run that the deadline or a signal (``killed``) ends.
 
-    After a signal, its exit status is never that of a pass. A node without a verdict is *unknown*, which is written to
-    the state directory as incomplete.
+    After a signal, the exit status is never 0. A node without a verdict is *unknown*; this is written to the state
+    directory as an incomplete verdict.
     """
     if progress.judgement is None:
         progress = progress.unjudged("gate.interrupted" if killed else "gate.deadline", why)
@@ -174,7 +174,7 @@ def late(progress: Progress, why: str, killed: bool) -> GateResult:
 
 
 def written(progress: Progress, *, complete: bool) -> Progress:
-    """Write the verdict to the state directory, if this run has one.
+    """Write the verdict, if there is one, to the run's state directory, if it has one.
 
     An incomplete verdict is never served.
     """

@@ -33,7 +33,7 @@ def sanitize_process() -> None:
 
 
 def node_name(given: str | None, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of this node: as given, from slurmd, else its host name."""
+    """Return the name of this node: as given, else from slurmd, else the host name."""
     return given or environ.get("SLURMD_NODENAME") or os.uname().nodename
 
 
@@ -66,8 +66,8 @@ def gpus(environ: Mapping[str, str] = os.environ) -> frozenset[int] | None:
 def time_limit(environ: Mapping[str, str] = os.environ) -> float:
     """Return the time limit of a Prolog in seconds, from slurm.conf.
 
-    After that time slurmd ends the Prolog and drains its node. 0.0 if unset; files that slurm.conf includes are not
-    read.
+    After that time, slurmd ends the Prolog and drains the node. Returns 0.0 if the limit is not set. Files that
+    slurm.conf includes are not read.
     """
     path = environ.get("SLURM_CONF", "")
     if environ.get("SLURM_SCRIPT_CONTEXT") != "prolog_slurmd" or not path.startswith("/"):
@@ -90,7 +90,7 @@ def other_task(environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def first_task(environ: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this is the first task of a step, or no task."""
+    """Return whether this is the first task of a step, or not a task."""
     return environ.get("SLURM_PROCID", "0") in ("", "0")
 
 
@@ -112,7 +112,7 @@ def uncovered(environ: Mapping[str, str] = os.environ) -> str:
 def _uncovered_parts(parts: int, environ: Mapping[str, str]) -> str:
     """Return why a step would leave nodes of a heterogeneous job unjudged, or "".
 
-    Its parts have separate nodes; srun uses the first part by default.
+    Its components have separate nodes; srun uses the first one by default.
     """
     from preflight.nodeset import unfold
 

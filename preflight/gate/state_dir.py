@@ -1,4 +1,4 @@
-"""The state directory: no other user can control what root reads or writes.
+"""The state directory, protected so that no other user controls what root reads or writes.
 
 Imported before every job: imports only ``os``.
 """
@@ -11,7 +11,7 @@ import stat
 
 from preflight.errors import PreflightError
 
-#: State directory of root (file-hierarchy(7)); others use ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
+#: State directory of root (file-hierarchy(7)); other users have ``$XDG_STATE_HOME`` (XDG Base Directory Specification).
 ROOT = "/var/lib/preflight"
 
 _WRITABLE_BY_OTHERS = 0o022
@@ -24,7 +24,7 @@ class StateDirError(PreflightError):
 def locate(given: str | None) -> str:
     """Return the state directory: as given, ``$STATE_DIRECTORY``, or the user's.
 
-    The variable is set by systemd.exec(5).
+    systemd sets the variable (systemd.exec(5)). Raises StateDirError if the user has none.
     """
     configured = given or os.environ.get("STATE_DIRECTORY", "").split(":")[0]
     if configured:
@@ -104,7 +104,7 @@ class StateDir:
         try:
             try:
                 fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
-            except FileExistsError:  # of a process that was killed
+            except FileExistsError:  # left by a process that was killed
                 os.unlink(temporary, dir_fd=self._fd)
                 fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
             try:
@@ -118,7 +118,7 @@ class StateDir:
             raise StateDirError(f"{self.path}/{name} cannot be written: {error.strerror}") from None
 
     def remove(self, name: str) -> None:
-        """Remove a file if possible."""
+        """Remove a file; errors are ignored."""
         try:
             os.unlink(name, dir_fd=self._fd)
         except OSError:
@@ -127,7 +127,7 @@ class StateDir:
     def lock(self, name: str) -> int | None:
         """Take a lock until this process ends, without waiting.
 
-        None if another process has it. Raises StateDirError.
+        Returns the file descriptor, or None if another process holds the lock. Raises StateDirError.
         """
         import fcntl
 

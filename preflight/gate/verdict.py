@@ -1,7 +1,7 @@
 """The verdict on one node: the document ``preflight.verdict/1``.
 
-Strict both ways: an invalid verdict cannot be created, and a document with unexpected content is rejected. Imported
-before every job, so it imports neither ``dataclasses`` nor ``typing``.
+It is strict in both directions: an invalid verdict cannot be created, and a document with unexpected content is
+rejected. Imported before every job, so it imports neither ``dataclasses`` nor ``typing``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ID_MOST, _LIST_MOST = 100, 4096
 #: Actions of a verdict, the weakest first; a copy of ``preflight.model.ACTIONS``, which would be slow to import.
 ACTIONS = ("none", "monitor", "fix-job", "fix-site", "reset", "reboot", "isolate", "replace")
 
-#: Default action of a status, as for verdicts of older versions.
+#: Action for a status if none is given, as in documents of older versions.
 _USUAL = {"pass": "none", "fail": "isolate", "unknown": "monitor", "error": "monitor"}
 
 #: Attributes with another name in the document.

@@ -3,8 +3,8 @@
 A cached verdict is valid for the same node and boot, while it has not expired, is not from the future, and its inputs
 are unchanged: the cluster file and the files it names, the checks, the plug-ins.
 
-Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is read back: it has lines of a
-key and a value, because importing ``json`` takes half as long as starting Python.
+Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is read back. Each of its lines
+has a key and a value, because importing ``json`` takes half as long as starting Python.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _TEXTS = ("node", "status", "boot_id", "policy", "cause", "reason", "whose")
 
 
 class Cached:
-    """A verdict, its age in seconds, and the rules at the time of judging.
+    """A cached verdict, its age in seconds, and the rules at the time of judging.
 
-    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is the error of the
-    cluster file if an older one was used.
+    ``hooks`` is hook -> {"strict": bool, "cached": bool, "actions": {status: action}}; ``error`` is the error in
+    the cluster file if its last valid copy was used.
     """
 
     __slots__ = ("age_s", "error", "hooks", "refresh_s", "verdict")
@@ -57,21 +57,21 @@ class Cached:
 
     @property
     def due(self) -> bool:
-        """Whether it is time to judge again."""
+        """Whether it is time to judge the node again."""
         return self.age_s >= self.refresh_s
 
     def allowed(self, hook: str) -> bool:
-        """Return whether the cluster file allows this hook to use it."""
+        """Return whether the cluster file allows a hook to use this verdict."""
         return bool(self.hooks.get(hook, {}).get("cached", True))
 
     def rule(self, hook: str, strict: bool = False) -> policy.PolicyRule:
-        """Return the hook's rule for it."""
+        """Return a hook's rule for this verdict."""
         rules = self.hooks.get(hook, {})
         return policy.rule(hook, self.verdict.status, rules.get("actions"), strict or bool(rules.get("strict")))
 
 
 def boot_id() -> str:
-    """Return the identifier of this boot; "" if the kernel has none."""
+    """Return the identifier of this boot; "" if it cannot be read."""
     try:
         with open(_BOOT_ID, "rb", buffering=0) as stream:
             return stream.read(64).decode("ascii", "replace").strip()
@@ -222,7 +222,7 @@ def _stamp_text(was: Stamp) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return any text as printable ASCII without a space."""
+    """Return any text as printable ASCII without spaces."""
     raw = text.encode("utf-8", "surrogateescape")
     return "".join(chr(byte) if 0x20 < byte < 0x7F and byte != 0x25 else f"%{byte:02x}" for byte in raw)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:  # the C module behind ``signal``, without its slow enumerations
     import _signal as signal
 
-#: Time limit in seconds for printing and logging a verdict: a blocking log does not hold back a job.
+#: Time limit in seconds for printing and logging a verdict, so that a blocking log does not hold back a job.
 OUTPUT_S = 2.0
 
 #: Control bytes other than signal numbers: check the clock again; end.
@@ -42,7 +42,7 @@ class Watch:
     The main thread reports its progress with ``advance``, each time as a complete value. The thread that claims the end
     first writes the output; the other one stops. One lock guards both; it is held only for assignments, so neither
     thread waits for the other's work. ``finish`` is called in the deadline thread with the last progress, the reason,
-    and whether it was a signal; it writes the output and returns the exit status.
+    and whether a signal ended the run; it writes the output and returns the exit status.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class Watch:
             self._begin()
 
     def limit_to(self, deadline_s: float) -> None:
-        """Set another deadline, in seconds from the start."""
+        """Change the deadline, in seconds from the start of the run."""
         self.deadline_s = deadline_s
         os.write(self._wake, _LOOK)
 
     def close(self, status: int) -> None:
         """Claim the end for the main thread, and limit the time of its output.
 
-        After that the process ends with ``status``.
+        Once that time is over, the process ends with ``status``.
         """
         if not self._claim():
             _wait_for_the_end()

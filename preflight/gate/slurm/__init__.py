@@ -1,8 +1,8 @@
-"""Draining in Slurm: drain or resume this node, requeue its job.
+"""Actions in Slurm: drain this node or lift its drain; requeue, hold or cancel its job.
 
-No other state is changed in Slurm. ``apply`` and ``hold_job`` are the entry points. ``scontrol`` runs scontrol,
-``scontrol_nodes`` and ``squeue`` parse its output, ``drain_reason`` recognizes the drains of preflight, ``drain_limit``
-limits their number, ``drain`` drains and lifts, ``requeue`` requeues a job.
+Apart from comments, nothing else is changed in Slurm. ``apply`` and ``hold_job`` are the entry points. ``scontrol``
+runs scontrol, ``scontrol_nodes`` and ``squeue`` parse its output, ``drain_reason`` recognizes the drains of preflight,
+``drain_limit`` limits their number, ``drain`` drains and lifts, ``requeue`` requeues a job.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class SlurmResult:
     """Result in Slurm: a log line, whether the node is drained, the exit status.
 
     ``exit`` is the rule's exit status, unless it would make slurmd drain a node that must not be drained: then it is 0,
-    and the job was requeued. ``human``: an administrator must act.
+    and the job was removed from the node. ``human``: an administrator must act.
     """
 
     line: str
@@ -54,7 +54,7 @@ def apply(
 def hold_job(
     number: str, verdict: Verdict, rule: PolicyRule, settings: Settings, environ: Mapping[str, str] = os.environ
 ) -> SlurmResult:
-    """Requeue and hold a job because of its own problem; never raises.
+    """Requeue and hold a job that failed because of its own settings; never raises.
 
     A job that cannot be requeued is cancelled.
     """
@@ -77,9 +77,9 @@ def _act(controller: Controller, name: str, verdict: Verdict, rule: PolicyRule, 
 def _job_away(
     controller: Controller, number: str, verdict: Verdict, rule: PolicyRule, outcome: DrainOutcome, settings: Settings
 ) -> SlurmResult:
-    """Remove the job from the node.
+    """Remove the job from the node, so that the Prolog can exit 0.
 
-    A non-zero exit status would drain it as "Prolog error".
+    After a non-zero exit status, slurmd would drain the node with the reason "Prolog error".
     """
     if settings.dry_run:
         return SlurmResult(_plain(f"{outcome.line}; dry run: job {number} starts"), False, 0, outcome.human)

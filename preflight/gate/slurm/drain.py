@@ -1,7 +1,7 @@
-"""Drains and their removal: read, act, read again.
+"""Setting and lifting drains: read, act, read again.
 
 Only drains set by preflight are changed. slurmctld has no compare-and-set: an administrator may drain the node between
-reading and acting; the second reading shows it only if that was later than our drain.
+reading and acting; the second reading shows their drain only if it was set after ours.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class DrainOutcome:
 def drain(
     controller: Controller, name: str, verdict: Verdict, settings: Settings, wait: Callable[[float], None] = time.sleep
 ) -> DrainOutcome:
-    """Drain a node that failed; raises ControllerError on failure.
+    """Drain a node that failed; raises ControllerError.
 
-    The node stays in service if it has a reason set by others, or if too many nodes are drained.
+    The node is left as it is if it has a reason set by others, and stays in service if too many nodes are drained.
     """
     text = drain_reason.drained(name, verdict.reason, verdict.owner)
     nodes = controller.nodes()

@@ -1,8 +1,8 @@
 """Limit on drains: a gate that is wrong everywhere must not empty the cluster.
 
-Drains are counted in the controller's list of all nodes, because a prolog sees only its own. The functions are pure: if
-six gates fail in the same second, each computes the same result from the same nodes, including which of them exceed the
-limit.
+Drains are counted in the controller's list of all nodes, because a prolog sees only its own node. The functions are
+pure: if six gates fail in the same second, each computes the same result from the same nodes, including which of them
+exceed the limit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from preflight.gate.slurm.scontrol_nodes import Node
 
 @dataclass(frozen=True)
 class Drain:
-    """A drain set by preflight: time, node, check; the limit admits them in order."""
+    """A drain set by preflight: when it was set, its node and the failed check."""
 
     at: int
     node: str
@@ -25,10 +25,10 @@ class Drain:
 
 
 def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
-    """Return the nodes from which the limit is computed.
+    """Return the nodes from which the limit is computed, including this node.
 
-    They are in this node's partitions, in service, and have GPUs if this node has any. Nodes drained by preflight count
-    as in service, nodes drained by others do not.
+    The other nodes share a partition with it, are in service, and have GPUs if it has any. Nodes drained by preflight
+    count as in service, nodes drained by others do not.
     """
     return tuple(
         node
@@ -41,7 +41,7 @@ def eligible(nodes: Mapping[str, Node], own: Node) -> tuple[Node, ...]:
 
 
 def limit(number: int, settings: Settings) -> int:
-    """Return the allowed drains within the window for a number of nodes."""
+    """Return how many of this number of nodes may be drained within the window."""
     return min(max(1, int(number * settings.share)), settings.most)
 
 
@@ -64,11 +64,11 @@ def before(nodes: Mapping[str, Node], own: Node, cause: str, now: int, settings:
 
 
 def after(nodes: Mapping[str, Node], own: Node, settings: Settings) -> str:
-    """Return why our own drain of a node must be undone; empty if it remains.
+    """Return why the drain just set on this node must be undone; empty if it may stay.
 
-    Earlier drains are admitted in the order of time and name, each only if the limit is not reached and no earlier one
-    has the same cause. Query Slurm after the second in which the own drain was set: the answer then has all earlier
-    drains.
+    Earlier drains count in the order of time and node name, each only if the limit is not yet reached and no counted
+    drain has the same cause. ``nodes`` must have been read after the second in which this drain was set, so that all
+    earlier drains are included.
     """
     counted = eligible(nodes, own)
     found = drains(counted)

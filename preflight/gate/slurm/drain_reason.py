@@ -23,9 +23,9 @@ _BRACKETS = str.maketrans("[]", "()")
 
 @dataclass(frozen=True)
 class DrainMark:
-    """Content of preflight's reason or comment: failed check, time of holding.
+    """Content of preflight's reason or comment: the failed check and a time.
 
-    The time is 0 for a drain.
+    ``at`` is when the node was held in service, in seconds since 1970; 0 for a drain.
     """
 
     cause: str
@@ -48,7 +48,7 @@ def held(node: str, reason: str, owner: str, now: int) -> str:
 
 
 def ours(node: str, text: str) -> DrainMark | None:
-    """Parse a text of ``drained`` or ``held`` for a node; return None for others."""
+    """Parse a node's text from ``drained`` or ``held``; return None for any other."""
     found = _OURS.fullmatch(text)
     if found is None or found["seal"] != _seal(node, found["text"]):
         return None

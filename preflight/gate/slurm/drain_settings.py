@@ -8,12 +8,12 @@ from preflight.expectations.gate_table import Gate
 
 @dataclass(frozen=True)
 class Settings:
-    """Behaviour towards Slurm.
+    """Settings of the breaker and of calls of Slurm's tools.
 
     ``bin`` is the folder of scontrol ("": the first of the usual ones); ``dry_run`` only reports the actions. The
     breaker drains at most ``share`` of the eligible nodes, but at least one and at most ``most``, within ``window_s``
-    seconds; all three are judgements. A requeued job starts after ``put_back_s`` seconds at the earliest: by then the
-    breaker lets the next node drain. ``call_s`` limits one call of scontrol (which waits for MessageTimeout, 10 s,
+    seconds; all three are judgement calls. A requeued job starts after ``put_back_s`` seconds at the earliest: by then
+    the breaker lets the next node drain. ``call_s`` limits one call of scontrol (which waits for MessageTimeout, 10 s,
     several times), ``deadline_s`` all calls together.
     """
 

@@ -1,8 +1,7 @@
-"""Files of the hooks in a folder of slurm.conf.
+"""Files of the hooks, in the folder that slurm.conf names.
 
-They are written from package data; only our own are replaced and removed.
-
-A file of ours ends in a line with the checksum of the rest. A file without it, or edited since, is left alone.
+They are written from package data; only files written by preflight are replaced or removed. Such a file ends in a line
+with the checksum of the rest. A file without this line, or edited since, is left alone.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class HookTarget:
 
 @dataclass(frozen=True)
 class HookFile:
-    """A file to write or remove: its state is new, same, ours, foreign or absent."""
+    """A file to write or remove; ``state`` is new, same, ours, foreign or absent."""
 
     path: Path
     mode: int
@@ -155,7 +154,10 @@ def _sealed(text: str) -> str:
 
 
 def _state(path: Path, text: str | None, mode: int) -> str:
-    """Return the state of a path; ``text`` is what it should hold."""
+    """Return the state of a path.
+
+    ``text`` is the expected content, or None if the file is to be removed. Raises InstallError.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -18,9 +18,10 @@ _STARTS = ("CONFIGURING", "RUNNING", "SUSPENDED", "RESIZING", "STAGE_OUT", "SIGN
 def put_back(controller: Controller, number: str, why: str, settings: Settings, hold: bool = False) -> str:
     """Remove a job from this node before it starts; return how.
 
-    A batch job is requeued, for ``put_back_s`` seconds or, with ``hold``, until it is released. A job of srun or
-    salloc, or submitted with --no-requeue, is cancelled, as by Slurm itself when a Prolog fails; its owner is notified.
-    Several nodes of one job may do this at the same time. Raises ControllerError if the job would still start.
+    A batch job is requeued, and delayed by ``put_back_s`` seconds or, with ``hold``, held until it is released. A job
+    of srun or salloc, or submitted with --no-requeue, is cancelled, as by Slurm itself when a Prolog fails; its owner
+    is notified. Several nodes of one job may do this at the same time. Raises ControllerError if the job would still
+    start.
     """
     job = controller.job(number)
     if job is None or job.state not in _STARTS:

@@ -1,4 +1,4 @@
-"""Safe calls of scontrol: trusted folder, no shell, a deadline."""
+"""Calls of scontrol: from a trusted folder, without a shell, with a deadline."""
 
 from __future__ import annotations
 

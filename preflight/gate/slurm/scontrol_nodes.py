@@ -1,8 +1,8 @@
 """Parser of ``scontrol show node --oneliner``.
 
 The format is that of Slurm 22.05, with the additions of 23.11 (ReservationName, MAINTENANCE). User-written text
-(Reason, Comment, Extra) is unquoted among the fields, so each is searched after the last field before it that users
-cannot write.
+(Reason, Comment, Extra) is unquoted among the fields, so each one is searched for after the last preceding field
+that users cannot write.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ class Node:
 
     @property
     def drained(self) -> bool:
-        """Whether it accepts no new job: drained or draining."""
+        """Whether the node is drained or draining, and so accepts no new jobs."""
         return any(state.startswith("DRAIN") for state in self.states)
 
     @property
     def down(self) -> bool:
-        """Whether it is down, failed, powered down or only planned."""
+        """Whether the node is down, failed, powered down or only planned."""
         gone = ("DOWN", "FAIL", "FAILING", "ERROR", "FUTURE", "UNKNOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN")
         return any(state in gone for state in self.states)
 
 
 def read(text: str) -> dict[str, Node]:
-    """Parse the answer of scontrol, by node name; raises ValueError.
+    """Parse scontrol's output into nodes by name; raises ValueError.
 
-    A reason may have line breaks; a line that does not begin with NodeName= belongs to the node before.
+    A reason may have line breaks; a line that does not begin with NodeName= belongs to the previous node.
     """
     records = re.split(r"(?m)^NodeName=", text)
     if records[0].strip():
@@ -100,5 +100,5 @@ def _word(text: str, key: str) -> str:
 
 
 def _seconds(stamp: str) -> int:
-    """Parse a time of scontrol, in UTC; raises ValueError."""
+    """Parse a time printed by scontrol, in UTC; raises ValueError."""
     return int(datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp())

@@ -19,10 +19,10 @@ _LISTS = ("PrologFlags", "SchedulerParameters", "HealthCheckNodeState")
 #: Keys of programs: a site's own program is not replaced.
 _PROGRAMS = ("Prolog", "Epilog", "HealthCheckProgram")
 
-#: Values that mean "not set"; 65534 is that of a timeout in 22.05.
+#: Values that mean "not set"; 65534 is used for timeouts in 22.05.
 _UNSET = ("", "0", "65534")
 
-#: Lists, each with the word that includes all others.
+#: List -> the entry that includes all others.
 _ANY = {"HealthCheckNodeState": "ANY"}
 
 
@@ -50,7 +50,7 @@ class ConfLine:
 
 
 def running(text: str) -> dict[str, str]:
-    """Parse the answer of ``scontrol show config``."""
+    """Parse the output of ``scontrol show config`` into values by key."""
     config: dict[str, str] = {}
     for line in text.splitlines():
         if match := _RUNNING.fullmatch(line.rstrip()):
@@ -60,7 +60,7 @@ def running(text: str) -> dict[str, str]:
 
 
 def wanted(text: str) -> list[tuple[str, str]]:
-    """Return the keys and values of a fragment, without comments."""
+    """Return the keys and values of a slurm.conf fragment, without comments."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [(key, value) for key, _, value in (line.partition("=") for line in lines if line)]
 

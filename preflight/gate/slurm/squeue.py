@@ -1,4 +1,4 @@
-"""Parser of squeue: job fields that only Slurm writes.
+"""Parser of squeue's output: job fields that only Slurm writes.
 
 ``scontrol show job`` prints user-chosen names and comments unquoted among its fields: a job named ``x HetJobId=9``
 would have root requeue another user's job. For root it also shows all tasks of an array at once.
@@ -17,7 +17,7 @@ FORMAT = ",".join(f"{name}:{_WIDTH}" for name in _FIELDS)
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job as reported by the controller: number, array task, heterogeneous job."""
+    """A job as reported by the controller, with the strings of its fields."""
 
     number: str
     array: str
@@ -29,27 +29,27 @@ class SlurmJob:
 
     @property
     def name(self) -> str:
-        """The id of this job alone.
+        """The id of this job.
 
-        A task of an array has the number of the array.
+        For a task of an array, it is ARRAY_TASK.
         """
         return f"{self.array}_{self.task}" if self.task.isdigit() else self.number
 
     @property
     def target_id(self) -> str:
-        """Identifier to requeue or cancel; a heterogeneous job only as a unit."""
+        """The id to requeue or cancel; for a heterogeneous job, that of the complete job."""
         return self.heterogeneous if self.heterogeneous.isdigit() else self.name
 
     @property
     def returns(self) -> bool:
-        """Whether it can be requeued."""
+        """Whether the job can be requeued."""
         return self.batch == "1" and self.requeue != "0"
 
 
 def read(text: str, number: str) -> SlurmJob | None:
-    """Find a job in the output of squeue; None if it is missing.
+    """Find a job in the output of squeue; return None if it is missing.
 
-    Each task of an array has a line. Raises ValueError for any other text.
+    Each task of an array has its own line. Raises ValueError for any other text.
     """
     for line in text.splitlines():
         cells = [line[start : start + _WIDTH].strip() for start in range(0, _WIDTH * len(_FIELDS), _WIDTH)]
