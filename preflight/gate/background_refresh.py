@@ -1,4 +1,4 @@
-"""Judgement in the background, so that HealthCheckProgram never waits for a slow disk.
+"""Judgement in the background, so that HealthCheckProgram never waits for it.
 
 Fork rather than exec: ``sys.executable`` can be empty when PATH is unset.
 """

@@ -1,4 +1,4 @@
-"""``preflight gate status``: the state of all nodes, from Slurm and published verdicts.
+"""``preflight gate status``: the state of all nodes, from Slurm and verdicts.
 
 Nothing is changed. Every node is in exactly one state; a node without a recent verdict never passes.
 """
@@ -25,7 +25,7 @@ from preflight.reports.prometheus_format import Metric
 #: State -> the words printed for it, in the order of the output.
 STATES = {
     "pass": "pass",
-    "drained": "drained by us",
+    "drained": "drained by preflight",
     "held": "failed, held in service by the breaker",
     "fail": "failed, in service",
     "not_judged": "not judged",

@@ -1,4 +1,4 @@
-"""The state directory, protected so that no other user controls what root reads or writes.
+"""The state directory, in which no other user controls what root reads or writes.
 
 Imported before every job: imports only ``os``.
 """

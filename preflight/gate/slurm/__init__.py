@@ -1,4 +1,4 @@
-"""Actions in Slurm: drain this node or lift its drain; requeue, hold or cancel its job.
+"""Actions in Slurm: drain or undrain this node; requeue, hold or cancel its job.
 
 Apart from comments, nothing else is changed in Slurm. ``apply`` and ``hold_job`` are the entry points. ``scontrol``
 runs scontrol, ``scontrol_nodes`` and ``squeue`` parse its output, ``drain_reason`` recognizes the drains of preflight,

@@ -94,11 +94,11 @@ def test_installed_gated_drained_held_and_removed(slurm: Gpus) -> None:
                        "--textfile", f"{slurm.folder}/status.prom")  # fmt: skip
     first, *rest = status.stdout.splitlines()
     assert (status.returncode, first) == (
-        1, "1 pass, 1 drained by us, 1 failed, held in service by the breaker, breaker open"
+        1, "1 pass, 1 drained by preflight, 1 failed, held in service by the breaker, breaker open"
     ), status  # fmt: skip
     assert rest[0].startswith("  no further node is drained: 1 of 3 eligible nodes drained within 10 min")
     assert [line.partition(": found")[0] for line in rest[1:]] == [
-        "  drained by us: n2: rdma.port-rate: mlx5_0:1", *[line.partition(": found")[0] for line in rest[2:]]
+        "  drained by preflight: n2: rdma.port-rate: mlx5_0:1", *[line.partition(": found")[0] for line in rest[2:]]
     ]  # fmt: skip
     assert 'preflight_gate_nodes{state="held"} 1' in (slurm.folder / "status.prom").read_text()
 

@@ -163,9 +163,9 @@ def test_each_node_is_in_one_state_and_absent_is_not_pass() -> None:
     nodes = [node("n1"), *drained, node("n4", "DOWN"), node("n5", "DRAINED", "bob: PSU"), held, node("n7"), node("n8")]
     fleet = status(nodes, {"n1": Verdict("n1", "pass", 1), "n6": failed, "n8": failed})
     first, *rest = fleet_status.lines(fleet)
-    assert first == ("1 pass, 2 drained by us, 1 failed, held in service by the breaker, 1 failed, in service, "
+    assert first == ("1 pass, 2 drained by preflight, 1 failed, held in service by the breaker, 1 failed, in service, "
                      "1 not judged, 1 drained by others, 1 down, breaker closed")  # fmt: skip
-    assert rest[0] == "  drained by us: n[2-3]: gpu.count: found 7, expected 8 [node]"
+    assert rest[0] == "  drained by preflight: n[2-3]: gpu.count: found 7, expected 8 [node]"
     assert "  not judged: n7: it has published no verdict" in rest
     assert fleet.exit_status == 1
     assert status([node("n1"), node("n7")], {"n1": Verdict("n1", "pass", 1)}).exit_status == 3
