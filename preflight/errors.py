@@ -8,19 +8,19 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │   what was given
     ├── ClusterFileError        the cluster file has errors: file, line, key and fix of each
     ├── UnknownKey              no key of a node class has this name
-    ├── UnknownCheck            a list of checks names one that does not exist (also a ValueError)
+    ├── UnknownCheck            the table [gate] selects no check (also a ValueError)
     ├── TargetError             the list of nodes cannot be resolved
     ├── EndpointError           a node lacks the device that a pair test needs
     ├── SourceError             a source of `preflight read` cannot be opened or unpacked
     ├── SnapshotError           one side of `preflight diff` cannot be read
     ├── ResumeError             an interrupted run cannot be continued
-    ├── CampaignError           a campaign of `preflight bench` cannot be read or begun
-    ├── LearnError              the evidence holds no node to learn a cluster file from
+    ├── CampaignError           a campaign of `preflight bench` cannot be read or started
+    ├── LearnError              the evidence contains no node to learn a cluster file from
     ├── JobConfigError          a file does not describe a job that `preflight plan` can read (also a ValueError)
     ├── LayoutError             a job or cluster cannot be planned
     ├── ConversionError         the configuration of another tool cannot be read
-    ├── ShellSyntax             a line of it is more than one plain command (also a ValueError)
-    ├── TargetSyntax            a target of it cannot be evaluated (also a ValueError)
+    ├── ShellSyntax             a line of that configuration is not one plain command (also a ValueError)
+    ├── TargetSyntax            a target in that configuration cannot be evaluated (also a ValueError)
     │
     │   files and documents
     ├── UnreadableFile          not a regular file, or too long (also an OSError)
@@ -31,8 +31,8 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     ├── ReportError             a stored report cannot be read
     ├── RedactionError          a file cannot be redacted
     ├── DuplicateKey            a JSON object has a key twice
-    ├── NoNcclOutput            a log without a line of NCCL (also a ValueError)
-    ├── UnsafePickle            a pickle with more than plain values; it is never unpickled (also a ValueError)
+    ├── NoNcclOutput            a log contains no line of NCCL (also a ValueError)
+    ├── UnsafePickle            a pickle contains more than plain values; it is never unpickled (also a ValueError)
     ├── HistoryError            the history cannot be used
     │   └── HistoryLocked       another process has locked it
     │
@@ -51,7 +51,7 @@ Catch :class:`PreflightError` for everything that preflight raises on purpose::
     │
     │   the gate
     ├── StateDirError           the state directory is missing, unsafe or not writable
-    ├── UnusableVerdict         a cached verdict is damaged, expired or of another node (also a ValueError)
+    ├── UnusableVerdict         a cached verdict is damaged, expired or for another node (also a ValueError)
     ├── ControllerError         scontrol failed, or the Slurm controller refused
     └── InstallError            `preflight slurm` wrote or removed nothing: the file and the fix
 

@@ -42,7 +42,7 @@ ROLL_UP = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.PASS, Status.SKIP)
 def worst(statuses: Iterable[Status]) -> Status:
     """Return the roll-up of statuses: fail > unknown > warn > pass > skip.
 
-    Unknown without any.
+    Returns UNKNOWN if there are none.
     """
     found = set(statuses)
     return next((status for status in ROLL_UP if status in found), Status.UNKNOWN)
@@ -61,7 +61,7 @@ IMPACTS = ("blocks-job", "slows-job", "loses-redundancy", "drifts")
 #: Owners of failures.
 OWNERS = ("node", "network", "site", "job")
 
-#: Required relations between the subjects of two findings for one to explain the other.
+#: Relations between the subjects of two findings, one of which is required for one to explain the other.
 RELATIONS = ("part", "node", "missing", "names", "cable", "switch", "parts", "ended", "unknown", "log")
 
 
@@ -146,7 +146,7 @@ class Finding:
 
 
 class CheckFunction(Protocol):
-    """Function of a check.
+    """The function of a check.
 
     Called with ``(facts, site)`` for a node or a run, ``(nodes, sites)`` for a fleet, ``(sweep, fabric)`` for a
     sweep, ``(ethernet, site)`` for switches.
@@ -160,7 +160,7 @@ class CheckFunction(Protocol):
 
 
 class Applicability(Protocol):
-    """Function that returns a finding if a check does not apply, else None."""
+    """A function that returns a finding if a check does not apply, else None."""
 
     __name__: str
 
@@ -231,7 +231,7 @@ class Check:
 
     @property
     def why(self) -> str:
-        """The consequence in prose: *Why it matters* of the page."""
+        """The effect on a job: the text of *Why it matters*, as one paragraph."""
         return " ".join(self.page[WHY].split())
 
 
@@ -242,9 +242,9 @@ _HEADING = re.compile(r"\n## (.+)\n")
 
 
 def docstring(function: Any) -> str | None:
-    """Return a docstring, also under ``python -OO``.
+    """Return the docstring of a function, also under ``python -OO``.
 
-    That option drops docstrings, so the source is read.
+    That option drops docstrings, so it is read from the source; None if there is none.
     """
     if function.__doc__ or sys.flags.optimize < 2:
         return cast("str | None", function.__doc__)
@@ -260,7 +260,7 @@ def docstring(function: Any) -> str | None:
 
 
 def _page(function: Any) -> str:
-    """Return a docstring without its indentation.
+    """Return the docstring of a function without its indentation.
 
     ``inspect.getdoc`` does the same, but imports the compiler.
     """

@@ -1,4 +1,4 @@
-"""Folded names (``gpu[001-064]``) by ClusterShell's library, within bounds."""
+"""Folding and unfolding of node names (``gpu[001-064]``), with limits on size."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _GROUP_TAKES = "a group name may only contain letters, digits and . : + * @ _ -"
 def unfold(text: str, groups: bool = False) -> tuple[str, ...]:
     """Return the sorted, distinct names of a list in NodeSet syntax.
 
-    ``groups``: ``@group`` and wildcards are resolved by ClusterShell's configuration, which runs commands of the site;
-    use it only for text typed by the operator. Otherwise such a name is taken literally. Raises ValueError with the
-    reason; a list of more than ``MOST_NAMES`` names is rejected before it is unfolded.
+    With ``groups``, ``@group`` and wildcards are resolved by ClusterShell's configuration, which runs commands of the
+    site; use it only for text typed by the operator. Otherwise such a name is taken literally. Raises ValueError with
+    the reason; a list of more than ``MOST_NAMES`` names is rejected before it is unfolded.
     """
     text = re.sub(r" ?([],!&^[]) ?", r"\1", " ".join(text.split())).replace(" ", ",")
     if (number := how_many(text)) > MOST_NAMES:
@@ -110,7 +110,8 @@ def _plain(text: str) -> tuple[str, ...]:
 def fold(names: Iterable[str], brackets: int = 1) -> str:
     """Return names as one folded list (``gpu[001-063]``); empty for none.
 
-    A name has at most this many brackets, from its end: Slurm accepts a second one only in some places. The library's
+    A folded name has at most ``brackets`` pairs of brackets, counted from its end: Slurm does not accept a second one
+    everywhere. The library's
     folding takes 4 minutes for 10,000 names such as ``ip-10-3-141-59``; this one is linear.
     """
     names = list(dict.fromkeys(names))
@@ -150,14 +151,14 @@ def _ranges(numbers: list[str]) -> str:
 
 
 def _follows(number: str, other: str) -> bool:
-    """Return whether a number is the successor in the same format."""
+    """Return whether ``other`` is the successor of ``number``, in the same format."""
     if len(number) > _LONGEST_NUMBER or int(other) != int(number) + 1:
         return False
     return len(other) == len(number) or number[0] != "0" != other[0]
 
 
 def fold_for_slurm(names: Iterable[str]) -> str:
-    """Return names as one folded list without text after a bracket, for Slurm."""
+    """Return names as one list in which no text follows a bracket, for Slurm."""
     foldable: list[str] = []
     others: list[str] = []
     for name in names:
@@ -166,7 +167,7 @@ def fold_for_slurm(names: Iterable[str]) -> str:
 
 
 def how_many(folded: str) -> int:
-    """Return an upper bound of a folded list's size, before it is unfolded."""
+    """Return an upper bound on the number of names in a list, without unfolding it."""
     total = 0
     for pattern in _patterns(folded):
         number = 1
@@ -177,7 +178,7 @@ def how_many(folded: str) -> int:
 
 
 def _patterns(folded: str) -> Iterator[str]:
-    """Split a list at the operators outside brackets."""
+    """Yield the parts of a list between the operators outside brackets."""
     start, inside = 0, False
     for mark in re.finditer(r"[],!&^[]", folded):
         if mark[0] in "[]":
@@ -191,7 +192,7 @@ def _patterns(folded: str) -> Iterator[str]:
 def _length(item: str, lead: str) -> int:
     """Return the length of a range such as ``001-064`` or ``0-100/2``.
 
-    Digits before its bracket belong to its ends.
+    ``lead`` are the digits before its bracket, with which both ends begin.
     """
     ends, _, steps = item.replace("_", "").partition("/")
     numbers = [int(lead[-18:] + digits[:18]) for digits in re.findall(r"\d+", ends)[:3]]

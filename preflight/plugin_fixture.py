@@ -1,4 +1,4 @@
-"""Fixtures written by hand, in the short form that the tests of checks use."""
+"""Handwritten records for tests of checks, in a short form."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.model import Check, Finding, Scope
 
 
 def findings_of(check: Check, records: Mapping[str, Any], site: Mapping[str, Any] | None = None) -> tuple[Finding, ...]:
-    """Return the findings of a node check on records written by hand.
+    """Return the findings of a node check on handwritten records.
 
     ``records`` maps record keys to short forms: a string is the content of a file or the output of a command; a list of
     names is a directory; ``{"missing": "why"}`` (also denied, timeout, cut, error, not-run) is a record without a

@@ -92,7 +92,7 @@ def screen() -> tuple[bool, int]:
 
 
 def height() -> int | None:
-    """Return how many lines a terminal shows; None without one."""
+    """Return the number of lines of the terminal; None without a terminal."""
     if not (sys.stdout and sys.stdout.isatty()):
         return None
     from shutil import get_terminal_size
@@ -101,7 +101,7 @@ def height() -> int | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word closest to a misspelt one."""
+    """Return a hint with the known word closest to a misspelt one."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(known), n=1, cutoff=0.5)

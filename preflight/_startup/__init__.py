@@ -1,1 +1,1 @@
-"""Modules that make start-up fast."""
+"""Modules that only exist to make start-up fast."""

@@ -12,7 +12,7 @@ from setuptools.command.build_py import build_py
 
 
 class BuildWithTables(build_py):  # type: ignore[misc]  # untyped
-    """Write the tables into the wheel, or for an editable install into the tree."""
+    """A ``build_py`` that also writes the tables, to the wheel or an editable tree."""
 
     def run(self) -> None:
         """Build, then write the tables with the built modules in a separate process."""
@@ -25,7 +25,7 @@ class BuildWithTables(build_py):  # type: ignore[misc]  # untyped
         )
 
     def get_outputs(self, *args: Any, **more: Any) -> list[str]:
-        """Return the built files including the tables, for installers."""
+        """Return the built files, including the tables, for installers."""
         outputs: list[str] = super().get_outputs(*args, **more)
         names = ("generated_checks.py", "generated_options.py")
         return outputs + [str(Path(self.build_lib) / "preflight" / "_startup" / name) for name in names]

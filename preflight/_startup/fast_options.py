@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parse(command: str, words: Sequence[str]) -> dict[str, Any] | None:
-    """Return the values that click gives these arguments; None to fall back to click."""
+    """Return the values that click would return; None if click must parse them."""
     table = _table(command)
     if table is None:
         return None

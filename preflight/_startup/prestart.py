@@ -1,6 +1,6 @@
 """Early start of this node's collector, while the command line is imported.
 
-Both take equally long. The collector is a fork of this process, which saves the start of an interpreter and most
+Both take about the same time. The collector is a fork of this process, which saves the start of an interpreter and most
 imports. It waits for a plan, and exits if this process ends without one. A lock held by another thread would never be
 released in the copy, so only a single-threaded process is forked: at its start, when its memory is also small.
 """
@@ -30,7 +30,7 @@ def collects_locally(words: Sequence[str]) -> bool:
 
 def start() -> None:
     """Start this node's collector if a fork is safe; otherwise it starts later."""
-    gc.disable()  # until all is imported, which never becomes garbage (``collect.local.collect``)
+    gc.disable()  # until everything is imported; modules never become garbage (``collect.local.collect``)
     try:
         _started.append(Forked())
     except (OSError, NotImplementedError):
@@ -43,10 +43,10 @@ def take() -> Forked | None:
 
 
 class Forked:
-    """A collector started by a fork, with the attributes of Popen that are used."""
+    """A collector started by a fork, with the required attributes of ``Popen``."""
 
     def __init__(self) -> None:
-        """Start it; raise OSError on failure, NotImplementedError if unsafe."""
+        """Fork the collector; raises OSError on failure, NotImplementedError if unsafe."""
         if len(os.listdir("/proc/self/task")) != 1:
             raise NotImplementedError
         pipes = [os.pipe() for _ in range(3)]
@@ -68,7 +68,7 @@ class Forked:
         self.stderr: IO[bytes] = os.fdopen(stderr, "rb", 0)
 
     def wait(self) -> int:
-        """Reap it and return its exit status, negative if a signal ended it."""
+        """Reap the collector; return its exit status, negative if a signal ended it."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 

@@ -77,7 +77,7 @@ class _Commands(click.Group):
             raise click.UsageError(f"No such command {word!r}.{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in groups."""
+        """Write the section of the help that lists the commands in groups."""
         for title, names in GROUPS.items():
             rows = []
             for name in names:

@@ -71,7 +71,7 @@ def _run(words: Sequence[str]) -> tuple[Any, bool]:
 def _crashed(words: Sequence[str], error: Exception) -> int:
     """Report an internal error; return the exit status.
 
-    Schedulers drain a node for any other status.
+    A gate exits as the policy of its hook requires, so that an error of preflight does not drain the node.
     """
     if words[:1] == ["gate"]:
         try:

@@ -90,7 +90,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def write(folder: Path) -> list[str]:
-    """Write changed tables below the top directory; return their names."""
+    """Write the tables that changed below a top directory; return their names."""
     changed = []
     for name, text in TABLES.items():
         path, data = folder / name, text()
@@ -140,7 +140,7 @@ def _kind(type: Any) -> tuple[str, tuple[Any, ...]] | None:
 
 
 def _arguments(command: click.Command) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the positional arguments, each a choice."""
+    """Return the positional arguments of a command, with the choices of each."""
     return tuple(
         (str(param.name), tuple(param.type.choices))
         for param in command.params
@@ -149,7 +149,7 @@ def _arguments(command: click.Command) -> tuple[tuple[str, tuple[str, ...]], ...
 
 
 def _defaults(command: click.Command) -> Mapping[str, Any]:
-    """Return the values of a command without arguments."""
+    """Return the values of a command that is called without arguments."""
     with command.make_context(str(command.name), []) as context:
         return dict(context.params)
 

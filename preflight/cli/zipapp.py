@@ -65,7 +65,7 @@ class MissingPackage(PreflightError):
 
 @dataclass(frozen=True)
 class Contents:
-    """The members of the archive; ``floor`` is the oldest supported Python."""
+    """The files of the archive; ``floor`` is the oldest supported Python."""
 
     files: Mapping[str, bytes]
     floor: tuple[int, int]
@@ -136,7 +136,7 @@ def _carried(found: metadata.Distribution, prefix: str) -> Iterator[tuple[str, b
 
 
 def _compiled(name: str, source: bytes) -> bytes:
-    """Return byte code that does not check its source."""
+    """Return byte code that Python loads without comparing it with the source."""
     code = marshal.dumps(compile(source, name, "exec", dont_inherit=True, optimize=0), 2)
     return MAGIC_NUMBER + _UNCHECKED_HASH.to_bytes(4, "little") + source_hash(source) + code
 

@@ -32,7 +32,7 @@ class LearnError(PreflightError):
 
 @dataclass(frozen=True)
 class Learnt:
-    """The file, and the values that were not learnt."""
+    """A learnt cluster file, the values that were not learnt, and the faults found."""
 
     text: str
     classes: int
@@ -43,7 +43,10 @@ class Learnt:
 
 
 def learn(evidences: Sequence[Evidence], checks: Sequence[Check] | None = None, processes: int = 1) -> Learnt:
-    """Return a cluster file for these nodes; deterministic. Raises LearnError."""
+    """Learn a cluster file from these nodes; raises LearnError.
+
+    The result depends only on the evidence and the checks.
+    """
     if checks is None:
         checks = registry().checks
     empty = Cluster()

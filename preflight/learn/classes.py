@@ -53,7 +53,7 @@ def _shapes(members: Sequence[NodeValues]) -> list[list[NodeValues]]:
 
 
 def _names(found: Sequence[tuple[str, Part | None, tuple[NodeValues, ...]]]) -> list[str]:
-    """Return class names: ``hgx-h100``, ``l40s-pcie-2`` for a further shape."""
+    """Return class names such as ``hgx-h100``; a second shape gets the suffix ``-2``."""
     taken: Counter[str] = Counter()
     names = []
     for label, _, _ in found:

@@ -1,4 +1,4 @@
-"""Values of a class: the majority of its nodes, or the reason for none."""
+"""Values of a class: those of most of its nodes, or why there is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from preflight.facts.majority import near, vote
 from preflight.learn.node_values import NodeValues
 from preflight.nodeset import fold, is_name, unfold
 
-#: Usual minimum of a training fabric: the largest RDMA MTU, and matching Ethernet frames.
+#: Usual minimum MTUs of a training fabric: the largest RDMA MTU, and the Ethernet MTU that it needs.
 LEAST_MTU, LEAST_NETDEV_MTU = 4096, 4200
 
 
@@ -97,9 +97,9 @@ def values(members: Sequence[NodeValues], part: Part | None) -> Iterator[Value]:
 
 
 def _of_each_port(part: Part | None, members: Sequence[NodeValues]) -> Part | None:
-    """Return the part with one port's usual rate, if all nodes are equal.
+    """Return the part with the usual rate of one port, if each GPU has several.
 
-    They must have the same number of ports per GPU.
+    If the nodes differ in their number of ports per GPU, the part is returned unchanged.
     """
     shares = {len(one.compute or ()) / one.gpus for one in members if one.gpus}
     share = shares.pop() if len(shares) == 1 else 0.0
@@ -134,7 +134,7 @@ def _value(key: _Key, members: Sequence[NodeValues], part: Part | None) -> Value
 
 
 def _qos(members: Sequence[NodeValues]) -> Iterator[Value]:
-    """Yield the RoCE settings; whether missing PFC is intended is unknown."""
+    """Yield the RoCE settings; a lack of PFC is not learnt, because it may be a fault."""
     shown = {one.node: one.pfc for one in members if one.pfc is not None}
     if not shown:
         return

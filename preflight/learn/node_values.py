@@ -68,7 +68,7 @@ class NodeValues:
 
 
 def read_node(node: NodeFacts, site: Site) -> NodeValues:
-    """Read a node; ``site`` is that of an empty cluster file."""
+    """Return the values of a node; ``site`` is that of an empty cluster file."""
     gpus = _try(lambda: node.gpus_on_bus) or ()
     devices = _try(lambda: node.rdma_devices) or ()
     roles = _try(lambda: site.roles(node)) if devices else None
@@ -96,7 +96,7 @@ def read_node(node: NodeFacts, site: Site) -> NodeValues:
 
 
 def _host(node: NodeFacts) -> dict[str, Any]:
-    """Return the parts of the server; not called in a container."""
+    """Return the values of the server; must not be called in a container."""
     states = _try(lambda: [state for _, state in inventory.nvme_drives(node.evidence)])
     smt = _try(lambda: node.parsed(inventory.SMT, inventory.smt))
     swap = _try(lambda: node.parsed(inventory.SWAPS, inventory.swap))
@@ -114,7 +114,7 @@ def _host(node: NodeFacts) -> dict[str, Any]:
 
 
 def _missed(node: NodeFacts, site: Site) -> dict[str, tuple[str, ...]]:
-    """Return the keys whose node check fails: the node does not vote on them."""
+    """Return the failed checks by key; the node does not vote on these keys."""
     chain = {"netdev_mtu": ("MTU", "active MTU"), "pfc": ("PFC",), "ecn": ("ECN",), "trust": ("trust",),
              "dcbx": ("DCBX",)}  # fmt: skip
     by = {
@@ -167,7 +167,10 @@ def _ecn(node: NodeFacts, ports: Sequence[Port]) -> bool | None:
 
 
 def _checkpoints(node: NodeFacts) -> tuple[str | None, float | None]:
-    """Return the directory of checkpoints, and the usual minutes between two."""
+    """Return the directory of checkpoints, and the median minutes between two.
+
+    Each is None if unknown.
+    """
     for key in node.evidence.records:
         if not (match := _CHECKPOINTS.fullmatch(key)):
             continue

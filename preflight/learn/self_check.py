@@ -24,7 +24,7 @@ class Fault:
 
 
 def faults(report: Mapping[str, Any], classes: Mapping[str, Sequence[str]]) -> list[Fault]:
-    """Return the checks that fail or warn, by class, those of most nodes first."""
+    """Return the checks that fail or warn, by class, status and number of nodes."""
     of_node = {node: name for name, nodes in classes.items() for node in nodes}
     nodes: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
     first: dict[tuple[str, str, str], str] = {}

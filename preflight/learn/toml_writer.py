@@ -20,7 +20,7 @@ _MOST_LINES = 40
 
 @dataclass(frozen=True)
 class Class:
-    """A class with its values."""
+    """A class of nodes with its values."""
 
     kind: NodeKind
     values: tuple[Value, ...]
@@ -30,7 +30,7 @@ def text(
     classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str], silent: Sequence[str],
     unnamed: Sequence[str],
 ) -> str:  # fmt: skip
-    """Write the file."""
+    """Return the text of the file."""
     total = sum(len(one.kind.members) for one in classes)
     lines = [
         *_comment(
@@ -100,7 +100,7 @@ def _value(value: Value) -> Iterator[str]:
 
 
 def _listed(names: list[str]) -> str | list[str]:
-    """Return the names that the file can list."""
+    """Return the names as one folded text, or as a list if they cannot be folded."""
     folded = fold(names)
     return folded if set(unfold(folded)) == set(names) else names
 

@@ -1,4 +1,4 @@
-"""Source of a key's value: the cluster file, the catalogue, or none."""
+"""The source of a key's value: the cluster file, the catalogue, or none."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class UnknownKey(PreflightError):
 
 
 def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> Iterator[str]:
-    """Yield the source of a key's value for each class.
+    """Yield the key's description, then its value and the source for each class.
 
-    ``text`` is that of the cluster file.
+    ``text`` is the content of the cluster file. Raises UnknownKey.
     """
     words = tuple(word.strip('"') for word in _WORDS.findall(key))
     name = None
@@ -38,7 +38,7 @@ def explain(cluster: Cluster, text: str, key: str, part: Part | None = None) -> 
 
 
 def _declared(words: tuple[str, ...]) -> str:
-    """Return the type of a key."""
+    """Return the description of a key; raises UnknownKey."""
     table: Any = NodeClass
     chosen = False  # whether the site chooses the next part
     for place, word in enumerate(words):

@@ -17,7 +17,7 @@ _STATUSES = (("fail", "would fail"), ("unknown", "unknown"))
 def preview(
     evidences: Sequence[Evidence], checks: Sequence[Check], cluster: Cluster, processes: int = 1
 ) -> Iterator[str]:
-    """Yield the number of failing nodes, their checks, and differences without it."""
+    """Yield lines on failing and unknown nodes, and on what differs without the file."""
     report = judge(evidences, checks, cluster, processes=processes)
     plain = judge(evidences, checks, Cluster(), processes=processes)
     planned = report["coverage"]["nodes"]["planned"]
@@ -38,7 +38,7 @@ def preview(
 
 
 def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
-    """Return the findings that block jobs: check and message, with the nodes."""
+    """Return the nodes of gating findings with a status, by check and message."""
     found: dict[tuple[str, str], list[str]] = {}
     for finding in report["findings"]:
         if finding["gating"] and finding["status"] == status:
@@ -54,7 +54,7 @@ def _nodes(found: Mapping[tuple[str, str], Sequence[str]]) -> set[str]:
 
 
 def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
-    """List classes without any of these nodes, and nodes without a class."""
+    """Yield lines on classes without any of these nodes, and on nodes without a class."""
     met: dict[str | None, list[str]] = {}
     for node in report["nodes"]:
         met.setdefault(cluster.class_of(node["name"]), []).append(node["name"])

@@ -9,7 +9,7 @@ from preflight.nodeset import fold
 
 
 def summary(cluster: Cluster) -> Iterator[str]:
-    """Yield a line for each class of nodes, each exception, and the fabric."""
+    """Yield lines on each class, the checks in shadow or off, and each waiver."""
     for name, members in cluster.classes.items():
         nodes = f"{len(members.nodes)} nodes, {fold(members.nodes)}" if members.nodes else "all other nodes"
         yield f"class {name}: {nodes}"

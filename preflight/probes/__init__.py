@@ -1,1 +1,1 @@
-"""Probes as data: what is collected, read-only, each with its reason."""
+"""Probes as data: each item to collect, with the reason; all are read-only."""

@@ -16,7 +16,7 @@ def checkpoints(path: str) -> Probe:
 
 
 def space(place: str) -> Probe:
-    """Return the probe of a mount; a separate process, because the server may be dead."""
+    """Return the probe of a mount: its own process, because its server may be dead."""
     command = f"df -B1 --output=fstype,size,avail,itotal,iavail,target -- {shlex.quote(place)}"
     return Probe("cmd", command, "existence, response and free space of a declared mount")
 
@@ -42,7 +42,7 @@ PROCESSES = "ps -e -o pid=,ppid=,stat=,uid=,user:32=,comm="
 
 
 def processes(programs: Iterable[str] = (), users: Iterable[str] = ()) -> Probe:
-    """Return the probe of zombies and of forbidden programs and users only."""
+    """Return the probe of zombies and of processes of forbidden names and users."""
     wanted = [r"1\s", r"[0-9]+\s+[0-9]+\s+Z"]
     fields = r"[0-9]+\s+[0-9]+\s+\S+\s+"
     if names := "|".join(re.escape(user) for user in users):

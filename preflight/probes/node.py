@@ -1,4 +1,4 @@
-"""Probes of every node: read-only, each with its reason."""
+"""Probes for every node, each with its reason; all are read-only."""
 
 from __future__ import annotations
 

@@ -35,7 +35,8 @@ class Probe:
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``, ``env``,
     ``nvml``, ``psutil``, ``redis`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target`` the command
     line, path, call or table; ``needs`` the required privilege (``root``, or empty). ``each`` are path patterns whose
-    base names fill ``{}``; ``listed`` is another command and a pattern whose matches in its output do. ``twice``: read
+    base names fill ``{}``; ``listed`` is another command and a pattern, whose matches in the
+    output fill ``{}`` as well. ``twice``: read
     again at the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with
     ``keep``, all lines without a match are left out, except the first. ``otherwise`` is collected if a command cannot
     be run or fails: a library call, which takes a separate process. ``digest``: only a digest of the content leaves the
@@ -106,7 +107,7 @@ class Probe:
 
 
 def _words(command: str) -> list[str]:
-    """Split a command line as a shell does; most need no special treatment."""
+    """Split a command line into words as a shell does."""
     if not any(sign in command for sign in "'\"\\"):
         return command.split()
     import shlex

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    #: Returns the fault of a value, after its place; empty if valid.
+    #: Returns the fault of a value with its location; empty if valid.
     _Check = Callable[[Any], str]
     _Make = Callable[[Any], _Check]
 
@@ -39,7 +39,7 @@ def find_error(
     document: Any, schema: str, needed: tuple[str, ...] = (), *, part: str = "", shallow: tuple[str, ...] = (),
     exact: bool = False, partly: bool = False,
 ) -> str:  # fmt: skip
-    """Return a document's first fault with its place; empty if valid.
+    """Return a document's first fault with its location; empty if valid.
 
     For example ``findings[3].message is missing``.
     """
@@ -51,9 +51,9 @@ def checker(
     schema: str, needed: tuple[str, ...] = (), part: str = "", shallow: tuple[str, ...] = (), exact: bool = False,
     partly: bool = False,
 ) -> _Check:  # fmt: skip
-    """Return the comparison function of ``find_error``, for many values.
+    """Return the function that ``find_error`` calls, to validate many values.
 
-    A place begins with a dot.
+    The locations that it returns begin with a dot.
     """
     read = _without(_read(schema), "required") if partly else _read(schema)
     chosen = read["$defs"][part] if part else read
@@ -79,7 +79,7 @@ def _without(schema: Any, word: str) -> Any:
 
 
 def _made(schema: Any, defs: Mapping[str, Any], exact: bool) -> _Check:
-    """Return the function that checks a value by a schema."""
+    """Return the function that validates a value by a schema."""
     known: dict[str, _Check] = {}
     words = {**_WORDS, **_EXACT} if exact else _WORDS
 
@@ -140,7 +140,7 @@ class _OneOfWords:
         return "" if isinstance(value, str) and value in self._words else self._wrong
 
     def passes(self, values: Iterable[Any]) -> bool:
-        """Return whether all values are in the enumeration; faster than one by one."""
+        """Return whether all values are valid; faster than validating one by one."""
         try:
             return self._words.issuperset(values)
         except TypeError:  # one of them is a list or an object

@@ -15,7 +15,7 @@ from preflight.parsers.host.gcm_manifest import Manifest, parse
 _RATE = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) Gb/sec(?: \([0-9]{1,2}X [A-Z0-9]{2,5}\))?")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 
-#: Kind of a ``pci`` entry, by its type, else by its device.
+#: Patterns for the kind of a ``pci`` entry, matched with its type, else with its device.
 _KINDS = (
     ("gpu", re.compile(r"gpu|nvidia", re.IGNORECASE)),
     ("ib", re.compile(r"ib|infiniband|hca", re.IGNORECASE)),
@@ -108,7 +108,7 @@ def _rail(manifest: Manifest, draft: Draft, address: str, device: Mapping[str, A
 
 
 def _interfaces(manifest: Manifest) -> dict[str, str]:
-    """Return RDMA devices by interface."""
+    """Return the RDMA device of each interface that names a valid one."""
     table = manifest.table("ib").get("interfaces")
     if not isinstance(table, dict):
         return {}

@@ -19,12 +19,12 @@ class TargetGroup:
 
     lines: tuple[int, ...]
     nodes: tuple[str, ...] = ()  # empty: all that no other class lists
-    pattern: str = ""  # a target that matches nodes without a name here
+    pattern: str = ""  # a target whose nodes cannot be listed
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups of a file, and why targets are uncertain."""
+    """The groups of a file, and why the nodes of some targets are uncertain."""
 
     groups: tuple[TargetGroup, ...]
     uncertain: Mapping[str, str]
@@ -79,7 +79,7 @@ def _names(targets: Iterable[Target], hosts: Sequence[str]) -> list[str]:
 def _lines_of(
     by_target: Mapping[str, tuple[Target, list[int]]], names: Sequence[str]
 ) -> tuple[dict[str, list[int]], set[str]]:
-    """Return the lines of each node, and the targets that match one."""
+    """Return the line numbers of each node, and the targets that match a node."""
     lines: dict[str, list[int]] = {name: [] for name in names}
     matched: set[str] = set()
     tried = total = 0

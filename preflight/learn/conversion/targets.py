@@ -20,7 +20,7 @@ _RANGE = re.compile(r"([-a-zA-Z0-9_]+)\[([0-9]{1,9})-([0-9]{1,9})\]([-.a-zA-Z0-9
 _POSIX = {"[:digit:]": "0-9", "[:alpha:]": "A-Za-z", "[:alnum:]": "A-Za-z0-9", "[:lower:]": "a-z",
           "[:upper:]": "A-Z"}  # fmt: skip
 
-#: Quantifiers without an end in an expression: the time to evaluate it grows with their power.
+#: Maximum number of unbounded quantifiers in an expression: the time to match it grows with this power of the length.
 _MOST_QUANTIFIERS = 2
 
 
@@ -30,7 +30,7 @@ class TargetSyntax(PreflightError, ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """A target: the names that it lists, or a pattern for names."""
+    """A target: the names that it lists, or a pattern that names must match."""
 
     text: str
     negated: bool
@@ -39,17 +39,17 @@ class Target:
 
     @property
     def all_nodes(self) -> bool:
-        """Return whether it is ``*``."""
+        """Whether the target is ``*``."""
         return self.names is None and self.pattern is None
 
     def matches(self, name: str) -> bool:
-        """Return whether a node is among those of the target."""
+        """Return whether the target selects a node."""
         if self.names is not None:
             return (name in self.names) != self.negated
         return (self.pattern is None or self.pattern.search(name) is not None) != self.negated
 
     def matches_unlisted(self) -> bool | None:
-        """Return whether it matches nodes that no line names; None if it matches some."""
+        """Return whether the target matches nodes that no line names; None: only some."""
         if self.pattern is not None:
             return None
         return (self.names is None) != self.negated

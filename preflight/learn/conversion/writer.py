@@ -47,7 +47,7 @@ def write_classes(source: str, classes: Sequence[ConvertedClass], losses: Sequen
 
 
 def describe_loss(source: str, loss: Loss) -> str:
-    """Return file, line, its text and the reason, as printable characters."""
+    """Return file, line number, text and reason of a loss, as printable text."""
     return _words(f"{source}:{loss.line}: {_words(loss.text[:400])[:120]}: {loss.reason}")
 
 
