@@ -19,10 +19,10 @@ _INVOKE, _METADATA = "invoke", "importlib.metadata"
 
 
 class _Version(ModuleType):
-    """Replacement for ``importlib.metadata`` that only knows paramiko's version."""
+    """Replacement for ``importlib.metadata``, which is imported only if needed."""
 
     def version(self, name: str) -> str:
-        """Return the version of a distribution."""
+        """Return a distribution's version; paramiko's is read from a directory name."""
         spec = find_spec(name) if name == "paramiko" else None
         for folder in (spec.submodule_search_locations or ()) if spec else ():
             found = [info.name for info in Path(folder).parent.glob("paramiko-*.dist-info")]

@@ -24,18 +24,18 @@ from preflight.version import VERSION
 if TYPE_CHECKING:
     from importlib.abc import Traversable
 
-#: Distribution -> included parts: pure Python only, without compiled code or network access.
+#: Distribution -> path of the included files: only pure Python, no compiled code.
 CARRIED = {
     "click": "click/", "ClusterShell": "ClusterShell/", "Jinja2": "jinja2/", "MarkupSafe": "markupsafe/",
     "nvidia-ml-py": "pynvml.py", "PyYAML": "yaml/", "rich": "rich/", "tomli": "tomli/",
 }  # fmt: skip
 
-#: The interpreter of the first line: an absolute path, which ignores PYTHONPATH and the user's packages.
+#: The interpreter of the first line, an absolute path; ``-I`` makes it ignore PYTHONPATH and the user's packages.
 PYTHON = "/usr/bin/python3"
 
 _OURS = ("preflight", "preflight.checks", "preflight.deploy", "preflight.reports")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-#: Bit 0: hash-based; bit 1 not set: changes of the source are not checked (PEP 552).
+#: Bit 0: hash-based; bit 1 not set: the source is not checked for changes (PEP 552).
 _UNCHECKED_HASH = 0b01
 
 _MAIN = """\
@@ -146,7 +146,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m preflight.cli.zipapp", description="Write preflight as a single file that needs only Python."
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="output file: preflight.pyz")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="output file, such as preflight.pyz"
+    )
     parser.add_argument("-p", "--python", default=PYTHON, help="interpreter of its first line (default: %(default)s)")
     arguments = parser.parse_args()
     if not arguments.python.startswith("/") or not arguments.python.isprintable() or len(arguments.python) > 100:
@@ -160,9 +162,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     floor = ".".join(map(str, found.floor))
-    print(
-        f"{arguments.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; without SSH support"
-    )
+    print(f"{arguments.output}: preflight {VERSION}, {len(data)} bytes, for Python {floor} or newer; without paramiko")
     return 0
 
 

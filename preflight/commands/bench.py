@@ -166,7 +166,7 @@ def bench(
         raise UsageError("--print mpijob and --image IMAGE (of launcher and workers) must be used together")
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
     if os.getuid() == 0 and not (allow_root or form):
-        raise UsageError("not as root: run it as the user of the jobs, or add --allow-root")
+        raise UsageError("not as root: run the campaign as the user of the jobs, or add --allow-root")
     try:
         opened = folder.open_folder(resume) if resume else None
         plan = opened.plan if opened else _plan(wanted, request.cluster, form)
@@ -214,7 +214,7 @@ def _within_job(plan: CampaignPlan) -> CampaignPlan:
     if plan.via != "srun" or plan.job:
         return plan
     if not (job := os.environ.get("SLURM_JOB_ID")):
-        raise UsageError("it ran as a batch job: continue with --print sbatch, or within an allocation of these nodes")
+        raise UsageError("the campaign ran as a batch job: continue with --print sbatch, or in an allocation of nodes")
     return replace(plan, job=job)
 
 
@@ -241,7 +241,7 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     targets = Targets(wanted["hosts"], wanted["hostfile"])
     if not targets.named:
         if not job:
-            raise UsageError("specify the nodes: --hosts, --hostfile or --job; or run it within salloc")
+            raise UsageError("specify the nodes with --hosts, --hostfile or --job, or run preflight within salloc")
         targets = Targets(job=job)
     nodes = targets.nodes(CollectOptions(job=job))
     if via == "srun" and targets.named and not form:
@@ -390,6 +390,8 @@ def _confirm(plan: CampaignPlan) -> None:
 
     print_text(printed.load(plan), sys.stderr)
     if not (sys.stdin and sys.stdin.isatty()):
-        raise UsageError("it loads the nodes and their network: add --yes, or review the commands first with --print")
-    if not click.confirm("Begin?", err=True):
+        raise UsageError(
+            "the campaign loads the nodes and their network: add --yes, or review the commands with --print first"
+        )
+    if not click.confirm("Start?", err=True):
         raise UsageError("nothing was started")

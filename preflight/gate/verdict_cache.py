@@ -1,7 +1,7 @@
 """Cached verdicts in the state directory.
 
-A cached verdict is valid for the same node and boot, while it has not expired, is not from the future, and its inputs
-are unchanged: the cluster file and the files it names, the checks, the plug-ins.
+A cached verdict is valid for the same node and boot if it has not expired, is not dated in the future, and its inputs
+are unchanged: the cluster file, the files that it names, the checks and the plug-ins.
 
 Imported before every job. ``verdict.json`` is for people and tools; ``verdict.cached`` is read back. Each of its lines
 has a key and a value, because importing ``json`` takes half as long as starting Python.

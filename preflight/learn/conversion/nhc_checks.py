@@ -1,4 +1,4 @@
-"""Conversion of NHC checks to keys of a cluster file, or reasons for none."""
+"""Conversion of NHC checks to cluster file keys, or the reason if none fits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _READ_ONLY, _READ_WRITE = r"/(^|,)ro($|,)/", r"/(^|,)rw($|,)/"
 
 
 def convert_check(name: str, arguments: Sequence[str], draft: Draft) -> None:
-    """Add the expectations of a check to a class; list those without a key."""
+    """Add the expectations of an NHC check to a class; record those without a key."""
     if convert := _CONVERTED.get(name):
         convert(draft, list(arguments))
     elif name in _COVERED:
@@ -274,7 +274,7 @@ def _forbidden(draft: Draft, arguments: list[str]) -> None:
 def _options(
     draft: Draft, arguments: Sequence[str], flags: str, taking: str
 ) -> tuple[dict[str, list[str]], list[str]] | None:
-    """Split arguments into options and operands like getopts; None if invalid."""
+    """Split arguments into options and operands as getopts does; None if invalid."""
     made: dict[str, list[str]] = {}
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and len(arguments[at]) > 1:

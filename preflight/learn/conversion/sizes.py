@@ -12,7 +12,7 @@ _SUFFIXES = ("k", "m", "g", "t", "p", "e")
 
 
 def kilobytes(text: str) -> int | None:
-    """Parse a size in KiB, the unit of a number without suffix; None if invalid."""
+    """Return a size in KiB, the unit of a number without suffix; None if invalid."""
     match = _SIZE.fullmatch(text)
     if match is None:
         return None

@@ -56,7 +56,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Evaluate a target; raises TargetSyntax."""
+    """Parse the text of a target; raises TargetSyntax."""
     negated = text.startswith("!")
     inner = text[1:] if negated else text
     if inner.startswith("/") and inner.endswith("/") and len(inner) > 1:

@@ -26,12 +26,12 @@ class ConvertedClass:
     """One node class: its nodes and their expected values."""
 
     nodes: tuple[str, ...]  # empty: all that no other class lists
-    pattern: str  # a target that matches nodes without a name here: the class is a comment
+    pattern: str  # a target whose nodes cannot be listed: the class becomes a comment
     entries: Mapping[Path, Entry]
 
 
 def write_classes(source: str, classes: Sequence[ConvertedClass], losses: Sequence[Loss]) -> str:
-    """Return the text of the file."""
+    """Return the text of the converted file."""
     lines = _comment(
         f"Converted by `preflight learn --from` from {source}. Each value has its source line as a "
         "comment. Review the file before using it: a node that misses a declared value fails."
@@ -52,7 +52,7 @@ def describe_loss(source: str, loss: Loss) -> str:
 
 
 def _names(classes: Sequence[ConvertedClass]) -> list[str]:
-    """Derive names of the classes from their nodes: ``gpu``, ``gpu-2``, ``nodes``."""
+    """Derive class names from those of their nodes: ``gpu``, ``gpu-2``, ``nodes``."""
     taken: Counter[str] = Counter()
     names = []
     for members in classes:
@@ -111,7 +111,7 @@ def _key(name: str) -> str:
 
 
 def _words(text: str) -> str:
-    """Return one line of printable characters: texts of the source end up in comments."""
+    """Return text of the source as one printable line, for a comment."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(line.split()) if len(line) <= _LONGEST else f"{' '.join(line[:_LONGEST].split())}…"
 

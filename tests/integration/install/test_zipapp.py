@@ -57,7 +57,7 @@ def _build(path: Path, source: Path, seed: str) -> Path:
     env = {**os.environ, "PYTHONHASHSEED": seed}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=120, cwd=source)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"preflight .*, \d+ bytes, for Python 3\.10 or newer; without SSH support", done.stdout)
+    assert re.search(r"preflight .*, \d+ bytes, for Python 3\.10 or newer; without paramiko", done.stdout)
     return path
 
 
