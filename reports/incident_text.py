@@ -15,9 +15,6 @@ from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
 
-#: Properties by which incidents can be grouped.
-GROUPS = ("node", "check", "owner", "rack", "leaf")
-
 
 def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, width: int, by: str = "") -> str:
     """Return one incident in full, several as a table, or a table for each group."""

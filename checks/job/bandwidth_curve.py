@@ -63,12 +63,13 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, name, report in reports(run):
         points = parsers.nccl_tests.curve.curve(report.rows)
         if len(points) < 3 or report.copies > 1 or report.nranks == 1:
-            message = (
-                f"{name}: {len(points)} sizes are too few for a curve"
-                if report.copies == 1
-                else f"{name}: several runs in one"
-            )
-            yield unknown(message, subject=name, evidence=[key], fix="run a sweep: -b 8 -e 8G -f 2")
+            if report.copies > 1:
+                what, more = "several runs in one", "write the output of each run to its own file"
+            elif report.nranks == 1:
+                what, more = "one rank sends nothing to another", "run on several GPUs"
+            else:
+                what, more = f"a curve needs at least 3 sizes, found {len(points)}", "run a sweep: -b 8 -e 8G -f 2"
+            yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=more)
             continue
         alone = list(_alone(run, key, name, points))
         yield from (finding.about("NT-NCCL-4") for finding in alone)

@@ -20,7 +20,7 @@ from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.nccl_settings.rank_agreement import MUST, compared, values
 from preflight.facts.node import NodeFacts
 from preflight.facts.versions import LIBRARIES
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 
 @check(
@@ -185,9 +185,9 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
             odd.update(finding.nodes)
             yield finding
     if fine := [node for node in group if node not in odd]:
-        count = f"{len(names)} NCCL variables are" if names else "no NCCL variable is set,"
         on = "as on most nodes" if odd else "the same on all ranks"
-        yield passed(f"{count} {on}", evidence=[PROCESS, RANKS]).on(fine)
+        message = f"{counted(len(names), 'NCCL variable is', 'NCCL variables are')} {on}"
+        yield passed(message if names else "no rank sets an NCCL variable", evidence=[PROCESS, RANKS]).on(fine)
 
 
 def _one(name: str, group: Mapping[str, _Settings]) -> Iterator[Finding]:

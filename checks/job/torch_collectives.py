@@ -47,7 +47,6 @@ def listed(ranks: Sequence[int]) -> str:
         ("torch.collective-times", "node"),
         ("torch.bubble", "node", "*", "*: stages differ, or messages are slow"),
         ("torch.collective-share", "names"),
-        ("torch.exposed-collectives", "node"),
     ),
     source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
     fix="Check that rank's node: clocks, throttling, NIC, CPUs and input data (`preflight check --hosts NODE`).",

@@ -150,7 +150,7 @@ class Launchers:
             return
         if number is None or not int(number[1]):
             self._unread[meaning] = where
-            self._gaps.append(f"{where}: {value[:40] or 'nothing'!r} is not a number")
+            self._gaps.append(f"{where}: {repr(value[:40]) if value else 'an empty value'} is not a number")
             return
         new = int(number[1])
         if (old := self._stated.get(meaning)) is not None and old.value != new:

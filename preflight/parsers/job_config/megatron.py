@@ -151,7 +151,8 @@ def parse(text: str, source: str) -> JobSettings:
             if not value.isascii() or not value.isdigit() or len(value) > 12:
                 several = undecided.get(value.strip("${}"))
                 lines = f" (its value depends on a condition: lines {', '.join(map(str, several))})" if several else ""
-                gaps.append(f"{where}: {value or 'nothing'!r} is not a number{lines}; state it with --set {name}=...")
+                shown = repr(value) if value else "an empty value"
+                gaps.append(f"{where}: {shown} is not a number{lines}; state it with --set {name}=...")
                 unread.add(name)
                 continue
             if name in values and values[name].value != int(value):

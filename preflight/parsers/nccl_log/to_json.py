@@ -5,12 +5,10 @@ A fact that is not in the text is null; an empty list means that the log shows n
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from preflight.parsers.nccl_log.model import Failure, NcclLog, is_tcp
 
-_HCA_WITHOUT = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?[Dd]isabled for HCA \d+ '([^']{1,63})'")
 #: Maximum number of GPUs in a machine.
 _MOST_GPUS = 16
 #: Networks that use verbs; the list of devices shows their link layer.
