@@ -75,7 +75,7 @@ class _Size(click.ParamType[int]):
 )
 @click.option("--load-spines", "loaded", is_flag=True, help="Also load all uplinks at once; it slows other jobs.")
 @click.option("--topology", type=options.file_path, metavar="PATH",
-              help="Leaves: saved evidence, or an ibnetdiscover output.")  # fmt: skip
+              help="Leaves: saved evidence, or ibnetdiscover output.")  # fmt: skip
 @click.option("--gpus", type=click.IntRange(1, 64), metavar="N", help="GPUs per node (default: all).")
 @click.option(
     "--collective",
@@ -122,7 +122,7 @@ class _Size(click.ParamType[int]):
 )
 @click.option("--image", metavar="IMAGE", help="Image with nccl-tests and sshd, for --print mpijob.")
 @click.option("--yes", is_flag=True, help="Start without confirmation.")
-@click.option("--resume", type=options.file_path, metavar="DIR", help="Continue a campaign that was cut short.")
+@click.option("--resume", type=options.file_path, metavar="DIR", help="Continue an interrupted campaign.")
 @click.option("--allow-root", is_flag=True, help="Launch as root.")
 @options.cluster
 @options.outputs

@@ -28,8 +28,8 @@ MANIFEST.json  every file with its SHA-256
 """
 
 REDACTED = """
-Names, addresses, GUIDs, LIDs and serial numbers are aliases: equal if the originals are equal, in the same subnets,
-of the same vendors. Only the sender can map them back.
+Names, addresses, GUIDs, LIDs and serial numbers are replaced by aliases. Equal originals have equal aliases, which
+preserve subnets and vendors. Only the sender can map them back.
 """
 
 

@@ -97,7 +97,11 @@ def _is_evidence(item: files.InputFile) -> bool:
 def _unfit(item: files.InputFile, room: int, redacted: bool) -> str:
     """Return why a file is left out; empty if it is included."""
     if _is_evidence(item):
-        return "is a report, not evidence; pass it to pack it instead of a new one" if is_report(item.path) else ""
+        return (
+            "is a report, not evidence; pass its path to include it instead of a new report"
+            if is_report(item.path)
+            else ""
+        )
     if (size := item.path.stat().st_size) > room:
         most = f"the limit for extra files is {MAX_FILES_BYTES} in total"
         return f"has {size} bytes, and {most}; `preflight redact` accepts it"

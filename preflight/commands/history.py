@@ -65,7 +65,7 @@ def node(file: Path, name: str, as_json: bool) -> None:
     if not rows:  # a missing finding is not a pass
         times = sum(name in names for names in answered.values())
         print_text(
-            f"{visible(name)}: answered in {times} of {len(answered)} runs, without an entry in the history\n",
+            f"{visible(name)}: answered in {times} of {len(answered)} runs; the history has no finding on it\n",
             sys.stderr,
         )
     _print_rows([dict(zip(keys, row, strict=True)) for row in rows], as_json, keys, rows)

@@ -40,7 +40,7 @@ def _lines(gate: Gate | None) -> Iterator[str]:
             f"{name:18} " + " ".join(f"{f'{rule.exit} {rule.action}':12}" for rule in columns) + f" {deadline_s:>6g} s"
         )
     yield ""
-    yield "Exit status, action. unknown: could not be judged; error: wrong configuration; strict: unknown with --strict"
+    yield "Exit status and action. unknown: not judged; error: invalid configuration; strict: unknown with --strict"
     for action, about in _ACTIONS.items():
         yield f"  {action:8} {about}"
     if gate is not None and gate.dry_run:
@@ -52,9 +52,9 @@ def _lines(gate: Gate | None) -> Iterator[str]:
         yield f"  {name:18} {hook.about}" + (f"; {', '.join(notes)}" if notes else "")
     refresh_s = (gate.refresh_s if gate is not None else None) or REFRESH_S
     yield f"A verdict is refreshed after {refresh_s:g} s and valid for {INTERVALS * refresh_s:g} s, in the same boot"
-    yield "and with the same cluster file, version, checks, plug-ins. One that would stop a job is judged again first."
+    yield "and with the same cluster file, version, checks and plug-ins. Before it stops a job, the node is rejudged."
     yield "A failure caused by the job ([job]) never drains, and no node is ever set to down."
-    yield "slurm-controller without verdicts of its nodes and without --hosts: could not be judged."
+    yield "Without verdicts on the nodes and without --hosts, slurm-controller cannot judge a job."
     yield from _breaker(gate)
 
 

@@ -61,5 +61,5 @@ def _read(path: Path, node: str, most_s: float) -> Verdict | str:
     if age_s < -MAX_CLOCK_SKEW_S:
         return f"its verdict is {-age_s:.0f} s in the future: synchronise the clocks of the node and of this machine"
     if age_s > most_s:
-        return f"its verdict is {age_s:.0f} s old, but valid for only {most_s:.0f}"
+        return f"its verdict is {age_s:.0f} s old, but valid for only {most_s:.0f} s"
     return verdict

@@ -152,11 +152,11 @@ def look(store: StateDir, node: str, cluster: str | None) -> Cached:
     if found.age_s < 0:
         raise UnusableVerdict(f"it is {-found.age_s:.0f} s in the future: the clock was set back")
     if found.age_s > INTERVALS * found.refresh_s:
-        raise UnusableVerdict(f"it is {found.age_s:.0f} s old, but valid for only {INTERVALS * found.refresh_s:.0f}")
+        raise UnusableVerdict(f"it is {found.age_s:.0f} s old, but valid for only {INTERVALS * found.refresh_s:.0f} s")
     if version != VERSION:
         raise UnusableVerdict("another version of preflight wrote it")
     if not inputs or inputs[0][1] != (cluster or ""):
-        raise UnusableVerdict("it was judged by another cluster file")
+        raise UnusableVerdict("it was judged with another cluster file")
     for was, path in inputs:
         if path and _stamp_text(stamp(path)) != was:
             raise UnusableVerdict(f"{path} has changed since")

@@ -95,5 +95,5 @@ def _why(recent: Sequence[Drain], same: Sequence[str], cause: str, number: int, 
         more = f" and {len(same) - 1} more" if len(same) > 1 else ""
         return f"{same[0]}{more} failed {cause} too within {minutes}: look for a common cause"
     if len(recent) >= (most := limit(number, settings)):
-        return f"{len(recent)} of {number} eligible nodes drained within {minutes}, the limit is {most}"
+        return f"{len(recent)} of {number} eligible nodes were drained within {minutes}; the limit is {most}"
     return ""

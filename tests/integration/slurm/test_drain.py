@@ -205,7 +205,7 @@ def test_the_second_node_within_ten_minutes_is_held_and_the_first_is_not_forgott
     applied(slurm, "n1", verdict("n1", cause="gpu.count"))
     other = applied(slurm, "n2", verdict("n2", cause="gpu.xid"))
     same = applied(slurm, "n3", verdict("n3", cause="gpu.count"))
-    assert "1 of 6 eligible nodes drained within 10 min, the limit is 1" in other["line"]
+    assert "1 of 6 eligible nodes were drained within 10 min; the limit is 1" in other["line"]
     assert "NOT DRAINED, alert an administrator: n1 failed gpu.count too within 10 min" in same["line"]
     assert other["human"]
     assert same["human"]

@@ -96,7 +96,7 @@ def test_installed_gated_drained_held_and_removed(slurm: Gpus) -> None:
     assert (status.returncode, first) == (
         1, "1 pass, 1 drained by preflight, 1 failed, held in service by the breaker, breaker open"
     ), status  # fmt: skip
-    assert rest[0].startswith("  no further node is drained: 1 of 3 eligible nodes drained within 10 min")
+    assert rest[0].startswith("  no further node is drained: 1 of 3 eligible nodes were drained within 10 min")
     assert [line.partition(": found")[0] for line in rest[1:]] == [
         "  drained by preflight: n2: rdma.port-rate: mlx5_0:1", *[line.partition(": found")[0] for line in rest[2:]]
     ]  # fmt: skip

@@ -299,7 +299,7 @@ def test_a_comment_that_cannot_be_written_changes_nothing(tmp_path: Path) -> Non
     settings = replace(tool(tmp_path / "bin", text), most=0)
     outcome = drain.drain(Controller(settings, {}), "n1", FAILED, settings)
     assert outcome.line.startswith(
-        "NOT DRAINED, alert an administrator: 0 of 1 eligible nodes drained within 10 min, the limit is 0"
+        "NOT DRAINED, alert an administrator: 0 of 1 eligible nodes were drained within 10 min; the limit is 0"
     )
     assert not outcome.drained
 
