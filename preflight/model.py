@@ -198,7 +198,7 @@ class Check:
 
     @property
     def relations(self) -> tuple[Relation, ...]:
-        """Findings that a finding of this check explains."""
+        """The relations of this check to the findings that it explains."""
         return tuple(Relation(*words) for words in self.explains)
 
     def findings(self, facts: Any, site: Any) -> Iterator[Finding]:

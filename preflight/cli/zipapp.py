@@ -142,7 +142,7 @@ def _compiled(name: str, source: bytes) -> bytes:
 
 
 def main() -> int:
-    """Write the file atomically; return the exit status."""
+    """Run the command line: write the single file; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m preflight.cli.zipapp", description="Write preflight as a single file that needs only Python."
     )

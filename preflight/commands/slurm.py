@@ -144,7 +144,7 @@ def _advice(lines: Sequence[ConfLine], config: dict[str, str], folder: Path) -> 
     for line in lines:
         if line.conflict:
             script = folder / Path(line.needed).name
-            yield f"{line.key}={line.running} is not replaced. At its end, add: {script} || exit"
+            yield f"{line.key}={line.running} is not replaced. At the end of that program, add: {script} || exit"
 
 
 def _next(path: Path, expected: Cluster | None, applied: bool) -> Iterator[str]:

@@ -99,9 +99,10 @@ def log(text: str, status: str) -> None:
 
 
 def terminate(path: str, lines: Sequence[str]) -> str:
-    """Write the most important lines to the kubelet's termination log.
+    """Write lines to the kubelet's termination log, the most important first.
 
-    Returns the error, or "". The file is mounted by the kubelet, so it is written in place and must exist.
+    Lines beyond ``TERMINATION_MOST`` bytes are left out. Returns the error, or "". The file is mounted by the kubelet,
+    so it is written in place and must exist.
     """
     text = "\n".join(lines).encode("ascii", "backslashreplace") + b"\n"
     if len(text) > TERMINATION_MOST:

@@ -57,16 +57,16 @@ class Watch:
 
     @property
     def left_s(self) -> float:
-        """Remaining seconds."""
+        """Seconds left until the deadline."""
         return self._began + self.deadline_s - time.monotonic()
 
     @property
     def progress(self) -> Progress:
-        """The last reported progress."""
+        """The progress that was reported last."""
         return self._progress
 
     def start(self) -> None:
-        """Start watching."""
+        """Start the deadline thread."""
         self._ear, self._wake = os.pipe()
         for fd in (self._ear, self._wake):
             os.set_blocking(fd, False)

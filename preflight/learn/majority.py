@@ -190,7 +190,7 @@ def _unmarked(value: Any, part: Part | None) -> str:
 
 
 def written(value: Any) -> str:
-    """Write a value as TOML."""
+    """Return a value as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

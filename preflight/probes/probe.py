@@ -35,14 +35,13 @@ class Probe:
     ``kind`` is ``cmd``, ``file``, ``files`` (every file of a directory, in one record), ``dir``, ``statvfs``, ``env``,
     ``nvml``, ``psutil``, ``redis`` or ``kube`` (the collector's own pod in the Kubernetes API); ``target`` the command
     line, path, call or table; ``needs`` the required privilege (``root``, or empty). ``each`` are path patterns whose
-    base names fill ``{}``; ``listed`` is another command and a pattern, whose matches in the
-    output fill ``{}`` as well. ``twice``: read
-    again at the end of a window, if one is requested. ``omit`` matches lines of the output that are left out; with
-    ``keep``, all lines without a match are left out, except the first. ``otherwise`` is collected if a command cannot
-    be run or fails: a library call, which takes a separate process. ``digest``: only a digest of the content leaves the
-    node, enough to compare two nodes. ``where``: collected only with one of these: ``nvidia``, ``rdma``, ``systemd``;
-    without them the tool has nothing to report. ``fields`` are the fields to read from a Redis table (empty: all), or
-    from the objects listed in the hash ``names``.
+    base names fill ``{}``; ``listed`` is another command and a pattern, whose matches in the output fill ``{}`` as
+    well. ``twice``: read again at the end of a window, if one is requested. ``omit`` matches lines of the output that
+    are left out; with ``keep``, all lines without a match are left out, except the first. ``otherwise`` is collected if
+    a command cannot be run or fails: a library call, which takes a separate process. ``digest``: only a digest of the
+    content leaves the node, enough to compare two nodes. ``where``: collected only with one of these: ``nvidia``,
+    ``rdma``, ``systemd``; without them the tool has nothing to report. ``fields`` are the fields to read from a Redis
+    table (empty: all), or from the objects listed in the hash ``names``.
     """
 
     kind: str

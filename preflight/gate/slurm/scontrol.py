@@ -31,7 +31,7 @@ class ControllerError(PreflightError):
 class Controller:
     """Queries and commands slurmctld through scontrol.
 
-    Every command raises ControllerError. Times are in UTC. Only SLURM_CONF is passed on from the environment; slurmd
+    Every method may raise ControllerError. Times are in UTC. Only SLURM_CONF is passed on from the environment; slurmd
     sets it. If it is not set (HealthCheckProgram), scontrol uses its default.
     """
 
@@ -53,7 +53,7 @@ class Controller:
         return self._read("--all", "--oneliner", "show", "node")
 
     def node(self, name: str) -> Node:
-        """Return one node."""
+        """Return a node by its name."""
         found = self._read("--oneliner", "show", "node", _checked(name))
         if name not in found:
             raise ControllerError(f"the controller does not know node {name}")
@@ -75,7 +75,7 @@ class Controller:
         self._run("update", f"nodename={_checked(name)}", "state=undrain")
 
     def comment(self, name: str, text: str) -> None:
-        """Set or remove a node's comment."""
+        """Set a node's comment; an empty text removes it."""
         self._run("update", f"nodename={_checked(name)}", f"comment={text}")
 
     def job(self, number: str) -> SlurmJob | None:
@@ -91,7 +91,7 @@ class Controller:
             raise
 
     def batch_script(self, number: str) -> str:
-        """Return the script of a batch job; a job of srun or salloc has none."""
+        """Return the script of a batch job; fails for a job of srun or salloc."""
         if not number:
             raise ControllerError("SLURM_JOB_ID is not set: not started for a job")
         return self._run("write", "batch_script", number, "-")
@@ -114,7 +114,7 @@ class Controller:
         self._run("notify", number, text)
 
     def cancel(self, number: str) -> None:
-        """End a job."""
+        """Cancel a job."""
         self._run(number, tool="scancel")
 
     def _read(self, *arguments: str) -> dict[str, Node]:
