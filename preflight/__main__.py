@@ -1,4 +1,4 @@
-"""``python -m preflight``."""
+"""Entry point of ``python -m preflight``."""
 
 from preflight.cli.main import main
 

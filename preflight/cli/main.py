@@ -109,7 +109,7 @@ def _print(text: str) -> None:
 
 
 def leave(status: Any, *, shut_down: bool = False) -> NoReturn:
-    """End the process; skipping shutdown, which takes longer than a cached verdict."""
+    """End the process, by default without the interpreter's shutdown, which is slow."""
     if shut_down:
         sys.exit(status)
     for stream in (sys.stdout, sys.stderr):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def checks_table() -> str:
-    """Return the module ``_startup.generated_checks``."""
+    """Return the source of the module ``_startup.generated_checks``."""
     lines = [
         _HEAD.format(title="Declarations of all checks."),
         "#: The fields of a row.\n",
@@ -62,7 +62,7 @@ def checks_table() -> str:
 
 
 def options_table() -> str:
-    """Return the module ``_startup.generated_options``."""
+    """Return the source of the module ``_startup.generated_options``."""
     lines = [
         _HEAD.format(title="Options of commands that are parsed without click."),
         "#: Command -> its options, its positional arguments with their choices, and the default of each value.\n",

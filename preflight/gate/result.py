@@ -46,8 +46,8 @@ class GateRules:
     def exit_status(self, hook: str, status: str, slurm: SlurmResult | None) -> int:
         """Return the exit status of a verdict.
 
-        slurmd drains a node if its Prolog does not exit 0. A prolog without a verdict therefore exits 0, even with
-        --strict, unless the job was requeued.
+        slurmd drains a node if its Prolog does not exit 0. A prolog that did not fail the node therefore exits 0,
+        even with --strict, unless Slurm was updated: the result of that determines the status.
         """
         if self.dry_run:
             return 0

@@ -30,7 +30,7 @@ def text(
     classes: Sequence[Class], faults: Sequence[Fault], apart: Sequence[str], silent: Sequence[str],
     unnamed: Sequence[str],
 ) -> str:  # fmt: skip
-    """Return the text of the file."""
+    """Return the text of a learnt cluster file."""
     total = sum(len(one.kind.members) for one in classes)
     lines = [
         *_comment(

@@ -38,7 +38,7 @@ def preview(
 
 
 def _gating(report: Mapping[str, Any], status: str) -> dict[tuple[str, str], list[str]]:
-    """Return the nodes of gating findings with a status, by check and message."""
+    """Return the nodes of the gating findings of a status, by check and message."""
     found: dict[tuple[str, str], list[str]] = {}
     for finding in report["findings"]:
         if finding["gating"] and finding["status"] == status:
