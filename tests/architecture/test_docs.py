@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import textwrap
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import click
 import pytest
 
+from preflight.checks import registry
 from preflight.cli.app import COMMANDS, main
 from preflight.expectations.cluster_file import decode
 from preflight.gate.policy import HOOKS
@@ -151,16 +153,40 @@ def test_commands_and_options_exist(page: Path) -> None:
     text = page.read_text("utf-8")
     code = [*blocks(page, "sh"), *re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
     for line in (line.partition(" #")[0] for piece in code for line in piece.splitlines()):
-        if not (shown := re.match(r"(?:sudo )?(?:\S+/)?preflight ([a-z]\S*)(.*)", line)):
-            continue
-        assert shown[1] in COMMANDS, line
-        command = main.get_command(click.Context(main), shown[1])
-        assert command is not None
-        if isinstance(command, click.Group) and (words := shown[2].split()):
-            command = command.get_command(click.Context(command), words[0])
-            assert command is not None, line
-        known = {name for parameter in command.params for name in parameter.opts}
-        assert set(re.findall(r"(?<=\s)--[a-z][a-z-]*", shown[2])) <= known, line
+        if shown := re.match(r"(?:sudo )?(?:\S+/)?preflight ([a-z]\S*)(.*)", line):
+            assert_exists(shown[1], shown[2])
+
+
+def assert_exists(name: str, arguments: str) -> None:
+    """Fail if a command, one of its options, or a check of ``--only`` or ``--skip`` is missing."""
+    line = f"preflight {name}{arguments}"
+    assert name in COMMANDS, line
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    if isinstance(command, click.Group) and (words := arguments.split()):
+        command = command.get_command(click.Context(command), words[0])
+        assert command is not None, line
+    known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    assert set(re.findall(r"(?<=\s)--[a-z][a-z-]*", arguments)) <= known, line
+    for pattern in re.findall(r"--(?:only|skip) '([^']+)'", arguments):
+        assert any(fnmatchcase(check.id, pattern) for check in registry().checks), line
+
+
+#: A command in a string of the source, as a fix or a next step: after a quotation mark, or in backticks.
+_PRINTED = re.compile(
+    r"""(?:(?<=")|(?<=`)|(?<!in): )(?:sudo )?preflight (?!(?:itself|judges|or|ran|reads|runs|tests)\b)"""
+    r"""([a-z]+)(?![\w/]|: )([^"`\n]*)"""
+)
+
+
+def test_printed_commands_exist() -> None:
+    """Every command in a fix or next step of checks, parsers and judges exists in this version."""
+    sources = [*(ROOT / "checks").rglob("*.py"), *(ROOT / "preflight").rglob("*.py"),
+               *(ROOT / "preflight/parsers").rglob("*.toml")]  # fmt: skip
+    shown = {found for path in sources for found in _PRINTED.findall(path.read_text("utf-8"))}
+    assert len(shown) > 60
+    for name, arguments in sorted(shown):
+        assert_exists(name, arguments)
 
 
 def test_the_shown_output_is_the_demos() -> None:
