@@ -154,15 +154,22 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
         return
     best = max(gpu.link_gbytes_s for gpu in gpus if gpu.link_gbytes_s is not None)
     full = any(gpu.links and all(gpu.links) for gpu in gpus)
-    alike = len({gpu.links for gpu in gpus}) == 1 or full or len({sum(gpu.links or ()) for gpu in gpus}) > 1
-    if len(gpus) > 1 and len({gpu.name for gpu in health.gpus}) == 1 and alike:
+    same = len(gpus) > 1 and len({gpu.links for gpu in gpus}) == 1
+    alike = same or full or len({sum(gpu.links or ()) for gpu in gpus}) > 1
+    if len(health.gpus) > 1 and len({gpu.name for gpu in health.gpus if gpu.links is not None}) == 1 and alike:
         bridges = any(gpu.links == () for gpu in health.gpus)
         yield from judge_nvlinks(
             health, LinkMeasure(most, round(best * (1 - RATE_SPREAD), 3), "its peers", bridges=bridges)
         )
         return
-    for gpu in gpus:
+    names = {gpu.name for gpu in gpus}
+    for gpu in health.gpus:
         links = gpu.links or ()
+        if not links:
+            if gpu.links is None or gpu.name in names:
+                why = gpu.why("links") if gpu.links is None else "no link, although an identical GPU has some"
+                yield unknown(f"{gpu.label}: {why}", subject=gpu.label, fix=_COMPARE, evidence=health.evidence)
+            continue
         down = ", ".join(str(number) for number, up in enumerate(links) if not up)
         if not down:
             yield passed(

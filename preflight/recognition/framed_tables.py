@@ -1,8 +1,9 @@
 """Outputs with a frame (``nvidia-smi``, ``dcgmi``), and statuses of units.
 
 The vertical bars of a frame look like a page frame around a text, and its horizontal rules like lines of a patch. Such
-outputs are therefore read before prefixes are stripped; a launcher's prefix before the frame names the writer. The
-journal lines below the status of a unit start with a host and a program name, which look like a launcher's prefix.
+outputs are therefore read before prefixes are stripped; a launcher's prefix before the frame names the writer, and a
+time before it is removed. The journal lines below the status of a unit start with a host and a program name, which look
+like a launcher's prefix.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import islice
 from preflight.recognition.detector import OutputFormat, TextPart, parts
 from preflight.textprep.launcher_prefixes import without_time
 from preflight.textprep.lines import Line, Lines, bare
-from preflight.textprep.table_frames import before_frame, is_launchers
+from preflight.textprep.table_frames import before_frame, is_launchers, writer_of
 
 #: Kinds of outputs with a frame.
 FRAMED = frozenset(
@@ -48,10 +49,10 @@ def _read_statuses(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tu
 def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tuple[list[TextPart], list[Line]]:
     if not any(word in line.text for line in lines if "|" in line.text or "NvLink" in line.text for word in _WORDS):
         return [], list(lines)
-    given, lines = lines, [Line(line.number, without_time(line.text)) for line in lines]
     framed = [kind for kind in kinds if kind.name in FRAMED]
+    untimed = [Line(line.number, without_time(line.text)) for line in lines]
     marks: Counter[str] = Counter()
-    for line in lines:
+    for line in untimed:
         if (mark := before_frame(line.text)) is not None:
             marks[mark] += 1
     tables: list[TextPart] = []
@@ -59,9 +60,9 @@ def _read_tables(lines: Lines, kinds: Sequence[OutputFormat], most: int) -> tupl
     for mark, _ in marks.most_common(_MOST_WRITERS):
         if not is_launchers(mark):
             continue
-        own = [Line(line.number, line.text[len(mark) :]) for line in lines if line.text.startswith(mark)]
-        for part in islice(parts(bare(own), mark.strip(" :>[]()|"), framed), most - len(tables)):
+        own = [Line(line.number, line.text[len(mark) :]) for line in untimed if line.text.startswith(mark)]
+        for part in islice(parts(bare(own), writer_of(mark), framed), most - len(tables)):
             if part.first not in taken:
                 tables.append(part)
                 taken.update(line.number for line in own if part.first <= line.number <= part.last)
-    return tables, [line for line in given if line.number not in taken]
+    return tables, [line for line in lines if line.number not in taken]

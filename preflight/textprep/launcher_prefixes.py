@@ -67,6 +67,12 @@ TIMES = tuple(
         rf"()[A-Z][a-z]{{2}} {{1,2}}\d{{1,2}} \d\d:\d\d:\d\d {_DAEMON % _NO_KERNEL}",
     )
 )
+#: Times before a line's other prefixes: those of log collectors, and that of syslog.
+_BEFORE_WRITER = (
+    *TIMES[1:3],
+    re.compile(r"[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d (?=[\w.-]{1,128} [\w.@/-]{1,64}(?:\[\d{1,10}\])?:\s)"),
+)
+_PREFIXED_LOG = re.compile(rf"{_KUBECTL}|[\w.-]{{1,128}}\s+\| ")
 #: Matches all of these prefixes, to skip lines without one.
 ANY_MARK = re.compile("|".join(f"(?:{mark.pattern})" for mark in (*MARKS, *TIMES)))
 
@@ -101,9 +107,13 @@ _ON_ANY_LINE = re.compile(
 
 
 def without_time(line: str) -> str:
-    """Return a line without the time of a log collector before it."""
-    match = next(filter(None, (time.match(line + " ") for time in TIMES)), None)
-    return line[match.end() :] if match else line
+    """Return a line without the time before it, or between its launcher and its text."""
+    own = _PREFIXED_LOG.match(line)
+    for at in (0, own.end()) if own else (0,):
+        for time in _BEFORE_WRITER:
+            if match := time.match(line, at):
+                return line[:at] + line[match.end() :]
+    return line
 
 
 def strip_launcher_prefix(line: str) -> tuple[str, str]:

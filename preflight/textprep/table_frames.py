@@ -8,6 +8,8 @@ import re
 _FRAMED_LINE = re.compile(r"(.{0,64}?)(?:\|[ =-].*[|]|\+[-=]{4,}.*\+)\s*")
 #: The prefix of a launcher, or nothing.
 _MARK = re.compile(r"(?:[\w.,:@/\[\]()<> =-]{1,60}[:>\])|] ?|\d{1,6}: ?)?")
+#: The host and program of a syslog line.
+_PROGRAM = re.compile(r"([\w.-]{1,128}) [\w.@/-]{1,64}\[\d{1,10}\]: ?")
 
 
 def before_frame(text: str) -> str | None:
@@ -19,3 +21,9 @@ def before_frame(text: str) -> str | None:
 def is_launchers(mark: str) -> bool:
     """Return whether the text before a frame is empty, or may be a launcher's prefix."""
     return _MARK.fullmatch(mark) is not None
+
+
+def writer_of(mark: str) -> str:
+    """Return the writer that the text before a frame names; empty if none."""
+    program = _PROGRAM.fullmatch(mark)
+    return program[1] if program else mark.strip(" :>[]()|")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
@@ -25,9 +26,8 @@ _LINK = re.compile(
     re.IGNORECASE,
 )
 _BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
-#: The end of a GPU's line, or a text printed instead of its links.
-_CLOSED = re.compile(rf"\)\s*$|{_NO_LINKS}", re.IGNORECASE)
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
+_STATED = re.compile(rf"(?:{_NO_LINKS})\s*\Z", re.IGNORECASE)
 
 #: Highest plausible link number of a GPU; a higher one is damaged text.
 _MOST_LINKS = 64
@@ -130,23 +130,28 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
             shown.append(float(match[2]) if match[2] else None)
     if stops_in(lines, end, _BEGUN):
         gaps.append(ParseGap(lines[end - 1].number, "the text stops within the next link"))
+    if _stops_at_head(lines, end, taken[-1].text, heads):
+        damaged.add(gpu)
+        gaps.append(ParseGap(taken[-1].number, f"the text stops before the links of GPU{gpu}"))
     lengths = {name: max(len(rates[gpu]) for gpu in rates if heads[gpu][0] == name) for name, _ in heads.values()}
     for gpu, shown in rates.items():
         most = lengths[heads[gpu][0]]
-        if (
-            not shown
-            and most
-            and gpu == max(rates)
-            and _GPU.fullmatch(taken[-1].text)
-            and not _CLOSED.search(taken[-1].text)
-        ):
-            damaged.add(gpu)
-            gaps.append(ParseGap(taken[-1].number, f"GPU{gpu}: the text stops before its links"))
-        elif shown and len(shown) < most:
+        if shown and len(shown) < most:
             damaged.add(gpu)
             gaps.append(ParseGap(taken[-1].number, f"GPU{gpu} shows {len(shown)} links, its peers {most}"))
     value = tuple(GpuLinks(gpu, *heads[gpu], tuple(shown), gpu in damaged) for gpu, shown in rates.items())
     return Parsed(value, tuple(gaps), end)
+
+
+def _stops_at_head(lines: Lines, end: int, last: str, heads: Mapping[int, tuple[str, str | None]]) -> bool:
+    """Return whether the text ends before the links of a GPU that should have some.
+
+    Its UUID is then missing or cut, or its name begins that of another GPU.
+    """
+    if any(line.text.strip() for line in lines[end:]) or not _GPU.fullmatch(last) or _STATED.search(last):
+        return False
+    *before, (name, uuid) = heads.values()
+    return any((uuid is None and other is not None) or kind.startswith(name) for kind, other in before)
 
 
 HINTS = (":",)

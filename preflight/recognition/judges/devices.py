@@ -206,6 +206,14 @@ _OF_TEST = (
 )  # fmt: skip
 
 
+#: Argument of ``dcgmi diag -r`` that runs a test alone; level 1 runs those of the deployment.
+_RUN_OF_TEST = {
+    "gpu memory": "memory", "memory": "memory", "pcie": "pcie", "diagnostic": "diagnostic", "memtest": "memtest",
+    "memory bandwidth": "memory_bandwidth", "targeted stress": "targeted_stress", "targeted power": "targeted_power",
+    "pulse test": "pulse_test", "sm stress": "sm_stress", "eud": "eud",
+}  # fmt: skip
+
+
 def _check_of(name: str) -> str:
     return next((check for word, check in _OF_TEST if word in name.lower()), "gpu.driver")
 
@@ -226,7 +234,8 @@ def _test_judge(test: DiagTest) -> Judge:
             f"dcgmi diag: {test.name} {'failed' if test.result == 'fail' else 'warned'}{gpus}{words} (line"
             f" {test.line})",
             subject=f"GPU {test.gpus}" if test.gpus else "", found=test.result, expected="pass", evidence=part.evidence,
-            fix="Drain the node; check `nvidia-smi -q` and `dmesg | grep -i xid`; run only this test: `dcgmi diag -r`.",
+            fix="Drain the node; check `nvidia-smi -q` and `dmesg | grep -i xid`; run the test again:"
+            f" `dcgmi diag -r {_RUN_OF_TEST.get(test.name.lower(), '1')}`.",
         )  # fmt: skip
 
     return judge_part

@@ -82,6 +82,29 @@ def test_marks_of_terminals_mails_and_launchers_change_nothing(name: str, way: s
     assert without_lines(marked.taken.facts) == without_lines(plain.taken.facts)
 
 
+#: Times of log collectors: kubectl and with its pods, journalctl, journalctl -o short-iso, Jenkins.
+TIMES = (
+    "2026-03-05T09:41:{:02}.120456Z ", "[pod/probe-0/main] 2026-03-05T09:41:{:02}.120456Z ",
+    "Mar  5 09:41:{:02} node17 probe[812]: ", "2026-03-05T09:41:{:02}+0100 node17 probe[812]: ", "[09:41:{:02}] ",
+)  # fmt: skip
+FRESH = Path(__file__).parents[2] / "data" / "fresh"
+FRAMED = ("smi-table-ecc", "smi-table-healthy", "smi-table-mig", "dcgmi-diag-fail", "dcgmi-diag-ok", "dcgmi-health",
+          "dcgmi-discovery", "dcgmi-nvlink")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_times_before_a_table_change_nothing(name: str) -> None:
+    text = (FRESH / f"{name}.txt").read_text()
+    plain = read_text(text, "plain")
+    for time in TIMES:
+        marked = "".join(f"{time.format(at % 60)}{line}\n" for at, line in enumerate(text.splitlines()))
+        found = read_text(marked, "marked")
+        assert [part.kind for part in found] == [part.kind for part in plain], time
+        for one, other in zip(found, plain, strict=True):
+            assert without_lines(one.taken.facts) == without_lines(other.taken.facts), time
+            assert [row["status"] for row in one.findings] == [row["status"] for row in other.findings], time
+
+
 def without_lines(facts: Any) -> Any:
     if isinstance(facts, dict):
         return {key: without_lines(value) for key, value in facts.items() if key != "line"}
@@ -219,6 +242,10 @@ LINKS = {
     ),
     "none active": (("dddd", "dddd"), [("nvlink.links", "unknown", "")]),
     "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
+    "the last GPU without any": (("uuuu", ""), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
+    "a GPU without any beside one with an inactive link": (
+        ("uud", ""), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
+    ),
     "a single GPU, all up": (("uuuu",), [("nvlink.links", "pass", "")]),
 }  # fmt: skip
 
@@ -227,6 +254,21 @@ LINKS = {
 def test_an_inactive_link_is_never_silent(case: str) -> None:
     gpus, expected = LINKS[case]
     assert sorted(findings_of(nvlinks(*gpus))) == sorted(expected)
+
+
+def test_a_list_that_ends_before_the_links_of_a_gpu_does_not_show_that_it_has_none() -> None:
+    complete = nvlinks("uu", "uu")
+    last = complete.index("GPU 1:")
+    for end in (last + 24, complete.index("-2222", last), complete.index("\t", last)):
+        found = [(check, status) for check, status, _ in findings_of(complete[:end])]
+        assert sorted(found) == [("nvlink.links", "pass"), ("nvlink.links", "unknown")]
+
+
+@pytest.mark.parametrize(("test", "level"), [("GPU Memory", "memory"), ("Denylist", "1")])
+def test_the_remedy_of_a_diagnostic_names_its_test(test: str, level: str) -> None:
+    text = f"| Diagnostic | Result |\n+====+====+\n| {test} | Fail - GPU: 3 |\n+----+----+\n"
+    (finding,) = only(text).findings
+    assert (finding["status"], f"`dcgmi diag -r {level}`" in finding["fix"]) == ("fail", True)
 
 
 @pytest.mark.parametrize(
