@@ -60,7 +60,7 @@ def test_what_is_left_in_a_way(way: str) -> None:
 
 def _facts(found: list[TextPart]) -> set[tuple[str, ...]]:
     """Return every fact by its name and value, at any index of a list."""
-    without = {"line", "file", "cut_rows", "complete_rows", "text", "count", "summary", "fields"}
+    without = {"line", "file", "cut_rows", "missing_rows", "complete_rows", "text", "count", "summary", "fields"}
     return {
         (*(step for step in place[1:] if not step.isdigit()), repr(value))
         for place, value in leaves(found, without).items()

@@ -188,7 +188,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Matrix]:
     matrix = Matrix(
         gpus=tuple(gpus), nics=tuple(nics), devices={nic: device for nic, device in devices.items() if device},
         links=links, affinity=affinity, complete_rows=tuple(complete_rows),
-        cut_rows=tuple(name for name in names if name not in complete_rows), damage=tuple(damage),
+        cut_rows=tuple(name for name in names if name not in complete_rows),
+        missing_rows=tuple(name for name in names if name not in rows), damage=tuple(damage),
         nvlinks_agree=nvlinks_agree,
     )  # fmt: skip
     return Parsed(matrix, tuple(gaps), end)

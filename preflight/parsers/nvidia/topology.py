@@ -97,7 +97,8 @@ class Matrix:
     links: Mapping[str, Mapping[str, str]]  # name -> name -> code; a truncated row has only its first codes
     affinity: Mapping[str, Mapping[str, str | None]]  # GPU -> cpu, numa, gpu_numa_id
     complete_rows: tuple[str, ...]
-    cut_rows: tuple[str, ...]
+    cut_rows: tuple[str, ...]  # missing or truncated
+    missing_rows: tuple[str, ...]  # names that only the header has
     damage: tuple[str, ...]  # contradictions within the text
     nvlinks_agree: bool = False  # no damage, except contradicting cells that are not NVLinks
 

@@ -50,9 +50,14 @@ def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:
 def _gpu_links(part: PastedValue) -> Iterator[Finding]:
     """Report GPUs with fewer lanes than possible, and their PCIe errors.
 
-    A lower speed alone is not reported, because the speed falls while a GPU is idle.
+    A lower speed alone is not reported, because the speed falls while a GPU is idle; such a GPU does not pass either.
     """
     functions: Sequence[PciFunction] = part.value
+    gpus = [function for function in functions if function.is_gpu]
+    full = [gpu for gpu in gpus if gpu.width and gpu.downgraded is False and not gpu.errors
+            and (gpu.speed, gpu.width) == (gpu.max_speed, gpu.max_width)]  # fmt: skip
+    if gpus and len(full) == len(gpus):
+        yield passed(f"GPUs that trained at full speed and width: {len(gpus)}", evidence=part.evidence)
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
             slower = (

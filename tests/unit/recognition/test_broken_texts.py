@@ -168,7 +168,8 @@ def test_lines_that_were_left_out() -> None:
 def test_a_row_of_a_matrix_that_is_cut() -> None:
     """The cells before the cut are read, except the last if one of its digits may be missing."""
     (part,) = read(TOPO.rpartition("GPU3")[0] + "GPU3    NV18    NV18    NV1")
-    assert part.taken.facts["cut_rows"][0] == "GPU3"
+    assert part.taken.facts["cut_rows"] == ["GPU3"]
+    assert part.taken.facts["missing_rows"] == part.taken.facts["nics"]
     assert part.taken.facts["links"]["GPU3"] == {"GPU0": "NV18", "GPU1": "NV18"}
     assert "GPU3" not in part.taken.facts["nearest_nics"]
     assert not [found for found in part.findings if found["status"] in ("fail", "warn")]

@@ -264,6 +264,16 @@ def test_a_list_that_ends_before_the_links_of_a_gpu_does_not_show_that_it_has_no
         assert sorted(found) == [("nvlink.links", "pass"), ("nvlink.links", "unknown")]
 
 
+@pytest.mark.parametrize(("link", "expected"), [
+    ("Speed 64GT/s, Width x16", [("gpu.pcie-link", "pass", "")]),
+    ("Speed 2.5GT/s (downgraded), Width x16", []),  # the GPU is idle, or a fault
+    ("Speed 64GT/s, Width x8 (downgraded)", [("gpu.pcie-link", "warn", "4f:00.0")]),
+])  # fmt: skip
+def test_the_link_of_a_gpu(link: str, expected: list[tuple[str, str, str]]) -> None:
+    name = "4f:00.0 3D controller: NVIDIA Corporation GB100 [B200] (rev a1)\n"
+    assert findings_of(f"{name}\tLnkCap:\tPort #0, Speed 64GT/s, Width x16\n\tLnkSta:\t{link}\n") == expected
+
+
 @pytest.mark.parametrize(("test", "level"), [("GPU Memory", "memory"), ("Denylist", "1")])
 def test_the_remedy_of_a_diagnostic_names_its_test(test: str, level: str) -> None:
     text = f"| Diagnostic | Result |\n+====+====+\n| {test} | Fail - GPU: 3 |\n+----+----+\n"

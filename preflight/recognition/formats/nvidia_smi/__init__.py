@@ -25,7 +25,8 @@ def _matrix(matrix: Matrix) -> tuple[dict[str, Any], str]:
     facts = {
         "gpus": list(matrix.gpus), "nics": list(matrix.nics), "nic_devices": dict(matrix.devices),
         "links": matrix.links, "affinity": matrix.affinity, "nearest_nics": matrix.nearest_nics(),
-        "complete_rows": list(matrix.complete_rows), "cut_rows": list(matrix.cut_rows),
+        "complete_rows": list(matrix.complete_rows), "missing_rows": list(matrix.missing_rows),
+        "cut_rows": [name for name in matrix.cut_rows if name not in matrix.missing_rows],
     }  # fmt: skip
     gpus = frozenset(matrix.gpus)
     codes = sorted({code for gpu in gpus for peer, code in matrix.links.get(gpu, {}).items() if peer in gpus})
