@@ -38,7 +38,7 @@ from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
 from preflight.recognition.formats.messages import PROGRAM_LOG
 from preflight.recognition.formats.nccl_settings import SETTING, commands
-from preflight.recognition.formats.pytorch import read_trace_or_dump
+from preflight.recognition.formats.pytorch import TorchPart, read_trace_or_dump
 from preflight.recognition.formats.typed import TypedPart
 from preflight.recognition.framed_tables import read_framed
 from preflight.recognition.guess import Guess, guess
@@ -99,6 +99,9 @@ def _read(source: InputSource) -> list[TextPart]:
     lines = [line for line in lines_of(source.text) if line.number not in steps]
     tools = _of_tools(lines, source.name, trained)
     judge_settings(tools, source.name)
+    for part in tools:
+        if isinstance(part.taken, TorchPart):
+            judge_logs([part], source, part.taken.seen)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     add_stated(found, lines)
     if found or SETTING not in source.text.text:

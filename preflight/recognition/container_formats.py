@@ -10,7 +10,7 @@ from typing import Any
 from preflight.recognition.detector import TextPart
 from preflight.recognition.input_sources import InputSource
 from preflight.recognition.line_unwrap import count_facts
-from preflight.textprep.encodings import opened
+from preflight.textprep.encodings import opened, unprefixed
 from preflight.textprep.unicode_cleanup import plain_characters
 
 _Read = Callable[[InputSource], list[TextPart]]
@@ -37,7 +37,21 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
             for part in again:
                 _renumber(part, inside.numbers)
             return again
-    return found
+    return found if count_facts(found) else _unprefixed(text, source, read) or found
+
+
+def _unprefixed(text: str, source: InputSource, read: _Read) -> list[TextPart]:
+    """Return the parts of a short text behind launcher prefixes, the fewest first."""
+    for written in unprefixed(text):
+        found: list[TextPart] = []
+        for writer, inside in written:
+            for part in read(replace(source, given=inside.text)):
+                _renumber(part, inside.numbers)
+                part.writer = f"{writer} {part.writer}".strip()
+                found.append(part)
+        if count_facts(found):
+            return sorted(found, key=lambda part: part.first)
+    return []
 
 
 def _renumber(part: TextPart, numbers: Sequence[int]) -> None:

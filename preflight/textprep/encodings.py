@@ -7,9 +7,11 @@ processed like any other text, and each line has the number of its source line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from preflight.evidence import json_limits
+from preflight.textprep.launcher_prefixes import strip_one_prefix
 from preflight.textprep.page_cleanup import counted, fenced, framed, page, quoted, returned
 from preflight.textprep.patch_cleanup import marked_alike, patched
 from preflight.textprep.plain_text import limit_blank_runs
@@ -54,6 +56,32 @@ def opened(text: str) -> list[UnpackedText]:
         sure |= opens in _SURE
         found.insert(0, UnpackedText("\n".join(line for _, line in lines), [number for number, _ in lines], sure))
     return found
+
+
+#: Maximum number of lines of a text whose prefixes are removed one by one; longer texts show them by repetition.
+_MOST_PREFIXED = 50
+
+
+def unprefixed(text: str) -> Iterator[list[tuple[str, UnpackedText]]]:
+    """Yield a short text without one, two, … launcher prefixes, by writer.
+
+    Every line has a prefix: a single line does not show by itself which of its words are one.
+    """
+    lines = [("", number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    while 0 < len(lines) <= _MOST_PREFIXED:
+        stripped = [strip_one_prefix(line) for _, _, line in lines]
+        lines = [
+            (f"{writer} {split[0]}".strip(), number, split[1])
+            for (writer, number, _), split in zip(lines, stripped, strict=True)
+            if split is not None
+        ]
+        if None in stripped:
+            return
+        yield [
+            (name, UnpackedText("\n".join(line for _, _, line in own), [number for _, number, _ in own], False))
+            for name in dict.fromkeys(writer for writer, _, _ in lines)
+            for own in [[line for line in lines if line[0] == name]]
+        ]
 
 
 # --- strings -----------------------------------------------------------------------------------------

@@ -126,3 +126,9 @@ def strip_launcher_prefix(line: str) -> tuple[str, str]:
             who.append(match[match.lastindex])
         line = line[match.end() :]
     return " ".join(who), line
+
+
+def strip_one_prefix(line: str) -> tuple[str, str] | None:
+    """Strip the first launcher prefix; return its writer and the rest, or None."""
+    match = _ON_ANY_LINE.match(line)
+    return ((match[match.lastindex] if match.lastindex else ""), line[match.end() :]) if match else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,14 @@ from preflight.recognition.input_sources import InputSource
 from preflight.textprep.lines import Lines
 
 TRACE, RECORDER = "pytorch trace", "flight recorder"
+
+
+@dataclass
+class TorchPart(ParsedPart):
+    """A trace or dump within a text, with its values."""
+
+    seen: torch.TorchOutput | None = None
+
 
 #: Maximum number of bytes of a line that are read at once.
 _PART = 1 << 16
@@ -67,10 +76,10 @@ def _taken(seen: torch.TorchOutput, name: str, end: int, first: int) -> ParsedPa
     cut = [ParseGap(first + line - 1, what) for line, what in seen.cut]
     if seen.trace:
         facts = seen.trace.document
-        return ParsedPart(end, facts, _of_trace(facts), cut)
+        return TorchPart(end, facts, _of_trace(facts), cut, seen)
     assert seen.recording
     facts = seen.recording.document(name)
-    return ParsedPart(end, facts, _of_recording(facts), cut)
+    return TorchPart(end, facts, _of_recording(facts), cut, seen)
 
 
 def _of_trace(facts: dict[str, Any]) -> str:

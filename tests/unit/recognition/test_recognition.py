@@ -105,6 +105,28 @@ def test_times_before_a_table_change_nothing(name: str) -> None:
             assert [row["status"] for row in one.findings] == [row["status"] for row in other.findings], time
 
 
+COUNTS = "mc0: 0 Corrected Errors with no DIMM info\nmc0: csrow0: 2 Uncorrected Errors\n"
+DUMP = (
+    '{"version": "2.5", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}, "rank": 0,\n'
+    '"entries": [{"record_id": 7, "pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": 7,\n'
+    '"p2p_seq_id": 0, "op_id": 7, "profiling_name": "nccl:all_gather", "state": "started", "input_sizes": [[4]],\n'
+    '"output_sizes": [[8]], "time_created_ns": 1770000000000000000, "is_p2p": false}]}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(COUNTS, "fail"), (COUNTS.replace("2", "0"), "pass"), (DUMP, "pass unknown")]
+)
+@pytest.mark.parametrize("mark", ["", "oak3: ", "[pod/probe-0/main] ", "> ", "```"])
+def test_short_texts_and_dumps_behind_marks_are_judged(tmp_path: Path, text: str, status: str, mark: str) -> None:
+    marked = (
+        f"Look:\n```json\n{text}```\n" if mark == "```" else "".join(f"{mark}{line}\n" for line in text.splitlines())
+    )
+    (tmp_path / "pasted").write_text(marked)
+    (source,) = open_sources((str(tmp_path / "pasted"),))
+    assert {finding["status"] for part in read(source) for finding in part.findings} == {*status.split()}
+
+
 def without_lines(facts: Any) -> Any:
     if isinstance(facts, dict):
         return {key: without_lines(value) for key, value in facts.items() if key != "line"}
