@@ -101,7 +101,7 @@ def _read(source: InputSource) -> list[TextPart]:
     judge_settings(tools, source.name)
     for part in tools:
         if isinstance(part.taken, TorchPart):
-            judge_logs([part], source, part.taken.seen)
+            judge_logs([part], source, part.taken.output)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     add_stated(found, lines)
     if found or SETTING not in source.text.text:

@@ -43,14 +43,14 @@ def best(source: InputSource, read: _Read) -> list[TextPart]:
 def _unprefixed(text: str, source: InputSource, read: _Read) -> list[TextPart]:
     """Return the parts of a short text behind launcher prefixes, the fewest first."""
     for written in unprefixed(text):
-        found: list[TextPart] = []
+        recognised: list[TextPart] = []
         for writer, inside in written:
             for part in read(replace(source, given=inside.text)):
                 _renumber(part, inside.numbers)
                 part.writer = f"{writer} {part.writer}".strip()
-                found.append(part)
-        if count_facts(found):
-            return sorted(found, key=lambda part: part.first)
+                recognised.append(part)
+        if count_facts(recognised):
+            return sorted(recognised, key=lambda part: part.first)
     return []
 
 

@@ -183,7 +183,7 @@ def test_printed_commands_exist() -> None:
     """Every command in a fix or next step of checks, parsers and judges exists in this version."""
     sources = [*(ROOT / "checks").rglob("*.py"), *(ROOT / "preflight").rglob("*.py"),
                *(ROOT / "preflight/parsers").rglob("*.toml")]  # fmt: skip
-    shown = {found for path in sources for found in _PRINTED.findall(path.read_text("utf-8"))}
+    shown = {command for path in sources for command in _PRINTED.findall(path.read_text("utf-8"))}
     assert len(shown) > 60
     for name, arguments in sorted(shown):
         assert_exists(name, arguments)

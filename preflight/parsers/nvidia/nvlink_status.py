@@ -130,6 +130,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
             shown.append(float(match[2]) if match[2] else None)
     if stops_in(lines, end, _BEGUN):
         gaps.append(ParseGap(lines[end - 1].number, "the text stops within the next link"))
+        damaged.update(() if rates[gpu] else (gpu,))
     if _stops_at_head(lines, end, taken[-1].text, heads):
         damaged.add(gpu)
         gaps.append(ParseGap(taken[-1].number, f"the text stops before the links of GPU{gpu}"))

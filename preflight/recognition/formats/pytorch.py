@@ -21,7 +21,7 @@ TRACE, RECORDER = "pytorch trace", "flight recorder"
 class TorchPart(ParsedPart):
     """A trace or dump within a text, with its values."""
 
-    seen: torch.TorchOutput | None = None
+    output: torch.TorchOutput | None = None
 
 
 #: Maximum number of bytes of a line that are read at once.

@@ -98,11 +98,11 @@ def test_times_before_a_table_change_nothing(name: str) -> None:
     plain = read_text(text, "plain")
     for time in TIMES:
         marked = "".join(f"{time.format(at % 60)}{line}\n" for at, line in enumerate(text.splitlines()))
-        found = read_text(marked, "marked")
-        assert [part.kind for part in found] == [part.kind for part in plain], time
-        for one, other in zip(found, plain, strict=True):
-            assert without_lines(one.taken.facts) == without_lines(other.taken.facts), time
-            assert [row["status"] for row in one.findings] == [row["status"] for row in other.findings], time
+        timed = read_text(marked, "marked")
+        assert [part.kind for part in timed] == [part.kind for part in plain], time
+        for part, expected in zip(timed, plain, strict=True):
+            assert without_lines(part.taken.facts) == without_lines(expected.taken.facts), time
+            assert [row["status"] for row in part.findings] == [row["status"] for row in expected.findings], time
 
 
 COUNTS = "mc0: 0 Corrected Errors with no DIMM info\nmc0: csrow0: 2 Uncorrected Errors\n"
@@ -282,8 +282,8 @@ def test_a_list_that_ends_before_the_links_of_a_gpu_does_not_show_that_it_has_no
     complete = nvlinks("uu", "uu")
     last = complete.index("GPU 1:")
     for end in (last + 24, complete.index("-2222", last), complete.index("\t", last)):
-        found = [(check, status) for check, status, _ in findings_of(complete[:end])]
-        assert sorted(found) == [("nvlink.links", "pass"), ("nvlink.links", "unknown")]
+        verdicts = [(check, status) for check, status, _ in findings_of(complete[:end])]
+        assert sorted(verdicts) == [("nvlink.links", "pass"), ("nvlink.links", "unknown")]
 
 
 @pytest.mark.parametrize(("link", "expected"), [
