@@ -100,7 +100,7 @@ def _read(source: InputSource) -> list[TextPart]:
     tools = _of_tools(lines, source.name, trained)
     judge_settings(tools, source.name)
     for part in tools:
-        if isinstance(part.taken, TorchPart):
+        if isinstance(part.taken, TorchPart) and part.taken.complete:
             judge_logs([part], source, part.taken.output)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     add_stated(found, lines)

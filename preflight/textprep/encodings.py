@@ -58,8 +58,9 @@ def opened(text: str) -> list[UnpackedText]:
     return found
 
 
-#: Maximum number of lines of a text whose prefixes are removed one by one; longer texts show them by repetition.
-_MOST_PREFIXED = 50
+#: Maximum number of lines of a text whose prefixes are removed one by one (longer texts show them by repetition), and
+#: of prefixes of a line.
+_MOST_PREFIXED, _MOST_PREFIXES = 50, 3
 
 
 def unprefixed(text: str) -> Iterator[list[tuple[str, UnpackedText]]]:
@@ -68,7 +69,7 @@ def unprefixed(text: str) -> Iterator[list[tuple[str, UnpackedText]]]:
     Every line has a prefix: a single line does not show by itself which of its words are one.
     """
     lines = [("", number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    while 0 < len(lines) <= _MOST_PREFIXED:
+    for _ in range(_MOST_PREFIXES if 0 < len(lines) <= _MOST_PREFIXED else 0):
         stripped = [strip_one_prefix(line) for _, _, line in lines]
         lines = [
             (f"{writer} {split[0]}".strip(), number, split[1])

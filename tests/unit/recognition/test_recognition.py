@@ -127,6 +127,12 @@ def test_short_texts_and_dumps_behind_marks_are_judged(tmp_path: Path, text: str
     assert {finding["status"] for part in read(source) for finding in part.findings} == {*status.split()}
 
 
+def test_a_dump_without_its_beginning_is_not_judged(tmp_path: Path) -> None:
+    (tmp_path / "pasted").write_text(DUMP[DUMP.index('"rank"') :])
+    (source,) = open_sources((str(tmp_path / "pasted"),))
+    assert not [finding for part in read(source) for finding in part.findings]
+
+
 def without_lines(facts: Any) -> Any:
     if isinstance(facts, dict):
         return {key: without_lines(value) for key, value in facts.items() if key != "line"}

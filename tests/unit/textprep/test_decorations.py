@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from preflight.parsers import job_log
 from preflight.parsers.nccl_log.to_json import document
-from preflight.textprep.encodings import opened
+from preflight.textprep.encodings import opened, unprefixed
 from preflight.textprep.line_prefixes import split_by_writer
 from preflight.textprep.lines import bare, lines_of
 from preflight.textprep.unicode_cleanup import plain_characters
@@ -164,3 +164,9 @@ def test_a_setting_that_a_screen_cut_is_left_out_and_listed() -> None:
     assert [setting.name for setting in complete.environment] == ["NCCL_IB_HCA"]
     assert not cut.environment
     assert any("truncated at the screen width" in note for note in cut.unread)
+
+
+def test_only_a_few_prefixes_of_a_short_text_are_removed() -> None:
+    """Each one is another reading of the text, which may be long."""
+    assert len(list(unprefixed("a: " * 3000))) == 3
+    assert not list(unprefixed("a: 1\n" * 51))
