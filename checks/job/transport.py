@@ -99,6 +99,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     if any(parsers.nccl_log.is_tcp(network) for network in networks):
         return unknown(
             f"{name}: NCCL chose TCP sockets, and it is not known whether the run had several nodes",
+            found="TCP sockets",
             evidence=[key],
             fix=RERUN,
             quote=cited(_decisive(log)),

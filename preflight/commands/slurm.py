@@ -49,7 +49,7 @@ def install(apply: bool, folder: Path, cluster: Path | None, python: Path | None
 
     \b
     Example: preflight slurm install --dry-run
-             sudo python3 -I -m preflight slurm install --apply
+             sudo /opt/preflight/bin/python3 -I -m preflight slurm install --apply
     Exit:    0 done or nothing to do, 2 nothing written, 3 Slurm did not answer
     \f
 

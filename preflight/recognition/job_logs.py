@@ -44,8 +44,8 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 #: Checks whose findings are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
 _FAILURES = "nccl.failures"
-#: Checks whose findings are shown if they state a figure, even without a known expectation.
-_MEASURED = ("nccl-tests.busbw", "nccl.hca-count")
+#: Checks whose findings are shown if they state what was found, even without a known expectation.
+_MEASURED = ("nccl-tests.busbw", "nccl.hca-count", "nccl.transport")
 
 
 def log_parts(source: InputSource) -> list[TextPart]:

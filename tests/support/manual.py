@@ -35,7 +35,7 @@ _TAIL = """\
 .SH EXIT STATUS
 .TP
 .B 0
-Every gating check passed, warned or does not apply.
+Every gating check passed, warned or did not apply.
 .TP
 .B 1
 A gating check failed.

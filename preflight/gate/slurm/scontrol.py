@@ -169,7 +169,8 @@ def _checked(name: str) -> str:
 
 def _scontrol(folder: str) -> str:
     """Return the path of scontrol; raises ControllerError if none can be trusted."""
-    missing = f"no scontrol in {', '.join((folder,) if folder else FOLDERS)}; name its folder in the cluster file"
+    searched = ", ".join((folder,) if folder else FOLDERS)
+    missing = f"no scontrol in {searched}; set its folder: slurm_bin in [gate] of the cluster file"
     why = ""
     for place in (folder,) if folder else FOLDERS:
         path = os.path.join(place, "scontrol")

@@ -74,6 +74,12 @@ _SECTIONS = {
 }  # fmt: skip
 
 
+def _product(tree: Tree) -> str | None:
+    """Return the product name; None if it is missing, or damaged."""
+    product = tree.get("product_name")
+    return product if isinstance(product, str) else None
+
+
 def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report sections that are missing for a GPU, but shown for its peers.
 
@@ -82,10 +88,10 @@ def _lacking(gpus: tuple[tuple[str, Tree], ...], evidence: tuple[str, ...]) -> I
     """
     shown: dict[object, set[str]] = {}
     for _, tree in gpus:
-        shown.setdefault(tree.get("product_name"), set()).update(name for name in _SECTIONS if name in tree)
+        shown.setdefault(_product(tree), set()).update(name for name in _SECTIONS if name in tree)
     anywhere, nameless = set().union(*shown.values()), shown.get(None, set())
     for bus_id, tree in gpus:
-        product = tree.get("product_name")
+        product = _product(tree)
         expected = anywhere if product is None else shown[product] | nameless
         if lacking := [what for name, what in _SECTIONS.items() if name in expected and name not in tree]:
             place = smi_xml.bus_address(bus_id)

@@ -113,6 +113,18 @@ BRIDGES = "".join(
 
 #: Text, the findings that are not a pass (status, check, words), words that none has, and the exit status.
 Row = tuple[str, list[tuple[str, str, str]], str, int]
+SOCKETS = """\
+n8:912:912 [0] NCCL INFO Bootstrap : Using eno1:10.44.0.8<0>
+n8:912:912 [0] NCCL INFO NCCL version 2.23.4+cuda12.6
+n8:912:990 [0] NCCL INFO NET/IB : No device found.
+n8:912:990 [0] NCCL INFO NET/Socket : Using [0]eno1:10.44.0.8<0>
+n8:912:990 [0] NCCL INFO Using network Socket
+"""
+DAMAGED = (
+    "<nvidia_smi_log><driver_version>570.86.15</driver_version><gpu id='00000000:18:00.0'>"
+    "<product_name><uuid>GPU-1</uuid></product_name></gpu></nvidia_smi_log>"
+)
+
 ROWS: dict[str, Row] = {
     "loopback and a bridge": (LOOPBACK.format(mtu=9000, other="docker0"), [], "", 0),
     "a port without a link": (
@@ -236,6 +248,21 @@ ROWS: dict[str, Row] = {
         "",
         3,
     ),
+    "TCP on an unknown number of nodes": (
+        SOCKETS,
+        [("unknown", "nccl.transport", "NCCL chose TCP sockets")],
+        "",
+        3,
+    ),
+    "TCP on one node": (
+        SOCKETS + "n8:912:990 [0] NCCL INFO comm 0x55 rank 0 nranks 8 cudaDev 0 nvmlDev 0 busId 1b000 - Init COMPLETE\n"
+        "n8:912:990 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"
+        "n8:912:990 [0] NCCL INFO comm 0x55 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0\n",
+        [],
+        "",
+        0,
+    ),
+    "a product name that holds an element": (DAMAGED, [], "", 0),
     "ranks in another form": (
         RAS.format(rest="some ranks lag"),
         [("unknown", "nccl.ras", "those in the text are all 7702")],
