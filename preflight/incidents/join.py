@@ -8,11 +8,20 @@ from hashlib import sha256
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
-from preflight.facts.majority import systemic
+from preflight.facts.majority import is_majority, systemic
 from preflight.incidents.cabling import Cabling
 from preflight.incidents.cost import cost_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
-from preflight.incidents.parts import Parts, device_of, ends_of, is_device, names_device, session_ends, signature
+from preflight.incidents.parts import (
+    Parts,
+    device_of,
+    devices,
+    ends_of,
+    is_device,
+    names_device,
+    session_ends,
+    signature,
+)
 from preflight.incidents.relations import Relations
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
@@ -23,6 +32,10 @@ MANY = 3
 
 #: Maximum number of places that are separate causes of a systemic fault; with more, the cause is the fleet.
 _PLACES = 2
+
+#: Minimum number of nodes, if they are also most of the nodes, for faults of different parts to have a common cause.
+#: Fewer may fail independently. A judgement call.
+_MOST = 6
 
 #: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
@@ -244,14 +257,42 @@ class _Joined:
         if self._is_systemic(faults) and len(at_places) > _PLACES:
             at_places, left = [], faults
         yield from at_places
-        if self._is_systemic(left):
-            yield _Incident(("fleet", check, alike), left)
-            return
-        of_ports, left = self._at_places(check, alike, left, ("port",))
+        of_ports, rest = self._at_places(check, alike, left, ("port",))
+        if len(of_ports) > _PLACES or (len(of_ports) > 1 and len(of_ports) == self._ports(left[0])):
+            of_ports, rest = ([], left) if self._is_systemic(left) else (of_ports, rest)
         yield from of_ports
-        for node, several in _by(left, lambda fault: fault.node).items():
+        if common := self._common(check, rest):
+            yield _Incident(("fleet", check, _most_common(map(self._subject, common)), alike), common)
+            taken = set(map(id, common))
+            rest = [fault for fault in rest if id(fault) not in taken]
+        for node, several in _by(rest, lambda fault: fault.node).items():
             if len({self._subject(fault) for fault in several}) >= MANY and not self._is_of_switches(several[0].root):
                 yield _Incident(("node", check, node, alike), several)
+
+    def _common(self, check: str, faults: list[_Fault]) -> list[_Fault]:
+        """Return the faults whose cause is the fleet: on 30 % of the nodes.
+
+        Faults of different parts may be independent; they have a common cause only if they are on most of the nodes.
+        """
+        nodes = {fault.node for fault in faults}
+        if not self._is_systemic(faults):
+            return []
+        shared = [
+            fault
+            for several in _by(faults, self._subject).values()
+            if len({fault.node for fault in several}) >= MANY
+            for fault in several
+        ]
+        if shared and self._owner(check, shared[0]) != "network":  # ports fail one by one, but GPUs get hot together
+            sharing = {fault.node for fault in shared}
+            shared = [fault for fault in faults if fault.node in sharing]
+        if self._is_systemic(shared):
+            return sorted(shared, key=lambda fault: fault.root)
+        return faults if len(nodes) >= _MOST and is_majority(len(nodes), len(self._nodes)) else []
+
+    def _ports(self, fault: _Fault) -> int:
+        """Return the number of compute ports of a fault's node."""
+        return sum(bool(nic.get("compute")) for nic in devices(self._nodes.get(fault.node, {}), "nics"))
 
     def _is_systemic(self, faults: Iterable[_Fault]) -> bool:
         return systemic(len({fault.node for fault in faults}), len(self._nodes))
@@ -262,9 +303,12 @@ class _Joined:
         """Return an incident for each place that similar faults share, and the other ones."""
         incidents, left = [], faults
         for kind, key in self._places(check, faults) if faults else ():
-            for name, several in _by(left, key).items() if kind in kinds else ():
-                if name and self._is_shared(kind, name, several, len(faults)):
-                    incidents.append(_Incident((kind, check, name, alike), several, self._where(kind, name, several)))
+            groups = _by(left, key) if kind in kinds else {}
+            for name, several in sorted(groups.items(), key=lambda group: -len(group[1])):
+                if name and self._is_shared(kind, name, several, len(left)):
+                    place = (kind, name) if self._is_sure(kind, several) else self._port_of(name, several, faults)
+                    identity = (place[0], check, place[1], alike)
+                    incidents.append(_Incident(identity, several, self._where(kind, name, several)))
                     taken = set(map(id, several))
                     left = [fault for fault in left if id(fault) not in taken]
         return incidents, left
@@ -291,7 +335,7 @@ class _Joined:
     def _is_shared(self, kind: str, name: str, faults: list[_Fault], alike: int) -> bool:
         """Return whether faults at one place are too many to be a coincidence."""
         nodes = len({self._subject(fault) if self._is_of_switches(fault.root) else fault.node for fault in faults})
-        if kind == "port" and 2 * len(faults) <= alike:
+        if kind == "port" and 2 * len(faults) <= alike and not self._is_systemic(faults):
             return False
         if kind == "end":
             return len(faults) > 1 and sum(map(self._sessions, faults)) >= MANY
@@ -337,13 +381,26 @@ class _Joined:
             self._cabling = Cabling.of(map(self._parts_of, self._nodes))
         return self._cabling.leaf(node, subject)
 
-    def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
-        """Return the title prefix that names the place of the faults; may be empty."""
-        sure = kind != "leaf" or all(
+    def _is_sure(self, kind: str, faults: Iterable[_Fault]) -> bool:
+        """Return whether the place of faults is known rather than inferred."""
+        return kind != "leaf" or all(
             self._is_of_switches(fault.root) or self._parts_of(fault.node).leaf(self._subject(fault))
             for fault in faults
         )
-        return (_WHERE.get(kind, "") if sure else _LIKELY).format(name)
+
+    def _port_of(self, leaf: str, faults: Sequence[_Fault], alike: Sequence[_Fault]) -> tuple[str, str]:
+        """Return the kind and name that identify the faults at an inferred leaf.
+
+        The leaf is unknown once the last peer has lost the port too. So if this port is down at no other leaf, the port
+        identifies them.
+        """
+        subject = self._subject(faults[0])
+        here, anywhere = (sum(self._subject(fault) == subject for fault in some) for some in (faults, alike))
+        return ("port", subject) if here == anywhere == len(faults) else ("leaf", leaf)
+
+    def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
+        """Return the title prefix that names the place of the faults; may be empty."""
+        return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(name)
 
     def _subject(self, fault: _Fault) -> str:
         return str(self._findings[fault.root]["subject"])
@@ -388,6 +445,13 @@ def _by(faults: Iterable[_Fault], key: Any) -> dict[str, list[_Fault]]:
     for fault in faults:
         groups.setdefault(key(fault), []).append(fault)
     return groups
+
+
+def _most_common(subjects: Iterable[str]) -> str:
+    """Return the subject of more than half of the faults; empty if there is none."""
+    counts = Counter(subjects)
+    subject, count = counts.most_common(1)[0]
+    return subject if 2 * count > counts.total() else ""
 
 
 def _title(finding: Document, subjects: Sequence[str], place: str, *, is_part: bool) -> str:

@@ -1,0 +1,119 @@
+"""Similar hardware faults on several nodes: one incident or several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from preflight.checks import registry
+from preflight.incidents import incidents
+from preflight.reports.sanitize import fold
+
+CHECKS = registry().checks
+DOWN, SLOW, HOT = "rdma.port-state", "rdma.port-rate", "gpu.temperature-margin"
+MESSAGES = {DOWN: "{} is DOWN", SLOW: "{} runs at 200 Gb/s", HOT: "no margin to its slowdown temperature"}
+RAILS = tuple(f"mlx5_{number}:1" for number in range(8))
+
+#: Check -> part -> numbers of the nodes on which it is at fault.
+Faults = Mapping[str, Mapping[str, Sequence[int]]]
+
+
+def node(number: int, rails: Sequence[str], leaves: Mapping[str, str]) -> dict[str, Any]:
+    names = [rail.partition(":")[0] for rail in rails]
+    nics = [{"name": name, "address": "", "compute": True, "label": name, "leaf": leaves.get(name)} for name in names]
+    return {"name": f"gpu{number:03d}", "topology": {"numa": [{"switches": [{"gpus": [], "nics": nics}]}]}}
+
+
+def report(
+    count: int, faults: Faults, rails: Sequence[str] = RAILS, leaf: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """Return a report of this many nodes; ``leaf`` names the leaf of the intact ports of a node."""
+    down = {(part, number) for parts in faults.values() for part, numbers in parts.items() for number in numbers}
+    nodes = [
+        node(number, rails, {
+            rail.partition(":")[0]: f"{leaf[number]}-{rail}" for rail in rails
+            if leaf and number in leaf and (rail, number) not in down
+        })
+        for number in range(1, count + 1)
+    ]  # fmt: skip
+    failures = [
+        {"check": check, "status": "fail", "subject": part, "message": MESSAGES[check].format(part), "action": "drain",
+         "nodes": [f"gpu{number:03d}"], "found": "", "expected": "", "evidence": [], "fix": ""}
+        for check, parts in faults.items() for part, numbers in parts.items() for number in numbers
+    ]  # fmt: skip
+    return {"nodes": nodes, "findings": failures}
+
+
+def named(report: Mapping[str, Any]) -> list[str]:
+    return sorted(
+        f"{','.join(entry['subjects'])} @{fold(entry['nodes'])}" for entry in incidents(report, CHECKS)
+    )  # fmt: skip
+
+
+ALL = range(1, 9)
+
+
+@pytest.mark.parametrize(
+    ("count", "faults", "expected"),
+    [
+        # a dead rail, and a port with another cause
+        (8, {DOWN: {RAILS[5]: ALL, RAILS[6]: [3]}}, ["mlx5_5:1 @gpu[001-008]", "mlx5_6:1 @gpu003"]),
+        (12, {DOWN: {RAILS[5]: range(1, 7), RAILS[6]: [9]}}, ["mlx5_5:1 @gpu[001-006]", "mlx5_6:1 @gpu009"]),
+        (12, {DOWN: {RAILS[5]: (1, 2, 3), RAILS[6]: [9]}}, ["mlx5_5:1 @gpu[001-003]", "mlx5_6:1 @gpu009"]),
+        (12, {SLOW: {RAILS[5]: range(1, 7), RAILS[6]: [9]}}, ["mlx5_5:1 @gpu[001-006]", "mlx5_6:1 @gpu009"]),
+        # two dead rails, and a port with another cause
+        (8, {DOWN: {RAILS[5]: ALL, RAILS[6]: ALL, RAILS[1]: [3]}},
+         ["mlx5_1:1 @gpu003", "mlx5_5:1 @gpu[001-008]", "mlx5_6:1 @gpu[001-008]"]),
+        # all ports of all nodes, or of most
+        (8, {DOWN: dict.fromkeys(RAILS, ALL)}, [f"{','.join(RAILS)} @gpu[001-008]"]),
+        (12, {DOWN: dict.fromkeys(RAILS, ALL)}, [f"{','.join(RAILS)} @gpu[001-008]"]),
+        (8, {DOWN: {rail: ALL if rail != RAILS[2] else range(1, 8) for rail in RAILS}},
+         [f"{','.join(RAILS)} @gpu[001-008]"]),
+        # different parts: few by chance, most not
+        (8, {DOWN: {RAILS[0]: [1], RAILS[3]: [4], RAILS[6]: [7]}},
+         ["mlx5_0:1 @gpu001", "mlx5_3:1 @gpu004", "mlx5_6:1 @gpu007"]),
+        (8, {HOT: {"GPU0": [1], "GPU3": [4], "GPU6": [7]}}, ["GPU0 @gpu001", "GPU3 @gpu004", "GPU6 @gpu007"]),
+        (8, {HOT: {f"GPU{number}": [number] for number in range(1, 7)}},
+         ["GPU1,GPU2,GPU3,GPU4,GPU5,GPU6 @gpu[001-006]"]),
+        # the same part of 30 % of the nodes, and more parts of one of them
+        (8, {HOT: {"GPU0": (1, 4, 7), "GPU3": [4]}}, ["GPU0,GPU3 @gpu[001,004,007]"]),
+        (12, {HOT: {"GPU0": (1, 4, 7)}}, ["GPU0 @gpu001", "GPU0 @gpu004", "GPU0 @gpu007"]),
+    ],
+)  # fmt: skip
+def test_similar_faults(count: int, faults: Faults, expected: list[str]) -> None:
+    assert named(report(count, faults)) == expected
+
+
+def test_all_ports_of_nodes_with_two_ports_have_one_cause() -> None:
+    two = RAILS[:2]
+    assert named(report(8, {DOWN: dict.fromkeys(two, ALL)}, two)) == ["mlx5_0:1,mlx5_1:1 @gpu[001-008]"]
+    assert named(report(8, {DOWN: {two[0]: ALL}}, two)) == ["mlx5_0:1 @gpu[001-008]"]
+
+
+def fingerprint(*arguments: Any, **options: Any) -> str:
+    (incident,) = incidents(report(*arguments, **options), CHECKS)
+    return str(incident["fingerprint"])
+
+
+def test_fingerprint_lasts_while_a_fault_spreads() -> None:
+    """Also if the last peer that shows the leaf goes, and past 30 % of the nodes."""
+    rail = {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}) for last in (4, 5, 13)}
+    leaf = dict.fromkeys(range(1, 13), "leaf")
+    rail |= {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}, leaf=leaf) for last in (4, 5, 12, 13)}
+    assert len(rail) == 1
+    hot = {fingerprint(8, {HOT: faults}) for faults in (
+        {"GPU0": (1, 2, 3)}, {"GPU0": (1, 2, 3, 4)}, {"GPU0": range(1, 9), "GPU3": [4]}
+    )}  # fmt: skip
+    assert len(hot) == 1
+
+
+def test_fingerprints_of_different_groups_differ() -> None:
+    groups: list[Faults] = [
+        {DOWN: {RAILS[5]: ALL}}, {DOWN: {RAILS[6]: ALL}}, {SLOW: {RAILS[5]: ALL}}, {DOWN: dict.fromkeys(RAILS, ALL)},
+        {HOT: {"GPU0": (1, 2, 3)}}, {HOT: {"GPU1": (1, 2, 3)}},
+    ]  # fmt: skip
+    assert len({fingerprint(8, faults) for faults in groups}) == len(groups)
+    two = report(12, {DOWN: {RAILS[5]: range(1, 7)}}, leaf={number: f"leaf{number % 2}" for number in range(1, 13)})
+    assert len({entry["fingerprint"] for entry in incidents(two, CHECKS)}) == 2
