@@ -300,8 +300,8 @@ def check(
 
     ``unless`` declares when the check does not apply: functions of ``preflight.checks.applicability``, which do not
     import the check's module, then functions of that module. ``action`` is the action of a failure (default: isolate
-    the node), ``impact`` its impact (default: it blocks a job if the check gates, else it drifts), ``owner`` who acts
-    on it (default: by the action), ``explains`` the arguments of a :class:`Relation` for each check that this one
+    the node), ``impact`` its impact (default: it blocks a job if the check is gating, else it drifts), ``owner`` who
+    acts on it (default: by the action), ``explains`` the arguments of a :class:`Relation` for each check that this one
     explains. ``title`` states the good state, ``fault`` the failure. ``separate`` makes similar findings on several
     nodes separate incidents; otherwise they are one wrong setting (``fix-site``, ``fix-job``).
     """

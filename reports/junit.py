@@ -1,7 +1,7 @@
 """The report as JUnit XML, for CI: a suite for each check, a case for each node.
 
-An unknown result that gates is an error, so that CI does not treat it as a pass; one that does not gate is skipped,
-with the reason. A warning passes, and its text is in ``system-out``.
+A gating unknown result is an error, so that CI does not treat it as a pass; a non-gating one is skipped, with the
+reason. A warning passes, and its text is in ``system-out``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _suite(
         if tag := tags[node]:
             message = "; ".join(str(finding["message"]) for finding in matching)
             if status == "unknown" and tag == "skipped":
-                message = f"unknown, does not gate: {message}"
+                message = f"unknown, non-gating: {message}"
             yield f"<{tag} message={_attribute(message)}" + (f" type={_attribute(check)}" if tag != "skipped" else "")
             yield f">{_text(matching)}</{tag}>" if tag != "skipped" else "/>"
         elif status == "warn":
@@ -90,7 +90,7 @@ def _silence(silent: Mapping[str, Mapping[str, str]], at: str) -> Iterator[str]:
 def _tag(status: str, findings: Sequence[Mapping[str, Any]]) -> str:
     """Return a case's element: ``failure``, ``error``, ``skipped``, or "" for none.
 
-    An unknown result is an error if it gates, else it is skipped.
+    An unknown result is an error if it is gating, else it is skipped.
     """
     if status == "unknown":
         gating = [finding.get("gating", True) for finding in findings if finding["status"] == "unknown"]

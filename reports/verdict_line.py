@@ -35,7 +35,7 @@ def verdict(report: Mapping[str, Any]) -> VerdictLine:
     """Return the verdict for the report's exit status and counts.
 
     PASS is printed only if nothing failed, no result is unknown and every node answered; unanswered checklist items are
-    counted. If the exit status is 0 only because no failed or unknown check gates, the word is NO BLOCKER.
+    counted. If the exit status is 0 only because no failed or unknown check is gating, the word is NO BLOCKER.
     """
     tally = _Tally.of(report)
     if report["exit_status"] == 1:
@@ -167,7 +167,7 @@ class _Tally:
         clauses = self.strange()
         if self.failing:
             verb = "has" if self.failing == 1 else "have"
-            clauses.append(f"{self._share(self.failing)} {verb} failures that do not gate")
+            clauses.append(f"{self._share(self.failing)} {verb} non-gating failures")
         if self.vague:
             clauses.append(f"unknown for {self._share(self.vague)}")
         if self.run_unknown:
@@ -186,9 +186,9 @@ class _Tally:
     def beside_the_gate(self) -> list[str]:
         clauses = []
         if self.failed:
-            clauses.append(f"{_of(self.failed, 'result')} failed that {_verb(self.failed)} not gate")
+            clauses.append(f"{_of(self.failed, 'non-gating result')} failed")
         if self.unknown:
-            clauses.append(f"{_of(self.unknown, 'result')} unknown that {_verb(self.unknown)} not gate")
+            clauses.append(f"{_of(self.unknown, 'non-gating result')} unknown")
         return clauses + self._silence()
 
     def passes(self) -> list[str]:
@@ -249,7 +249,10 @@ def _strangers(report: Mapping[str, Any]) -> tuple[list[str], dict[str, str]]:
 
 
 def _vague(report: Mapping[str, Any]) -> set[str]:
-    """Return nodes with a gating unknown result, with or without a finding."""
+    """Return the nodes whose status is unknown because of a gating result.
+
+    Results without a finding count as gating.
+    """
     gating: dict[str, set[str]] = {}
     idle: dict[str, set[str]] = {}
     for finding in report["findings"]:
@@ -269,7 +272,3 @@ def _vague(report: Mapping[str, Any]) -> set[str]:
 
 def _of(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
-
-
-def _verb(count: int) -> str:
-    return "does" if count == 1 else "do"

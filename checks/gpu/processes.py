@@ -97,18 +97,19 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             held[process.pid].append(gpu)
     if blind := [gpu for gpu in health.gpus if gpu.processes is None]:
         yield unknown(
-            f"processes of {len(blind)} GPUs not reported: {blind[0].why('processes')}", evidence=health.evidence
+            f"processes of {counted(len(blind), 'GPU')} not reported: {blind[0].why('processes')}",
+            evidence=health.evidence,
         )
     elif not held:
         yield skipped(f"no compute process runs on {all_of(len(health.gpus), 'GPU')}", evidence=health.evidence)
     elif many := {pid: gpus for pid, gpus in held.items() if len(gpus) > 1}:
         holders = ", ".join(f"{pid} on GPU {'+'.join(str(gpu.index) for gpu in gpus)}" for pid, gpus in many.items())
         yield warned(
-            f"{len(many)} of {len(held)} processes use several GPUs",
+            f"processes that use several GPUs: {len(many)} of {len(held)}",
             found=holders, expected="one GPU each", evidence=health.evidence,
         )  # fmt: skip
     else:
-        yield passed(f"{len(held)} processes use one GPU each", evidence=health.evidence)
+        yield passed(f"processes that use one GPU each: {len(held)}", evidence=health.evidence)
 
 
 @check(

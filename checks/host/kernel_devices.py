@@ -31,7 +31,7 @@ _RULES = (
     ("disk-command-failed", Status.WARN, "commands of {} failed", "a disk",
      "`smartctl -a` of the disk; reseat its cable; replace the disk if the errors continue."),
     ("fs-data-lost", Status.WARN, "data written to {} was lost", "a file system",
-     "Free space or inodes; `df -h; df -i`; then check the file system."),
+     "Free up space or inodes (`df -h; df -i`), then check the file system."),
     ("nfs-failed", Status.WARN, "{} reports an error", "the NFS client", _FILE_SYSTEM_FIX),
     ("fs-client-failed", Status.WARN, "the client of {} reports an error", "a file system", _FILE_SYSTEM_FIX),
     ("bond-no-link", Status.WARN, "{} has no interface with a link", "a bond",

@@ -60,7 +60,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the previous boot recorded by the firmware. Past events count for 24 hours (`class.X.thresholds.kernel_log_hours`);
     older events are only listed. Faults that persist until a repair or reboot count since boot: panic, uncorrected
     error, read-only file system, lost controller. If an Xid is close in time, the finding states which came first.
-    xid.gpu reports GPU errors. If a log is too long, the part that was read is judged; the rest is unknown, which gates
+    xid.gpu reports GPU errors. If a log is too long, the part that was read is judged; the rest is unknown, and gating
     unless a fault was already found. A single message that makes up half of such a log warns.
 
     ## False alarms
@@ -98,7 +98,7 @@ def kernel_events(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> Iterator[Finding]:
     """Report the missing part of a log that is too long, and a message that floods it.
 
-    The missing part gates only if no fault was found in the part that was read.
+    The missing part is gating only if no fault was found in the part that was read.
     """
     if storm := flood(log.lines):
         yield warned(
@@ -181,7 +181,7 @@ def _notices(node: NodeFacts) -> tuple[KernelLog | None, Finding | None]:
 
 
 def _unread(node: NodeFacts, error: EvidenceError) -> Finding:
-    """Return the finding for an unreadable log; on nodes with GPUs it gates."""
+    """Return the finding for an unreadable log; on nodes with GPUs, it is gating."""
     denied = "not permitted" in error.why or "denied" in error.why
     fix = (
         "run with --sudo, or as root: this kernel shows its log to root only (kernel.dmesg_restrict)" if denied else ""

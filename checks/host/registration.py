@@ -38,8 +38,8 @@ DISABLED_BY: Mapping[str, tuple[Callable[[str], bool], str]] = {
 
 @check(
     "rdma.registration-cache",
-    title="Caches of memory registrations are on",
-    fault="A cache of memory registrations is off",
+    title="Memory registration caches are on",
+    fault="A memory registration cache is off",
     impact="slows-job",
     source="ucx_info -cf (UCX_RCACHE_ENABLE, UCX_MEM_EVENTS); fi_mr(3), Memory Registration Cache; aws-ofi-nccl",
     fix="`unset` the variable, except while an error of the cache is being investigated.",

@@ -357,7 +357,7 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="The job does not fit the memory of a GPU",
     impact="blocks-job",
     owner="job",
-    source=f"{_KNOWLEDGE}; judgement: {OVERHEAD_GIB:g} GiB and {FRAGMENTATION:.0%} beside tensors",
+    source=f"{_KNOWLEDGE}; judgement: {OVERHEAD_GIB:g} GiB and {FRAGMENTATION:.0%} in addition to tensors",
     fix="Raise `--tensor-model-parallel-size` or `--pipeline-model-parallel-size`, shard the optimizer "
     "(`--use-distributed-optimizer`), recompute (`--recompute-granularity full`) or lower `--micro-batch-size`.",
     action="fix-job",

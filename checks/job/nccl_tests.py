@@ -138,7 +138,7 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
 
 @check(
     "nccl-tests.stopped",
-    title="nccl-tests ran to its end",
+    title="nccl-tests ran to completion",
     fault="nccl-tests stopped with an error",
     impact="blocks-job",
     source=f"{PERFORMANCE}; nccl-tests 2.19.6 src/common.h (CUDACHECK, NCCLCHECK), common.cu",

@@ -168,7 +168,7 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
         stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
         return warned(
             f"{stages} {verb} in receives for {_ranks(ranks)}{where}, "
-            f"{'which computes' if len(names) == 1 else 'which compute'} {length} longer per step (median)",
+            f"{'which computes' if len(names) == 1 else 'which compute'} longer: {length} of each step (median)",
             **at,
         )
     if any(straggler.group != worst.group for straggler in late):

@@ -184,15 +184,16 @@ def _too_hot(port: Port, link: ethtool_module.LinkQuality, key: str, fail: _Repo
     unless=(no_compute_port, no_judged_port, no_cable),
 )
 def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare each RoCE port's FEC with what its rate requires and its peers use.
+    """Compare each port's FEC with what its rate requires and its peers use.
 
     ## Why it matters
     Without FEC, a fast lane loses packets at its normal error rate. A port with a different FEC from its peers has a
     different latency, and suggests a different cable type or a manually configured switch port.
 
     ## Verdicts
-    A port without FEC at 200 Gb/s or more warns: its lanes are specified with RS-FEC only. A port that differs from
-    most peers of the same rate warns. On InfiniBand, the subnet selects the FEC: any FEC that mlxlink prints passes.
+    A port without FEC at 200 Gb/s or more on RoCE warns: its lanes are specified with RS-FEC only. A port that differs
+    from most peers of the same rate warns. On InfiniBand, the subnet selects the FEC, so any FEC that the peers share
+    passes.
 
     ## False alarms
     Ports of 25 to 100 Gb/s over short copper, which may run without FEC.

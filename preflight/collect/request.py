@@ -91,7 +91,7 @@ class CollectRequest:
         return self.switches & frozenset(declared or ())
 
     def plans(self) -> Callable[[str, float], Mapping[str, Any]]:
-        """Return a function that makes a plan from a node's name and seconds.
+        """Return a function that makes a plan from a node's name and deadline (seconds).
 
         Raises UsageError if it is unclear which node sweeps the fabric.
         """

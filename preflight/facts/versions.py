@@ -61,7 +61,7 @@ def parse_libraries(text: str) -> tuple[Library, ...]:
 def nccl_in_use(libraries: Iterable[Library]) -> dict[str, str]:
     """Return directory -> version of the system's NCCL.
 
-    It is the target of ``libnccl.so.2``.
+    The version is in the name of the file that the link ``libnccl.so.2`` points to.
     """
     found = {}
     for library in libraries:

@@ -163,7 +163,7 @@ def _of_kernel(texts: list[str]) -> bool:
 
 
 def _numbered(lines: Lines, at: int, refused: dict[re.Pattern[str], tuple[int, int]]) -> list[Line]:
-    """Return the run of lines numbered consecutively from a line on, without numbers."""
+    """Return the consecutively numbered lines that begin at a line, without numbers."""
     if at < refused.get(_LINE_NUMBER, (0, 0))[0]:
         return []
     found: list[Line] = []

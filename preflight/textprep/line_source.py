@@ -40,7 +40,7 @@ class Notes(Protocol):
 
 
 def divisible(head: bytes) -> bool:
-    """Return whether a file can be read from any line on.
+    """Return whether reading of a file can begin at any line.
 
     Compressed files and UTF-16 cannot.
     """

@@ -34,7 +34,7 @@ from tests.support.whole_nodes import Fault, Findings, Table, every_gpu, every_r
 #: Its planted faults are of fleets, not of nodes.
 TABLES: list[Table] = []
 
-#: Facts that only the site knows and no evidence shows; these do not gate.
+#: Facts that only the site knows and no evidence shows; these are not gating.
 ONLY_THE_SITE = {"host.inventory", "nccl.load-balancing", "rdma.bandwidth-per-gpu"}
 
 COUNT, ODD = 5, "gpu003"

@@ -19,7 +19,7 @@ class Level:
 
     @property
     def bandwidth(self) -> float:
-        """The smaller capacity of links and switches, GB/s."""
+        """The smaller of the capacities of links and switches, in GB/s."""
         return self.links if self.switches is None else min(self.links, self.switches)
 
     @property

@@ -154,10 +154,12 @@ class FabricFacts:
     def partial(self) -> str:
         """Why the sweep is incomplete; empty if it is complete."""
         if lost := self.lost.get(self.net_key):
-            return f"the sweep is partial: {lost.count} queries got no answer"
+            queries = "query" if lost.count == 1 else "queries"
+            return f"the sweep is partial: {lost.count} {queries} got no answer"
         halves = [link for link in self.net.links if link.seen_by == 1 or not link.speed]
         if halves:
-            return f"the sweep is partial: {len(halves)} links were reported by only one end, or without a speed"
+            links = "link was" if len(halves) == 1 else "links were"
+            return f"the sweep is partial: {len(halves)} {links} reported by only one end, or without a speed"
         return ""
 
     def silent_places(self) -> Iterator[str]:

@@ -26,7 +26,7 @@ class ConversionError(PreflightError):
 
 @dataclass(frozen=True)
 class Conversion:
-    """The file, and the settings of the source that it lacks."""
+    """The cluster file, and the settings of the source that the file lacks."""
 
     text: str  # empty: no setting has a counterpart
     kind: str  # nhc.conf or gcm manifest

@@ -1,9 +1,9 @@
 """Evaluation of NHC targets, which select nodes.
 
-A target is a glob, ``{ranges}`` or a ``/regular expression/``, each negated by ``!``.
+A target is a name, a glob, ``{ranges}`` or a ``/regular expression/``; a leading ``!`` negates it.
 
-A target is evaluated for known names: ranges and single names in the file, and those listed by the operator. For other
-nodes only ``*`` and negated names are certain.
+A target is evaluated for known names: ranges and single names in the file, and those listed by the operator. Of other
+nodes, only ``*`` and negated names are certain to select all.
 """
 
 from __future__ import annotations

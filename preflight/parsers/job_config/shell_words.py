@@ -1,4 +1,4 @@
-"""Words of a shell script, with the variables expanded that the script assigns.
+"""Words of a shell script, with its variables expanded.
 
 Nothing is executed: command substitutions and globs are not expanded, and conditions are not evaluated.
 """

@@ -139,7 +139,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("disk-full", "No space left|quota exceeded|Errno 28|Errno 122",
      r"No space left on device|[Dd]isk quota exceeded|\[Errno (?:28|122)\]",
      "fail", "a file system is full, or a quota is exhausted", "host.file-systems", _DISK,
-     "Free space or inodes; check the location of checkpoints, caches and /tmp."),
+     "Free up space or inodes; check the location of checkpoints, caches and /tmp."),
     ("disk-read-only", "Read-only file system|Errno 30|Errno 5]|Input/output error",
      r"Read-only file system|\[Errno (?:30|5)\]|Input/output error",
      "fail", "a file system went read-only or has errors", "host.file-systems", _DISK,

@@ -97,7 +97,7 @@ _TIME = re.compile(
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether most lines from a line on are in a log format.
+    """Return whether most lines that begin at a line are in a log format.
 
     Such a line has a level or is from a Slurm daemon. An actor's prefix alone is not enough, since it may precede any
     text; a time stamp before every line is only enough if it changes.
@@ -131,7 +131,7 @@ _OF_SLURM = re.compile(
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ProgramLog]:
-    """Read all lines from a line on."""
+    """Read a log from a line to the end of the text."""
     levels, versions, troubles = Counter[str](), dict[str, None](), list[tuple[int, str]]()
     times: list[str] = []
     number = 0

@@ -118,7 +118,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[QueryLog]:
 
 
 def parse_rows(lines: Lines, at: int, columns: Sequence[str]) -> Parsed[QueryLog]:
-    """Read rows with the given columns from a line on, up to the first other line.
+    """Read rows with the given columns, from a line up to the first other line.
 
     A GPU that does not answer has an error line instead of a row; it becomes ``message`` in the GPU's tree.
     """

@@ -15,7 +15,7 @@ _RBAC = "a role that may `get` pods and `create` pods/exec there"
 # The API server's message is a complete line, after kubectl's own prefix. First match wins.
 _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (r"Error from server \(NotFound\): pods \"(?P<pod>[^\"]+)\" not found", "resolve",
-     "no such pod in the namespace {namespace}: `kubectl get pods`, or -n"),
+     "no such pod in the namespace {namespace}: see `kubectl get pods`, or specify its namespace with -n"),
     (r"Error from server \(NotFound\): namespaces \"(?P<name>[^\"]+)\" not found", "resolve",
      "no such namespace: {name}"),
     (r"Error from server \(Forbidden\): .*cannot (?P<verb>\w+) resource \"(?P<what>[\w/]+)\".*", "authenticate",

@@ -3,7 +3,8 @@
 The step runs within a job or as a separate job. The collector and all plans are passed to every task as arguments,
 because srun forwards standard input only after every task has started, which never happens if a node has failed.
 Answers are sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10
-to 20 s; nodes without an answer are then collected again without it. The step and the job always end with the run.
+to 20 s; nodes without an answer are then collected again without it. The step, and a job created for it, always end
+with the run.
 """
 
 from __future__ import annotations

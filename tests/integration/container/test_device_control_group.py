@@ -1,4 +1,4 @@
-"""GPUs withheld by real control groups of both versions: they are listed, and refuse to open.
+"""GPUs withheld by real control groups (v1 and v2): listed, but cannot be opened.
 
 Slurm's ConstrainDevices and container engines leave the device nodes in place, so a list of /dev shows all GPUs.
 access(2), which follows the control group, shows whether a silent GPU was lost or withheld.

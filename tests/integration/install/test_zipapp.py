@@ -271,7 +271,7 @@ def test_a_python_that_is_too_old_is_reported_and_drains_no_node(built: Path, wo
 
 
 def test_the_first_lines_are_understood_by_any_python(built: Path) -> None:
-    """Until it has reported that Python is too old, it must use no syntax newer than Python 3.6."""
+    """``__main__.py`` must be valid Python 3.6, so that it can reject an old Python."""
     source = zipfile.ZipFile(built).read("__main__.py").decode()
     ast.parse(source, feature_version=(3, 6))
     assert source.index("sys.exit") < source.index("from preflight")

@@ -166,7 +166,7 @@ def test_faults_by_their_true_names(server: ApiServer, options: dict[str, Any], 
 
 def test_no_such_pod_and_no_such_container(server: ApiServer) -> None:
     assert silence(collect("trainer-9", kubectl=Kubectl(NAMESPACE))) == (
-        "resolve", "no such pod in the namespace training: `kubectl get pods`, or -n",
+        "resolve", "no such pod in the namespace training: see `kubectl get pods`, or specify its namespace with -n",
     )  # fmt: skip
     phase, reason = silence(collect(kubectl=Kubectl(container="sidecar")))
     assert (phase, "the pod has no container sidecar" in reason) == ("start", True), reason

@@ -1,4 +1,4 @@
-"""``--via auto``: paramiko if possible, the system's ``ssh`` if necessary, never to repeat a refused login."""
+"""``--via auto``: paramiko or the system's ``ssh``; no refused login is repeated."""
 
 from __future__ import annotations
 

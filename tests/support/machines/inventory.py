@@ -79,7 +79,7 @@ def render(machine: Machine) -> Records:
 
 
 def host_of(cluster: str, machine: Machine) -> str:
-    """Return the table that declares the parts of such a machine, for a class of a cluster file."""
+    """Return the table of a cluster file's class that declares the parts of a machine."""
     numbers = re.search(r"^\[class\.([\w-]+)\]", cluster, re.MULTILINE)
     assert numbers, "the cluster file has a class"
     smt = machine.platform.architecture == "x86_64"

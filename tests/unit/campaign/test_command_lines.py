@@ -1,4 +1,4 @@
-"""The command line of a launch: the lease of a rank with real processes, and the environment on a node."""
+"""A launch's command line: a rank's lease, and the environment on a node."""
 
 from __future__ import annotations
 

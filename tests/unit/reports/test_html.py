@@ -323,17 +323,17 @@ def test_headline() -> None:
     assert _of(3, silent) == "NOT JUDGED: n9 gave no answer"
     assert _of(3, silent, samples.silent("n8")) == "NOT JUDGED: no node answered"
     assert _of(3) == "NOT JUDGED: nothing was judged"
-    assert _of(0, good, bad).startswith("NO BLOCKER: no gating check failed; 1 result failed that does not gate")
+    assert _of(0, good, bad).startswith("NO BLOCKER: no gating check failed; 1 non-gating result failed")
 
 
-def test_unknown_that_does_not_gate_is_not_a_node_that_could_not_be_judged() -> None:
+def test_a_non_gating_unknown_result_is_not_a_node_that_could_not_be_judged() -> None:
     bad, vague = samples.node("n1", gpu__count="fail"), [samples.node(f"n{n}", gpu__ecc="unknown") for n in (2, 3, 4)]
     idle = samples.finding("gpu.ecc", "unknown", ["n2", "n3", "n4"], "no record", gating=False)
     assert _of(1, bad, *vague, findings=[idle]) == "FAIL: 1 of 4 nodes has problems"
     gating = samples.finding("gpu.ecc", "unknown", ["n3"], "no other record", gating=True)
     assert _of(1, bad, *vague, findings=[idle, gating]).endswith("has problems; unknown for 1 node")
     assert _of(3, *vague, findings=[idle, gating]) == "NOT JUDGED: unknown for 1 of 3 nodes"
-    assert _of(0, *vague, findings=[idle]) == "NO BLOCKER: no gating check failed; 3 results unknown that do not gate"
+    assert _of(0, *vague, findings=[idle]) == "NO BLOCKER: no gating check failed; 3 non-gating results unknown"
 
 
 @pytest.mark.parametrize("status", ["fail", "unknown"])

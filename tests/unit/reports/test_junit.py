@@ -72,7 +72,7 @@ def test_unknown_is_an_error(written: ElementTree.Element) -> None:
     assert "no expected value is declared" in found.attrib["message"]
 
 
-def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
+def test_a_non_gating_unknown_result_is_skipped_with_the_reason() -> None:
     unknown = {"check": "a.b", "status": "unknown", "gating": False, "message": "no record", "found": "",
                "expected": "", "why": "", "fix": ""}  # fmt: skip
     report = {
@@ -83,7 +83,7 @@ def test_unknown_that_does_not_gate_is_skipped_with_the_reason() -> None:
     root = tree(render(report))
     skipped = case(root, "a.b", "n1").find("skipped")
     assert skipped is not None
-    assert skipped.attrib["message"] == "unknown, does not gate: no record"
+    assert skipped.attrib["message"] == "unknown, non-gating: no record"
     for name in ("n2", "n3"):  # one of its findings gates; without a finding, it gates
         assert case(root, "a.b", name).find("error") is not None
     assert (root[0].attrib["errors"], root[0].attrib["skipped"], root.attrib["errors"]) == ("2", "1", "2")
@@ -100,9 +100,7 @@ def test_a_run_in_which_no_unknown_gates_has_no_error(tmp_path: Path) -> None:
     root = tree((tmp_path / "j.xml").read_text())
     assert (report["exit_status"], root.attrib["failures"], root.attrib["errors"]) == (0, "0", "0")
     skipped = [element.attrib["message"] for element in root.iter("skipped")]
-    assert (
-        sum(message.startswith("unknown, does not gate: ") for message in skipped) == report["coverage"]["unknown"] > 0
-    )
+    assert sum(message.startswith("unknown, non-gating: ") for message in skipped) == report["coverage"]["unknown"] > 0
 
     save(tmp_path, [node("sick", DOWN)])
     report = judged(tmp_path, "--cluster", tmp_path / "site.toml", "--only", "rdma.*", "--only", "gpu.*")

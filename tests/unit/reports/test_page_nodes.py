@@ -33,7 +33,7 @@ def test_the_nodes_to_keep_off_are_those_of_the_exclude_option_each_with_its_rea
     ]
 
 
-@pytest.mark.parametrize("more", [{"gating": False}, {"undecided": True}], ids=["does not gate", "no side is right"])
+@pytest.mark.parametrize("more", [{"gating": False}, {"undecided": True}], ids=["non-gating", "no side is right"])
 def test_what_excludes_no_node(more: dict[str, Any]) -> None:
     finding = samples.finding("a.one", "fail", ["n1"], "x", **more)
     report = samples.report([samples.node("n1", None), samples.node("n2", None)], [finding], 1)
