@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from math import ceil, floor
 from typing import Any
 
 from preflight._startup.lightclass import replace
 from preflight.expectations.catalogue import PARTS
 from preflight.expectations.roofline.collectives import roofline
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
-from preflight.incidents.parts import devices
+from preflight.incidents.parts import devices, switches
 
 #: Figures in findings that can be compared as a ratio: rates, clocks, and numbers of links or lanes.
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/s")
@@ -49,14 +48,17 @@ def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[s
         return None
     reduced: dict[str, float] = {}
     missing = any(finding["check"] in _OF_DEVICES and finding["status"] == "fail" for finding in findings)
-    if shares := [*(share for finding in findings for share in _network(finding)), *_ports_down(findings, hit[0])]:
-        share = 1 / ceil(1 / min(shares)) if missing else min(shares)  # the rate is the average of the GPUs
+    down = (share for name in names if name in nodes for share in _ports_down(findings, name, nodes[name]))
+    if shares := [*(share for finding in findings for share in _network(finding)), *down]:
+        share = _of_one_gpu(min(shares), hit[0]) if missing else min(shares)  # the rate is the average of the GPUs
         left = _of_roofline(share, hit[0], len(nodes))
         reduced["all-reduce between nodes"] = share if left is None else left
     for finding in findings:
         figure, what = _OF_GPUS.get(finding["check"], (None, ""))
         for share in _share(finding["found"], finding["expected"], figure) if figure else ():
             reduced[what] = min(share, reduced.get(what, 1.0))
+    for what in {what for finding in findings if (what := _without(finding))}:
+        reduced.pop(what, None)  # the path that replaces it has another rate
     slowed = any(finding["check"] == "gpu.throttling" and finding["status"] == "fail" for finding in findings)
     if slowed and reduced.get("compute", 1.0) >= 0.5:
         reduced.pop("compute", None)
@@ -88,18 +90,45 @@ def _share(reading: object, expected: object, figure: re.Pattern[str]) -> Iterat
         yield float(measured[1]) / float(wanted[1])
 
 
-def _ports_down(findings: Iterable[Document], node: Document) -> Iterator[float]:
+def _without(finding: Document) -> str:
+    """Return the operation for which a GPU has no link or clock left; may be empty."""
+    figure, what = _OF_GPUS.get(finding["check"], (None, ""))
+    reading = figure.search(str(finding["found"] or "")) if figure else None
+    return what if reading and not float(reading[1]) else ""
+
+
+def _ports_down(findings: Iterable[Document], name: str, node: Document) -> Iterator[float]:
     """Yield the fraction of its port bandwidth that a GPU still has if ports are down."""
-    down = Counter(
-        name
+    down = {
+        finding["subject"].rpartition(":")[0] or finding["subject"]
         for finding in findings
-        if finding["check"] == "rdma.port-state" and finding["status"] == "fail"
-        for name in finding["nodes"]
-    )
-    all_of_them = sum(nic["compute"] for nic in devices(node, "nics"))
-    left = all_of_them - max(down.values(), default=0)
-    if 0 < left < all_of_them:
-        yield 1 / ceil(all_of_them / left)
+        if finding["check"] == "rdma.port-state" and finding["status"] == "fail" and name in finding["nodes"]
+    }
+    ports = sum(nic["compute"] for nic in devices(node, "nics"))
+    left = ports - len(down)
+    if 0 < left < ports <= _gpus(node):
+        yield 1 / ceil(ports / left)
+    elif 0 < left < ports:
+        yield min((share for switch in switches(node) for share in _at_switch(switch, down)), default=left / ports)
+
+
+def _at_switch(switch: Document, down: Set[str]) -> Iterator[float]:
+    """Yield the fraction left to a GPU that has several of the NICs at its switch."""
+    nics = [nic["name"] for nic in switch["nics"] if nic["compute"]]
+    lost, gpus = len(down & set(nics)), len(switch["gpus"])
+    if lost and gpus:
+        yield max(1 - ceil(lost / gpus) * gpus / len(nics), 0.5 if lost == len(nics) else 0.0)
+
+
+def _of_one_gpu(share: float, node: Document) -> float:
+    """Return the fraction left to the worst GPU if HCAs are missing.
+
+    A GPU without its only HCA shares that of another GPU.
+    """
+    present = sum(nic["compute"] for nic in devices(node, "nics"))
+    of_gpu = max(1, round(present / share / max(1, _gpus(node))))
+    left = floor(share * of_gpu + 1e-9)
+    return left / of_gpu if left else 1 / ceil(1 / share)
 
 
 def _of_roofline(share: float, node: Document, count: int) -> float | None:

@@ -160,8 +160,13 @@ def _port(name: str) -> re.Match[str] | None:
     return None if _PCI.fullmatch(name) else _PORT.fullmatch(name)
 
 
+def switches(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the PCIe switches of a node's topology in the report."""
+    for numa in (node.get("topology") or {}).get("numa", ()):
+        yield from numa["switches"]
+
+
 def devices(node: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
     """Yield the ``gpus`` or ``nics`` of a node's topology in the report."""
-    for numa in (node.get("topology") or {}).get("numa", ()):
-        for switch in numa["switches"]:
-            yield from switch[kind]
+    for switch in switches(node):
+        yield from switch[kind]
