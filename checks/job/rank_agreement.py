@@ -68,7 +68,7 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
     fault="NCCL settings differ between ranks",
     impact="blocks-job",
     owner="job",
-    explains=(("nccl.run-settings", "log"),),
+    explains=(("nccl.run-settings", "log"), ("nccl.pinned-choices", "part")),
     source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
     fix="Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.",
     action="fix-site",

@@ -41,6 +41,7 @@ def _counted(node: NodeFacts) -> str:
     title="Every NCCL variable that is set is known to NCCL or a plug-in",
     fault="An NCCL variable is set that no program reads",
     impact="drifts",
+    explains=(("fleet.ranks-agree", "part"),),
     source=f"{GUIDE}; names that NCCL 2.3.5 to 2.30.7 and the known plug-ins read",
     fix="Correct the name (`env | grep -i nccl`, /etc/nccl.conf), or unset it; it has no effect.",
     action="fix-job",

@@ -118,6 +118,7 @@ def _meaning(port: Port) -> str:
         ("pair.read-bw", "part"),
         ("link.speed-fec", "cable"),
         ("fleet.rates", "node"),
+        ("counters.balance", "part", "*", "*less than half*"),
         ("bench.factor", "log"),
     ),
     source=f"{SYSFS}; usual rates: part catalogue",

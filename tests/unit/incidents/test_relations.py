@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 import pytest
 
 from preflight.checks import registry
-from preflight.incidents.relations import acyclic
+from preflight.incidents.parts import Parts
+from preflight.incidents.relations import Relations, acyclic
 from preflight.model import IMPACTS, OWNERS, RELATIONS, Check, check
 from tests.support.in_process import run
 
@@ -56,3 +57,34 @@ def test_explain_lists_what_a_check_explains_and_what_explains_it() -> None:
     shown = " ".join(run("explain", "topology.nvlink").split())  # wrapped
     assert "Explained by:" in shown
     assert "nvlink.links (of the same part)" in shown
+
+
+BALANCE = ("counters.balance", "mlx5_5:1", "mlx5_5:1 carried 75 Gb/s, less than half of the median port")
+MTU = ("fleet.mtu-equal", "MTU", "MTU differs")
+
+
+@pytest.mark.parametrize(
+    ("cause", "effect", "explained"),
+    [
+        # the traffic of a slow port
+        (("rdma.port-rate", "mlx5_5:1", "runs at 100 Gb/s"), BALANCE, True),
+        (("pcie.nic-link", "mlx5_5", "carries 126 Gb/s"), BALANCE, True),
+        (("rdma.port-rate", "mlx5_6:1", "runs at 100 Gb/s"), BALANCE, False),
+        (("rdma.port-rate", "mlx5_5:1", "runs at 100 Gb/s"), (*BALANCE[:2], "more than twice the median port"), False),
+        # one variable
+        (("nccl.unknown-variables", "NCCL_X", "no program reads it"), ("fleet.ranks-agree", "NCCL_X", "on one"), True),
+        (("nccl.unknown-variables", "NCCL_X", "no program reads it"), ("fleet.ranks-agree", "NCCL_Y", "on one"), False),
+        (("fleet.ranks-agree", "NCCL_ALGO", "Tree on one"), ("nccl.pinned-choices", "NCCL_ALGO", "pins"), True),
+        (("fleet.ranks-agree", "NCCL_ALGO", "Tree on one"), ("nccl.pinned-choices", "NCCL_PROTO", "pins"), False),
+        # one link layer has another MTU than the other
+        (("fleet.nic-settings", "link layer of the compute ports", "Ethernet on 4"), MTU, True),
+        (("fleet.nic-settings", "ACS", "on"), MTU, False),
+    ],
+)
+def test_a_cause_explains_its_effect(cause: tuple[str, ...], effect: tuple[str, ...], explained: bool) -> None:
+    first, second = (
+        dict(zip(("check", "subject", "message"), words, strict=True))
+        | {"nodes": ["n1"], "evidence": [], "status": "fail"}
+        for words in (cause, effect)
+    )
+    assert Relations(CHECKS).explains(first, second, Parts({}, frozenset(), {})) is explained
