@@ -46,9 +46,9 @@ def node(gpus: int, nics: int) -> dict[str, Any]:
     return {"topology": {"numa": [{"switches": switches}]}}
 
 
-def finding(check: str, subject: str = "", found: str = "", expected: str = "", on: str = "n1") -> dict[str, Any]:
-    return {"check": check, "status": "fail", "subject": subject, "message": "", "found": found, "expected": expected,
-            "nodes": [on]}  # fmt: skip
+def finding(check: str, subject: str = "", measured: str = "", expected: str = "", on: str = "n1") -> dict[str, Any]:
+    return {"check": check, "status": "fail", "subject": subject, "message": "", "found": measured,
+            "expected": expected, "nodes": [on]}  # fmt: skip
 
 
 def down(*numbers: int, on: str = "n1") -> list[dict[str, Any]]:
