@@ -15,14 +15,13 @@ from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
 from preflight.incidents.parts import (
     Parts,
     device_of,
-    devices,
     ends_of,
     is_device,
-    names_device,
     session_ends,
     signature,
 )
 from preflight.incidents.relations import Relations
+from preflight.incidents.titles import title
 from preflight.model import IMPACTS, SHADOW, Check, Scope
 
 #: Minimum number of similar faults for a common cause: on the same port of this many nodes, on this many parts of a
@@ -258,7 +257,7 @@ class _Joined:
             at_places, left = [], faults
         yield from at_places
         of_ports, rest = self._at_places(check, alike, left, ("port",))
-        if len(of_ports) > _PLACES or (len(of_ports) > 1 and len(of_ports) == self._ports(left[0])):
+        if len(of_ports) > _PLACES or (len(of_ports) > 1 and len(of_ports) == self._parts_of(left[0].node).compute):
             of_ports, rest = ([], left) if self._is_systemic(left) else (of_ports, rest)
         yield from of_ports
         if common := self._common(check, rest):
@@ -289,10 +288,6 @@ class _Joined:
         if self._is_systemic(shared):
             return sorted(shared, key=lambda fault: fault.root)
         return faults if len(nodes) >= _MOST and is_majority(len(nodes), len(self._nodes)) else []
-
-    def _ports(self, fault: _Fault) -> int:
-        """Return the number of compute ports of a fault's node."""
-        return sum(bool(nic.get("compute")) for nic in devices(self._nodes.get(fault.node, {}), "nics"))
 
     def _is_systemic(self, faults: Iterable[_Fault]) -> bool:
         return systemic(len({fault.node for fault in faults}), len(self._nodes))
@@ -374,7 +369,12 @@ class _Joined:
         if self._is_of_switches(fault.root):
             switch, _, port = subject.partition(" ")
             return switch if port and not switch.endswith(",") else ""
-        return node.leaf(subject) or self._likely_leaf(node, subject)
+        return self._known_leaf(fault) or self._likely_leaf(node, subject)
+
+    def _known_leaf(self, fault: _Fault) -> str:
+        """Return the leaf that LLDP names for a port, or for all ports of the node."""
+        node, subject = self._parts_of(fault.node), self._subject(fault)
+        return node.leaf(subject) if subject else node.leaf_of_all()
 
     def _likely_leaf(self, node: Parts, subject: str) -> str:
         if self._cabling is None:
@@ -383,10 +383,7 @@ class _Joined:
 
     def _is_sure(self, kind: str, faults: Iterable[_Fault]) -> bool:
         """Return whether the place of faults is known rather than inferred."""
-        return kind != "leaf" or all(
-            self._is_of_switches(fault.root) or self._parts_of(fault.node).leaf(self._subject(fault))
-            for fault in faults
-        )
+        return kind != "leaf" or all(self._is_of_switches(fault.root) or self._known_leaf(fault) for fault in faults)
 
     def _port_of(self, leaf: str, faults: Sequence[_Fault], alike: Sequence[_Fault]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at an inferred leaf.
@@ -407,6 +404,14 @@ class _Joined:
 
     # --- the document ----------------------------------------------------------------------------
 
+    def _title(self, incident: _Incident, roots: Sequence[int], subjects: Sequence[str]) -> str:
+        """Return the message of the cause, with the figures and number of all parts."""
+        first, is_part = self._findings[roots[0]], self._is_part(roots[0])
+        several = roots if not self._is_setting(first) and not self._names_parts(roots[0]) else roots[:1]
+        parts = {(fault.node, self._subject(fault)) for fault in incident.faults}
+        others = len(parts) - 1 if is_part and len(subjects) > 1 else 0
+        return title(first, [str(self._findings[number]["message"]) for number in several], others)
+
     def _document(self, incident: _Incident) -> dict[str, Any]:
         roots = sorted({fault.root for fault in incident.faults})
         effects = frozenset().union(*(fault.members for fault in incident.faults)) - set(roots)
@@ -422,7 +427,7 @@ class _Joined:
         subjects = [name for name in dict.fromkeys(self._findings[number]["subject"] for number in roots) if name]
         return {
             "fingerprint": sha256("\0".join(incident.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
-            "title": _title(first, subjects, incident.place, is_part=self._is_part(roots[0])),
+            "title": incident.place + self._title(incident, roots, subjects),
             "status": "fail" if any(finding["status"] == "fail" for finding in loud) else "warn",
             "impact": min(impacts, key=IMPACTS.index),
             "cost": cost_of(loud, listed, self._nodes),
@@ -452,16 +457,3 @@ def _most_common(subjects: Iterable[str]) -> str:
     counts = Counter(subjects)
     subject, count = counts.most_common(1)[0]
     return subject if 2 * count > counts.total() else ""
-
-
-def _title(finding: Document, subjects: Sequence[str], place: str, *, is_part: bool) -> str:
-    """Return the first finding's message, with place and number of other subjects."""
-    message = str(finding["message"])
-    if is_device(finding["subject"]) and not names_device(message):
-        message = f"{finding['subject']}: {message}"
-    if len(subjects) < 2 or not is_part:
-        return place + message
-    others = f"{len(subjects) - 1} other{'s' if len(subjects) > 2 else ''}"
-    if finding["subject"] in message:
-        return place + message.replace(finding["subject"], f"{finding['subject']} (and {others})", 1)
-    return f"{place}{message}; {others} likewise"

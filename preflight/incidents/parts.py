@@ -70,6 +70,7 @@ class Parts:
     names: Mapping[str, str]  # alias of a part -> its name
     gpus: frozenset[str]  # addresses of GPUs on the bus
     leaves: Mapping[str, str]  # an RDMA device -> the switch at the other end of its cable
+    compute: int = 0  # number of NICs of the compute fabric
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Parts:
@@ -85,7 +86,7 @@ class Parts:
                     names[name] = nic["name"]
             if leaf := nic.get("leaf"):
                 leaves[nic["name"]] = leaf
-        return cls(names, frozenset(gpus), leaves)
+        return cls(names, frozenset(gpus), leaves, sum(bool(nic.get("compute")) for nic in devices(node, "nics")))
 
     def of_subject(self, subject: str) -> frozenset[str]:
         """Return the parts that a subject names, and the devices of its ports."""
@@ -122,6 +123,11 @@ class Parts:
     def leaf(self, subject: str) -> str:
         """Return the switch at the other end of a port's cable; empty if unknown."""
         return next((self.leaves[name] for name in self.of_subject(subject) if name in self.leaves), "")
+
+    def leaf_of_all(self) -> str:
+        """Return the switch to which all ports are connected; empty if unknown."""
+        leaves = set(self.leaves.values())
+        return leaves.pop() if len(leaves) == 1 and len(self.leaves) == self.compute else ""
 
 
 def ends_of(finding: Mapping[str, Any]) -> Iterator[str]:

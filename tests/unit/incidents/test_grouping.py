@@ -117,3 +117,24 @@ def test_fingerprints_of_different_groups_differ() -> None:
     assert len({fingerprint(8, faults) for faults in groups}) == len(groups)
     two = report(12, {DOWN: {RAILS[5]: range(1, 7)}}, leaf={number: f"leaf{number % 2}" for number in range(1, 13)})
     assert len({entry["fingerprint"] for entry in incidents(two, CHECKS)}) == 2
+
+
+def test_title_counts_the_parts_of_all_nodes() -> None:
+    (incident,) = incidents(report(12, {DOWN: dict.fromkeys(RAILS, ALL)}), CHECKS)
+    assert incident["title"] == "mlx5_0:1 (and 63 others) are DOWN"
+
+
+def of_one_port(leaves: Sequence[str], rails: Sequence[str] = RAILS[:1]) -> list[str]:
+    """Return the titles of three hosts with slow ports and a fault without a subject."""
+    hosts = report(12, {SLOW: {"": (1, 2, 3)}}, rails)
+    for number, host in enumerate(hosts["nodes"]):
+        for rail, nic in enumerate(host["topology"]["numa"][0]["switches"][0]["nics"]):
+            nic["leaf"] = leaves[(number + rail) % len(leaves)]
+    return [entry["title"] for entry in incidents(hosts, CHECKS)]
+
+
+def test_hosts_with_one_port_are_at_the_leaf_that_lldp_names() -> None:
+    assert of_one_port(["leaf1"]) == ["all on leaf1:  runs at 200 Gb/s"]
+    assert len(of_one_port(["leaf1", "leaf2"])) == 3  # at two leaves
+    assert len(of_one_port(["leaf1", "leaf2"], RAILS[:2])) == 3  # each host at both
+    assert len(of_one_port([""])) == 3  # without LLDP
