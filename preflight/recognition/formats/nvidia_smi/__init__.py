@@ -22,11 +22,12 @@ def _query(log: QueryLog) -> tuple[dict[str, Any], str]:
 
 
 def _matrix(matrix: Matrix) -> tuple[dict[str, Any], str]:
+    missing = frozenset(matrix.missing_rows)
     facts = {
         "gpus": list(matrix.gpus), "nics": list(matrix.nics), "nic_devices": dict(matrix.devices),
         "links": matrix.links, "affinity": matrix.affinity, "nearest_nics": matrix.nearest_nics(),
         "complete_rows": list(matrix.complete_rows), "missing_rows": list(matrix.missing_rows),
-        "cut_rows": [name for name in matrix.cut_rows if name not in matrix.missing_rows],
+        "cut_rows": [name for name in matrix.cut_rows if name not in missing],
     }  # fmt: skip
     gpus = frozenset(matrix.gpus)
     codes = sorted({code for gpu in gpus for peer, code in matrix.links.get(gpu, {}).items() if peer in gpus})
