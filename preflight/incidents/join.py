@@ -297,11 +297,12 @@ class _Joined:
     ) -> tuple[list[_Incident], list[_Fault]]:
         """Return an incident for each place that similar faults share, and the other ones."""
         incidents, left = [], faults
+        on = Counter(map(self._subject, faults))
         for kind, key in self._places(check, faults) if faults else ():
             groups = _by(left, key) if kind in kinds else {}
             for name, several in sorted(groups.items(), key=lambda group: -len(group[1])):
                 if name and self._is_shared(kind, name, several, len(left)):
-                    place = (kind, name) if self._is_sure(kind, several) else self._port_of(name, several, faults)
+                    place = (kind, name) if self._is_sure(kind, several) else self._port_of(name, several, on)
                     identity = (place[0], check, place[1], alike)
                     incidents.append(_Incident(identity, several, self._where(kind, name, several)))
                     taken = set(map(id, several))
@@ -385,15 +386,15 @@ class _Joined:
         """Return whether the place of faults is known rather than inferred."""
         return kind != "leaf" or all(self._is_of_switches(fault.root) or self._known_leaf(fault) for fault in faults)
 
-    def _port_of(self, leaf: str, faults: Sequence[_Fault], alike: Sequence[_Fault]) -> tuple[str, str]:
+    def _port_of(self, leaf: str, faults: Sequence[_Fault], alike: Mapping[str, int]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at an inferred leaf.
 
         The leaf is unknown once the last peer has lost the port too. So if this port is down at no other leaf, the port
         identifies them.
         """
         subject = self._subject(faults[0])
-        here, anywhere = (sum(self._subject(fault) == subject for fault in some) for some in (faults, alike))
-        return ("port", subject) if here == anywhere == len(faults) else ("leaf", leaf)
+        here = sum(self._subject(fault) == subject for fault in faults)
+        return ("port", subject) if here == alike[subject] == len(faults) else ("leaf", leaf)
 
     def _where(self, kind: str, name: str, faults: Iterable[_Fault]) -> str:
         """Return the title prefix that names the place of the faults; may be empty."""
