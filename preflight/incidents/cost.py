@@ -37,8 +37,12 @@ _SLOWED = "compute at 50 % or less"
 Document = Mapping[str, Any]
 
 
-def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document]) -> str | None:
+def cost_of(
+    findings: Sequence[Document], names: Sequence[str], nodes: Mapping[str, Document], gpus: int | None = None
+) -> str | None:
     """Describe the rates that a job still reaches; None if no loss is known.
+
+    ``gpus`` is the number of GPUs of all nodes, if it is known.
 
     A job waits for its slowest GPU, and a ring for its slowest port, so the lowest fraction of an expected rate
     decides. If NVLink is the bottleneck, as in one NVLink domain, the job loses less than the port does.
@@ -64,7 +68,7 @@ def cost_of(findings: Sequence[Document], names: Sequence[str], nodes: Mapping[s
         reduced.pop("compute", None)
     costs = [f"{what} at about {100 * share:.0f} %" for what, share in reduced.items() if share < 1]
     costs += [_SLOWED] if slowed and "compute" not in reduced else []
-    here, all_of_them = sum(map(_gpus, hit)), sum(map(_gpus, nodes.values()))
+    here, all_of_them = sum(map(_gpus, hit)), gpus_of(nodes) if gpus is None else gpus
     ranks = [f"{here} of {all_of_them} GPUs"] if 0 < here < all_of_them else []
     return "; ".join([*ranks, *costs]) if costs else None
 
@@ -149,6 +153,11 @@ def _machine(node: Document) -> RooflineMachine | None:
     nics = [nic for nic in devices(node, "nics") if nic["compute"]]
     rates = [float(rate[1]) for nic in nics if (rate := _RATE.search(nic["label"]))]
     return machine_of(part, _gpus(node) or None, len(nics), max(rates)) if part and rates else None
+
+
+def gpus_of(nodes: Mapping[str, Document]) -> int:
+    """Return the number of GPUs of all nodes."""
+    return sum(map(_gpus, nodes.values()))
 
 
 def _gpus(node: Document) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field
 from preflight.facts.majority import is_majority, systemic
 from preflight.incidents.cabling import Cabling
-from preflight.incidents.cost import cost_of
+from preflight.incidents.cost import cost_of, gpus_of
 from preflight.incidents.order import action_of, impact_of, owner_of, sort_key
 from preflight.incidents.parts import (
     Parts,
@@ -85,6 +85,7 @@ class _Joined:
         self._parts: dict[str, Parts] = {}
         self._alike: dict[int, str] = {}
         self._cabling: Cabling | None = None
+        self._gpus = gpus_of(self._nodes)
         self._in_rack = Counter(node["rack"] for node in report["nodes"] if "rack" in node)
 
     def documents(self) -> Iterator[dict[str, Any]]:
@@ -431,7 +432,7 @@ class _Joined:
             "title": incident.place + self._title(incident, roots, subjects),
             "status": "fail" if any(finding["status"] == "fail" for finding in loud) else "warn",
             "impact": min(impacts, key=IMPACTS.index),
-            "cost": cost_of(loud, listed, self._nodes),
+            "cost": cost_of(loud, listed, self._nodes, self._gpus),
             "owner": self._owner(first["check"], incident.faults[0]),
             "nodes": listed,
             "subjects": subjects,
