@@ -13,7 +13,8 @@ from preflight.checks.gpu import state
 from preflight.checks.host import limits
 from preflight.checks.rdma import error_counters
 from preflight.checks.rdma import ports as rdma_port
-from preflight.checks.rdma.per_port import IDLE, UNDER_LOAD, no_judged_port, windows
+from preflight.checks.rdma.per_port import no_judged_port, windows
+from preflight.checks.window_load import IDLE, UNDER_LOAD
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import ENOUGH, is_majority, outliers, sides, systemic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.checks.rdma.per_port import IDLE
+from preflight.checks.window_load import IDLE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.cpu_time import STAT

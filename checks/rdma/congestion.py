@@ -9,9 +9,6 @@ from preflight import facts
 from preflight.checks.applicability import no_compute_port
 from preflight.checks.rdma.error_counters import MLX5
 from preflight.checks.rdma.per_port import (
-    IDLE,
-    LOADED,
-    UNDER_LOAD,
     about,
     is_complete,
     keys,
@@ -22,6 +19,7 @@ from preflight.checks.rdma.per_port import (
     some,
     total,
 )
+from preflight.checks.window_load import IDLE, LOADED, UNDER_LOAD
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, passed, unknown, warned

@@ -25,11 +25,6 @@ NAMES = {
 #: Maximum number of ports in one finding.
 MOST_NAMED = 3
 
-#: Fractions of a port's rate above which a window was under load and below which it was idle: judgement calls.
-LOADED, IDLE = 0.5, 0.05
-
-UNDER_LOAD = "run it while a job or all_reduce_perf runs: preflight check --window 60"
-
 
 def no_judged_port(node: NodeFacts, site: Site) -> Finding | None:
     """Report a node without an active compute port of a real HCA."""

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.rdma.error_counters import MLX5
-from preflight.checks.rdma.per_port import (
-    IDLE,
-    UNDER_LOAD,
-    about,
-    judged_ports,
-    keys,
-    no_judged_port,
-    total,
-    unread,
-    windows,
-)
+from preflight.checks.rdma.per_port import about, judged_ports, keys, no_judged_port, total, unread, windows
+from preflight.checks.window_load import IDLE, UNDER_LOAD
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
