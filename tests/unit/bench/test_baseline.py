@@ -46,7 +46,7 @@ def test_a_good_campaign_is_learnt() -> None:
 @pytest.mark.parametrize(("case", "nccl", "why"), [
     ("errors-in-slow-runs", [NCCL], "slow"),
     ("script", [NCCL], "fewer than 3"),
-    ("no-errors", ["2.28.3", NCCL], "one version of NCCL"),
+    ("no-errors", ["2.28.3", NCCL], "the same GPU model and NCCL version"),
 ])  # fmt: skip
 def test_what_is_not_learnt(case: str, nccl: list[str], why: str) -> None:
     with pytest.raises(ValueError, match=why):
