@@ -49,7 +49,7 @@ def pod(name: str = "trainer-0", **options: Any) -> ServedPod:
 
 def make_plan(*argv: str, deadline_s: float = 8.0, **options: Any) -> dict[str, Any]:
     probe = Probe("cmd", " ".join(argv or ("echo", "ok")), "a test", deadline_s / 2)
-    return plan((probe,), node="somebody", deadline_s=deadline_s, **options)
+    return plan((probe,), node="gpu001", deadline_s=deadline_s, **options)
 
 
 @pytest.fixture
