@@ -99,13 +99,21 @@ def is_public(name: str) -> bool:
     return any(".".join(labels[place:]) in PUBLIC for place in range(len(labels)))
 
 
+#: Docstrings of Python source, and its comments and strings; only a string has a group 1.
+_DOCSTRING = re.compile(r'^[ \t]*"""(?:[^"\\]|\\.|"(?!""))*"""', re.M)
+_STRING = re.compile(r'''#[^\n]*|("""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')''', re.S)
+
 #: Words of parsers that are also common project names.
 _PROJECTS = frozenset(("llm", "llms", "vlm", "gpt", "chat", "agent"))
 
 
 @cache
 def vocabulary() -> frozenset[str]:
-    """Return the words in preflight's parsers and checks, in lower case."""
+    """Return the words that parsers and checks compare and print, in lower case.
+
+    They are in strings and data files. Names, comments and docstrings do not count: a word that somebody explains there
+    may be the name of a host.
+    """
     found: set[str] = set()
     for part in _PARTS:
         _words(files("preflight").joinpath(part), found)
@@ -118,4 +126,7 @@ def _words(place: Traversable, found: set[str]) -> None:
             if inside.name != "__pycache__":
                 _words(inside, found)
     elif place.name.endswith((".py", ".toml", ".json", ".j2")):
-        found |= set(re.findall(r"[a-z]+[0-9]?", place.read_text(encoding="utf-8").lower()))
+        text = place.read_text(encoding="utf-8")
+        if place.name.endswith(".py"):
+            text = " ".join(string[1] or "" for string in _STRING.finditer(_DOCSTRING.sub("", text)))
+        found |= set(re.findall(r"[a-z]+[0-9]?", text.lower()))
