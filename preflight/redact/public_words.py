@@ -111,8 +111,8 @@ _PROJECTS = frozenset(("llm", "llms", "vlm", "gpt", "chat", "agent"))
 def vocabulary() -> frozenset[str]:
     """Return the words that parsers and checks compare and print, in lower case.
 
-    They are in strings and data files. Names, comments and docstrings do not count: a word that somebody explains there
-    may be the name of a host.
+    They are in strings and data files. Names, comments and docstrings do not count: a word of prose
+    may also be the name of a host.
     """
     found: set[str] = set()
     for part in _PARTS:

@@ -1,0 +1,77 @@
+"""Statuses, findings and checks, and how to write a check.
+
+A check is a pure function that yields findings::
+
+    @check("rdma.port-rate", title="RDMA ports run at the expected rate", source="...", fix="...",
+           answers=("NT-FAB-3",))
+    def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
+        ...
+
+The decorator returns a frozen :class:`Check`; nothing registers itself on import.
+"""
+
+from preflight.model.checks import (
+    FALSE_ALARMS,
+    RELATIONS,
+    SOURCES,
+    VERDICTS,
+    WHAT,
+    WHY,
+    Applicability,
+    Check,
+    CheckFunction,
+    Relation,
+    Scope,
+    check,
+    docstring,
+)
+from preflight.model.findings import (
+    ACTIONS,
+    IMPACTS,
+    OWNERS,
+    ROLL_UP,
+    SHADOW,
+    Finding,
+    Status,
+    all_of,
+    compare,
+    counted,
+    failed,
+    passed,
+    skipped,
+    unknown,
+    warned,
+    worst,
+)
+
+__all__ = [
+    "ACTIONS",
+    "FALSE_ALARMS",
+    "IMPACTS",
+    "OWNERS",
+    "RELATIONS",
+    "ROLL_UP",
+    "SHADOW",
+    "SOURCES",
+    "VERDICTS",
+    "WHAT",
+    "WHY",
+    "Applicability",
+    "Check",
+    "CheckFunction",
+    "Finding",
+    "Relation",
+    "Scope",
+    "Status",
+    "all_of",
+    "check",
+    "compare",
+    "counted",
+    "docstring",
+    "failed",
+    "passed",
+    "skipped",
+    "unknown",
+    "warned",
+    "worst",
+]
