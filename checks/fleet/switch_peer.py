@@ -354,10 +354,11 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     """
     for members in kinds(nodes, sites):
         plans: dict[str, tuple[str, ...]] = {}
+        ports: dict[str, Mapping[str, str]] = {}
         apart: dict[str, tuple[str, str]] = {}
         for node in members:
             try:
-                plan, other = node.remember_for_fleet("leaves", _plan, node, sites[node.node])
+                plan, ports[node.node], other = node.remember_for_fleet("leaves", _plan, node, sites[node.node])
             except EvidenceError as error:
                 other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
             if other:
@@ -368,10 +369,12 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
                 plans[node.node] = plan
         by = dict.fromkeys(apart, (declared_values.CHECK,))
         yield from missed(LEAF, Electorate(dict.fromkeys(plans, ""), {}, by, {}), apart)
-        yield from _leaves_alike(plans)
+        yield from _leaves_alike(plans, ports)
 
 
-def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
+def _leaves_alike(
+    plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapping[str, str]]
+) -> Iterator[Finding]:
     alike = Counter(plans.values())
     good: list[str] = []
     for name, plan in plans.items():
@@ -380,7 +383,7 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
         if most is plan or (alike[most] < alike[plan] and alike[plan] >= QUORUM):
             good.append(name)
             continue
-        listed = "; ".join(_sentence(mine, theirs) for mine, theirs in rivals[most])
+        listed = _moved(rivals[most], ports[name])
         if alike[most] > alike[plan] and alike[most] >= QUORUM:
             message = f"cabled differently from most of its peers ({alike[most]} nodes): {listed}"
         else:
@@ -402,11 +405,13 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
     return [(mine, theirs[port]) for mine in plan if theirs.get(port := mine.split("\0")[0], mine) != mine]
 
 
-def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Finding | None]:
-    """Return the leaf of each rail, or the reason why it is unknown."""
+def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Mapping[str, str], Finding | None]:
+    """Return the leaf and its port of each rail, or why they are unknown."""
     if absent := no_compute_port(node, site) or no_neighbour(node, site):
-        return (), absent
-    return tuple(f"{port.netdev}\0{there.switch}" for port, there in _neighbours(node, site).items()), None
+        return (), {}, absent
+    heard = {str(port.netdev): there for port, there in _neighbours(node, site).items()}
+    plan = tuple(f"{netdev}\0{there.switch}" for netdev, there in heard.items())
+    return plan, {netdev: there.port for netdev, there in heard.items()}, None
 
 
 def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
@@ -418,6 +423,12 @@ def _unexpected(node: NodeFacts, site: Site) -> tuple[str, str] | None:
     return (mine, theirs) if wrong else None
 
 
-def _sentence(mine: str, theirs: str) -> str:
-    (netdev, switch), (_, usual) = mine.split("\0"), theirs.split("\0")
-    return f"{netdev} is on {switch}, but that of its peers on {usual}"
+def _moved(pairs: Sequence[tuple[str, str]], ports: Mapping[str, str]) -> str:
+    """List the rails on another leaf; two that exchanged leaves are swapped."""
+    rails = [(*mine.split("\0", 1), theirs.split("\0")[1]) for mine, theirs in pairs]
+    words = "; ".join(
+        f"{netdev} is on {leaf} port {ports[netdev]}, but that of its peers on {usual}" for netdev, leaf, usual in rails
+    )
+    if len(rails) == 2 and rails[0][1:] == rails[1][:0:-1]:
+        return f"the cables of {rails[0][0]} and {rails[1][0]} are swapped: {words}"
+    return words
