@@ -5,7 +5,7 @@ The rules are the same as for a node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
@@ -23,6 +23,7 @@ from preflight.model import Finding, check, counted, passed, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_environment import Setting
+    from preflight.facts.nccl_settings import Violation
     from preflight.facts.nccl_settings.catalogue import Version
     from preflight.facts.nccl_settings.collect import CollectedSettings
     from preflight.parsers.nccl_log import NcclLog
@@ -39,7 +40,8 @@ _CHECKS = {
     "contradiction": "nccl.contradictions", "socket-threads": "nccl.socket-threads",
     "verbose-log": "nccl.debug-output", "shared-log-file": "nccl.debug-output", "pinned": "nccl.pinned-choices",
     "pinned-channels": "nccl.pinned-choices", "ll128": "nccl.pinned-choices", "fabric-fit": "nccl.fabric-fit",
-    "left-over": "nccl.left-over-disables", "ranks-differ": "fleet.ranks-agree",
+    "left-over": "nccl.left-over-disables", "local-interface": "nccl.socket-ifname",
+    "ranks-differ": "fleet.ranks-agree",
 }  # fmt: skip
 
 #: Rules about names that NCCL does not read: a log shows only names that NCCL read.
@@ -73,7 +75,9 @@ def run_settings(run: RunFacts, site: Site) -> Iterator[Finding]:
     Names, values, contradictions, verbosity and pinned choices are judged as by the checks of nodes, such as
     nccl.variable-values; a value that differs between ranks is judged too. A disabled transport warns, except RDMA if
     the cluster file declares hcas = 0. A log shows numbers as NCCL parsed them: a ``true`` that became 0 is not
-    visible. A log alone does not show whether the devices named by a setting exist.
+    visible. A log alone does not show whether the devices named by a setting exist; NCCL_SOCKET_IFNAME warns if all
+    its interfaces are loopback or bridges, unless the job has one node. The settings of a pasted command, script or
+    manifest are judged as written, whether or not they were in force.
 
     ## False alarms
     A log of several consecutive jobs with different settings on purpose.
@@ -98,8 +102,7 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         nodes=log.nnodes if log is not None else None,
         libfabric=log is not None and any("Libfabric" in name for name in log.network_names),
     )
-    violations = [one for one in lint(collected.environment, here) if log is None or one.rule not in _READ_ANYWAY]
-    violations += disagreements(collected)
+    violations = [one for one in violated(collected, here) if log is None or one.rule not in _READ_ANYWAY]
     disables = {violation.names[0] for violation in violations if violation.rule == "left-over"}
     for violation in violations:
         reported = replace(finding(violation), message=f"{name}: {violation.what}")
@@ -110,6 +113,24 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
         count = len(collected.values)
         yield passed(f"{name}: {counted(count, 'setting')}, all valid", subject=name, evidence=[key],
                      found=_first(collected))  # fmt: skip
+
+
+def violated(collected: CollectedSettings, here: SettingScope) -> list[Violation]:
+    """Return the violations of all rules, and the variables that differ between ranks."""
+    return [*lint(collected.environment, here), *disagreements(collected)]
+
+
+def judge_listed(collected: CollectedSettings, evidence: Sequence[str]) -> Iterator[Finding]:
+    """Judge settings of a command, script, manifest or list, without a log of the job."""
+    ranks = world_size({setting.name: setting.value for setting in collected.settings})
+    violations = violated(collected, SettingScope(ranks=ranks, nodes=collected.nodes))
+    yield from map(finding, violations)
+    if collected.settings and not violations:
+        yield passed(f"{counted(len(collected.values), 'setting')}, nothing wrong in them", evidence=evidence,
+                     found=_first(collected))  # fmt: skip
+    elif not collected.settings:
+        names = ", ".join(collected.placeholders[:4])
+        yield unknown(f"the values of {names} are placeholders", evidence=evidence, fix=GIVE_SETTINGS)
 
 
 def _nodes_with(run: RunFacts, log: NcclLog, setting: Setting) -> list[str]:

@@ -11,7 +11,7 @@ from preflight.checks.nccl.settings_scope import as_set, environments, has_nvlin
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.interfaces import ROOT as NET
-from preflight.facts.nccl_environment import PROCESS, REDACTED, Setting
+from preflight.facts.nccl_environment import LOCAL_INTERFACES, PROCESS, REDACTED, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.rdma_ports import natural
@@ -200,9 +200,6 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
 
 # --- interfaces ------------------------------------------------------------------------------------
 
-#: Interfaces that lead to no other node; NCCL uses them only as a last resort.
-_LOCAL = ("lo", "docker", "virbr", "cni", "veth", "br-")
-
 
 @check(
     "nccl.socket-ifname",
@@ -239,7 +236,7 @@ def socket_ifname(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return
     here = node.netdevs
     chosen = sorted((name for name in here if selection.matches_name(name)), key=natural)
-    useful = [name for name in chosen if not name.startswith(_LOCAL)]
+    useful = [name for name in chosen if not name.startswith(LOCAL_INTERFACES)]
     up = [name for name in useful if here[name].operstate in ("up", "unknown")]
     keys = [setting.source, *(f"file:{NET}/{name}/operstate" for name in (useful or chosen or sorted(here))[:3])]
     message = f"{setting.text} in {setting.where} selects "

@@ -22,6 +22,9 @@ LONGEST_SHOWN = 600
 #: Placeholder for a value that must not leave the node.
 REDACTED = "[redacted]"
 
+#: Beginnings of the names of interfaces that lead to no other node; NCCL uses them only as a last resort.
+LOCAL_INTERFACES = ("lo", "docker", "virbr", "cni", "veth", "br-")
+
 #: First release in which a list of HCAs may name rails and planes, so an empty port means any.
 RAILS = (2, 30, 7)
 

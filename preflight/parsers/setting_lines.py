@@ -139,10 +139,11 @@ _WITHIN = re.compile(
     rf"(?:(?:^|(?<=[\s\"'=,]))(?:-x|-e|--env|-genv|-env|--export|export|-E)[\s=]{{1,4}}(?:ALL,)?|(?:^|(?<=[\s\"',])))[\"']?"
     rf"(?P<name>{NAME})=(?P<value>{_QUOTED}|(?:(?!,{NAME}=)[^\s;&|\\\"'`)]){{0,4000}})"
 )
-_COMMAND = re.compile(
-    r"\b(?:mpirun|mpiexec|srun|sbatch|docker|podman|nerdctl|kubectl|torchrun|python3?|deepspeed|accelerate|horovodrun|enroot|singularity"
-    r"|apptainer|vllm|ray|\w+_perf(?:_mpi)?)\s"
+_PROGRAMS = (
+    r"(?:mpirun|mpiexec|srun|sbatch|docker|podman|nerdctl|kubectl|torchrun|python3?|deepspeed|accelerate|horovodrun|enroot"
+    r"|singularity|apptainer|vllm|ray|\w+_perf(?:_mpi)?)\s"
 )
+_COMMAND = re.compile(rf"\b{_PROGRAMS}")
 _SET_FIRST = re.compile(rf"\s{{0,12}}(?:(?:ENV|export|-[xe])\s{{1,4}})?{NAME}=")
 
 
@@ -150,6 +151,32 @@ def in_command(text: str) -> Iterator[ParsedAssignment]:
     """Yield the NCCL settings of a one-line command; none for a sentence."""
     if _COMMAND.search(text + " ") or _SET_FIRST.match(text):
         yield from (ParsedAssignment(match["name"], _unquoted(match["value"])) for match in _WITHIN.finditer(text))
+
+
+_STARTER = r"(?:(?:env|sudo|time|nohup|exec|export|CMD|RUN)\s{1,4}){0,4}"
+#: A command from its first word: a prompt, assignments, programs that start another, a launcher or a program's path.
+_FROM_FIRST = re.compile(
+    rf"\s{{0,12}}(?:[\w@~:./-]{{0,80}}[$#>%]\s{{1,4}})?{_STARTER}(?:{_ONE}\s{{1,8}}){{0,60}}{_STARTER}(?:{_PROGRAMS}|\.{{0,2}}/\S)"
+)
+
+
+def begins_command(text: str) -> bool:
+    """Return whether a line is a command from its first word on."""
+    return _FROM_FIRST.match(text + " ") is not None
+
+
+_ONE_NODE = re.compile(
+    r"--standalone\b|--(?:nnodes|nodes|num_nodes)[= ]1(?:\s|$)|\b(?:srun|sbatch)\s(?:.{0,200}\s)?-N ?1(?:\s|$)"
+)
+_NODES = re.compile(r"--(?:nnodes|nodes|num_nodes)[= ]|\bsrun\b|\bmpi(?:run|exec)\b")
+
+
+def on_one_node(command: str) -> bool:
+    """Return whether a command starts the processes of one node only.
+
+    torchrun does without ``--nnodes``.
+    """
+    return bool(_ONE_NODE.search(command)) or ("torchrun " in command and not _NODES.search(command))
 
 
 def _unquoted(value: str) -> str:

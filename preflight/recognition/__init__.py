@@ -48,7 +48,6 @@ from preflight.recognition.job_logs import (
     NCCL_TESTS,
     judge_across,
     judge_logs,
-    judge_settings,
     log_parts,
     training_parts,
 )
@@ -98,15 +97,16 @@ def _read(source: InputSource) -> list[TextPart]:
     trained, steps = training_parts(source)
     lines = [line for line in lines_of(source.text) if line.number not in steps]
     tools = _of_tools(lines, source.name, trained)
-    judge_settings(tools, source.name)
     for part in tools:
         if isinstance(part.taken, TorchPart) and part.taken.complete:
             judge_logs([part], source, part.taken.output)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     add_stated(found, lines)
-    if found or SETTING not in source.text.text:
-        return found
-    return [part for _, own in split_by_writer(lines) for part in commands(bare(own))][:MOST_PARTS]
+    if SETTING not in source.text.text or any(part.kind == NCCL_LOG for part in found):
+        return found  # a log shows the settings in force
+    launched = [part for _, own in split_by_writer(lines) for part in commands(bare(own), alone=not found)]
+    add_findings(launched, source.name)
+    return sorted([*found, *launched], key=lambda part: part.first)[: MOST_PARTS + 1]
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:

@@ -22,7 +22,6 @@ from preflight.parsers.torch import TorchOutput, hang, watchdog
 from preflight.recognition.detector import ParsedPart, TextPart
 from preflight.recognition.formats import nccl_tests
 from preflight.recognition.formats.cluster import TRAINING, training
-from preflight.recognition.formats.nccl_settings import NCCL_ENV, judged
 from preflight.recognition.formats.pytorch import RECORDER, TRACE
 from preflight.recognition.formats.typed import TypedPart
 from preflight.recognition.input_sources import InputSource
@@ -154,13 +153,3 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
         shown = shown or (finding["check"] in _MEASURED and finding["found"] is not None)
         if shown and by_kind[kind]:
             by_subject.get(finding["subject"], by_kind[kind][0]).findings.append(finding)
-
-
-def judge_settings(parts: list[TextPart], name: str) -> None:
-    """Judge each list of NCCL settings with the check of a run's settings."""
-    checks = [check for check in _run_checks() if check.id == "nccl.run-settings"]
-    for part in parts:
-        if part.kind == NCCL_ENV and part.text:
-            out = judged(part.text, part.first)
-            run = Evidence(RUN, "", {f"log:{name}": {"status": "ok", "out": out}})
-            part.findings += [one for one in findings([], checks, run=run) if one["status"] in _SHOWN_STATUSES]

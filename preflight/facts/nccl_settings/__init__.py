@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from preflight.facts.nccl_environment import REDACTED, NcclEnvironment
 from preflight.facts.nccl_settings.conflicts import contradictions, socket_threads
-from preflight.facts.nccl_settings.leftovers import fabric_fit, left_over, pinned_choices, verbose_log
+from preflight.facts.nccl_settings.leftovers import (
+    fabric_fit,
+    left_over,
+    local_interface,
+    pinned_choices,
+    verbose_log,
+)
 from preflight.facts.nccl_settings.unknown_names import bad_values, unknown_names, version_names
 from preflight.facts.nccl_settings.violation import SettingRule, SettingScope, Violation
 
@@ -25,7 +31,7 @@ RULES: Mapping[str, SettingRule] = {
     rule.__name__: rule
     for rule in (
         unknown_names, version_names, bad_values, contradictions, socket_threads, verbose_log, pinned_choices,
-        fabric_fit, left_over,
+        fabric_fit, left_over, local_interface,
     )
 }  # fmt: skip
 

@@ -34,6 +34,8 @@ class CollectedSettings:
     """Settings of several processes, in which a name may have several values."""
 
     settings: tuple[Setting, ...]
+    placeholders: tuple[str, ...] = ()  # names whose values a shell, a template or a user has yet to replace
+    nodes: int | None = None  # number of nodes of the job, as far as its command shows
 
     @property
     def environment(self) -> NcclEnvironment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from preflight.facts.nccl_environment import NcclEnvironment, Setting
+from preflight.facts.nccl_environment import LOCAL_INTERFACES, NcclEnvironment, Setting
 from preflight.facts.nccl_kill_switches import SWITCHES
 from preflight.facts.nccl_settings.violation import SettingScope, SettingsReader, Violation
 
@@ -22,6 +22,19 @@ def left_over(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
                 if needed(env, setting) or (here.libfabric and name == "NCCL_IB_DISABLE"):
                     continue
                 yield Violation("left-over", (setting,), what, "unset, except for an experiment")
+
+
+def local_interface(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
+    """Yield a selection of interfaces that lead to no other node, by their names.
+
+    Where the interfaces are known, nccl.socket-ifname judges them.
+    """
+    selection, setting = env.socket_selection, env.get("NCCL_SOCKET_IFNAME")
+    if setting is None or selection is None or selection.exclude or here.nodes == 1:
+        return
+    if selection.items and all(item.name.startswith(LOCAL_INTERFACES) for item in selection.items):
+        what = f"{setting.text} in {setting.where} selects only interfaces that lead to no other node"
+        yield Violation("local-interface", (setting,), what, "an interface of every node; on one node, any")
 
 
 def verbose_log(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:

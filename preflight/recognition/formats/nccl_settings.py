@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from preflight.facts.nccl_environment import Setting
 from preflight.facts.nccl_settings import collect
+from preflight.facts.nccl_settings.collect import CollectedSettings
+from preflight.model import counted
 from preflight.parsers.setting_lines import (
     ParsedAssignment,
+    begins_command,
     in_command,
     is_setting,
     may_stand_among,
     on_lines,
+    on_one_node,
     several,
 )
 from preflight.parsers.text_block import block
 from preflight.recognition.detector import OutputFormat, ParsedPart, TextPart
-from preflight.textprep.lines import Line, Lines
+from preflight.recognition.evidence_adapter import key_of
+from preflight.recognition.formats.typed import TypedPart
+from preflight.textprep.lines import Lines
 
 NCCL_ENV = "nccl-env"
+_KEY = key_of(NCCL_ENV)
+
+#: A setting, and where it is set.
+_Listed = tuple[ParsedAssignment, str]
 
 #: Text that the name of every setting contains.
 SETTING = "CCL_"
@@ -51,46 +64,41 @@ def _begins(lines: Lines, at: int) -> bool:
 
 def _take(lines: Lines, at: int) -> ParsedPart:
     end, taken = block(lines, at, may_stand_among, blanks=1)
-    env = {name: value for name, value, _ in _settings(taken)}
-    return ParsedPart(end, {"env": env}, f"{len(env)} settings: {', '.join(list(env)[:6])}")
+    return _part(end, _settings(taken))
 
 
-def _settings(lines: Lines) -> list[tuple[str, str, bool]]:
-    """Return (name, value, is literal) of each setting, in the order of the lines.
+def _part(end: int, listed: Sequence[_Listed], of: str = "", nodes: int | None = None) -> TypedPart:
+    env = {setting.name: setting.value for setting, _ in listed}
+    literal = tuple(
+        Setting(setting.name, setting.value, _KEY, holder=where) for setting, where in listed if setting.is_literal
+    )
+    placeholders = tuple(setting.name for setting, _ in listed if not setting.is_literal)
+    value = CollectedSettings(literal, placeholders, nodes)
+    return TypedPart(end, {"env": env}, f"{counted(len(env), 'setting')}{of}: {', '.join(list(env)[:6])}", value=value)
+
+
+def _settings(lines: Lines) -> list[_Listed]:
+    """Return each setting and its line, in the order of the lines.
 
     The values of an ``env`` listing are taken as printed.
     """
-    found = []
+    settings: list[_Listed] = []
     for at, line in enumerate(lines):
-        one = _spelled(lines, at)
-        if one is not None:
-            found.append((one.name, one.value, one.is_literal))
+        where = f"line {line.number}"
+        if spelled := _spelled(lines, at):
+            settings.append((spelled, where))
         elif among := several(line.text):
-            found += [(one.name, one.value, one.is_literal) for one in among]
-        elif listing := collect.of_listing(line.text, "read"):
-            known = (ParsedAssignment(setting.name, setting.value) for setting in listing.settings)
-            found += [(one.name, one.value, one.is_literal) for one in known]
-    return found
+            settings += [(setting, where) for setting in among]
+        elif listing := collect.of_listing(line.text, _KEY):
+            settings += [(ParsedAssignment(setting.name, setting.value), where) for setting in listing.settings]
+    return settings
 
 
-def judged(text: str, first: int) -> str:
-    """Return a part's settings for the check, line by line.
+def commands(lines: Lines, alone: bool) -> list[TextPart]:
+    """Return the settings on command lines, one part per command.
 
-    Each line is ``NAME=value``, or empty if the source line does not assign exactly one literal value. Empty lines
-    stand for those before the part, so that line numbers are the source's.
-    """
-    lines = [Line(number, line) for number, line in enumerate(text.split("\n"), first)]
-    assignments = []
-    for at, line in enumerate(lines):
-        own = _settings(lines[at : at + 2])[:1] if SETTING in line.text and not several(line.text) else []
-        assignments.append(f"{own[0][0]}={own[0][1]}" if own and own[0][2] else "")
-    return "\n" * (first - 1) + "\n".join(assignments)
-
-
-def commands(lines: Lines) -> list[TextPart]:
-    """Return the settings on command lines, one part per command with at least two.
-
-    Used for a text without any other part. The user chose them for one run, so they are listed but not judged.
+    ``alone`` states that the text has no other part. Else a line must be a command from its first word, so that a
+    sentence about a setting is none; so must a command with a single setting.
     """
     found = []
     at = 0
@@ -99,10 +107,13 @@ def commands(lines: Lines) -> list[TextPart]:
         while end < len(lines) and lines[end - 1].text.endswith("\\"):
             end += 1
         command = " ".join(line.text.rstrip("\\") for line in lines[at:end])
-        env = {one.name: one.value for one in in_command(command)} if SETTING in command else {}
-        if len(env) > 1:
-            taken = ParsedPart(end, {"env": env}, f"{len(env)} settings of a command: {', '.join(list(env)[:6])}")
-            found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
+        if SETTING in command:
+            settings = tuple(in_command(command))
+            if settings and (begins_command(command) or (alone and len(settings) > 1)):
+                where = f"the command on line {lines[at].number} (not seen in force)"
+                nodes = 1 if on_one_node(command) else None
+                taken = _part(end, [(setting, where) for setting in settings], " of a command", nodes)
+                found.append(TextPart(NCCL_ENV, lines[at].number, lines[end - 1].number, "", taken, ""))
         at = end
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from preflight.checks.job.log_settings import judge_listed
 from preflight.checks.job.ras import judge_ras
 from preflight.checks.job.serving import judge_first_token, judge_queue
 from preflight.checks.job.serving_cache import (
@@ -17,6 +18,7 @@ from preflight.checks.job.serving_cache import (
 from preflight.checks.job.stacks import judge_stacks
 from preflight.checks.job.training_log import judge_steps
 from preflight.facts.host import size_text
+from preflight.facts.nccl_settings.collect import CollectedSettings
 from preflight.model import Finding, passed, unknown, warned
 from preflight.parsers.host.ulimit import ProcessLimits
 from preflight.parsers.training.iteration_log import TrainingLog
@@ -50,6 +52,11 @@ def _files(part: PastedValue) -> Iterator[Finding]:
                      evidence=part.evidence)  # fmt: skip
     else:
         yield passed(f"the limit on open files is {'unlimited' if files is None else files}", evidence=part.evidence)
+
+
+def _settings(part: PastedValue) -> Iterator[Finding]:
+    collected: CollectedSettings = part.value
+    return judge_listed(collected, part.evidence)
 
 
 def _steps(part: PastedValue) -> Iterator[Finding]:
@@ -157,6 +164,7 @@ def _stacks(part: PastedValue) -> Iterator[Finding]:
 
 
 JUDGES: Judges = {
+    "nccl-env": (("nccl.run-settings", _settings),),
     "ncclras": (("nccl.ras", _ras),),
     "python stacks": (("torch.stacks", _stacks),),
     "ulimit": (("host.memlock", _memlock), ("host.open-files", _files)),

@@ -271,6 +271,61 @@ ROWS: dict[str, Row] = {
     ),
 }
 
+ROWS |= {
+    "a launch command": (
+        "NCCL_DEBUG=INFO NCCL_IB_HCA=mlx5 torchrun --nnodes=2 --nproc-per-node=8 tune.py\n",
+        [],
+        "",
+        0,
+    ),
+    "one setting": ("$ mpirun -np 16 -x NCCL_SOCKET_IFNAME=bond0 ./all_reduce_perf -e 1G\n", [], "", 0),
+    "a prefix that excludes": ("srun --export=ALL,NCCL_SOCKET_IFNAME=^lo,docker0 ./tune\n", [], "", 0),
+    "loopback on one node": ("NCCL_SOCKET_IFNAME=lo torchrun --standalone --nproc-per-node=8 tune.py\n", [], "", 0),
+    "loopback on two nodes": (
+        "NCCL_SOCKET_IFNAME=lo torchrun --nnodes=2 --nproc-per-node=8 tune.py\n",
+        [("warn", "nccl.run-settings", "lo in the command on line 1 (not seen in force) selects only interfaces")],
+        "",
+        0,
+    ),
+    "disabled by a command": (
+        "NCCL_P2P_DISABLE=1 NCCL_IB_DISABLE=1 torchrun --nproc-per-node=8 tune.py\n",
+        [("warn", "nccl.run-settings", "switches GPU peer-to-peer off"), ("warn", "nccl.run-settings", "InfiniBand")],
+        "",
+        0,
+    ),
+    "a container's bridge": (
+        "mpirun -np 16 -x NCCL_SOCKET_IFNAME=docker0 ./all_reduce_perf -e 1G\n",
+        [("warn", "nccl.run-settings", "docker0")],
+        "",
+        0,
+    ),
+    "a variable of docker": (
+        "docker run --rm -e NCCL_IB_DISABLE=1 tuner:7 python tune.py\n",
+        [("warn", "nccl.run-settings", "InfiniBand")],
+        "",
+        0,
+    ),
+    "a variable of srun": (
+        "srun -N4 --export=ALL,NCCL_NET=Socket python tune.py\n",
+        [("warn", "nccl.run-settings", "forces TCP")],
+        "",
+        0,
+    ),
+    "an image": (
+        "FROM tuner:7\nENV NCCL_IB_DISABLE=1 NCCL_DEBUG=WARN\nCOPY . /app\n",
+        [("warn", "nccl.run-settings", "NCCL_IB_DISABLE=1 in line 2")],
+        "",
+        0,
+    ),
+    "a command with a placeholder": (
+        "mpirun -np 8 -x NCCL_SOCKET_IFNAME=$IFACE ./all_reduce_perf\n",
+        [("unknown", "nccl.run-settings", "placeholder")],
+        "",
+        3,
+    ),
+    "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
+}
+
 
 @pytest.mark.parametrize("name", ROWS)
 def test_findings_of_both_sides(name: str, tmp_path: Path) -> None:
