@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from preflight.incidents.parts import Parts, devices
+from preflight.reports import cable_svg
 from preflight.reports.incident_text import markdown
 from preflight.reports.sanitize import fold
 
@@ -30,6 +33,9 @@ SHOWN_FINDINGS, SHOWN_INCIDENTS, MOST_INCIDENTS = 12, 10, 250
 
 #: Maximum numbers of nodes and switch ports listed for an incident.
 MOST_NAMED, MOST_CABLES = 8, 8
+
+#: Maximum number of Ethernet cables drawn for an incident.
+MOST_DRAWN = 4
 
 #: Commands with a copy button: they contain only words, quotes and patterns for the shell.
 _COMMAND = re.compile(r"(?=[^ ]*[a-z])[A-Za-z0-9][\w./:=@%+,'\"\[\]{}*^-]*(?: [\w./:=@%+,'\"\[\]{}*^-]+)+", re.ASCII)
@@ -60,6 +66,7 @@ class IncidentCard:
     more: int  # number of further findings
     cables: tuple[Cable, ...]
     more_cables: int
+    drawn: tuple[Markup, ...]  # pictures of Ethernet cables with both ends
     command: str  # command to copy; empty if the next step has none
     markdown: str
 
@@ -91,9 +98,19 @@ def _card(report: Document, number: int, by_name: Mapping[str, Document]) -> Inc
         more=max(0, len(places) - SHOWN_FINDINGS),
         cables=tuple(cables[:MOST_CABLES]),
         more_cables=max(0, len(cables) - MOST_CABLES),
+        drawn=tuple(map(cable_svg.draw, _drawn(report, incident)[:MOST_DRAWN])),
         command=next(filter(_COMMAND.fullmatch, _CODE.findall(incident["next"] or "")), ""),
         markdown=markdown(report, [number]),
     )
+
+
+def _drawn(report: Document, incident: Document) -> list[Document]:
+    """Return the Ethernet cables that the subjects of an incident name."""
+    return [
+        cable
+        for cable in report.get("cables", ())
+        if {cable["name"], *(f"{end['device']} {end['port']}" for end in cable["ends"])} & set(incident["subjects"])
+    ]
 
 
 def _cables(incident: Document, by_name: Mapping[str, Document]) -> list[Cable]:

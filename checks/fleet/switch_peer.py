@@ -372,9 +372,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
         yield from _leaves_alike(plans, ports)
 
 
-def _leaves_alike(
-    plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapping[str, str]]
-) -> Iterator[Finding]:
+def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     alike = Counter(plans.values())
     good: list[str] = []
     for name, plan in plans.items():

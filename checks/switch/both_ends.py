@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from preflight.checks.switch.common import listed
 from preflight.checks.switch.links import no_cable
-from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
-from preflight.facts.counter_catalogue import CounterKind
-from preflight.facts.counter_growth import PortGrowth
+from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
-from preflight.facts.switch.model import growth, went_back
+from preflight.facts.switch.model import growth
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Minimum number of pauses sent for a comparison, and minimum share of them that the other end must count: the two
@@ -55,7 +53,7 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     steady = half = 0
     blank: list[str] = []
     for cable in net.cables:
-        lost = [_lost(net, end) for end in cable.ends]
+        lost = [cable_ends.lost(net, end) for end in cable.ends]
         if any(lost):
             yield _flap(net, cable, lost[0], lost[1])
         elif lost == [None, None]:
@@ -91,28 +89,6 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
     keys += [net.by_name[cable.other.device].key("ports")] if cable.other.is_switch else []
     return failed(f"{cable}: {words}{cable.note}", subject=str(cable), found=shown, expected="no change at either end",
                   evidence=keys, owner=owner)  # fmt: skip
-
-
-def _lost(net: Ethernet, end: CableEnd) -> int | None:
-    """Return how often an end lost its link in the window; None if not counted."""
-    if end.is_switch:
-        switch = net.by_name[end.device]
-        if switch.second is None or went_back(switch.first, switch.second):
-            return None
-        return growth(switch.first.link_changes.get(end.port), switch.second.link_changes.get(end.port))
-    counted = _growth(net, end)
-    if counted is None or not any(own.counter.kind is CounterKind.FLAP for own in counted.growths):
-        return None
-    return max((own.grown for own in counted.grown(CounterKind.FLAP)), default=0)
-
-
-def _growth(net: Ethernet, end: CableEnd) -> PortGrowth | None:
-    """Return the growth of a host's counters; None if they were not read."""
-    host = net.host(end)
-    try:
-        return host.node.port_growth.get(host.port.name) if host else None
-    except EvidenceError:
-        return None
 
 
 @check(
@@ -206,7 +182,7 @@ def _sent_and_received(net: Ethernet, end: CableEnd, priority: int) -> tuple[flo
             return None
         return (growth(before.pfc_tx[priority], after.pfc_tx[priority]),
                 growth(before.pfc_rx[priority], after.pfc_rx[priority]), switch.window_s)  # fmt: skip
-    counted = _growth(net, end)
+    counted = cable_ends.grown(net, end)
     if counted is None or not counted.seconds:
         return None
     sent, received = (counted.named(f"{way}_prio{priority}_pause") for way in ("tx", "rx"))

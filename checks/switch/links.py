@@ -9,6 +9,7 @@ from preflight import facts
 from preflight.checks.switch.common import each_switch, judged_ports, listed
 from preflight.evidence.document import EvidenceError
 from preflight.expectations.switches_table import EthernetSite
+from preflight.facts.switch import cable_ends
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
 from preflight.facts.switch.model import SwitchFacts
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
@@ -136,7 +137,7 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     same = 0
     for cable in net.cables:
-        sides = [_pfc(net, end) for end in cable.ends]
+        sides = [cable_ends.pfc(net, end) for end in cable.ends]
         values = [value for value, _, _ in sides]
         keys = [key for _, key, _ in sides]
         if None in values:
@@ -159,20 +160,6 @@ def pfc(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 def _agree_on(priority: int | None, values: Sequence[frozenset[int] | None]) -> bool:
     """Return whether both ends have PFC on the declared priority of RoCE."""
     return priority is not None and all(value is not None and priority in value for value in values)
-
-
-def _pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
-    """Return the PFC priorities of an end, their record, and the reason for none."""
-    if port := net.port(end):
-        switch = net.by_name[end.device]
-        return port.pfc, switch.key("pfc"), switch.gaps.get("pfc", "")
-    host = net.host(end)
-    assert host
-    try:
-        reading = facts.port_qos.pfc(host.node.evidence, host.netdev)
-    except EvidenceError as error:
-        return None, f"{end.device} {error.key}", error.why
-    return reading.value, f"{end.device} {reading.evidence}", ""
 
 
 def _priorities(value: frozenset[int] | None) -> str:
@@ -210,7 +197,7 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good, largest = 0, _largest_of_hosts(net)
     for cable in net.cables:
-        near, far = (_mtu(net, end) for end in cable.ends)
+        near, far = (cable_ends.mtu(net, end) for end in cable.ends)
         keys = [
             _key(net, cable.near, "ports", ""),
             _key(net, cable.other, "ports", f"file:/sys/class/net/{cable.other.port}/mtu"),
@@ -235,20 +222,8 @@ def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 def _largest_of_hosts(net: Ethernet) -> int | None:
     """Return the largest MTU of the hosts' ports; None if one is not known."""
-    sizes = [_mtu(net, CableEnd(host.node.node, host.netdev, False)) for host in net.hosts]
+    sizes = [cable_ends.mtu(net, CableEnd(host.node.node, host.netdev, False)) for host in net.hosts]
     return max(size for size in sizes if size is not None) if sizes and None not in sizes else None
-
-
-def _mtu(net: Ethernet, end: CableEnd) -> int | None:
-    if port := net.port(end):
-        return port.mtu
-    host = net.host(end)
-    assert host
-    try:
-        netdev = host.node.netdevs.get(host.netdev)
-    except EvidenceError:
-        return None
-    return netdev.mtu if netdev else None
 
 
 @check(
@@ -280,7 +255,7 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """
     good = 0
     for cable in net.cables:
-        near, far = (_speed(net, end) for end in cable.ends)
+        near, far = (cable_ends.speed(net, end) for end in cable.ends)
         keys = [_key(net, cable.near, "ports", ""), _key(net, cable.other, "ports", "dir:/sys/class/infiniband")]
         ports = [net.port(end) for end in cable.ends]
         codes = {port.fec for port in ports if port and port.fec}
@@ -305,13 +280,6 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     if good:
         yield passed(f"both ends of {counted(good, 'cable')} run at the same speed and FEC",
                      evidence=[net.switches[0].key("ports")])  # fmt: skip
-
-
-def _speed(net: Ethernet, end: CableEnd) -> float | None:
-    if port := net.port(end):
-        return port.speed_gbps
-    host = net.host(end)
-    return host.port.rate_gbps if host else None
 
 
 @check(

@@ -7,7 +7,7 @@ any number of processes. Nodes are judged one by one; only their results are sto
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from preflight import bench
 from preflight.evidence.document import COURSE, NODE, SWITCH, Evidence, EvidenceError
@@ -32,6 +32,9 @@ from preflight.judge.report_document import SCHEMA, Planned, Subjects, document,
 from preflight.judge.result_table import DISPLAY, ResultTable
 from preflight.judge.waivers import Excuses, chosen
 from preflight.model import Check, Scope
+
+if TYPE_CHECKING:
+    from preflight.facts.switch.ethernet import Ethernet
 
 
 def prepare(checks: Sequence[Check]) -> None:
@@ -80,6 +83,8 @@ def judge(
         if rack := cluster.rack_of(node["name"]):
             node["rack"] = rack
     report["incidents"] = _incidents(report, judged.planned.checks)
+    if judged.ethernet is not None and (cables := _cables(judged.ethernet, report["findings"])):
+        report["cables"] = cables
     return report
 
 
@@ -133,6 +138,7 @@ class _Judged(NamedTuple):
     swept_as: list[tuple[str, Any]]
     logs: RunFacts | None
     unremembered: list[str]
+    ethernet: Ethernet | None
 
 
 def _judged(
@@ -184,7 +190,7 @@ def _judged(
     unlogged = [check for check in checks if check.scope is Scope.RUN and not has_logs(check, logs)]
     planned = Planned(checks, off, windowed, unlogged, len(swept_as), paired, fabric is not None,
                       fabric is not None and fabric.windowed)  # fmt: skip
-    return _Judged(planned, fleet, folded, subjects, swept_as, logs, unremembered)
+    return _Judged(planned, fleet, folded, subjects, swept_as, logs, unremembered, fabric)
 
 
 def _each(
@@ -261,6 +267,12 @@ def _incidents(report: dict[str, Any], checks: Sequence[Check]) -> list[dict[str
     from preflight.incidents import incidents  # start-up: healthy nodes have none
 
     return incidents(report, checks)
+
+
+def _cables(net: Ethernet, findings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    from preflight.judge.cables import cables  # start-up: most runs have no switches
+
+    return cables(net, findings)
 
 
 def _pair_maps(logs: RunFacts) -> list[dict[str, Any]]:

@@ -17,6 +17,8 @@ from preflight.evidence.document import Evidence, from_document, to_document
 from preflight.expectations.cluster_file import from_data
 from preflight.judge import judge
 from preflight.redact import Redactor
+from preflight.reports.html_page import render
+from preflight.schemas.conform import find_error
 from tests.support.clos import Clos
 from tests.support.in_process import run
 
@@ -387,6 +389,24 @@ def test_flaps_name_the_end_that_saw_them(host: bool, switch: bool, words: str) 
         clos.flap("leaf1", "Ethernet8")
     judged = judge(clos.evidences(), [check for check in CHECKS if check.id == "link.flaps"], SITE)
     assert words in judged["findings"][0]["message"]
+
+
+def test_the_page_draws_both_ends_of_a_faulty_cable() -> None:
+    """The picture notes a cable that only one end shows; a healthy fabric has none."""
+    clos = Clos().set("leaf1", "CONFIG_DB", "PORT_QOS_MAP|Ethernet8", pfc_enable="4")
+    clos.set("spine2", "APPL_DB", "PORT_TABLE:Ethernet0", mtu="8000")
+    clos.drop("spine2", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet0")
+    judged = report(clos)
+    assert find_error(judged, "report-1") == "run is missing"  # it is added by the caller
+    host, spine = judged["cables"]
+    assert host["ends"][1] == {"device": "gpu002", "port": "enp24s0", "switch": False}
+    assert {"name": "PFC", "values": ["4", "3"], "wrong": True} in host["rows"]
+    assert {"name": "MTU", "values": ["9216", "9000"], "wrong": False} in host["rows"]
+    assert (host["only"], spine["only"]) == ("", "leaf1")
+    page = render(judged)
+    assert "Cable leaf1 Ethernet8 - gpu002 enp24s0; speed: 400 Gb/s and 400 Gb/s; MTU: 9216 and 9000" in page
+    assert "only leaf1 shows this cable" in page
+    assert "cables" not in report(Clos())
 
 
 def test_a_slow_receiver_is_quoted_with_the_cause_that_its_host_shows() -> None:
