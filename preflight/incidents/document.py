@@ -1,0 +1,46 @@
+"""The document of an incident: a group of faults in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from preflight.incidents.cost import cost_of
+from preflight.incidents.findings import Findings
+from preflight.incidents.groups import Group
+from preflight.incidents.titles import title
+from preflight.model import IMPACTS
+
+
+def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
+    """Return a group as an incident; ``gpus`` is the number of GPUs of all nodes."""
+    roots = sorted({fault.root for fault in group.faults})
+    effects = frozenset().union(*(fault.members for fault in group.faults)) - set(roots)
+    members = [*roots, *sorted(effects)]  # the cause first
+    loud = [number for number in members if findings.is_loud(number)]
+    nodes = {name for fault in group.faults for name in (fault.node, *fault.far)}
+    listed = [name for name in findings.nodes if name in nodes] + sorted(nodes - findings.nodes.keys())
+    subjects = [name for name in dict.fromkeys(map(findings.subject, roots)) if name]
+    return {
+        "fingerprint": sha256("\0".join(group.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
+        "title": group.place + _title(findings, group, roots, subjects),
+        "status": "fail" if any(findings[number]["status"] == "fail" for number in loud) else "warn",
+        "impact": min(map(findings.impact, loud), key=IMPACTS.index),
+        "cost": cost_of([findings[number] for number in loud], listed, findings.nodes, gpus),
+        "owner": findings.owner(group.faults[0].root),
+        "nodes": listed,
+        "subjects": subjects,
+        "findings": members,
+        "first_seen": None,
+        "next": findings[roots[0]]["fix"],
+    }  # fmt: skip
+
+
+def _title(findings: Findings, group: Group, roots: Sequence[int], subjects: Sequence[str]) -> str:
+    """Return the message of the cause, with the figures and number of all parts."""
+    first = roots[0]
+    several = roots if not findings.is_setting(first) and not findings.names_parts(first) else roots[:1]
+    parts = {(fault.node, findings.subject(fault.root)) for fault in group.faults}
+    others = len(parts) - 1 if findings.is_part(first) and len(subjects) > 1 else 0
+    return title(findings[first], [str(findings[number]["message"]) for number in several], others)

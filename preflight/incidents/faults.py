@@ -1,0 +1,124 @@
+"""Faults: findings without a cause, each with all findings it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.incidents.findings import Findings
+from preflight.incidents.parts import ends_of
+from preflight.model import SHADOW
+
+
+@dataclass
+class NodeFault:
+    """An unexplained finding on one node, with all findings it explains."""
+
+    root: int
+    node: str
+    members: frozenset[int]
+    far: frozenset[str] = frozenset()  # nodes at the other end of its cable
+
+
+def faults_of(findings: Findings) -> list[NodeFault]:
+    """Return the faults of all nodes, in the order of the findings."""
+    on: dict[str, list[int]] = {}
+    for number, finding in enumerate(findings.all):
+        if finding["status"] in ("fail", "warn", "unknown"):
+            for node in finding["nodes"]:
+                on.setdefault(node, []).append(number)
+    roots = [
+        NodeFault(root, node, members)
+        for node, numbers in on.items()
+        for root, members in findings.relations.roots(
+            {number: findings[number] for number in numbers}, findings.parts(node)
+        ).items()
+        if not _accepted(findings, root, members)
+    ]
+    return _with_logs(findings, _with_cables(findings, sorted(roots, key=lambda fault: fault.root)))
+
+
+def _accepted(findings: Findings, root: int, members: Iterable[int]) -> bool:
+    """Return whether a cause and all failures that it explains are waived."""
+    return _waived(findings[root]) and all(
+        findings[number]["status"] != "fail" or _waived(findings[number]) for number in members
+    )
+
+
+def _waived(finding: Mapping[str, Any]) -> bool:
+    """Return whether a waiver covers a finding; shadow is not a waiver."""
+    return finding["status"] == "warn" and finding.get("excused", "") not in ("", SHADOW)
+
+
+def _with_cables(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
+    """Join faults of switches with those of the hosts cabled to them."""
+    of_switches = [fault for fault in faults if findings.is_of_switches(fault.root)]
+    if not of_switches:
+        return faults
+    at: dict[str, dict[int, NodeFault]] = {}  # name of an end -> id of a host's fault -> the fault
+    for fault in faults:
+        if not findings.is_of_switches(fault.root):
+            for end in findings.parts(fault.node).ends(fault.node, findings.subject(fault.root)):
+                at.setdefault(end, {})[id(fault)] = fault
+    facing = [
+        (there, here)
+        for there in of_switches
+        for here in {id: here for end in ends_of(findings[there.root]) for id, here in at.get(end, {}).items()}.values()
+    ]
+    at_cable = findings.relations.at_cable
+    homes: dict[int, NodeFault] = {}  # id of a switch's fault -> the fault that explains it
+    explained: set[int] = set()
+    for there, here in facing:
+        if any(at_cable(findings[number], findings[there.root]) for number in here.members):
+            here.members |= there.members
+            homes[id(there)] = here
+            explained.add(id(there))
+    for there, here in facing:
+        home = homes.get(id(there), there)
+        if home is not here and at_cable(findings[there.root], findings[here.root]):
+            home.members |= here.members
+            home.far |= {here.node}
+            explained.add(id(here))
+    return [fault for fault in faults if id(fault) not in explained]
+
+
+def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
+    """Move log findings to the faults that caused them; return the remaining faults."""
+    within: dict[int, list[NodeFault]] = {}
+    for fault in faults:
+        for number in fault.members if not _of_log(findings, fault) else ():
+            within.setdefault(number, []).append(fault)
+    causes = {number: findings[number] for number in sorted(within)}
+    left = []
+    for fault in faults:
+        same, alone = _of_log(findings, fault), set[int]()
+        for number in same:
+            blamed = findings[number].get("cause", {}).get("nodes", ())
+            homes = [
+                home for named in findings.relations.of_logs(findings[number], causes) for home in within[named]
+                if not home.far.union((home.node,)).isdisjoint(blamed)
+            ]  # fmt: skip
+            for home in homes:
+                home.members |= fault.members - (same - {number})
+            if not homes:
+                alone.add(number)
+        if same and alone:
+            fault.root, fault.members = min(alone), fault.members - (same - alone)
+        if alone or not same:
+            left.append(fault)
+    return left
+
+
+def _of_log(findings: Findings, fault: NodeFault) -> set[int]:
+    """Return the root findings of a log's fault; none if they name no cause.
+
+    These have the check and subject of the root. Findings that the root explains are left out.
+    """
+    root, parts = findings[fault.root], findings.parts(fault.node)
+    same = {
+        number for number in fault.members
+        if (findings[number]["check"], findings[number]["subject"]) == (root["check"], root["subject"])
+        and (number == fault.root or not findings.relations.explains(root, findings[number], parts))
+    }  # fmt: skip
+    return same if any("cause" in findings[number] for number in same) else set()

@@ -1,0 +1,85 @@
+"""Findings of a report, with their checks and the parts of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from preflight.incidents.order import action_of, impact_of, owner_of
+from preflight.incidents.parts import Parts, is_device, signature
+from preflight.incidents.relations import Relations
+from preflight.model import Check
+
+#: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
+_SETTINGS = ("fix-job", "fix-site")
+
+Document = Mapping[str, Any]
+
+
+class Findings:
+    """The findings of a report by number, and the nodes by name."""
+
+    def __init__(self, report: Mapping[str, Any], checks: Sequence[Check]) -> None:
+        self.all: Sequence[Document] = report["findings"]
+        self.nodes: Mapping[str, Document] = {node["name"]: node for node in report["nodes"]}
+        self.relations = Relations(checks, self.all)
+        self._checks = {check.id: check for check in checks}
+        self._parts: dict[str, Parts] = {}
+        self._signatures: dict[int, str] = {}
+
+    def __getitem__(self, number: int) -> Document:
+        return self.all[number]
+
+    def check(self, number: int) -> Check | None:
+        """Return the check of a finding; None if it is not among the checks."""
+        return self._checks.get(self[number]["check"])
+
+    def subject(self, number: int) -> str:
+        """Return the subject of a finding; may be empty."""
+        return str(self[number]["subject"])
+
+    def owner(self, number: int) -> str:
+        """Return the owner of a finding."""
+        check, finding = self.check(number), self[number]
+        return owner_of(check, action_of(check, finding), finding.get("owner", ""))
+
+    def impact(self, number: int) -> str:
+        """Return the impact of a finding."""
+        finding = self[number]
+        return impact_of(self.check(number), finding["status"], finding.get("impact", ""))
+
+    def parts(self, node: str) -> Parts:
+        """Return the parts of a node."""
+        if node not in self._parts:
+            self._parts[node] = Parts.of(self.nodes.get(node, {}))
+        return self._parts[node]
+
+    def signature(self, number: int) -> str:
+        """Return the message of a finding without figures and names of devices."""
+        if number not in self._signatures:
+            message, subject = self[number]["message"], self.subject(number)
+            self._signatures[number] = signature(message, subject, named=self.names_parts(number))
+        return self._signatures[number]
+
+    def is_loud(self, number: int) -> bool:
+        """Return whether a finding is a failure or a warning."""
+        return self[number]["status"] in ("fail", "warn")
+
+    def is_setting(self, number: int) -> bool:
+        """Return whether a setting must be corrected."""
+        check = self.check(number)
+        return not (check and check.separate) and action_of(check, self[number]) in _SETTINGS
+
+    def is_of_switches(self, number: int) -> bool:
+        """Return whether a finding is about Ethernet switches and their ports."""
+        check = self.check(number)
+        return bool(check and check.switches)
+
+    def names_parts(self, number: int) -> bool:
+        """Return whether the subject is a switch port, a rank of a job, or a log."""
+        check, of_log = self.check(number), f"log:{self.subject(number)}" in self[number]["evidence"]
+        return bool(check and (check.switches or "trace" in check.needs or (of_log and self.is_setting(number))))
+
+    def is_part(self, number: int) -> bool:
+        """Return whether the subject is a part, as opposed to a setting."""
+        return self.names_parts(number) or is_device(self.subject(number))

@@ -1,0 +1,153 @@
+"""Groups of faults with a common cause: a setting, a place, a node or a part."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.facts.majority import is_majority
+from preflight.incidents.faults import NodeFault
+from preflight.incidents.findings import Findings
+from preflight.incidents.parts import is_device
+from preflight.incidents.places import MANY, Places
+
+#: Maximum number of places that are separate causes of a systemic fault; with more, the cause is the fleet.
+_PLACES = 2
+
+#: Minimum number of nodes, if they are also most of the nodes, for faults of different parts to have a common cause.
+#: Fewer may fail independently. A judgement call.
+_MOST = 6
+
+
+@dataclass
+class Group:
+    """Faults with one cause; ``identity`` stays the same as long as the cause lasts."""
+
+    identity: tuple[str, ...]
+    faults: list[NodeFault]
+    place: str = ""  # title prefix that names the common leaf or rack of the faults
+
+
+def groups_of(findings: Findings, faults: Iterable[NodeFault]) -> Iterator[Group]:
+    """Yield the groups of faults, each fault in one."""
+    settings: dict[tuple[str, ...], list[NodeFault]] = {}
+    similar: dict[tuple[str, str], list[NodeFault]] = {}
+    for fault in faults:
+        check, signature = findings[fault.root]["check"], findings.signature(fault.root)
+        if findings.is_setting(fault.root):
+            subject = "" if findings.is_part(fault.root) else findings.subject(fault.root)
+            settings.setdefault(("setting", check, subject, signature), []).append(fault)
+        else:
+            similar.setdefault((check, signature), []).append(fault)
+    for identity, several in settings.items():
+        yield Group(identity, several)
+    places = Places(findings)
+    for (check, signature), several in similar.items():
+        yield from _Similar(findings, places, check, signature).groups(several)
+
+
+@dataclass
+class _Similar:
+    """Hardware faults of one check whose messages differ only in figures and devices."""
+
+    findings: Findings
+    places: Places
+    check: str
+    signature: str
+
+    def groups(self, faults: list[NodeFault]) -> Iterator[Group]:
+        """Yield the faults with a common cause, then the remaining faults by part."""
+        left = faults
+        for group in self._shared(faults):
+            left = _without(left, group.faults)
+            yield group
+        for (node, what), several in _by(left, lambda fault: (fault.node, self._part(fault))).items():
+            yield Group(("part", self.check, node, what), several)
+
+    def _part(self, fault: NodeFault) -> str:
+        subject = self._subject(fault)
+        if not subject or is_device(subject) or self.findings.is_of_switches(fault.root):
+            return subject or self.signature
+        return f"{subject} {self.signature}"
+
+    def _shared(self, faults: list[NodeFault]) -> Iterator[Group]:
+        """Yield groups of faults with a common cause.
+
+        One or two places take precedence over the fleet: a leaf with 30 % of the nodes is reported as a leaf.
+        """
+        at_places, left = self._at_places(faults, ("value", "end", "leaf", "rack"))
+        if self.places.is_systemic(faults) and len(at_places) > _PLACES:
+            at_places, left = [], faults
+        yield from at_places
+        of_ports, rest = self._at_places(left, ("port",))
+        ports = self.findings.parts(left[0].node).compute if left else 0
+        if len(of_ports) > _PLACES or len(of_ports) == ports > 1:
+            of_ports, rest = ([], left) if self.places.is_systemic(left) else (of_ports, rest)
+        yield from of_ports
+        if common := self._common(rest):
+            subject = _most_common(map(self._subject, common))
+            yield Group(("fleet", self.check, subject, self.signature), common)
+            rest = _without(rest, common)
+        for node, several in _by(rest, lambda fault: fault.node).items():
+            of_switches = self.findings.is_of_switches(several[0].root)
+            if len(set(map(self._subject, several))) >= MANY and not of_switches:
+                yield Group(("node", self.check, node, self.signature), several)
+
+    def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
+        """Return the faults whose cause is the fleet: on 30 % of the nodes.
+
+        Faults of different parts may be independent; they have a common cause only if they are on most of the nodes.
+        """
+        if not self.places.is_systemic(faults):
+            return []
+        shared = [
+            fault
+            for several in _by(faults, self._subject).values()
+            if len({fault.node for fault in several}) >= MANY
+            for fault in several
+        ]
+        if shared and self.findings.owner(shared[0].root) != "network":  # ports fail one by one, GPUs get hot together
+            sharing = {fault.node for fault in shared}
+            shared = [fault for fault in faults if fault.node in sharing]
+        if self.places.is_systemic(shared):
+            return sorted(shared, key=lambda fault: fault.root)
+        nodes = len({fault.node for fault in faults})
+        return faults if nodes >= _MOST and is_majority(nodes, len(self.findings.nodes)) else []
+
+    def _at_places(self, faults: list[NodeFault], kinds: Collection[str]) -> tuple[list[Group], list[NodeFault]]:
+        """Return a group for each place that faults share, and the other faults."""
+        groups, left = list[Group](), faults
+        alike = Counter(map(self._subject, faults))
+        for kind, key in self.places.kinds(faults) if faults else ():
+            by_name = _by(left, key) if kind in kinds else {}
+            for name, several in sorted(by_name.items(), key=lambda group: -len(group[1])):
+                if name and self.places.is_shared(kind, name, several, len(left)):
+                    place, where = self.places.identity(kind, name, several, alike)
+                    prefix = self.places.prefix(kind, name, several)
+                    groups.append(Group((place, self.check, where, self.signature), several, prefix))
+                    left = _without(left, several)
+        return groups, left
+
+    def _subject(self, fault: NodeFault) -> str:
+        return self.findings.subject(fault.root)
+
+
+def _by(faults: Iterable[NodeFault], key: Callable[[NodeFault], Any]) -> dict[Any, list[NodeFault]]:
+    groups: dict[Any, list[NodeFault]] = {}
+    for fault in faults:
+        groups.setdefault(key(fault), []).append(fault)
+    return groups
+
+
+def _without(faults: Iterable[NodeFault], taken: Iterable[NodeFault]) -> list[NodeFault]:
+    ids = set(map(id, taken))
+    return [fault for fault in faults if id(fault) not in ids]
+
+
+def _most_common(subjects: Iterable[str]) -> str:
+    """Return the subject of more than half of the faults; empty if there is none."""
+    counts = Counter(subjects)
+    subject, count = counts.most_common(1)[0]
+    return subject if 2 * count > counts.total() else ""

@@ -1,0 +1,114 @@
+"""Places that similar faults share: a value, a switch, a leaf, a rack, a port."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from preflight.facts.majority import systemic
+from preflight.incidents.cabling import Cabling
+from preflight.incidents.faults import NodeFault
+from preflight.incidents.findings import Findings
+from preflight.incidents.parts import device_of, session_ends
+from preflight.model import Scope
+
+#: Minimum number of similar faults for a common cause: on the same port of this many nodes, on this many parts of a
+#: node, on ports of this many nodes at one leaf, or on this many nodes that are at least half of a rack. Two cables may
+#: fail independently. A judgement call.
+MANY = 3
+
+#: Title prefix that names the common place of similar faults.
+_WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
+
+#: The same, if the leaf of a port is inferred from the cables of peers.
+_LIKELY = "all on {}, inferred from the cables of their peers: "
+
+
+class Places:
+    """The places in a report at which similar faults have a common cause."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._cabling: Cabling | None = None
+        self._in_rack = Counter(node["rack"] for node in findings.nodes.values() if "rack" in node)
+
+    def kinds(self, faults: Sequence[NodeFault]) -> Iterator[tuple[str, Callable[[NodeFault], str]]]:
+        """Yield each kind of place that faults may share, and a function for its name."""
+        root = faults[0].root
+        declared, network = self._findings.check(root), self._findings.owner(root) == "network"
+        if declared and declared.scope is Scope.FLEET:
+            yield "value", self._value
+        if network:
+            sessions = Counter(end for fault in faults for end in self._ends(fault) * self._sessions(fault))
+            yield "end", lambda fault: max(self._ends(fault), key=lambda end: sessions[end], default="")
+            yield "leaf", self._leaf
+        yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
+        if network:
+            yield "port", self._subject
+
+    def is_shared(self, kind: str, name: str, faults: Sequence[NodeFault], alike: int) -> bool:
+        """Return whether faults at one place are too many to be a coincidence.
+
+        ``alike`` is the number of similar faults, including those elsewhere.
+        """
+        if kind == "end":
+            return len(faults) > 1 and sum(map(self._sessions, faults)) >= MANY
+        of_switches = self._findings.is_of_switches
+        nodes = len({self._subject(fault) if of_switches(fault.root) else fault.node for fault in faults})
+        if kind == "port" and 2 * len(faults) <= alike and not self.is_systemic(faults):
+            return False
+        return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
+
+    def is_systemic(self, faults: Iterable[NodeFault]) -> bool:
+        """Return whether faults are on at least 30 % of the nodes, and at least three."""
+        return systemic(len({fault.node for fault in faults}), len(self._findings.nodes))
+
+    def identity(self, kind: str, name: str, faults: Sequence[NodeFault], alike: Mapping[str, int]) -> tuple[str, str]:
+        """Return the kind and name that identify the faults at a place.
+
+        An inferred leaf is unknown once the last peer has lost the port too. So if this port is down at no other leaf,
+        the port identifies them. ``alike`` is the number of similar faults of each subject.
+        """
+        subject = self._subject(faults[0])
+        here = sum(self._subject(fault) == subject for fault in faults)
+        of_port = not self._is_sure(kind, faults) and here == alike[subject] == len(faults)
+        return ("port", subject) if of_port else (kind, name)
+
+    def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
+        """Return the title prefix that names a place; may be empty."""
+        return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(name)
+
+    def _subject(self, fault: NodeFault) -> str:
+        return self._findings.subject(fault.root)
+
+    def _value(self, fault: NodeFault) -> str:
+        return f"{self._subject(fault)} {self._findings[fault.root]['found'] or ''}".strip()
+
+    def _ends(self, fault: NodeFault) -> list[str]:
+        return session_ends(self._findings[fault.root])
+
+    def _sessions(self, fault: NodeFault) -> int:
+        """Return the number of sessions of a fault at one of their two switches."""
+        root = self._findings[fault.root]
+        members = (self._findings[number] for number in fault.members)
+        return sum(member["check"] == root["check"] and device_of(member) == device_of(root) for member in members)
+
+    def _leaf(self, fault: NodeFault) -> str:
+        if self._findings.is_of_switches(fault.root):
+            switch, _, port = self._subject(fault).partition(" ")
+            return switch if port and not switch.endswith(",") else ""
+        if leaf := self._known_leaf(fault):
+            return leaf
+        if self._cabling is None:
+            self._cabling = Cabling.of(map(self._findings.parts, self._findings.nodes))
+        return self._cabling.leaf(self._findings.parts(fault.node), self._subject(fault))
+
+    def _known_leaf(self, fault: NodeFault) -> str:
+        """Return the leaf that LLDP names for a port, or for all ports of the node."""
+        node, subject = self._findings.parts(fault.node), self._subject(fault)
+        return node.leaf(subject) if subject else node.leaf_of_all()
+
+    def _is_sure(self, kind: str, faults: Iterable[NodeFault]) -> bool:
+        """Return whether the place of faults is known rather than inferred."""
+        of_switches = self._findings.is_of_switches
+        return kind != "leaf" or all(of_switches(fault.root) or self._known_leaf(fault) for fault in faults)
