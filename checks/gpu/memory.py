@@ -105,7 +105,7 @@ def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A single error fails. Volatile counts begin at the last reset or driver load; lifetime counts are not judged, since
     they include repaired errors. "SRAM threshold exceeded" is the driver's request to replace the GPU; drivers before
-    550 do not report it.
+    550 do not report it. In pasted `amd-smi` output, errors are counted by block, and deferred ones warn.
 
     ## False alarms
     None that persists: a reset clears the count once the row is remapped; an error that returns is real.

@@ -62,7 +62,8 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Hardware reasons fail; software thermal slowdown warns. Idle clocks, the power cap under load and clocks set on
     purpose are normal and not reported. The reading is momentary: a node that throttles only under load passes when
-    idle.
+    idle. In `amd-smi` output, processor hot (prochot) fails and thermal violations warn; no active violation has been
+    seen on a real AMD GPU, so a status that is not known is unknown.
 
     ## False alarms
     A power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
@@ -104,7 +105,8 @@ def temperature_margin(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Each GPU is compared with its own limit (T.Limit on Hopper and newer, the slowdown threshold before), because an
-    absolute limit would fail healthy parts. A margin of at most 0 fails, at most 5 warns.
+    absolute limit would fail healthy parts. A margin of at most 0 fails, at most 5 warns. In pasted `amd-smi` output,
+    the limits are those of `amd-smi static` before it in the text.
 
     ## False alarms
     A short peak at the end of a burn-in; check again after a minute.

@@ -52,7 +52,8 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     On a board with NVSwitches, every pair has all links of a GPU. Without a switch, and on boards missing from the
     catalogue, each GPU's total number of links is compared with its peers'; a board on which all GPUs lost the same
-    number is not noticed. Fewer links fail.
+    number is not noticed. Fewer links fail. In pasted `amd-smi topology` or `rocm-smi --showtopo`, pairs without XGMI
+    in a group that XGMI links warn, and so do groups of different size; a lost link has not been seen in real output.
 
     ## False alarms
     None known. In a healthy mesh without a switch (DGX-1), pairs differ by design, so each GPU's total is compared. In

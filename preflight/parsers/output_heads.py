@@ -23,6 +23,8 @@ _HEADS = (
     ("numactl", re.compile(r"\s*available: \d{1,4} nodes \(.*\)\s*")),
     ("kernel log", re.compile(r"(?:\[[^\]]{5,40}\] )?NVRM: Xid \(.*")),
 )
+#: Formats that have a line like the head of another one.
+_ALIKE = frozenset({("rocm-smi", "nvidia-smi topo")})
 #: A word of each head; nearly all other lines lack them, and are skipped without trying the patterns.
 _WORDS = re.compile(
     r"CA '|Infiniband dev|hca_id:|statistics:|stats for|Pause par|Settings for|Identifier|NVSMI LOG|<!DOCTYPE|GPU0"
@@ -36,6 +38,6 @@ def next_head(kind: str, lines: Lines, begin: int, end: int) -> int:
         text = lines[at].text
         if _WORDS.search(text):
             head = next((name for name, pattern in _HEADS if pattern.fullmatch(text)), None)
-            if head is not None and not kind.startswith(head):
+            if head is not None and not kind.startswith(head) and (kind, head) not in _ALIKE:
                 return at
     return end

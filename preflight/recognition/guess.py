@@ -18,6 +18,7 @@ class Guess(NamedTuple):
 
 
 _GPU = ("nvidia-smi -q", "nvidia-smi topo -m", "dmesg -T | grep -i -e xid -e nvrm")
+_AMD = ("amd-smi static --json", "amd-smi metric --json", "amd-smi topology --json")
 _NETWORK = ("ibstat", "ethtool -S INTERFACE", "ip -s link")
 _JOB = ("the job's output from its first line, with NCCL_DEBUG=INFO", "nvidia-smi", "dmesg -T | tail -100")
 _SLURM = ("scontrol show node NODE", "sinfo -R", "sacct -j JOB --format=JobID,State,ExitCode,NodeList")
@@ -36,7 +37,7 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
         ("nvidia-smi dmon or pmon", r"^# ?gpu +(?:pwr|pid|sm|fb)\b", _GPU),
         ("a list of GPUs (nvidia-smi -L)", r"^GPU \d{1,3}: .{1,100}\(UUID: ", _GPU),
         ("nvidia-smi", r"(?i:\bnvidia-smi\b)|\bNVML\b", _GPU),
-        ("rocm-smi", r"(?i)rocm-smi|ROCm System Management", _GPU),
+        ("amd-smi or rocm-smi", r"(?i)\b(?:rocm|amd)-smi\b|ROCm System Management", _AMD),
         ("nvcc", r"nvcc: NVIDIA|Cuda compilation tools", _DRIVER),
         ("mlxlink", r"(?i)^\s*Operational Info\b|\bmlxlink\b", _NETWORK),
         ("ibdiagnet", r"(?i)\bibdiagnet\b", ("iblinkinfo", "ibqueryerrors", "sudo preflight check --fabric")),

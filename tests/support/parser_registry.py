@@ -179,6 +179,7 @@ APART = {
 ELSEWHERE = (
     "parsers.text_block",
     "parsers.record",
+    "parsers.amd.model",
     "parsers.nccl_log",
     "parsers.job_output",
     "parsers.nccl_tests.model",

@@ -24,7 +24,7 @@ from preflight.recognition.evidence_adapter import key_of
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Job output is first: it
 #: is the most frequently pasted, and the largest.
 MODULES = (
-    "jobs", "signatures", "transport", "gpu", "devices", "kernel", "host", "kubernetes", "slurm",
+    "jobs", "signatures", "transport", "gpu", "amd", "devices", "kernel", "host", "kubernetes", "slurm",
     "ports", "counters", "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware",
     "system", "status",
 )  # fmt: skip

@@ -134,7 +134,7 @@ def _driver_settings(health: Health) -> Iterator[Finding]:
                          evidence=health.evidence)  # fmt: skip
 
 
-def _headroom(health: Health, part: PastedValue) -> Iterator[Finding]:
+def headroom(health: Health) -> Iterator[Finding]:
     """Judge how much of each GPU's memory is in use."""
     for gpu in health.gpus:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
@@ -145,6 +145,11 @@ def _headroom(health: Health, part: PastedValue) -> Iterator[Finding]:
 def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
     """Compare each power limit with its default, or with that of the GPU's peers."""
     yield from state.judge_power_limit(health)
+    yield from power_of_peers(health)
+
+
+def power_of_peers(health: Health) -> Iterator[Finding]:
+    """Compare the power limits of GPUs whose default is not in the text."""
     limits: dict[str, list[tuple[float, GpuHealth]]] = defaultdict(list)
     for gpu in health.gpus:
         if gpu.power_default_w is None and (limit := gpu.power_enforced_w or gpu.power_limit_w):
@@ -162,7 +167,7 @@ def _power(health: Health, part: PastedValue) -> Iterator[Finding]:
                 )
 
 
-def _models(health: Health, part: PastedValue) -> Iterator[Finding]:
+def models_agree(health: Health) -> Iterator[Finding]:
     """Compare the products of the GPUs in one output."""
     names = Counter(gpu.name for gpu in health.gpus if gpu.name)
     if len(names) > 1:
@@ -171,7 +176,7 @@ def _models(health: Health, part: PastedValue) -> Iterator[Finding]:
                       found=listed, expected="one model", evidence=health.evidence)  # fmt: skip
 
 
-def _images(health: Health, part: PastedValue) -> Iterator[Finding]:
+def images_agree(health: Health) -> Iterator[Finding]:
     """Compare the VBIOS versions of GPUs of the same product."""
     versions: dict[str, Counter[str]] = defaultdict(Counter)
     for gpu in health.gpus:
@@ -187,8 +192,8 @@ def _images(health: Health, part: PastedValue) -> Iterator[Finding]:
 _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.driver", _answers),
     ("gpu.count", _number),
-    ("gpu.same-model", _models),
-    ("gpu.firmware", _images),
+    ("gpu.same-model", _of_health(models_agree)),
+    ("gpu.firmware", _of_health(images_agree)),
     ("gpu.ecc-uncorrected", _of_health(_lifetime)),
     ("gpu.ecc-corrected", _of_health(memory.judge_ecc_corrected)),
     ("gpu.row-remap", _of_health(memory.judge_row_remap)),
@@ -203,7 +208,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.compute-mode", _intended(state.judge_compute_mode)),
     ("gpu.recovery-action", _of_health(state.judge_recovery_action)),
     ("gpu.clocks", _of_health(_driver_settings)),
-    ("gpu.memory-headroom", _headroom),
+    ("gpu.memory-headroom", _of_health(headroom)),
     ("pcie.replay", _of_health(_replays)),
     ("gpu.fabric-state", _of_health(nvlink.judge_fabric_state)),
 )

@@ -39,7 +39,11 @@ def judge_memory_use(
                      found=share, evidence=evidence)  # fmt: skip
 
 
-def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Finding]:
+#: Commands that list the GPUs on the bus and their last errors.
+NVIDIA_BUS = "`lspci -d 10de: | grep -c -e 3D -e VGA`; `dmesg -T | grep -i xid`."
+
+
+def judge_number_of_gpus(number: int, evidence: tuple[str, ...], fix: str = NVIDIA_BUS) -> Iterator[Finding]:
     """Report an odd number of GPUs, from five on: no board has one."""
     if number >= _ODD and number % 2:
         yield unknown(
@@ -47,7 +51,7 @@ def judge_number_of_gpus(number: int, evidence: tuple[str, ...]) -> Iterator[Fin
             found=number,
             expected="the node's GPUs",
             evidence=evidence,
-            fix="`lspci -d 10de: | grep -c -e 3D -e VGA`; `dmesg -T | grep -i xid`.",
+            fix=fix,
         )
 
 

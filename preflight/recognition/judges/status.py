@@ -1,4 +1,4 @@
-"""Judges of host load, storage, AMD GPUs, Ray, opensm, neighbours and boots."""
+"""Judges of host load, storage, Ray, opensm, neighbours and boots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from preflight.parsers.host.storage_status import StorageState
 from preflight.parsers.host.system_load import LoadReading
 from preflight.parsers.infiniband.opensm_log import OpensmLog
 from preflight.parsers.network.neighbours import NetworkNeighbour
-from preflight.parsers.nvidia.rocm_smi import AmdReading
 from preflight.parsers.training.ray_status import RayStatus
 from preflight.recognition.judges import Judges, PastedValue
 from preflight.recognition.judges.lists import limited
@@ -104,50 +103,6 @@ def _states(part: PastedValue) -> Iterator[Finding]:
         yield passed(words, evidence=part.evidence)
 
 
-#: Number of corrected memory errors of a GPU above which they are reported, and temperature limit in degrees Celsius:
-#: judgement calls.
-_MANY_CORRECTED, _HOT_C = 100, 100
-
-
-@limited
-def _amd_memory(part: PastedValue) -> Iterator[Finding]:
-    readings: Sequence[AmdReading] = part.value
-    counted = [item for item in readings if item.uncorrected]
-    bad = [item for item in counted if item.value]
-    for item in bad:
-        yield failed(f"GPU{item.gpu}: {item.value:.0f} uncorrectable errors in {item.name} (line {item.line})",
-                     subject=f"GPU{item.gpu}", found=f"{item.value:.0f}", expected="0", evidence=part.evidence,
-                     fix="Drain the node, then `amd-smi reset -G`; replace the GPU if they return.")  # fmt: skip
-    if counted and not bad:
-        yield passed(f"no uncorrectable errors on {len({item.gpu for item in counted})} GPUs", evidence=part.evidence)
-
-
-@limited
-def _amd_corrected(part: PastedValue) -> Iterator[Finding]:
-    readings: Sequence[AmdReading] = part.value
-    for item in readings:
-        if item.corrected and item.value > _MANY_CORRECTED:
-            yield unknown(f"GPU{item.gpu}: {item.value:.0f} corrected errors in {item.name}; a single reading does "
-                          f"not show the period (line {item.line})", subject=f"GPU{item.gpu}",
-                          found=f"{item.value:.0f}", expected="no growth between two readings", evidence=part.evidence,
-                          fix="Read the counters again after an hour under load.")  # fmt: skip
-
-
-@limited
-def _amd_heat(part: PastedValue) -> Iterator[Finding]:
-    readings: Sequence[AmdReading] = part.value
-    warm = [item for item in readings if item.temperature]
-    hot = [item for item in warm if item.value >= _HOT_C]
-    for item in hot:
-        yield warned(f"GPU{item.gpu}: {item.value:g} degrees C (line {item.line})", subject=f"GPU{item.gpu}",
-                     found=f"{item.value:g} degrees C", expected=f"below {_HOT_C} degrees C", evidence=part.evidence,
-                     fix="Check fans, airflow and the power limit; `amd-smi metric -t -c`.")  # fmt: skip
-    if warm and not hot:
-        yield passed(
-            f"the highest temperature is {max(item.value for item in warm):g} degrees C", evidence=part.evidence
-        )
-
-
 @limited
 def _ray(part: PastedValue) -> Iterator[Finding]:
     status: RayStatus = part.value
@@ -227,9 +182,5 @@ JUDGES: Judges = {
         ("host.file-systems", _storage),
     ),
     "storage status": (("host.file-systems", _states),),
-    "rocm-smi": (
-        ("gpu.ecc-uncorrected", _amd_memory), ("gpu.ecc-corrected", _amd_corrected),
-        ("gpu.temperature-margin", _amd_heat),
-    ),
     "ray status": (("host.services", _ray),),
 }  # fmt: skip

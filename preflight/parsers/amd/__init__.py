@@ -1,0 +1,1 @@
+"""Parsers of tools for AMD GPUs."""
