@@ -69,9 +69,10 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most half
     of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
     transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
-    pipeline, where stages wait by design, the rank that computes longer than other stages warns. A job without such a
-    rank is unknown if traces are missing, if collectives cannot be matched, or if a few ranks cause three quarters of
-    the waiting, but no more than chance explains. A job passes if communication takes at most 1 % of each GPU's time.
+    pipeline, where stages wait by design, the rank that computes longer than other stages warns; waiting in collectives
+    of several stages is not judged. A job without such a rank is unknown if traces are missing, if collectives cannot
+    be matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
+    communication takes at most 1 % of each GPU's time.
 
     ## False alarms
     Stages or experts that have more work by design.
@@ -126,6 +127,10 @@ def _ranks(ranks: str) -> str:
     return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
 
 
+def _steps(steps: Sequence[int]) -> str:
+    return f"step {steps[0]}" if len(steps) == 1 else f"steps {listed(steps)}"
+
+
 def _verb(ranks: str, verb: str) -> str:
     return f"{verb}s" if ranks.isdigit() else verb
 
@@ -166,19 +171,20 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
     if worst.group.kinds == {"sendrecv"}:
         verb = "waits" if waiting.isdigit() else "wait"
         stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
-        return warned(
-            f"{stages} {verb} in receives for {_ranks(ranks)}{where}, "
-            f"{'which computes' if len(names) == 1 else 'which compute'} longer: {length} of each step (median)",
-            **at,
+        longer = f"{'which computes' if len(names) == 1 else 'which compute'} longer"
+        when = (
+            f" in {_steps(worst.steps)}; on average over all steps: {length}"
+            if worst.steps
+            else f": {length} of each step (median)"
         )
+        return warned(f"{stages} {verb} in receives for {_ranks(ranks)}{where}, {longer}{when}", **at)
     if any(straggler.group != worst.group for straggler in late):
         return warned(f"the process groups of {_ranks(ranks)}{where} wait for them, up to {length} of each step", **at)
     subject = "it causes" if len(names) == 1 else "they cause"
     cause = f"{subject} {worst.share:.0%} of the waiting in their {kind}"
     waits = f"{_ranks(waiting)} {_verb(waiting, 'wait')} for {_ranks(ranks)}{where}"
     if steps := sorted({step for straggler in late for step in straggler.steps}):
-        which = f"step {steps[0]}" if len(steps) == 1 else f"steps {listed(steps)}"
-        return warned(f"{waits} in {which}: {cause}; on average over all steps "
+        return warned(f"{waits} in {_steps(steps)}: {cause}; on average over all steps "
                       f"{'it costs' if len(names) == 1 else 'they cost'} {length}", **at)  # fmt: skip
     return warned(f"{waits} for {length} of each step: {cause}", **at)
 

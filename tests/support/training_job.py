@@ -42,6 +42,7 @@ class Layout:
     data: int = 1
     stages: int = 1
     experts: bool = False  # all-to-all over the data-parallel ranks
+    expert_ranks: int = 0  # the ranks of one all-to-all, if fewer than all data-parallel ranks
 
     @property
     def ranks(self) -> int:
@@ -49,13 +50,17 @@ class Layout:
         return self.tensor * self.data * self.stages
 
     def group(self, kind: str, rank: int) -> tuple[int, ...]:
-        """Return the ranks of a rank's group: ``tp``, ``dp`` or ``ep``, ``pp``."""
+        """Return the ranks of a rank's group: ``tp``, ``dp`` or ``ep``, ``pp``, ``all``."""
+        if kind == "all":
+            return tuple(range(self.ranks))
         inside, rest = rank % self.tensor, rank // self.tensor
         across, stage = rest % self.data, rest // self.data
         if kind == "tp":
             return tuple(rank - inside + other for other in range(self.tensor))
         if kind in ("dp", "ep"):
-            return tuple((stage * self.data + other) * self.tensor + inside for other in range(self.data))
+            size = self.expert_ranks if kind == "ep" and self.expert_ranks else self.data
+            first = across // size * size
+            return tuple((stage * self.data + first + other) * self.tensor + inside for other in range(size))
         return tuple((other * self.data + across) * self.tensor + inside for other in range(self.stages))
 
 
@@ -75,6 +80,8 @@ class JobPlan:
     microbatches: int = 4
     slow_groups: Mapping[tuple[str, int], float] = field(default_factory=dict)  # kind, first rank: factor on transfers
     overlapped: bool = True  # data-parallel collectives under the backward pass
+    gradient_norm: bool = False  # a collective of all ranks at the end of each step
+    ahead_ms: float = 0.0  # how long before its kernels a step begins on the CPU
     clock_ms: float = 0.0  # maximum offset of the ranks' clocks
     ranks_per_host: int = 0  # 0: the traces name no host; otherwise hosts of 8 GPUs
     numbered: bool = False  # with Seq and the peers of sends
@@ -128,6 +135,8 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
             for _ in range(layers):
                 yield "call", "allreduce", "dp", layout.group("dp", rank), True
         yield ("wait",)
+        if plan.gradient_norm:
+            yield "call", "allreduce", "all", layout.group("all", rank), True
         yield "optimizer", 0.2
     yield "step", plan.steps
 
@@ -225,6 +234,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
     events: list[dict[str, Any]] = []
 
     def add(kind: str, name: str, begin: float, length: float, stream: int | None, args: dict[str, Any]) -> None:
+        begin -= plan.ahead_ms if stream is None else 0.0
         events.append({
             "ph": "X", "cat": kind, "name": name, "pid": 0 if stream is not None else 4711,
             "tid": stream if stream is not None else 4711, "ts": round(base + begin * 1000, 3),
@@ -269,7 +279,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
             "Process Group Name": f"{group_kind}{group[0]}",
             "Process Group Description": {"dp": "DATA_PARALLEL_GROUP", "tp": "TENSOR_MODEL_PARALLEL_GROUP",
                                           "pp": "PIPELINE_MODEL_PARALLEL_GROUP",
-                                          "ep": "EXPERT_MODEL_PARALLEL_GROUP"}[group_kind],
+                                          "ep": "EXPERT_MODEL_PARALLEL_GROUP", "all": "default_pg"}[group_kind],
             "Process Group Ranks": f"[{', '.join(map(str, group))}]",
         }  # fmt: skip
         if plan.numbered:

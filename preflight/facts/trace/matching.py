@@ -146,25 +146,26 @@ def _labels(series: CallSeries, numbered: bool, in_steps: bool) -> Iterator[tupl
 def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
     """Return each rank's clock, relative to the lowest rank of its component.
 
-    Of several paths between ranks, the one with the smallest error is used. Ranks that share fewer than 20 collectives
-    with any other have no clock.
+    Of several paths between ranks, the one with the smallest error is used. Kinds of collectives with fewer than 20
+    calls are taken together. Ranks that share fewer than 20 collectives with any other have no clock.
     """
     edges: dict[int, dict[int, tuple[bool, float, float]]] = defaultdict(dict)
+    few: dict[tuple[int, int], list[float]] = defaultdict(list)
     for series in matched:
-        if len(series) < ENOUGH_MATCHES:
-            continue
         loose = series.kind not in _TOGETHER
         for member in range(1, len(series.members)):
+            pair = series.members[0], series.members[member]
             difference = [
                 series.series[0].ends[at] - series.series[member].ends[other]
                 for at, other in zip(series.places[0], series.places[member], strict=True)
             ]
-            offset = median(difference)
-            error = median(abs(value - offset) for value in difference)
-            base, rank = series.members[0], series.members[member]
-            if rank not in edges[base] or (loose, error) < edges[base][rank][:2]:
-                edges[base][rank] = (loose, error, offset)
-                edges[rank][base] = (loose, error, -offset)
+            if len(series) >= ENOUGH_MATCHES:
+                _add_edge(edges, pair, loose, difference)
+            elif not loose:
+                few[pair] += difference
+    for pair, difference in few.items():
+        if pair[1] not in edges[pair[0]] and len(difference) >= ENOUGH_MATCHES:
+            _add_edge(edges, pair, False, difference)
     clock: dict[int, RankClock] = {}
     for start in sorted(edges):
         waiting = [(False, 0.0, start, 0.0)]
@@ -177,6 +178,18 @@ def clocks(matched: Sequence[MatchedSeries]) -> dict[int, RankClock]:
                 if other not in clock:
                     heapq.heappush(waiting, (loose or also_loose, error + more, other, offset + step))
     return clock
+
+
+def _add_edge(
+    edges: dict[int, dict[int, tuple[bool, float, float]]], pair: tuple[int, int], loose: bool, difference: list[float]
+) -> None:
+    """Add the offset of two clocks, unless a better one is known."""
+    base, rank = pair
+    offset = median(difference)
+    error = median(abs(value - offset) for value in difference)
+    if rank not in edges[base] or (loose, error) < edges[base][rank][:2]:
+        edges[base][rank] = (loose, error, offset)
+        edges[rank][base] = (loose, error, -offset)
 
 
 def ends_agree(series: MatchedSeries, clock: Mapping[int, RankClock]) -> bool:

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.purposes import purpose
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import GroupOfRanks, Waits
+from preflight.parsers.torch.collective_calls import CallKey
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
     return max(counts, default=0)
 
 
+def _between_stages(key: CallKey) -> bool:
+    """Return whether messages are between stages, unlike those of a context ring."""
+    return purpose(GroupOfRanks("", key.group.description, (), True, frozenset(("sendrecv",)))) == "pp"
+
+
 def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
     """Return the groups of ranks that sends and receives connect."""
     root = {rank: rank for rank in ranks}
@@ -92,7 +99,7 @@ def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
     names: dict[int, str] = {}
     for rank, trace in ranks.items():
         for key, _ in trace.calls:
-            if key.kind not in ("send", "recv"):
+            if key.kind not in ("send", "recv") or not _between_stages(key):
                 continue
             if key.peer is not None:
                 others = [key.group.ranks[key.peer] if key.peer < len(key.group.ranks) else key.peer]

@@ -9,7 +9,7 @@ reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
@@ -72,10 +72,13 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     steps = _steps(ranks)
     candidates: list[Straggler] = []
     beyond = _deviate(waits)
-    for number, group in enumerate(waits.groups):
-        if group.kinds != {"sendrecv"}:
-            candidates += _of_group(group, _caused(waits, number, steps), length, beyond)
-    candidates += _of_pipelines(ranks, steps, length, beyond)
+    staged = _of_pipelines(ranks, steps, length, beyond)
+    # other stages of a slow one are late wherever they meet other pipelines
+    follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
+    for number, group in _comparable(ranks, waits):
+        of_group = _of_group(group, _caused(waits, number, steps), length, beyond)
+        candidates += [late for late in of_group if late.rank not in follow]
+    candidates += staged
     candidates.sort(key=lambda straggler: (bool(straggler.steps), -straggler.lost_us))
     by_rank: dict[int, Straggler] = {}
     for candidate in candidates:
@@ -90,9 +93,9 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
         return []
     late_ranks: list[Straggler] = []
     steps = _steps(ranks)
-    for number, group in enumerate(waits.groups):
+    for number, group in _comparable(ranks, waits):
         caused = _caused(waits, number, steps)
-        if group.kinds == {"sendrecv"} or not caused:
+        if not caused:
             continue
         late, share, excess = _standing_out(group.ranks, (), caused)
         waited = sum(sum(of_step.values()) for of_step in caused.values()) / len(caused)
@@ -149,6 +152,14 @@ def _steps(ranks: Mapping[int, RankTrace]) -> list[int]:
 
 def _caused(waits: Waits, group: int, steps: Sequence[int]) -> Mapping[int, Mapping[int, float]]:
     return {step: waits.caused.get(WaitKey(group, step), {}) for step in steps}
+
+
+def _comparable(ranks: Mapping[int, RankTrace], waits: Waits) -> Iterator[tuple[int, GroupOfRanks]]:
+    """Yield the groups whose ranks do the same work; stages of a pipeline do not."""
+    stages = [set(pipeline.ranks) for pipeline in pipelines(ranks)]
+    for number, group in enumerate(waits.groups):
+        if group.kinds != {"sendrecv"} and all(len(pipeline & set(group.ranks)) < 2 for pipeline in stages):
+            yield number, group
 
 
 def _deviate(waits: Waits) -> float:
@@ -253,7 +264,25 @@ def _of_pipelines(
         lost = fmean(excess)
         if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
             stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
+        else:
+            stragglers_of_all += _stages_now_and_then(stages, compute, steps, length)
     return stragglers_of_all
+
+
+def _stages_now_and_then(
+    stages: GroupOfRanks, compute: Mapping[int, Sequence[float]], steps: Sequence[int], length: float
+) -> Iterator[Straggler]:
+    """Yield the ranks that compute much longer in some steps, unlike other stages."""
+    beyond = {rank: [amount - median(amounts) for amount in amounts] for rank, amounts in compute.items()}
+    for rank in stages.ranks:
+        late = {}
+        for at, step in enumerate(steps):
+            of_peers = median(beyond[peer][at] for peer in stages.ranks if peer != rank)
+            if (excess := beyond[rank][at] - max(0.0, of_peers)) > OF_ONE_STEP * length:
+                late[step] = excess
+        lost = sum(late.values()) / len(steps)
+        if lost > OF_A_STEP * length:
+            yield Straggler(rank, stages, 1.0, lost, lost / length, tuple(late))
 
 
 def _beyond_chance(sample: Sequence[float], beyond: float) -> bool:

@@ -5,8 +5,9 @@ ranks that have not yet arrived, so several slow ranks share it (S. C. Littlechi
 1973). A rank may be late because it waited elsewhere, or because a transfer took longer elsewhere: a rank of a slow
 tensor-parallel group is also late in its data-parallel group. So waiting is attributed to its cause: a late rank's
 waiting for a cause in the same step, beyond that of its peers, is charged to that cause, and only the rest to
-the rank itself. A rank that waits for the late one then has the same waiting, so it is not charged twice. Times are in
-microseconds on the common clock.
+the rank itself. After a collective that delays all ranks until the last arrives, they continue together, so their
+delays by cause are made equal; a later wait is not charged to the same cause again. Times are in microseconds on the
+common clock.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
 _MOST_DELAYS = 16
 #: Number of parts with equal numbers of collectives that replace steps if the profiles mark none.
 BLOCKS = 10
+#: Minimum fraction of all waiting that delays the ranks, if a collective makes them continue together.
+_MOST = 0.9
 #: Multiple of the clock error within which two arrivals count as simultaneous.
 _ERRORS = 3.0
 
@@ -101,13 +104,16 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
         size = series.series[last].bytes[series.places[last][row]]
         waits.rows[group] += 1
         waits.transfers[group, series.kind, size].append(max(0.0, min(ends) - begins[last]))
-        bare = [0.0] * len(begins)
+        late, bare, blocked = [0.0] * len(begins), [0.0] * len(begins), [0.0] * len(begins)
         for member, rank in enumerate(series.members):
             delays[rank].enter(step)
             waited = min(begins[last], ends[member]) - begins[member]
             if waited > _ERRORS * error:
                 begin = begins[member] - clock[rank].offset
+                late[member] = waited
                 bare[member] = ranks[rank].bare.within(begin, begin + waited)
+                # a rank that computes before the last arrival has not been delayed until then
+                blocked[member] = min(bare[member], begin + waited - ranks[rank].bare.begun(begin + waited))
                 waits.stretches[rank, group].add(begin, waited)
         transfers = [delays[rank].transfers(group) for rank in series.members]
         if series.kind != "sendrecv":
@@ -117,7 +123,9 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
         if not (total := sum(bare)):
             continue
         mean = total / (len(bare) - 1)
-        shares = _responsible(series.members, begins, [delays[rank].charges for rank in series.members], transfers)
+        own_delays = [delays[rank] for rank in series.members]
+        shares, alone = _responsible(series.members, begins, [delay.charges for delay in own_delays], transfers)
+        together = series.kind != "sendrecv"  # stages wait for each other by design
         charges = waits.caused[WaitKey(group, step)]
         for cause, share in shares.items():
             charges[cause] += share * mean
@@ -129,7 +137,12 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
             for cause, share in shares.items():
                 if series.kind != "sendrecv":
                     waits.bare[rank, step][cause] += share * bare[member]
-                delays[rank].add(cause, share * bare[member])
+                if together or cause != rank:
+                    delays[rank].add(cause, share * blocked[member])
+        if together and all(delay >= _MOST * waited for delay, waited in zip(blocked, late, strict=True)):
+            for member, rank in enumerate(series.members):
+                delays[rank].add(rank, alone[member] * (max(late) - late[member]))
+            _unite(own_delays)
     return waits
 
 
@@ -201,8 +214,11 @@ class _Delays:
 
 def _responsible(
     ranks: Sequence[int], begins: Sequence[float], delays: Sequence[Charges], transfers: Sequence[Charges]
-) -> Charges:
-    """Return the causes of the waiting in a collective, as fractions of one."""
+) -> tuple[Charges, Sequence[float]]:
+    """Return the causes of the waiting in a collective, as fractions of one.
+
+    Also return which fraction of its lateness each member causes itself.
+    """
     peers, arrivals = len(ranks) - 1, sum(begins)
     waits: Charges = defaultdict(float)
     for delay in delays:
@@ -211,6 +227,7 @@ def _responsible(
     moved = [sum(charges.values()) for charges in transfers]
     every = sum(moved)
     responsible: Charges = defaultdict(float)
+    alone = [0.0] * len(ranks)
     for member, share in _lateness(begins):
         late = begins[member] - (arrivals - begins[member]) / peers
         excess = {cause: amount - (waits[cause] - amount) / peers for cause, amount in delays[member].items()}
@@ -218,15 +235,28 @@ def _responsible(
             longest = max(transfers[member], key=transfers[member].__getitem__)
             excess[longest] = excess.get(longest, 0.0) + moved[member] - (every - moved[member]) / peers
         least = max(0.0, _LEAST_SHARE * late)
-        own = {cause: amount for cause, amount in excess.items() if cause != ranks[member] and amount > least}
-        causes = sorted(own, key=own.__getitem__, reverse=True)[:_MOST_CAUSES] if late > 0 else []
-        scale = share / max(sum(own[cause] for cause in causes), late) if causes else 0.0
-        for cause in causes:
-            responsible[cause] += own[cause] * scale
-            share -= own[cause] * scale
-        if share > 1e-9:
-            responsible[ranks[member]] += share
-    return responsible
+        own = {cause: amount for cause, amount in excess.items() if amount > least}
+        unexplained = late
+        for cause in sorted(own, key=own.__getitem__, reverse=True)[:_MOST_CAUSES] if late > 0 else ():
+            explained = min(own[cause], unexplained)  # all ranks wait a little, so the smallest causes explain nothing
+            responsible[cause] += share * explained / late
+            unexplained -= explained
+        alone[member] = unexplained / late if late > 0 else 1.0
+        if share * alone[member] > 1e-9:
+            responsible[ranks[member]] += share * alone[member]
+    return responsible, alone
+
+
+def _unite(delays: Sequence[_Delays]) -> None:
+    """Make the delays of ranks equal, which continue together after a collective."""
+    united: Charges = defaultdict(float)
+    for delay in delays:
+        for cause, amount in delay.charges.items():
+            united[cause] += amount / len(delays)
+    for delay in delays:
+        delay.charges = {}
+        for cause, amount in united.items():
+            delay.add(cause, amount)
 
 
 def _lateness(begins: Sequence[float]) -> Iterator[tuple[int, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, islice
 from operator import le
@@ -114,6 +114,11 @@ class Coverage:
     def within(self, begin: float, end: float) -> float:
         """Return the covered time within an interval."""
         return self.until(end) - self.until(begin) if end > begin else 0.0
+
+    def begun(self, instant: float) -> float:
+        """Return the start of the interval that lasts until an instant, or the instant."""
+        at = bisect_left(self._begins, instant) - 1
+        return self._begins[at] if at >= 0 and self._ends[at] >= instant else instant
 
 
 def total(stretches: Sequence[Stretch]) -> float:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries, ordered
+from preflight.parsers.torch.gpu_work import COMPUTE, GpuWork
 from preflight.parsers.torch.gradient_buckets import buckets
 from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, united
 from preflight.parsers.torch.launches import BackwardPass
@@ -31,7 +32,7 @@ class TraceSummary:
     calls: Sequence[tuple[CallKey, CallSeries]]
     bare: Coverage  # communication while no kernel computes, microseconds
     steps: Mapping[int, Stretch]  # by number, microseconds
-    compute: Mapping[int, float]  # compute time of each step by number, microseconds
+    compute: Mapping[int, float]  # with sends or receives: compute time of each step by number, microseconds
     tails: Sequence[Stretch]  # for each step with a backward pass, the time from its end to the optimizer
     shades: Mapping[int, StepShades]  # by step number
 
@@ -49,19 +50,43 @@ def summarize(trace: Trace) -> TraceSummary:
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
     if len(busy) != 1:  # if a process uses several GPUs, the GPU of a rank is unknown
-        return TraceSummary(document, (), Coverage(()), spans, dict.fromkeys(spans, 0.0), (), {})
+        return TraceSummary(document, (), Coverage(()), spans, {}, (), {})
     ((device, only),) = busy.items()
-    computing = Coverage(only.compute)
-    computed = {number: computing.within(*span) for number, span in spans.items()}
+    staged = any(key.kind in ("send", "recv") for key, _ in calls)
+    computed = _computed(trace, trace.work[device], spans) if staged else {}
     tails = [(each.end, each.until) for each in passes[device]]
     return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails, shades(spans, only))
+
+
+def _computed(trace: Trace, work: GpuWork, spans: Mapping[int, Stretch]) -> dict[int, float]:
+    """Return the time of the compute kernels that each step launches.
+
+    The CPU may be steps ahead of the GPU.
+    """
+    steps, numbers = _numbered(trace, spans)
+    computed = dict.fromkeys(spans, 0.0)
+    until = float("-inf")
+    launches = trace.launches.begun.launches(work.correlations)
+    for begin, end, kind, (launch, _) in zip(work.begins, work.ends, work.kinds, launches, strict=True):
+        if kind != COMPUTE or end <= until:
+            continue
+        place = steps.place(launch if launch == launch else begin)
+        if place >= 0:
+            computed[numbers[place]] += end - max(begin, until)
+        until = end
+    return computed
+
+
+def _numbered(trace: Trace, spans: Mapping[int, Stretch]) -> tuple[Spans, list[int]]:
+    """Return the steps in time order, and their numbers."""
+    steps = Spans(sorted(spans.values()))
+    return steps, [trace.numbers[begin] for begin in steps.begins]
 
 
 def _calls_in_steps(trace: Trace, spans: Mapping[int, Stretch]) -> Sequence[tuple[CallKey, CallSeries]]:
     """Return the collective calls in time order, after assigning their steps."""
     calls = ordered(trace.calls)
-    steps = Spans(sorted(spans.values()))
-    numbers = [trace.numbers[begin] for begin in steps.begins]
+    steps, numbers = _numbered(trace, spans)
     for _, series in calls:
         for begin, correlation in zip(series.begins, series.correlations, strict=True):
             launched = trace.launches.begun.begin(correlation)

@@ -44,6 +44,7 @@ def drawn(seed: int) -> tuple[JobPlan, random.Random]:
     return JobPlan(
         layout, steps=chance.choice((6, 8, 10)), layers=chance.choice((4, 8, 16)), jitter=0.03, clock_ms=2, seed=seed,
         overlapped=chance.random() < 0.7, numbered=chance.random() < 0.5, megabytes=chance.choice((1, 4.3, 40)),
+        gradient_norm=chance.random() < 0.5, ahead_ms=chance.choice((0, 20)),
     ), chance  # fmt: skip
 
 
@@ -91,9 +92,24 @@ def test_a_rank_that_waits_elsewhere_is_not_blamed() -> None:
     assert (late.rank, late.group.description, late.group.ranks) == (2, "TENSOR_MODEL_PARALLEL_GROUP", (2, 3))
 
 
+@pytest.mark.parametrize("rank", [None, 0, 5])
+def test_stages_arrive_at_a_collective_of_all_ranks_at_different_times(rank: int | None) -> None:
+    """The CPU is half a step ahead of the GPU, so that a step's kernels run in the next one."""
+    plan = JobPlan(Layout(2, 2, 2), overlapped=False, gradient_norm=True, ahead_ms=40, megabytes=40, jitter=0.03,
+                   slow={} if rank is None else {rank: 1.2})  # fmt: skip
+    assert [late.rank for late in joined(plan).stragglers] == ([] if rank is None else [rank])
+
+
+def test_other_stages_of_a_slow_one_are_not_blamed() -> None:
+    plan = JobPlan(Layout(data=2, stages=4), steps=6, microbatches=8, jitter=0.03, numbered=True, slow={6: 1.09})
+    assert [late.rank for late in joined(plan).stragglers] == [6]
+
+
 def test_a_rank_that_is_late_in_one_step() -> None:
-    (late,) = joined(JobPlan(Layout(data=4), slow={1: 1.4}, slow_steps=frozenset([3]), jitter=0.03)).stragglers
-    assert (late.rank, late.steps) == (1, (3,))
+    for layout in (Layout(data=4), Layout(stages=4)):  # stages by the time they compute
+        plan = JobPlan(layout, slow={1: 1.6}, slow_steps=frozenset([3]), jitter=0.03, gradient_norm=True)
+        (late,) = joined(plan).stragglers
+        assert (late.rank, late.steps) == (1, (3,))
 
 
 def test_a_transfer_is_measured_without_waiting() -> None:
@@ -114,6 +130,27 @@ def test_steps_that_are_not_marked() -> None:
     job = join({key: trace for key, trace in read.items() if trace})
     assert [late.rank for late in job.stragglers] == [1]
     assert job.step_us is None
+
+
+def test_few_calls_of_several_kinds_are_enough_together() -> None:
+    plan = JobPlan(Layout(data=4), steps=10, layers=1, layer_ms=9, jitter=0.03, clock_ms=2, gradient_norm=True)
+    assert not joined(plan).refused
+    assert not joined(plan).stragglers
+    assert [late.rank for late in joined(replace(plan, slow={3: 1.2})).stragglers] == [3]
+
+
+def test_the_peers_of_a_slow_expert_rank_are_not_blamed() -> None:
+    """Ranks 1 to 3 wait for rank 0 in each all-to-all, so they are late in the all-reduces of ranks 0 to 7."""
+    layout = Layout(data=8, experts=True, expert_ranks=4)
+    plan = JobPlan(layout, steps=4, slow={0: 1.1}, jitter=0.03, megabytes=80, layers=24, layer_ms=1.7)
+    assert [late.rank for late in joined(plan).stragglers] == [0]
+
+
+def test_a_rank_is_not_blamed_again_for_each_earlier_wait() -> None:
+    """Two tensor-parallel ranks are late in turn; the one that was first is not the cause of the rest."""
+    job = joined(JobPlan(Layout(tensor=2), steps=6, layers=32, jitter=0.03, megabytes=1, seed=5))
+    of_ranks = [sum(charges[rank] for charges in job.waits.caused.values()) for rank in (0, 1)]
+    assert max(of_ranks) < 1.5 * min(of_ranks)
 
 
 def test_what_is_missing_is_stated() -> None:
