@@ -134,7 +134,7 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces"),
+    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces", "nxos:show interface"),
     unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
     answers=("AN-4",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail"),
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail", "nxos:show lldp neighbors detail"),
     unless=(no_cable,),
 )
 def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def _priorities(value: frozenset[int] | None) -> str:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT", "eos:show interfaces"),
+    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT", "eos:show interfaces", "nxos:show interface"),
     unless=(no_cable,),
 )
 def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -237,7 +237,7 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE", "eos:show interfaces"),
+    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE", "eos:show interfaces", "nxos:show interface"),
     unless=(no_cable,),
 )
 def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

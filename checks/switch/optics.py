@@ -44,6 +44,7 @@ _UNEVEN_DB, _CLEAR_DB = 3.0, 2.0
         "redis:STATE_DB TRANSCEIVER_DOM_SENSOR",
         "redis:STATE_DB TRANSCEIVER_DOM_THRESHOLD",
         "eos:show interfaces transceiver dom thresholds",
+        "nxos:show interface transceiver details",
     ),
 )
 def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ from preflight.model import Finding, check, counted, failed, passed, unknown, wa
         "redis:APPL_DB LLDP_ENTRY_TABLE",
         "eos:show interfaces",
         "eos:show lldp neighbors detail",
+        "nxos:show interface",
+        "nxos:show lldp neighbors detail",
     ),
     unless=(no_cable,),
 )
@@ -108,7 +110,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     answers=("FP-LAT-3",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail"),
+    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail", "nxos:show lldp neighbors detail"),
     unless=(no_cable,),
 )
 def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

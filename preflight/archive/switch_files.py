@@ -1,4 +1,4 @@
-"""Evidence of switches from files: SONiC databases and output of EOS.
+"""Evidence of switches from files: SONiC databases, output of EOS and NX-OS.
 
 No switch is contacted: network teams can provide files instead of credentials. A folder contains either the files of
 one switch, or one folder, archive or file per switch.
@@ -18,7 +18,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.archive.directory import ArchiveError
 from preflight.evidence import safe_read
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
+from preflight.parsers.switch import eos_answers, redis_dump, session, sonic_tables
 
 #: Maximum unpacked bytes of a switch's file, and maximum members of an archive.
 _MOST_BYTES, _MOST_MEMBERS = 96 << 20, 20_000
@@ -61,7 +61,7 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
         if not made:
             raise ArchiveError(
                 f"{path}: contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
-                f"no session or answer of EOS, such as show_interfaces.json{_begins(path)}"
+                f"no session of EOS or NX-OS, and no answer of EOS, such as show_interfaces.json{_begins(path)}"
             )
         for evidence in made:
             if evidence.node in documents:
@@ -80,7 +80,7 @@ def _switches(path: Path) -> Iterator[Evidence]:
             yield _evidence(path.name, [_plain(entry) for entry in dumps], _written_at(dumps))
             return
         answers = [entry for entry in inside if entry.is_file() and _question(entry.name)]
-        if evidence := _eos(path.name, [_plain(entry) for entry in answers], answers):
+        if evidence := _shown(path.name, [_plain(entry) for entry in answers], answers):
             yield evidence
             return
         for entry in inside:
@@ -92,7 +92,7 @@ def _switches(path: Path) -> Iterator[Evidence]:
             yield _evidence(name, files, _written_at([path]))
     elif _is_part(path.name):
         yield _evidence(path.name.partition(".")[0], [_plain(path)], _written_at([path]))
-    elif evidence := _eos(path.stem, [_plain(path)], [path]):
+    elif evidence := _shown(path.stem, [_plain(path)], [path]):
         yield evidence
     elif (file := _plain(path)).text.lstrip().startswith("{") and (database := _database(file)):
         yield _evidence(path.name.partition(".")[0], [replace(file, name=f"{database}.json")], _written_at([path]))
@@ -119,27 +119,28 @@ def _question(name: str) -> str | None:
     return eos_answers.question(match[1].replace("_", " ")) if match else None
 
 
-def _eos(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
-    """Return the document of one EOS switch; None if its files have no answers.
+def _shown(name: str, files: Sequence[_File], paths: Sequence[Path]) -> Evidence | None:
+    """Return the document of an EOS or NX-OS switch; None without answers.
 
     Raises ArchiveError if all answers are invalid.
     """
     answers: list[tuple[str, dict[str, Any]]] = []
+    platform = session.PLATFORMS[0]
     for file in files:
         if command := _question(file.name):
             why = {"status": "error", "why": file.why}
             answers.append((command, why if file.why else eos_answers.record(command, file.text)))
-        elif session := eos_session.parse(file.text):
-            name = session.name
-            answers += [(command, eos_answers.record(command, text)) for command, text in session.answers]
-    records = eos_answers.records(answers)
+        elif pasted := session.recorded(file.text):
+            platform, shown, answers = pasted
+            name = shown.name
+    records = platform.records(answers)
     if not records:
         return None
     if not any(record["status"] == "ok" for record in records.values()):
         raise ArchiveError(f"{paths[0]}: {next(iter(records.values()))['why']}")
     named = records.get("eos:show hostname", {}).get("value", {}).get("hostname", "")
     return Evidence(named if isinstance(named, str) and _NAME.fullmatch(named) else name, _written_at(paths), records,
-                    {"via": "file", "notes": []}, kind=SWITCH, platform="eos")  # fmt: skip
+                    {"via": "file", "notes": []}, kind=SWITCH, platform=platform.name)  # fmt: skip
 
 
 def _dump_folder(path: Path) -> list[Path]:

@@ -54,7 +54,7 @@ from preflight.recognition.job_logs import (
 from preflight.recognition.line_unwrap import count_facts, prefer_unwrapped
 from preflight.recognition.rank_errors import mark_survived, merge_ranks
 from preflight.recognition.stated_facts import add_stated
-from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP, read_switch
+from preflight.recognition.switch_output import EOS_SESSION, NXOS_SESSION, SONIC_DUMP, read_switch
 from preflight.textprep import common_prefix
 from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
@@ -184,7 +184,15 @@ def _parts(lines: Lines, writer: str) -> list[TextPart]:
 
 def known() -> tuple[str, ...]:
     """Return the names of all kinds of output that are recognised."""
-    return (NCCL_TESTS, NCCL_LOG, *(kind.name for kind in kinds()), PROGRAM_LOG.name, EOS_SESSION, SONIC_DUMP)
+    return (
+        NCCL_TESTS,
+        NCCL_LOG,
+        *(kind.name for kind in kinds()),
+        PROGRAM_LOG.name,
+        EOS_SESSION,
+        NXOS_SESSION,
+        SONIC_DUMP,
+    )
 
 
 class Across(NamedTuple):

@@ -1,4 +1,4 @@
-"""Pasted sessions of Arista EOS, and dumps of SONiC databases.
+"""Pasted sessions of Arista EOS and Cisco NX-OS, and dumps of SONiC databases.
 
 One paste shows one switch, so only checks of a single switch judge it. Checks that need both ends of a cable run with
 ``judge --switch-files``.
@@ -11,13 +11,14 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.facts.switch import eos, sonic
+from preflight.facts.switch import eos, nxos, sonic
 from preflight.judge import findings
 from preflight.parsers.parsed import ParseGap
-from preflight.parsers.switch import eos_answers, eos_session, redis_dump, sonic_tables
+from preflight.parsers.switch import redis_dump, session, sonic_tables
 from preflight.recognition.detector import ParsedPart, TextPart
 
-EOS_SESSION, SONIC_DUMP = "eos session", "sonic database"
+EOS_SESSION, NXOS_SESSION, SONIC_DUMP = "eos session", "nxos session", "sonic database"
+_SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts)}
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
 _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.uplink-balance")
@@ -31,26 +32,24 @@ def read_switch(text: str, source: str) -> list[TextPart]:
 
 
 def _session(text: str) -> list[TextPart]:
-    session = eos_session.parse(text)
-    if session is None:
+    if (pasted := session.recorded(text)) is None:
         return []
-    answers = [(question, eos_answers.record(question, text)) for question, text in session.answers]
-    records = eos_answers.records(answers)
+    platform, shown, answers = pasted
+    records = platform.records(answers)
     if not any(record["status"] == "ok" for record in records.values()):
         return []
     lines = text.splitlines()
-    gaps = [ParseGap(session.first, record["why"]) for _, record in answers if record["status"] != "ok"]
-    gaps += [
-        ParseGap(number, f"the output of `{command[:60]}` is not read", True) for number, command in session.unread
-    ]
-    if any(line.strip() for line in lines[: session.first - 1]):
+    gaps = [ParseGap(shown.first, record["why"]) for _, record in answers if record["status"] != "ok"]
+    gaps += [ParseGap(number, f"the output of `{command[:60]}` is not read", True) for number, command in shown.unread]
+    if any(line.strip() for line in lines[: shown.first - 1]):
         gaps.append(ParseGap(1, "the text before the session is not read", True))
-    evidence = Evidence(session.name, "", records, kind=SWITCH, platform="eos")
-    shown = eos.facts(evidence)
-    facts = {"name": session.name, "model": shown.model, "answers": sorted(records), "ports": len(shown.ports),
-             "ports_up": sum(port.up is True for port in shown.ports.values())}  # fmt: skip
-    summary = f"Arista EOS switch {session.name}: {len(records)} answers, {len(shown.ports)} ports"
-    return [_part(EOS_SESSION, text, evidence, ParsedPart(len(lines), facts, summary, gaps))]
+    evidence = Evidence(shown.name, "", records, kind=SWITCH, platform=platform.name)
+    kind, of = _SESSIONS[platform.name]
+    switch = of(evidence)
+    facts = {"name": shown.name, "model": switch.model, "answers": sorted(records), "ports": len(switch.ports),
+             "ports_up": sum(port.up is True for port in switch.ports.values())}  # fmt: skip
+    summary = f"{platform.title} switch {shown.name}: {len(records)} answers, {len(switch.ports)} ports"
+    return [_part(kind, text, evidence, ParsedPart(len(lines), facts, summary, gaps))]
 
 
 def _dump(text: str, source: str) -> list[TextPart]:

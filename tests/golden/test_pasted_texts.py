@@ -142,6 +142,7 @@ def test_every_kind_has_a_pasted_text() -> None:
     }  # fmt: skip
     in_sets = {
         "eos session",
+        "nxos session",
         "sonic database",
         "network error",
         "program log",

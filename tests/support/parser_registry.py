@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -54,7 +55,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.facts.switch import eos, sonic
+from preflight.facts.switch import eos, nxos, sonic
 from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
@@ -64,7 +65,7 @@ from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megat
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
-from preflight.parsers.switch import eos_answers
+from preflight.parsers.switch import eos_answers, nxos_answers, session, show_commands
 from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
@@ -72,6 +73,7 @@ from tests.support import external_texts, paths
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
 from tests.support.fixture import whole_node
+from tests.support.nxos import NxosLeaf
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -439,7 +441,17 @@ _text(
     call=lambda text: eos_answers.record("show version", text),
 )
 _text("parsers.switch.sonic_tables.may_be_dump", '{"PORT|Ethernet0": {"mtu": "9216"}}')
-_text("parsers.switch.eos_session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
+_text("parsers.switch.session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
+_text("parsers.switch.session.recorded", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#',
+      f"leaf4# show version\n{NxosLeaf().texts()['show version']}\nleaf4# exit\n")  # fmt: skip
+_text("parsers.switch.nxos_answers.question", "sh int trans det", "show interface")
+for _command, _answer in NxosLeaf().texts().items():
+    _text("parsers.switch.nxos_answers.answer", _answer, json.dumps(NxosLeaf().rows()[_command]),
+          call=partial(nxos_answers.answer, _command))  # fmt: skip
+_text("parsers.switch.nxos_answers.record", NxosLeaf().texts()["show lldp neighbors detail"],
+      call=lambda text: nxos_answers.record("show lldp neighbors detail", text))  # fmt: skip
+_text("parsers.switch.show_commands.typed_command", "sh int", "show interface",
+      call=lambda text: show_commands.typed_command(text, nxos_answers.COMMANDS))  # fmt: skip
 _text("lspci.parse", *_out(lspci.LSPCI), tool="lspci")
 _text("nccl_environment.Selection.parse", "^=mlx5_0:1:2,mlx5_1:-1,", "mlx5")
 _text("nccl_environment.strtoll", "-0x1F", "010", "4M", "99999999999999999999")
@@ -807,7 +819,27 @@ def _eos_records() -> str:
     })  # fmt: skip
 
 
+def _nxos_records() -> str:
+    leaf = NxosLeaf()
+    leaf.ports = {name: port for name, port in leaf.ports.items() if name == "Ethernet1/1"}
+    return json.dumps(session.PLATFORMS[1].records(
+        (command, nxos_answers.record(command, answer))
+        for reading in (leaf.texts(), leaf.texts(later=True)) for command, answer in reading.items()
+    ))  # fmt: skip
+
+
 _value("switch.eos.facts", _eos_records(), call=lambda value: eos.facts(_of_switch(value, "eos")),
+       raises=EvidenceError)  # fmt: skip
+_value("switch.values.as_object", "{}")
+_value("switch.values.as_text", '"up"')
+_value("switch.values.as_number", "7")
+_value("switch.values.as_decimal", "-1.5")
+_text("switch.eos.dotted_address", "0200.5e10.0001", "Ethernet1/1")
+_text("parsers.switch.show_commands.record_of", NxosLeaf().texts()["show version"],
+      call=lambda text: show_commands.record_of("show version", text, nxos_answers.answer))  # fmt: skip
+_text("parsers.switch.show_commands.by_key", "leaf4", call=lambda text: show_commands.by_key(
+    "eos", [("show version", {"status": "ok", "value": text})] * 2, bool))  # fmt: skip
+_value("switch.nxos.facts", _nxos_records(), call=lambda value: nxos.facts(_of_switch(value, "nxos")),
        raises=EvidenceError)  # fmt: skip
 _value("switch.sonic.facts", _switch_records(), call=lambda value: sonic.facts(_of_switch(value)), raises=EvidenceError)
 

@@ -6,13 +6,13 @@ gaps. Times are the switch's own (``counterRefreshTime``), so the window does no
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.switch.model import Counters, Heard, Optics, PortCounters, SwitchFacts, SwitchPort
+from preflight.facts.switch.values import as_decimal, as_number, as_text
 
 _INTERFACES, _PHY = "eos:show interfaces", "eos:show interfaces phy detail"
 _DOM = "eos:show interfaces transceiver dom thresholds"
@@ -53,8 +53,8 @@ def facts(evidence: Evidence) -> SwitchFacts:
     first = _counters(before, answers.both("codewords")[0])
     second = _counters(after, answers.both("codewords")[1]) if after is not None else None
     return SwitchFacts(
-        name=evidence.node, system_name=_text(named.get("hostname")), platform=evidence.platform,
-        model=_text(about.get("modelName")), chassis=_text(about.get("systemMacAddress")),
+        name=evidence.node, system_name=as_text(named.get("hostname")), platform=evidence.platform,
+        model=as_text(about.get("modelName")), chassis=as_text(about.get("systemMacAddress")),
         ports={name: _port(name, row, heard.get(name)) for name, row in _rows(before, "interfaces")},
         ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
         optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None, bgp={},
@@ -109,23 +109,10 @@ def _objects(value: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-def _decimal(value: Any) -> float | None:
-    real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if real else None
-
-
 def _port(name: str, row: Mapping[str, Any], heard: Heard | None) -> SwitchPort:
     """Return a port; ``mtu`` is in bytes of payload, and ``bandwidth`` in bit/s."""
-    rate, mtu = _number(row.get("bandwidth")), _number(row.get("mtu"))
-    status, line = _text(row.get("interfaceStatus")), _text(row.get("lineProtocolStatus"))
+    rate, mtu = as_number(row.get("bandwidth")), as_number(row.get("mtu"))
+    status, line = as_text(row.get("interfaceStatus")), as_text(row.get("lineProtocolStatus"))
     return SwitchPort(
         name, speed_gbps=rate / 1e9 if rate else None, mtu=mtu or None,
         admin_up=status not in ("disabled", "adminDown") if status else None, up=line == "up" if line else None,
@@ -139,12 +126,13 @@ def _heard(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[str
         neighbours = _objects(row, "lldpNeighborInfo")
         if len(neighbours) == 1:
             far, device = _object(neighbours[0], "neighborInterfaceInfo"), neighbours[0]
-            name = (_text(far.get("interfaceId_v2")) or _text(far.get("interfaceId"))).strip('"')
-            yield port, Heard(_text(device.get("systemName")), _address(_text(device.get("chassisId"))), _address(name),
-                              _text(far.get("interfaceDescription")).strip('"'))  # fmt: skip
+            name = (as_text(far.get("interfaceId_v2")) or as_text(far.get("interfaceId"))).strip('"')
+            chassis, port_id = dotted_address(as_text(device.get("chassisId"))), dotted_address(name)
+            yield port, Heard(as_text(device.get("systemName")), chassis, port_id,
+                              as_text(far.get("interfaceDescription")).strip('"'))  # fmt: skip
 
 
-def _address(text: str) -> str:
+def dotted_address(text: str) -> str:
     """Return ``0200.5e10.0001`` as ``02:00:5e:10:00:01``, and other text unchanged."""
     if not re.fullmatch(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", text):
         return text
@@ -157,10 +145,10 @@ def _optics(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[st
     for port, row in table:
         power = _object(_object(row, "parameters"), "rxPower")
         if power.get("unit") == "dBm" and (channels := _object(power, "channels")):
-            lanes = tuple(_decimal(channels[lane]) for lane in sorted(channels, key=lambda lane: (len(lane), lane)))
+            lanes = tuple(as_decimal(channels[lane]) for lane in sorted(channels, key=lambda lane: (len(lane), lane)))
             limits = _object(power, "threshold")
             named = {
-                f"rx {side} {level}": _decimal(limits.get(f"{side}{short}"))
+                f"rx {side} {level}": as_decimal(limits.get(f"{side}{short}"))
                 for side in ("low", "high")
                 for level, short in (("alarm", "Alarm"), ("warning", "Warn"))
             }
@@ -170,7 +158,7 @@ def _optics(table: Iterator[tuple[str, Mapping[str, Any]]]) -> Iterator[tuple[st
 def _counters(interfaces: Any, phys: Any) -> Counters:
     words = dict(_rows(phys, "interfacePhyStatuses"))
     rows = [(name, _object(row, "interfaceCounters")) for name, row in _rows(interfaces, "interfaces")]
-    changes = {name: _number(counters.get("linkStatusChanges")) for name, counters in rows}
+    changes = {name: as_number(counters.get("linkStatusChanges")) for name, counters in rows}
     return Counters({name: _port_counters(counters, words.get(name, {})) for name, counters in rows},
                     link_changes={name: number for name, number in changes.items() if number is not None})  # fmt: skip
 
@@ -187,11 +175,11 @@ def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounte
     ]
 
     def words(name: str) -> int | None:
-        values = [number for chip in fec if (number := _number(_object(chip, name).get("value"))) is not None]
+        values = [number for chip in fec if (number := as_number(_object(chip, name).get("value"))) is not None]
         return sum(values) if values else None
 
     in_octets, out_octets, in_errors, out_errors, in_discards, out_discards = (
-        _number(row.get(name))
+        as_number(row.get(name))
         for name in ("inOctets", "outOctets", "totalInErrors", "totalOutErrors", "inDiscards", "outDiscards")
     )
     unknown = (None,) * 8
@@ -203,6 +191,6 @@ def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounte
 
 def _window(before: Any, after: Any) -> float | None:
     """Return the seconds between two answers, by the switch's clock."""
-    times = [max((_decimal(_object(row, "interfaceCounters").get("counterRefreshTime")) or 0.0
+    times = [max((as_decimal(_object(row, "interfaceCounters").get("counterRefreshTime")) or 0.0
                   for _, row in _rows(answer, "interfaces")), default=0.0) for answer in (before, after)]  # fmt: skip
     return times[1] - times[0] if times[0] and times[1] > times[0] else None

@@ -16,7 +16,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
-from preflight.facts.switch import eos, sonic
+from preflight.facts.switch import eos, nxos, sonic
 from preflight.facts.switch.model import SwitchFacts, SwitchPort
 from preflight.parsers.network import lldp
 
@@ -26,7 +26,11 @@ SWITCHES = "@switches"
 Compute = Callable[[NodeFacts], Sequence[Port]]
 
 #: Adapter of each platform.
-_ADAPTERS: Mapping[str, Callable[[Evidence], SwitchFacts]] = {"sonic": sonic.facts, "eos": eos.facts}
+_ADAPTERS: Mapping[str, Callable[[Evidence], SwitchFacts]] = {
+    "sonic": sonic.facts,
+    "eos": eos.facts,
+    "nxos": nxos.facts,
+}
 
 _SHORT = re.compile(r"(?:ethernet|eth|et)([0-9]+(?:/[0-9]+)+)")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
+from preflight.parsers.switch import show_commands
 
 #: The fields of an object by name; ``*`` stands for every interface or channel, None for a number or text.
 Fields = Mapping[str, "Fields | None"]
@@ -67,20 +68,8 @@ QUESTIONS: Mapping[str, EosQuestion] = {
 
 
 def question(typed: str) -> str | None:
-    """Return the command in the list that was typed; None if none or several fit.
-
-    EOS accepts abbreviated words: ``sh lldp nei det | json`` is ``show lldp neighbors detail``.
-    """
-    parts = typed.partition("|")[0].split()
-    if " ".join(parts) in QUESTIONS:
-        return " ".join(parts)
-    fitting = [
-        command
-        for command in QUESTIONS
-        if len(words := command.split()) == len(parts)
-        and all(word.startswith(part.lower()) for word, part in zip(words, parts, strict=True))
-    ]
-    return fitting[0] if len(fitting) == 1 else None
+    """Return the command in the list that was typed; None if none or several fit."""
+    return show_commands.typed_command(typed, QUESTIONS)
 
 
 def command(question: str) -> str:
@@ -112,25 +101,12 @@ def answer(command: str, text: str) -> dict[str, Any]:
 
 def record(command: str, text: str) -> dict[str, Any]:
     """Return the record of an answer, with an error if the answer is invalid."""
-    try:
-        return {"status": "ok", "value": answer(command, text)}
-    except ValueError as error:
-        return {"status": "error", "why": f"{command}: {error}"}
+    return show_commands.record_of(command, text, answer)
 
 
 def records(answers: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """Return the records by key; ``answers`` are in chronological order.
-
-    For commands with counters, a later answer is the second reading; for the rest, the last valid answer is used.
-    """
-    by_key: dict[str, dict[str, Any]] = {}
-    for command, made in answers:
-        first = by_key.setdefault(f"eos:{command}", made)
-        if first is not made and QUESTIONS[command].twice:
-            first["again"] = made
-        elif made["status"] == "ok":
-            by_key[f"eos:{command}"] = made
-    return by_key
+    """Return the records by key; ``answers`` are in chronological order."""
+    return show_commands.by_key("eos", answers, lambda command: QUESTIONS[command].twice)
 
 
 def _chosen(value: Any, fields: Fields | None) -> Any:

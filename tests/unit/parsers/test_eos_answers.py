@@ -11,7 +11,8 @@ from preflight.archive.directory import ArchiveError
 from preflight.archive.switch_files import switch_documents
 from preflight.evidence.document import EvidenceError
 from preflight.facts.switch import eos
-from preflight.parsers.switch import eos_answers, eos_session
+from preflight.parsers.switch import eos_answers
+from preflight.parsers.switch.session import parse as session_parse
 from tests.support.eos import EosLeaf
 
 VERSION = '{"modelName": "X", "systemMacAddress": "02:5e:00:00:00:13"}'
@@ -44,7 +45,7 @@ def test_answers_that_are_none(answer: str, why: str) -> None:
 
 @pytest.mark.parametrize("prompt", ["leaf4#", "leaf4>", "leaf4(s1)#", "leaf4.14:02:11#", "leaf4(s1)(config)# "])
 def test_prompts(prompt: str) -> None:
-    session = eos_session.parse(f"motd: no # here\r\n{prompt}sh ver | json\r\n{VERSION}\r\n{prompt}\r\n")
+    session = session_parse(f"motd: no # here\r\n{prompt}sh ver | json\r\n{VERSION}\r\n{prompt}\r\n")
     assert session is not None
     assert (session.name, [command for command, _ in session.answers]) == ("leaf4", ["show version"])
 
@@ -52,17 +53,17 @@ def test_prompts(prompt: str) -> None:
 def test_a_pager_and_escapes_of_a_terminal_are_removed() -> None:
     half = len(VERSION) // 2
     text = f"leaf4#show version | json\n{VERSION[:half]}\n --More-- \r\x1b[K{VERSION[half:]}\nleaf4#"
-    session = eos_session.parse(text)
+    session = session_parse(text)
     assert session is not None
     with pytest.raises(ValueError, match="line 1"):  # a value cannot continue on the next line
         eos_answers.answer(*session.answers[0])
-    paged = eos_session.parse(f"leaf4#show version | json\n{{\n --More-- \r\x1b[K{VERSION[1:]}\nleaf4#")
+    paged = session_parse(f"leaf4#show version | json\n{{\n --More-- \r\x1b[K{VERSION[1:]}\nleaf4#")
     assert paged is not None
     assert eos_answers.answer(*paged.answers[0])["modelName"] == "X"
 
 
 def test_a_text_without_a_question_is_no_session() -> None:
-    assert eos_session.parse("root@gpu001:~# nvidia-smi\n# show version\nleaf4# configure\n") is None
+    assert session_parse("root@gpu001:~# nvidia-smi\n# show version\nleaf4# configure\n") is None
 
 
 def test_one_refused_command_is_unknown_and_the_others_are_read(tmp_path: Path) -> None:

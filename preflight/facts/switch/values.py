@@ -1,0 +1,31 @@
+"""Values in the answers of a switch, which may be of any type.
+
+A value of the wrong type is None or empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return an object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_text(value: Any) -> str:
+    """Return a text, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def as_number(value: Any) -> int | None:
+    """Return a count, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def as_decimal(value: Any) -> float | None:
+    """Return a finite number, or None."""
+    real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if real else None

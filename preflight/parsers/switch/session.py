@@ -1,0 +1,85 @@
+"""Terminal sessions with a switch: prompts, commands and answers.
+
+A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them.
+Sources: EOS user manual (command-line interface), NX-OS fundamentals guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.parsers.switch import eos_answers, nxos_answers
+
+Record = dict[str, Any]
+
+_PROMPT = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
+    r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(?P<command>.*)"
+)
+#: Text that a terminal adds: escape sequences, erased characters and the pager.
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]|^ *--More-- *\r?", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SwitchSession:
+    """The name of a switch, and its answers in the order of the session."""
+
+    name: str
+    answers: Sequence[tuple[str, str]]  # command and text
+    first: int  # line number of the first command
+    unread: Sequence[tuple[int, str]]  # line numbers and show commands whose output is not read
+
+
+@dataclass(frozen=True)
+class CommandLine:
+    """The command line of a platform whose sessions are read."""
+
+    name: str  # as in documents: eos, nxos
+    title: str
+    question: Callable[[str], str | None]
+    record: Callable[[str, str], Record]
+    records: Callable[[Iterable[tuple[str, Record]]], dict[str, Record]]
+
+
+PLATFORMS = (
+    CommandLine("eos", "Arista EOS", eos_answers.question, eos_answers.record, eos_answers.records),
+    CommandLine("nxos", "Cisco NX-OS", nxos_answers.question, nxos_answers.record, nxos_answers.records),
+)
+
+
+def recorded(text: str) -> tuple[CommandLine, SwitchSession, list[tuple[str, Record]]] | None:
+    """Return a session and the records of its answers.
+
+    The platform is the one that reads most of them; None if no platform does.
+    """
+    readings = []
+    for platform in PLATFORMS:
+        if session := parse(text, platform.question):
+            answers = [(command, platform.record(command, answer)) for command, answer in session.answers]
+            readings.append((platform, session, answers))
+    return max(readings, key=lambda reading: sum(record["status"] == "ok" for _, record in reading[2]), default=None)
+
+
+def parse(text: str, question_of: Callable[[str], str | None] = eos_answers.question) -> SwitchSession | None:
+    """Parse a session; None if it contains none of the commands of a platform."""
+    name, first = "", 0
+    answers: list[tuple[str, str]] = []
+    unread: list[tuple[int, str]] = []
+    lines: list[str] = []
+    question: str | None = None
+    for number, line in enumerate([*_TERMINAL.sub("", text).replace("\r", "").split("\n"), None], 1):
+        match = _PROMPT.fullmatch(line) if line is not None else None
+        if line is not None and not (match and (not name or match["name"] == name)):
+            lines.append(line)
+            continue
+        if question is not None:
+            answers.append((question, "\n".join(lines)))
+        lines, question = [], question_of(match["command"]) if match else None
+        if match and question and not name:
+            name, first = match["name"], number
+        elif match and name and question is None and match["command"].startswith("sh"):
+            unread.append((number, match["command"].strip()))
+    return SwitchSession(name, answers, first, unread) if answers else None

@@ -1,0 +1,116 @@
+"""A Clos with a Cisco NX-OS leaf: text and JSON give one result, and hidden facts are unknown by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from preflight.archive.switch_files import switch_documents
+from preflight.evidence.document import Evidence
+from preflight.facts.switch import nxos
+from preflight.judge import judge
+from preflight.parsers.switch import nxos_answers
+from tests.scenarios.test_eos import CHECKS, SITE, wrong
+from tests.support.nxos import NxosLeaf
+
+PORT = "Ethernet1/1"
+
+
+def document(tmp_path: Path, text: str) -> Evidence:
+    (tmp_path / "pasted.txt").write_text(text)
+    (evidence,) = switch_documents([tmp_path / "pasted.txt"])
+    return evidence
+
+
+def judged(tmp_path: Path, leaf: NxosLeaf, *, as_json: bool = False) -> dict[str, Any]:
+    return judge(leaf.evidences(document(tmp_path, leaf.session(as_json=as_json))), CHECKS, SITE)
+
+
+def test_a_healthy_leaf_raises_nothing_and_what_it_does_not_show_is_unknown(tmp_path: Path) -> None:
+    report = judged(tmp_path, NxosLeaf())
+    assert wrong(report) == []
+    unknown = {finding["check"]: finding["message"] for finding in report["findings"] if finding["status"] == "unknown"}
+    assert "no recorded NX-OS answer was available" in unknown["switch.ecn"]
+    passed = {finding["check"]: finding["message"] for finding in report["findings"] if finding["status"] == "pass"}
+    assert passed["link.join"].startswith("both ends of 32 cables")
+    assert "32 cables" in passed["link.mtu"]
+    assert "32 cables" in passed["link.speed-fec"]
+    assert passed["optics.switch-end"].startswith("48 modules")
+    leaf4 = [finding for finding in report["findings"] if finding["status"] == "pass" and "leaf4" in finding["message"]]
+    assert leaf4 == []
+
+
+def test_text_and_json_are_one_record_with_the_window_of_the_uptime(tmp_path: Path) -> None:
+    """The findings are equal byte for byte."""
+    leaf = NxosLeaf()
+    leaf.ports[PORT]["rx"] = [-1.0, None, -12.5, -1.0]
+    text, of_json = (document(tmp_path, leaf.session(as_json=as_json)) for as_json in (False, True))
+    assert (text.node, text.platform, text.records) == (of_json.node, of_json.platform, of_json.records)
+    assert nxos.facts(text).window_s == 60
+    assert "SER0000" not in json.dumps(text.records)
+    first, second = (json.dumps(judged(tmp_path, leaf, as_json=way)["findings"]) for way in (False, True))
+    assert first == second
+    assert wrong(judged(tmp_path, leaf)) == [("fail", "optics.switch-end", f"leaf4 {PORT}")]
+
+
+def test_one_row_is_an_object_and_several_are_a_list() -> None:
+    for command, answer in NxosLeaf().rows().items():
+        for table, rows in answer.items():
+            if table.startswith("TABLE_"):
+                (name,) = rows
+                row = rows[name][-1]
+                as_list, as_object, as_tables = (
+                    nxos_answers.record(command, json.dumps(shape))
+                    for shape in ({table: {name: [row]}}, {table: {name: row}}, {table: [{name: row}]})
+                )
+                assert as_list == as_object == as_tables
+                assert as_list["status"] == "ok"
+
+
+@pytest.mark.parametrize(("plant", "check", "subject"), [
+    ({"mtu": 1500}, "link.mtu", f"leaf4 {PORT} - gpu013 enp24s0"),
+    ({"speed": "200 Gb/s"}, "link.speed-fec", f"leaf4 {PORT} - gpu013 enp24s0"),
+    ({"system": "gpu014"}, "link.join", f"leaf4 {PORT}"),
+])  # fmt: skip
+def test_a_fault_of_the_leaf_is_one_finding(tmp_path: Path, plant: dict[str, Any], check: str, subject: str) -> None:
+    leaf = NxosLeaf()
+    leaf.ports[PORT] |= plant
+    assert wrong(judged(tmp_path, leaf)) == [("fail", check, subject)]
+
+
+def test_the_mtu_of_older_switches_is_in_a_policy_so_1500_is_unknown(tmp_path: Path) -> None:
+    leaf = NxosLeaf(model="Nexus 5596")
+    leaf.ports[PORT]["mtu"] = 1500
+    report = judged(tmp_path, leaf)
+    assert wrong(report) == []
+    assert f"the MTU of leaf4 {PORT} is not known" in str(report["findings"])
+
+
+@pytest.mark.parametrize(("hurt", "gap"), [
+    (lambda text: text.replace("Chassis id: ", "Chassis: "), "lldp"),
+    (lambda text: text.replace("Ethernet1/", "port 1/"), "ports"),
+    (lambda text: text.replace("NXOS: version", "version"), "name"),
+    (lambda text: text.replace("transceiver is", "x").replace("Ethernet1", "\x1b[2JE1"), "optics"),
+])  # fmt: skip
+def test_another_form_of_an_answer_is_unknown(tmp_path: Path, hurt: Callable[[str], str], gap: str) -> None:
+    facts = nxos.facts(document(tmp_path, hurt(NxosLeaf().session(as_json=False))))
+    assert "show" in facts.gaps[gap]
+
+
+def test_values_that_are_none_are_not_facts() -> None:
+    row = {
+        "interface": PORT,
+        "state": ["up"],
+        "admin_state": 7,
+        "eth_mtu": "-",
+        "eth_speed": "9" * 99,
+        "eth_inbytes": -1,
+    }
+    value = {"TABLE_interface": {"ROW_interface": [row, 5, {"interface": "Ethernet1/1; reboot"}, {"interface": None}]}}
+    made = nxos_answers.answer("show interface", json.dumps(value))["interfaces"]
+    assert set(made) == {PORT}
+    assert set(map(str, made[PORT].values())) == {"", "None"}
