@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from preflight.parsers.network.lldp import parse
+from preflight.checks import registry
+from preflight.judge import judge
+from preflight.parsers.network.lldp import LLDP, parse
+from tests.support.clos import NETDEV, Clos
 
 MISSING = next(
     (tool for tool in ("lldpd", "lldpcli", "ip") if not shutil.which(tool)), "" if os.getuid() == 0 else "root"
@@ -40,9 +44,9 @@ class LldpPair:
     def start(self) -> None:
         for name in (self.node, self.switch):
             subprocess.run(["ip", "netns", "add", name], check=True)
-        link = ["ip", "-n", self.node, "link", "add", "rail0", "type", "veth", "peer", "name", "swp1"]
+        link = ["ip", "-n", self.node, "link", "add", NETDEV, "type", "veth", "peer", "name", "swp1"]
         subprocess.run([*link, "netns", self.switch], check=True)
-        for name, interface in ((self.node, "rail0"), (self.switch, "swp1")):
+        for name, interface in ((self.node, NETDEV), (self.switch, "swp1")):
             subprocess.run(["ip", "-n", name, "link", "set", interface, "mtu", "9000", "up"], check=True)
             (self.folder / name).mkdir(mode=0o777)
             (self.folder / name).chmod(0o777)
@@ -54,6 +58,9 @@ class LldpPair:
             self.daemons.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))
         for name in (self.node, self.switch):
             self.query(name, "configure", "lldp", "tx-interval", "1")
+        for name, shown in ((self.node, "gpu001"), (self.switch, "leaf1")):
+            self.query(name, "configure", "system", "hostname", shown)
+        self.query(self.switch, "configure", "lldp", "portidsubtype", "local", "etp1")  # as lldpmgrd of SONiC
         for (organisation, subtype), value in TLVS.items():
             tlv = ["oui", organisation, "subtype", subtype, "oui-info", value]
             self.query(self.switch, "configure", "lldp", "custom-tlv", "add", *tlv)
@@ -73,11 +80,18 @@ class LldpPair:
 
     def heard(self) -> str:
         """Return the announcements that the node received, once they are complete."""
+        return self._received(self.node, self.switch, lambda text: '"mfs"' in text and text.count('"subtype"') == 3)
+
+    def heard_by_switch(self) -> str:
+        """Return the announcements that the switch received."""
+        return self._received(self.switch, self.node, lambda text: '"gpu001"' in text)
+
+    def _received(self, receiver: str, sender: str, complete: Callable[[str], bool]) -> str:
         for attempt in range(1200):
-            text = self.query(self.node, "-f", "json0", "show", "neighbors", "details")
+            text = self.query(receiver, "-f", "json0", "show", "neighbors", "details")
             if attempt % 20 == 19:
-                self.query(self.switch, "update")  # send now
-            if '"mfs"' in text and text.count('"subtype"') == 3:
+                self.query(sender, "update")  # send now
+            if complete(text) and ('"leaf1"' in text or '"gpu001"' in text):
                 return text
             time.sleep(0.1)
         raise AssertionError(text)
@@ -105,7 +119,7 @@ def pair() -> Iterator[LldpPair]:
 @pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
 def test_dcbx_of_a_neighbour_is_decoded(pair: LldpPair) -> None:
     (neighbour,) = parse(pair.heard()).values()
-    assert (neighbour.netdev, neighbour.switch) == ("rail0", os.uname().nodename)
+    assert (neighbour.netdev, neighbour.switch, neighbour.port) == (NETDEV, "leaf1", "etp1")
     assert neighbour.max_frame == 9236
     assert neighbour.pfc == frozenset((3, 6))
     assert neighbour.pfc_willing is True
@@ -113,6 +127,20 @@ def test_dcbx_of_a_neighbour_is_decoded(pair: LldpPair) -> None:
     assert neighbour.ets.percent == (0, 50, 50, 0, 0, 0, 0, 0)
     assert neighbour.dscp == {26: 3}
     assert not neighbour.cee
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
+def test_both_ends_of_a_cable_show_each_other(pair: LldpPair) -> None:
+    """The switch stores what it received as lldp_syncd of SONiC does."""
+    (interface,) = json.loads(pair.heard_by_switch())["lldp"][0]["interface"]
+    clos, far = Clos(), interface["port"][0]
+    clos.set("leaf1", "APPL_DB", "LLDP_ENTRY_TABLE:Ethernet0",
+             lldp_rem_sys_name=interface["chassis"][0]["name"][0]["value"],
+             lldp_rem_port_id=far["id"][0]["value"], lldp_rem_port_desc=far["descr"][0]["value"])  # fmt: skip
+    hosts = clos.hosts({"gpu001": {LLDP: {"status": "ok", "rc": 0, "out": pair.heard()}}})
+    judged = judge([*hosts, *clos.switches()], [check for check in registry().checks if check.id == "link.join"])
+    (finding,) = judged["findings"]
+    assert (finding["status"], finding["message"]) == ("pass", "both ends of 32 cables show each other")
 
 
 def test_what_is_not_its_json_is_refused() -> None:

@@ -6,9 +6,11 @@ import base64
 import datetime
 import http.server
 import json
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -40,6 +42,7 @@ date +%s.%N >> {folder}/log
 printf '%s\\n' "$SSH_ORIGINAL_COMMAND" >> {folder}/log
 name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | tr ' |' '__')
 case "$SSH_ORIGINAL_COMMAND" in "show "*" | json") ;; *) echo '% Invalid input'; exit 1;; esac
+[ ! -f {folder}/slow ] || sleep 5
 [ -f {folder}/"$name" ] || {{ echo '% Invalid input'; exit 1; }}
 cat {folder}/"$name"
 [ ! -f {folder}/"$name".later ] || mv {folder}/"$name".later {folder}/"$name"
@@ -83,6 +86,13 @@ class SshDevice:
         with socket.socket() as connection:
             return connection.connect_ex(("127.0.0.1", self.port)) == 0
 
+    def sessions(self) -> list[int]:
+        """Return the processes of sshd that serve a connection."""
+        return [
+            int(status.parent.name) for status in Path("/proc").glob("[0-9]*/stat")
+            if _parent(status) == self.process.pid
+        ]  # fmt: skip
+
     def answers(self, leaf: EosLeaf) -> None:
         for reading, suffix in ((leaf.now, ""), (leaf.later, ".later")):
             for question, answer in reading.items():
@@ -93,6 +103,13 @@ class SshDevice:
     def log(self) -> list[tuple[float, str]]:
         lines = (self.folder / "log").read_text().splitlines()
         return list(zip(map(float, lines[::2]), lines[1::2], strict=True))
+
+
+def _parent(status: Path) -> int:
+    try:
+        return int(status.read_text().rpartition(")")[2].split()[1])
+    except OSError:  # it ended
+        return 0
 
 
 class EapiDevice:
@@ -232,6 +249,28 @@ def test_all_ways_give_the_same_findings_and_send_only_words_of_the_table(
     assert list(sent) == [f"{question} | json" for question in (*QUESTIONS, *twice)]
     assert here.sent == [*QUESTIONS, *twice]
     assert min(after - before for before, after in pairwise(times)) >= GAP_S * 0.9
+
+
+@needs_farm
+def test_an_interrupt_leaves_no_session_open(ssh_device: SshDevice, tmp_path: Path) -> None:
+    ssh_device.answers(EosLeaf())
+    (ssh_device.folder / "slow").touch()
+    words = ["check", "--switches", "--cluster", str(cluster(tmp_path)), "--ssh-config", str(ssh_device.config)]
+    process = subprocess.Popen([sys.executable, "-m", "preflight", *words], stdout=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 30
+        while not ssh_device.log():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert ssh_device.sessions()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+        while ssh_device.sessions():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    finally:
+        (ssh_device.folder / "slow").unlink()
+        process.kill()
 
 
 @pytest.mark.parametrize(
