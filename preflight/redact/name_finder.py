@@ -22,7 +22,7 @@ _KEYS: Mapping[str, str] = {
          "reqnodelist", "excnodelist", "slurm_job_exclude_nodes", "slurm_step_launcher_host",
          "ompi_mca_orte_node_regex", "prte_hosts", "ansible_host", "slurmctldhost", "backuphost", "controlmachine",
          "accountingstoragehost", "accountingstoragebackuphost", "storagehost", "dbdhost", "nodehostname", "lsb_hosts",
-         "pbs_o_host", "hydra_host", "lldp_rem_sys_name", "systemname"), "host"),
+         "pbs_o_host", "hydra_host", "lldp_rem_sys_name", "systemname", "sys_name"), "host"),
     **dict.fromkeys(
         ("user", "username", "logname", "slurm_job_user", "sudo_user", "userid", "user_name", "owner", "ruser",
          "mail_user", "ansible_user", "storageuser", "accountingstorageuser"), "user"),

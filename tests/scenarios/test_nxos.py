@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from preflight.archive.switch_files import switch_documents
-from preflight.evidence.document import Evidence
+from preflight.evidence.document import Evidence, from_document, to_document
 from preflight.facts.switch import nxos
 from preflight.judge import judge
 from preflight.parsers.switch import nxos_answers
+from preflight.redact import Redactor
 from tests.scenarios.test_eos import CHECKS, SITE, wrong
 from tests.support.nxos import NxosLeaf
 
@@ -71,6 +72,17 @@ def test_one_row_is_an_object_and_several_are_a_list() -> None:
                 assert as_list["status"] == "ok"
 
 
+def test_a_redacted_leaf_has_no_name_or_address(tmp_path: Path) -> None:
+    original = to_document(document(tmp_path, NxosLeaf().session(as_json=False)))
+    redactor = Redactor(key=b"0" * 32)
+    redactor.learn_value(original)
+    text = json.dumps(redactor.value(original))
+    for name in ("leaf4", "spine2", "gpu013", "025e.0000.00aa", "0200.0000.0301"):
+        assert name in json.dumps(original)
+        assert name not in text, name
+    assert from_document(json.loads(text), "redacted").platform == "nxos"
+
+
 @pytest.mark.parametrize(("plant", "check", "subject"), [
     ({"mtu": 1500}, "link.mtu", f"leaf4 {PORT} - gpu013 enp24s0"),
     ({"speed": "200 Gb/s"}, "link.speed-fec", f"leaf4 {PORT} - gpu013 enp24s0"),
@@ -80,6 +92,14 @@ def test_a_fault_of_the_leaf_is_one_finding(tmp_path: Path, plant: dict[str, Any
     leaf = NxosLeaf()
     leaf.ports[PORT] |= plant
     assert wrong(judged(tmp_path, leaf)) == [("fail", check, subject)]
+
+
+def test_a_weak_lane_that_may_be_another_breakout_port_is_unknown(tmp_path: Path) -> None:
+    leaf = NxosLeaf()
+    leaf.ports["Ethernet1/9/1"] = {**leaf.ports[PORT], "rx": [-1.0, -30.0, -1.0, -1.0], "system": "", "port": ""}
+    report = judged(tmp_path, leaf)
+    assert wrong(report) == []
+    assert "leaf4 Ethernet1/9/1: lane 2 receives -30 dBm" in str(report["findings"])
 
 
 def test_the_mtu_of_older_switches_is_in_a_policy_so_1500_is_unknown(tmp_path: Path) -> None:

@@ -86,8 +86,9 @@ def _port(name: str, row: Mapping[str, Any], heard: Any, model: str) -> SwitchPo
     if mtu == _SMALL_MTU and "9000" not in model:
         mtu = None
     return SwitchPort(
-        name, speed_gbps=as_decimal(row.get("gbps")) or None, mtu=mtu, admin_up=admin, up=up, heard=_heard(heard)
-    )
+        name, speed_gbps=as_decimal(row.get("gbps")) or None, mtu=mtu, admin_up=admin, up=up, heard=_heard(heard),
+        lanes=1 if name.count("/") == 2 else None,  # a breakout port: which of its module's lanes is not shown
+    )  # fmt: skip
 
 
 def _heard(neighbours: Any) -> Heard | None:
