@@ -1,7 +1,7 @@
 """deploy/helm and deploy/kubernetes-examples: written from the Kustomize bases, and valid.
 
-The chart is rendered by helm where it is installed, otherwise only by the renderer of the tests
-(tests/support/kubernetes/helm_template.py), which knows the chart's own actions and refuses all others. The kinds of
+The chart is rendered by the renderer of the tests (tests/support/kubernetes/helm_template.py), which knows the chart's
+own actions and refuses all others; ``pytest -m helm`` compares it with helm, and has not run. The kinds of
 JobSet, Kubeflow, MPI and Volcano have no schema here: their pods are validated, and nothing of them has run.
 """
 
@@ -93,6 +93,7 @@ def test_the_renderer_refuses_what_the_chart_does_not_use(template: str) -> None
         rendered("{{ .Values.imaeg }}", VALUES)
 
 
+@pytest.mark.helm
 @pytest.mark.skipif(not shutil.which("helm"), reason="helm is not installed")
 def test_helm_renders_the_same() -> None:
     command = ["helm", "template", "preflight", str(chart.CHART), "--set", "collect.enabled=true"]
