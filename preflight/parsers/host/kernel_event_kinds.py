@@ -8,12 +8,9 @@ state or cause).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
-
-if TYPE_CHECKING:
-    import re
 
 #: Severities. A note alone is not a fault; other lines or events can make it one.
 FATAL, ERROR, CORRECTED, NOTE = "fatal", "error", "corrected", "note"
@@ -26,11 +23,16 @@ class Kind:
     name: str
     severity: str
     hints: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression; most runs need only a few."""
+        return re.compile(self.expression)
 
 
 def _kind(name: str, severity: str, hints: str, pattern: str) -> Kind:
-    return Kind(name, severity, tuple(hints.split("|")), re.compile(pattern))
+    return Kind(name, severity, tuple(hints.split("|")), pattern)
 
 
 _PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"

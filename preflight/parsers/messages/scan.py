@@ -40,11 +40,11 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
 #: Stand-ins for errors without a signature: an exception that ended a program, and a line logged as an error.
 RAISED = ErrorSignature(
-    "exception", FRAMEWORK, (), re.compile("(?!)"), "fail", "", "job.errors", _FIRST_ERROR,
+    "exception", FRAMEWORK, (), "(?!)", "fail", "", "job.errors", _FIRST_ERROR,
     "Check the line of the program that raised it."
 )  # fmt: skip
 LOGGED = ErrorSignature(
-    "logged-error", FRAMEWORK, (), re.compile("(?!)"), "unknown", "", "job.errors", _FIRST_ERROR,
+    "logged-error", FRAMEWORK, (), "(?!)", "unknown", "", "job.errors", _FIRST_ERROR,
     "The program logged it as an error; its meaning for the job is unknown."
 )  # fmt: skip
 #: Ids of errors that are grouped by text.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 from preflight._startup.lightclass import dataclass
 
@@ -22,12 +23,17 @@ class ErrorSignature:
     id: str
     kind: str
     hints: tuple[str, ...]  # a line must contain one of these texts
-    pattern: re.Pattern[str]
+    expression: str
     status: str  # fail, warn or unknown
     meaning: str
     check: str  # id of the check for the same fault on a node
     commands: tuple[str, str, str]  # commands to run next
     fix: str  # one sentence
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression; most runs need only a few."""
+        return re.compile(self.expression)
 
 
 def signatures(
@@ -38,6 +44,6 @@ def signatures(
     A row has the id, the hints joined by ``|``, pattern, status, meaning, check, commands and fix.
     """
     return tuple(
-        ErrorSignature(id, kind, tuple(hints.split("|")), re.compile(pattern), status, meaning, check, commands, fix)
+        ErrorSignature(id, kind, tuple(hints.split("|")), pattern, status, meaning, check, commands, fix)
         for id, hints, pattern, status, meaning, check, commands, fix in rows
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -34,7 +34,7 @@ class Signature:
     echo: bool
     where: tuple[Where, ...]
     marks: tuple[str, ...]
-    pattern: re.Pattern[str]
+    expression: str
     source: re.Pattern[str] | None
     when: str
     explains: tuple[str, ...]
@@ -43,6 +43,11 @@ class Signature:
     collect: tuple[str, ...]
     examples: tuple[str, ...]
     counter: tuple[str, ...]
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The compiled expression; most runs need only a few."""
+        return re.compile(self.expression)
 
     def fits(self, message: str, source: str = "") -> bool:
         """Return whether a message that contains one of the marks has this signature."""
@@ -68,7 +73,7 @@ def _signature(name: str, fields: dict[str, Any]) -> Signature:
         echo=fields.get("echo", False),
         where=tuple(fields.get("where", ("warn", "outside"))),
         marks=tuple(fields["marks"]),
-        pattern=re.compile(fields["pattern"]),
+        expression=fields["pattern"],
         source=re.compile(source) if source else None,
         when=fields.get("when", ""),
         explains=tuple(fields.get("explains", ())),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from preflight.parsers.host import kernel_text
+from preflight.parsers.host.kernel_event_kinds import KINDS
 from preflight.parsers.host.kernel_events import events, of_line
 from preflight.parsers.host.kernel_log import parse, read_line
+from preflight.parsers.messages.scan import SIGNATURES
 from preflight.textprep.lines import Line
 
 WORDS = "mlx5_core 0000:18:00.0 enp24s0: Link down"
@@ -134,3 +136,8 @@ def test_short_times_and_lines_without_one(text: str, kind: str) -> None:
     lines = [Line(1, text)]
     assert kernel_text.begins(lines, 0)
     assert [event.kind for event in kernel_text.parse_lines(lines, 0).value.events] == [kind]
+
+
+def test_expressions_that_a_run_compiles_only_if_needed_are_valid() -> None:
+    assert all(kind.pattern for kind in KINDS)
+    assert all(signature.pattern for signature in SIGNATURES)
