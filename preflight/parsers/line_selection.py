@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ class LineSelection:
         self.dropped = 0  # number of selected lines between the first and the last ones
         self.all: str | None = None  # the complete text, if it is short enough to be pasted text
         self._steps: list[tuple[int, bytes]] = []
-        self._last_steps: deque[tuple[int, bytes]] = deque(maxlen=MOST_STEPS)
+        self._last_steps: list[tuple[int, bytes]] = []
         self._skipped: SkippedSteps | None = None
 
     def take_all(self, text: str) -> None:
@@ -85,14 +85,14 @@ class LineSelection:
         if self._tail.is_twice_full:
             self.dropped += self._tail.drop_first_half()
 
-    def add_step(self, number: int, line: bytes) -> None:
-        """Add a step line of a frequent shape; those in the middle are only counted."""
-        if len(self._steps) < MOST_STEPS:
-            self._steps.append((number, line))
-            return
-        if len(self._last_steps) == MOST_STEPS:
-            self._skip().add(*self._last_steps.popleft())
-        self._last_steps.append((number, line))
+    def add_steps(self, steps: list[tuple[int, bytes]]) -> None:
+        """Add step lines of frequent shapes; those in the middle are only counted."""
+        room = MOST_STEPS - len(self._steps)
+        self._steps += steps[:room]
+        self._last_steps += steps[room:]
+        if len(self._last_steps) > MOST_STEPS:
+            self._skip().add(self._last_steps[:-MOST_STEPS])
+            del self._last_steps[:-MOST_STEPS]
 
     def _skip(self) -> SkippedSteps:
         # import-at-use: only the longest logs need it
@@ -102,7 +102,7 @@ class LineSelection:
         return self._skipped
 
     def steps(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines that ``add_step`` stored, with their numbers."""
+        """Yield the lines that ``add_steps`` stored, with their numbers."""
         for number, line in chain(self._steps, self._last_steps):
             yield number, line.decode("utf-8", "backslashreplace")
 
@@ -114,8 +114,7 @@ class LineSelection:
         """Add the selection of the next part of the log."""
         if other._skipped is not None:
             self._skip().merge(other._skipped)
-        for number, line in chain(other._steps, other._last_steps):
-            self.add_step(number, line)
+        self.add_steps([*other._steps, *other._last_steps])
         for number, line, after_gap in other._items():
             self.add(number, line, after_gap)
         self.dropped += other.dropped

@@ -68,13 +68,9 @@ class InputSource:
     @cached_property
     def text(self) -> NumberedText:
         """The text that may contain tool output, with line numbers. Raises SourceError."""
-        if not self.log.text.complete and not self.log.is_job:
-            remarks: dict[str, None] = {}
+        if not self.log.text.complete and not self.log.is_job and not self.log.repeated_steps:
             with self._reading(), self.path.open("rb") as stream:
-                held = _held(opened(stream, self.note), remarks.setdefault)
-            if held.complete or not self.log.repeated_steps:
-                self.unread.update(remarks)
-                return held
+                return _held(opened(stream, self.note), self.note)
         if self.log.dropped:
             self.note(f"{self.log.dropped} lines between the beginning and the end were left out")
         return self.log.tool_text()

@@ -1,6 +1,6 @@
 """Logs of jobs in shapes that the generator of NCCL logs lacks; made up, for measurements.
 
-Lines of a training program between those of NCCL, few and many ranks, times and launcher prefixes.
+Lines of training programs, alone and between those of NCCL, few and many ranks, times and launcher prefixes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,25 @@ from typing import BinaryIO
 
 from tests.support.nccl_log_generate import Job, generate
 
-_STEP = (
-    b"iteration %8d/ 500000 | consumed samples: %12d | elapsed time per iteration (ms): %.1f | learning rate: %.6E"
-    b" | global batch size: 1024 | lm loss: %.6E | loss scale: 1.0 | grad norm: %.3f |\n"
-)
+#: Step lines of programs, by the program's name.
+_STEPS = {
+    "Megatron-LM": b"iteration %(step)8d/ 500000 | consumed samples: %(samples)12d | elapsed time per iteration (ms):"
+    b" %(ms).1f | learning rate: %(norm).6E | global batch size: 1024 | lm loss: %(loss).6E | loss scale: 1.0"
+    b" | grad norm: %(norm).3f |\n",
+    "DeepSpeed": b"steps: %(step)d loss: %(loss).4f iter time (s): %(s).3f samples/sec: %(rate).3f\n",
+    "torchtitan": b"2025-11-21 10:%(minute)02d:00,123 - root - INFO - step: %(step)2d  loss: %(loss)7.4f  "
+    b"memory: 61.20GiB(77.21%%)  tps: %(rate).0f  tflops: %(rate).2f  mfu: 41.20%%\n",
+    "progress bar": b"%(minute)3d%%|%(bar)-60s| %(step)d/900000 [%(minute)02d:00<10:00:00,  %(s).2fs/it,"
+    b" loss=%(loss).3f]\n",
+}
 _AT_ONCE = 4 << 20
+
+
+def _values(step: int, dice: random.Random) -> dict[bytes, object]:
+    minute, share = step // 60 % 60, dice.random()
+    return {b"step": step, b"samples": step * 1024, b"minute": minute, b"bar": b"\xe2\x96\x88" * (minute // 3),
+            b"ms": 5000 + 100 * share, b"s": 1 + share / 50, b"rate": 7000 + share, b"loss": 2 + share,
+            b"norm": share}  # fmt: skip
 
 
 def write(size: int, out: BinaryIO, *, job: Job, steps: float = 0.0, times: bool = False) -> None:
@@ -32,8 +46,7 @@ def write(size: int, out: BinaryIO, *, job: Job, steps: float = 0.0, times: bool
             own = [line]
             while dice.random() < steps:
                 number += 1
-                values = (5000 + 100 * dice.random(), 3e-4 * dice.random(), 2 + dice.random(), dice.random())
-                own.append(_STEP % (number, number * 1024, *values))
+                own.append(_STEPS["Megatron-LM"] % _values(number, dice))
             for line in own:
                 time = b"2025-11-21T10:%02d:%02d.%06dZ " % (number // 60 % 60, number % 60, dice.randrange(10**6))
                 text = time + line if times else line
@@ -47,6 +60,16 @@ def _generated(size: int, out: BinaryIO, ranks: int) -> None:
     generate(Job(ranks=ranks, dead=ranks // 2), size, out)
 
 
+def write_steps(size: int, out: BinaryIO, *, program: str, prefix: bytes = b"", ranks: int = 1) -> None:
+    """Write a log that consists of the step lines of all ranks, without a line of NCCL."""
+    dice = random.Random(size)
+    written = step = 0
+    while written < size:
+        step += 1
+        for rank in range(ranks):
+            written += out.write((prefix % rank if prefix else b"") + _STEPS[program] % _values(step, dice))
+
+
 #: Measured logs by name; each function writes at least this many bytes.
 SHAPES: dict[str, Callable[[int, BinaryIO], object]] = {
     "128 ranks": partial(_generated, ranks=128),
@@ -56,4 +79,8 @@ SHAPES: dict[str, Callable[[int, BinaryIO], object]] = {
     "64 ranks, times, steps": partial(write, job=Job(ranks=64), steps=0.5, times=True),
     "256 ranks, mpirun --tag-output": partial(write, job=Job(ranks=256, launcher="[1,{rank}]<stdout>:"), steps=0.3),
     "256 ranks, torchrun": partial(write, job=Job("2.27", 256, launcher="[rank{rank}]: "), steps=0.3),
+    "only steps, DeepSpeed": partial(write_steps, program="DeepSpeed"),
+    "only steps, progress bar": partial(write_steps, program="progress bar"),
+    "only steps, 8 ranks, torchtitan": partial(write_steps, program="torchtitan", prefix=b"[rank%d]: ", ranks=8),
+    "only steps, 8 ranks, Megatron-LM": partial(write_steps, program="Megatron-LM", prefix=b"[1,%d]<stdout>:", ranks=8),
 }

@@ -71,6 +71,8 @@ def of_listing(text: str | NumberedText, key: str) -> CollectedSettings | None:
     from preflight.parsers.setting_lines import listed
     from preflight.textprep.launcher_prefixes import strip_launcher_prefix
 
+    if "NCCL" not in (text if isinstance(text, str) else text.text).upper():
+        return None
     found: list[Setting] = []
     for number, line in lines(text, "="):
         if number > LONGEST_LIST or len(found) >= MAX_SETTINGS:

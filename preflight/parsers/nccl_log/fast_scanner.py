@@ -8,8 +8,10 @@ parsed. Other repeated messages of a process are counted in the same way.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import compress
+from operator import not_
 from zlib import crc32
 
 from preflight._startup.lightclass import replace
@@ -76,6 +78,7 @@ class Scanner(LineParser):
         self.searched = 0  # bytes beyond the maximum line length
         self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
         self.shapes: dict[bytes, int] = {}  # line without digits → its flags and count, see _STEP
+        self.frequent: set[bytes] = set()  # shapes of training steps of which enough lines were selected
         self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
         self.restamped = 0  # process names that occurred after different line starts
         self.stamps: set[bytes] = set()  # line starts before such names, without digits
@@ -104,7 +107,13 @@ class Scanner(LineParser):
         ends, mask = self.tally.ends, self.tally.ends_mask
         limit = ALIKE * _STEP
         first = last = 0  # lines of NCCL
-        for number, line in enumerate(lines, start + 1):
+        rest: Iterable[tuple[int, bytes]] = enumerate(lines, start + 1)
+        steps: list[tuple[int, bytes]] = []
+        if self.frequent:
+            is_step = [line.translate(None, _DIGITS) in self.frequent for line in lines]
+            steps = list(compress(enumerate(written, start + 1), is_step))
+            rest = compress(rest, map(not_, is_step))
+        for number, line in rest:
             head, info, message = line.partition(_INFO)
             if info:
                 last = number
@@ -136,7 +145,8 @@ class Scanner(LineParser):
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
                 if code & _OF_TRAINING:
-                    self.selection.add_step(number, written[number - start - 1])  # type: ignore[union-attr]
+                    self.frequent.add(shape)
+                    steps.append((number, written[number - start - 1]))
                 else:
                     self.gap = True
                 continue
@@ -152,6 +162,9 @@ class Scanner(LineParser):
                 self._select(number, written[number - start - 1])
             else:
                 self.gap = True
+        if steps and self.selection is not None:
+            steps.sort()
+            self.selection.add_steps(steps)
         self.tally.ends_mask = mask
         if first:
             self.tally.spanned(first, last)
@@ -166,11 +179,13 @@ class Scanner(LineParser):
         is_named = any(word in line for word in _WORDS) and _LINE.search(clean(line)) is not None
         start = line[:LONGEST_LINE_CHARS]
         is_each = self.selection is not None and is_wanted(start)
-        is_training = self.selection is not None and not (is_read or is_named) and is_step(start)
+        may_be_step = self.selection is not None and not (is_read or is_named or _INFO in shape)
+        is_training = may_be_step and is_step(start)
         code = _READ * is_read + _EACH * is_each + _NAMED * is_named + _OF_TRAINING * is_training
         if len(shape) <= _REMEMBERED:
             if len(self.shapes) >= _MAX_MESSAGES:
                 self.shapes.clear()
+                self.frequent.clear()
             self.shapes[shape] = code + _STEP
         return code
 

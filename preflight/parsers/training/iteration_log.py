@@ -222,7 +222,8 @@ _WORLD = re.compile(
 
 def ranks_in(text: str) -> int | None:
     """Return the number of ranks that a log prints; None unless it prints exactly one."""
-    counts = {int(match["ranks"] or match["mesh"]) for match in _WORLD.finditer(text)}
+    lines = [line for line in text.split("\n") if "world" in line.lower()]
+    counts = {int(match["ranks"] or match["mesh"]) for line in lines for match in _WORLD.finditer(line)}
     return counts.pop() or None if len(counts) == 1 else None
 
 

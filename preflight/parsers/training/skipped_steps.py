@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
+from collections.abc import Collection
 from math import log2
 
 from preflight.parsers.training.repeated_steps import time_reader
@@ -15,6 +17,7 @@ _DIGITS = b"0123456789"
 
 #: Pattern of a line, and seconds of one unit of its group; 0 for a rate.
 _Reader = tuple[re.Pattern[bytes], float]
+_NONE: _Reader = (re.compile(rb"(?!)"), 0.0)
 
 
 class SkippedSteps:
@@ -22,39 +25,55 @@ class SkippedSteps:
 
     def __init__(self) -> None:
         self._count = self._unread = 0
-        self._classes: dict[int, tuple[int, float]] = {}
+        self._times, self._totals = Counter[int](), defaultdict[int, float](float)
         self._longest = (0.0, 0)
-        self._readers: dict[bytes, _Reader | None] = {}
+        self._readers: dict[bytes, _Reader] = {}
 
-    def add(self, number: int, line: bytes) -> None:
-        """Count the next line."""
-        self._count += 1
+    def add(self, steps: Collection[tuple[int, bytes]]) -> None:
+        """Count the next numbered lines."""
+        self._count += len(steps)
+        read = defaultdict[float, tuple[list[bytes], list[int]]](lambda: ([], []))  # unit → times and line numbers
+        pattern, unit = _NONE
+        for number, line in steps:
+            if (match := pattern.fullmatch(line)) is None:
+                pattern, unit = self._reader(line)
+                if (match := pattern.fullmatch(line)) is None:
+                    self._unread += 1
+                    continue
+                times, numbers = read[unit]
+            if pattern.groups:
+                times.append(match[1])
+                numbers.append(number)
+        for unit, (times, numbers) in read.items():
+            longest, slowest = self._longest[0], b""
+            for time, count in Counter(times).items():
+                if not (value := float(time.replace(b",", b""))):
+                    continue
+                seconds = value * unit or 1 / value
+                kind = int(log2(seconds) * _CLASSES)
+                self._times[kind] += count
+                self._totals[kind] += count * seconds
+                if seconds > longest:
+                    longest, slowest = seconds, time
+            if slowest:
+                self._longest = longest, numbers[times.index(slowest)]
+
+    def _reader(self, line: bytes) -> _Reader:
         shape = line.translate(None, _DIGITS)
         if shape not in self._readers and len(self._readers) < _MOST_SHAPES:
-            self._readers[shape] = time_reader(line.decode("utf-8", "backslashreplace"))
-        reader = self._readers.get(shape)
-        match = None if reader is None else reader[0].match(line)
-        if reader is None or match is None:
-            self._unread += 1
-            return
-        if not reader[0].groups or not (value := float(match[1].replace(b",", b""))):
-            return
-        seconds = value * reader[1] or 1 / value
-        kind = int(log2(seconds) * _CLASSES)
-        count, total = self._classes.get(kind, (0, 0.0))
-        self._classes[kind] = (count + 1, total + seconds)
-        if seconds > self._longest[0]:
-            self._longest = (seconds, number)
+            self._readers[shape] = time_reader(line.decode("utf-8", "backslashreplace")) or _NONE
+        return self._readers.get(shape, _NONE)
 
     def merge(self, other: SkippedSteps) -> None:
         """Add the lines of the next part of a source."""
         self._count += other._count
         self._unread += other._unread
-        for kind, (count, total) in other._classes.items():
-            own, own_total = self._classes.get(kind, (0, 0.0))
-            self._classes[kind] = (own + count, own_total + total)
+        self._times += other._times
+        for kind, total in other._totals.items():
+            self._totals[kind] += total
         self._longest = max(self._longest, other._longest)
 
     def counted(self) -> StepsBetween:
         """Return what was counted."""
-        return StepsBetween(self._count, self._unread, dict(self._classes), *self._longest)
+        classes = {kind: (count, self._totals[kind]) for kind, count in self._times.items()}
+        return StepsBetween(self._count, self._unread, classes, *self._longest)

@@ -21,7 +21,7 @@ from preflight.parsers.job_log import parse
 from preflight.parsers.training import skipped_steps
 from preflight.parsers.training.iteration_log import TrainingStep
 from preflight.parsers.training.repeated_steps import read_repeated
-from preflight.recognition import input_sources, read_text
+from preflight.recognition import read_text
 from preflight.recognition.input_sources import InputSource
 from tests.support.step_lines import FORMS, jittered, log
 
@@ -229,7 +229,6 @@ def test_steps_in_the_middle_of_a_very_long_log(
 ) -> None:  # fmt: skip
     """Of 6,000 steps, 1,400 are stored; 200 others are slow (middle), or their shape is unknown (None)."""
     monkeypatch.setattr(line_selection, "MOST_STEPS", 200)
-    monkeypatch.setattr(input_sources, "HELD_LINES", 1000)
     times = [1.0] * 2900 + [middle or 1.0] * 200 + [1.0] * 2900
     if middle is None:
         monkeypatch.setattr(skipped_steps, "_MOST_SHAPES", 0)
