@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pytest
@@ -203,13 +203,19 @@ def _machines(kind: str) -> tuple[Machine, ...]:
     return tuple(machines(KINDS[kind](kind), 8, seed=7))
 
 
+@lru_cache(maxsize=32)  # the nodes of one case, with its fault and without
+def _document(kind: str, number: int, *faults: Fault) -> Evidence:
+    machine = _machines(kind)[number]
+    for fault in faults:
+        machine = fault(machine)
+    return from_document(evidence(machine), machine.name)
+
+
 def _documents(case: Poll, fault: Fault, on: Sequence[str]) -> list[Evidence]:
-    found = []
-    for machine in _machines(case.kind):
-        planted = case.before(machine)
-        planted = fault(planted) if machine.name in on else planted
-        found.append(from_document(evidence(planted), machine.name))
-    return found
+    return [
+        _document(case.kind, number, case.before, *([fault] if name in on else []))
+        for number, name in enumerate(NAMES)
+    ]  # fmt: skip
 
 
 def _cluster(case: Poll) -> Cluster | None:
@@ -229,7 +235,7 @@ def _blamed(report: Mapping[str, Any], check: str) -> set[str]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("id", "place"), EXPECTED)
+@pytest.mark.parametrize(("id", "place"), EXPECTED, scope="module")
 def test_with_an_expectation_the_wrong_majority_has_no_vote(id: str, place: int) -> None:
     case = CASES[id][place]
     documents, cluster = _documents(case, case.fault, WRONG), _cluster(case)
@@ -250,7 +256,7 @@ def test_with_an_expectation_the_wrong_majority_has_no_vote(id: str, place: int)
             assert "not the expected value" in one["message"]
 
 
-@pytest.mark.parametrize(("id", "place"), EXPECTED)
+@pytest.mark.parametrize(("id", "place"), EXPECTED, scope="module")
 def test_where_all_miss_what_is_expected_none_passes(id: str, place: int) -> None:
     case = CASES[id][place]
     documents, cluster = _documents(case, case.fault, NAMES), _cluster(case)
@@ -260,7 +266,7 @@ def test_where_all_miss_what_is_expected_none_passes(id: str, place: int) -> Non
 
 
 @pytest.mark.parametrize("wrong", SHARES)
-@pytest.mark.parametrize(("id", "place"), EXPECTED)
+@pytest.mark.parametrize(("id", "place"), EXPECTED, scope="module")
 def test_with_an_expectation_no_share_of_wrong_nodes_decides(id: str, place: int, wrong: int) -> None:
     case = CASES[id][place]
     alone = judge(_documents(case, case.fault, NAMES[:wrong]), [FLEET[id]], _cluster(case))
@@ -269,7 +275,7 @@ def test_with_an_expectation_no_share_of_wrong_nodes_decides(id: str, place: int
 
 
 @pytest.mark.parametrize("wrong", [5, 3])
-@pytest.mark.parametrize(("id", "place"), COUNTED)
+@pytest.mark.parametrize(("id", "place"), COUNTED, scope="module")
 def test_without_an_expectation_a_majority_is_no_more_than_that(id: str, place: int, wrong: int) -> None:
     case = CASES[id][place]
     fault = case.plain or case.fault
@@ -280,7 +286,7 @@ def test_without_an_expectation_a_majority_is_no_more_than_that(id: str, place: 
             assert "most " in one["message"]
 
 
-@pytest.mark.parametrize(("id", "place"), COUNTED)
+@pytest.mark.parametrize(("id", "place"), COUNTED, scope="module")
 def test_without_an_expectation_a_tie_names_both_sides_and_neither_is_right(id: str, place: int) -> None:
     case = CASES[id][place]
     fault = case.plain or case.fault
