@@ -37,7 +37,7 @@ from preflight.textprep.line_source import (
 from preflight.textprep.wrapped_lines import continued, unwrapped
 
 #: Minimum number of bytes for each process: starting one takes about 30 ms and 25 MB of memory.
-_WORTH_A_PROCESS = 32 << 20
+_WORTH_A_PROCESS = 16 << 20
 _MOST_PROCESSES = 8
 
 
