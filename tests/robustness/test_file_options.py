@@ -155,7 +155,7 @@ def attack(folder: Path, who: list[tuple[tuple[str, ...], str, int]], kind: str,
         run[:] = [f"{kind.replace('/', '-')}-{number}-{word}" if word.startswith("new.") else word for word in run]
     wrong = []
     env = {"PYTHONPATH": str(ROOT), "HOME": str(folder), "SLURM_JOB_NODELIST": "n1"}
-    for ran in commands.run(runs, folder, env, LIMIT_S):
+    for ran in commands.run(runs, folder, env, LIMIT_S, loaded=True):
         wrong += judged(ran, kind, needed)
     assert not wrong, "\n" + "\n".join(wrong)
 

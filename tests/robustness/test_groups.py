@@ -99,7 +99,7 @@ class SiteFiles:
 
     def run(self, *runs: Sequence[str], env: Mapping[str, str] = {}) -> list[commands.Ran]:
         """Run commands; each must end with a documented status and no traceback."""
-        done = list(commands.run(runs, self.folder, {**self.env, **env}))
+        done = list(commands.run(runs, self.folder, {**self.env, **env}, loaded=True))
         assert len(done) == len(runs)
         for one in done:
             assert "Traceback" not in one.output, (one.words, one.output[-1500:])

@@ -17,11 +17,14 @@ from pathlib import Path
 
 import click
 
-from preflight.cli.app import main
+from preflight.cli.app import COMMANDS, main
 
 _SCRIPT = """
-import json, os, resource, signal, sys, tempfile, time
+import gc, importlib, json, os, resource, signal, sys, tempfile, time
 runs, limit = json.load(open(sys.argv[1])), int(sys.argv[2])
+for name in sys.argv[3:]:
+    importlib.import_module(name)
+gc.freeze()
 sys.stdout.flush()
 for words in runs:
     out = tempfile.TemporaryFile()
@@ -55,12 +58,22 @@ class Ran:
     output: str  # both streams
 
 
-def run(runs: Iterable[Sequence[str]], folder: Path, env: Mapping[str, str], limit_s: int = 120) -> Iterator[Ran]:
-    """Run commands one after another in a folder."""
+#: The modules of all commands.
+_MODULES = sorted({f"preflight.commands.{place.partition(':')[0]}" for place in COMMANDS.values()})
+
+
+def run(
+    runs: Iterable[Sequence[str]], folder: Path, env: Mapping[str, str], limit_s: int = 120, *, loaded: bool = False
+) -> Iterator[Ran]:
+    """Run commands one after another in a folder.
+
+    With ``loaded``, the modules of all commands are imported before the first one, which halves the time of a command
+    that does little; its memory then includes them.
+    """
     wanted = folder / ".runs.json"
     wanted.write_text(json.dumps([list(words) for words in runs]), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, str(wanted), str(limit_s)],
+        [sys.executable, "-c", _SCRIPT, str(wanted), str(limit_s), *(_MODULES if loaded else ())],
         cwd=folder, env={"PATH": os.environ["PATH"], **env}, capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     wanted.unlink()
