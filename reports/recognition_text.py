@@ -55,6 +55,8 @@ def _answer(document: Mapping[str, Any]) -> list[Part]:
 def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
     """Return a guess at the text, what to paste instead, and the known formats."""
     guess = source.get("guess") or {}
+    if guess.get("looks_like") == "an empty text":
+        return [Paragraph((("  empty: name a file, or pipe a tool's output into `preflight read -`", "dim"),))]
     looks = f": it looks like {guess['looks_like']}" if guess.get("looks_like") else ""
     parts: list[Part] = [Paragraph(((f"  not recognised{looks}", COLOUR["unknown"]),))]
     if guess:

@@ -134,6 +134,10 @@ def judge_nvlinks(health: Health, measure: LinkMeasure, domain: int = 0) -> Iter
 #: Relative tolerance between nominal rates and the rates of healthy links.
 RATE_SPREAD = 0.06
 
+_FABRIC = (
+    "`nvidia-smi -q` shows the fabric's state; `systemctl status nvidia-fabricmanager`; `dmesg -T | grep -i -e xid -e "
+    "nvswitch` shows its errors."
+)
 _COMPARE = "Compare with an identical GPU: `nvidia-smi nvlink -s` of all GPUs, or `preflight check` on the node."
 
 
@@ -143,8 +147,24 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
     Links that are inactive on every GPU are fused off or unused by design. Without a peer to confirm that, inactive
     links are unknown, and so are GPUs without an active link.
     """
+    from preflight.expectations.roofline.machine import gpu_named  # a check of a node does not need it
+
     gpus = [gpu for gpu in health.gpus if gpu.links]
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
+    models = {gpu.label: model for gpu in health.gpus if gpu.links is not None and (model := gpu_named(gpu.name or ""))}
+    if not most and models:
+        first, model = next(iter(models.items()))
+        yield warned(
+            f"{', '.join(list(models)[:8])}: no NVLink is active, although {model.name} is on an NVLink board: a "
+            "fault, unless the fabric manager has not finished, or a virtual machine was given one GPU",
+            subject=first, found=0, expected=f"{model.nvlinks} active", fix=_FABRIC,
+            evidence=health.evidence,
+        )  # fmt: skip
+        return
+    if not most and health.gpus and all("PCIE" in (gpu.name or "").upper() for gpu in health.gpus):
+        yield passed("no NVLink is active: a PCIe card has links only with an optional bridge", found=0,
+                     evidence=health.evidence)  # fmt: skip
+        return
     if not most:
         shown = f"{len(gpus[0].links or ())} NVLinks" if gpus else "an NVLink"
         count = f"none of {shown} is active (GPUs: {len(gpus)})" if gpus else "no GPU shows an NVLink"

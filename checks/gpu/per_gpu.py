@@ -59,10 +59,11 @@ def each_gpu(
         if names and additive and health.pasted and (finding := judge(gpu)) is not None:
             yield _on(gpu, finding, evidence)
         elif names:
+            shown = gpu.address if health.pasted and ":" in gpu.address else gpu.index
             why = hidden(gpu) or gpu.why(names[0])
             yield unknown(
                 f"{gpu.label}: {what} not reported: {why}", subject=gpu.address, found=why, evidence=evidence,
-                fix=f"run on the node: nvidia-smi -q -i {gpu.address if health.pasted else gpu.index}",
+                fix=f"run on the node: `nvidia-smi -q -i {shown}`",
             )  # fmt: skip
         elif (finding := judge(gpu)) is not None:
             yield _on(gpu, finding, evidence)

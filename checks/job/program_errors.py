@@ -79,11 +79,11 @@ def _cause(run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[
 #: Signature of lines that a program logs as errors and that match no other signature.
 _LOGGED = "logged-error"
 
-#: Signatures that only report that another error ended a process.
+#: Signatures that only report that another error ended a process, or a call that failed for a reason printed elsewhere.
 _SECONDARY = frozenset({
     "child-failed", "child-aborted", "slurm-task-failed", "slurm-cancelled", "launcher-exit", "engine-ended",
     "mpi-abort",
-    "mpi-rank-ended",
+    "mpi-rank-ended", "mpi-init", "mpi-error", "mpi-daemon-lost",
 })  # fmt: skip
 
 

@@ -39,6 +39,9 @@ _PERCENTILE = 100
 _LOW_MFU_PCT = 15
 #: Growth of a diverging loss, and its minimum value: judgement calls. The loss of a policy is smaller.
 _GROWTH, _LEAST_LOSS = 2.0, 1.0
+#: Steps within which fp16 finds its loss scale: 2**32 (Megatron-LM's start) with two overflows for each of 16 halvings
+#: takes 32. Share of later steps that may overflow: a larger scale is tried every 1,000 steps, or 100. Judgement calls.
+_BACK_OFF, _SELDOM = 40, 0.02
 #: Efficiency of the larger job below which the check warns: a judgement call.
 _SCALES = 0.8
 #: Maximum number of writers of one log that are reported separately.
@@ -164,12 +167,37 @@ def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
             fix="Mixed precision skips such a step; if they recur, check the learning rate, the data, "
             "and the GPU if only one rank has them.",
         )
+    elif (finding := _infinite(log.steps, evidence)) is not None:
+        yield finding
     elif (rise := _rise(log.steps)) is not None:
         first, last = rise
         yield warned(f"the loss rises from {first.loss:g}{_of_step(first)} to {last.loss:g}{_of_step(last)} "
                      f"(line {last.line})", found=f"{last.loss:g}", expected="a falling loss", evidence=evidence,
                      fix="Check the learning rate and the data; after a restart, whether the checkpoint was read."
                      )  # fmt: skip
+
+
+def _infinite(steps: Sequence[TrainingStep], evidence: Sequence[str]) -> Finding | None:
+    """Judge gradients with an infinite norm.
+
+    fp16 begins with a loss scale that overflows and halves it at each such step, then tries a larger one from time to
+    time: overflows in the first steps, and seldom ones later, are part of it.
+    """
+    normed = [step for step in steps if step.grad_norm is not None]
+    infinite = [step for step in normed if step.grad_norm is not None and isinf(step.grad_norm)]
+    if not infinite:
+        return None
+    early = all(step.step is not None and step.step <= _BACK_OFF for step in infinite)
+    recovered = len(normed) > 1 and normed[-1] is not infinite[-1]
+    if recovered and (early or len(infinite) <= _SELDOM * len(normed)):
+        return None
+    report = unknown if early else warned
+    what = "so far; fp16 lowers its loss scale at the start" if early else "the loss scale is not found"
+    count = f"in {len(infinite)} of {len(normed)} steps" if len(normed) > 1 else "in the only step"
+    return report(f"the gradient's norm is inf {count}, first{_of_step(infinite[0])} (line {infinite[0].line}): {what}",
+                  found="inf", expected="a number", evidence=evidence,
+                  fix="Read the following steps: overflows must end. If they do not, use bf16, a lower "
+                  "learning rate or gradient clipping; if only one rank has it, test its GPU.")  # fmt: skip
 
 
 def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:

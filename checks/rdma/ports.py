@@ -89,6 +89,11 @@ def _next_step(port: Port) -> str:
     """Return the fix for the state of a port; empty for that of the check."""
     if port.physical_state == "Disabled" and port.netdev and _INTERFACE.fullmatch(port.netdev):
         return f"`ip link set {port.netdev} up`; if it stays down, look for the service or the switch that disables it."
+    if port.physical_state in ("Polling", "LinkErrorRecovery") and _INTERFACE.fullmatch(port.device):
+        return (
+            f"`mlxlink -d {port.device} -m` shows light and errors, `iblinkinfo` or the switch's LLDP table the switch "
+            "port: reseat or replace the cable or module, and check that the switch port is enabled."
+        )
     return ""
 
 

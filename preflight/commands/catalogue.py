@@ -115,16 +115,27 @@ def list_checks(as_json: bool) -> None:
 @click.command()
 @click.argument("check_id", metavar="CHECK", shell_complete=options.complete_ids)
 def explain(check_id: str) -> None:
-    """Print the page of a check.
+    """Print the page of a check, or the checks that answer a checklist item.
 
     \b
     Example: preflight explain rdma.port-rate
+             preflight explain FP-BW-1
     """
+    from preflight.checklist.answers import answer
     from preflight.checks import registry
 
     known = {check.id: check for check in registry().checks}
     if check_id not in known:
-        raise UsageError(f"there is no check {check_id!r}{nearest(check_id, known)}")
+        items = {item["id"]: item for item in answer(registry().checks, {})}
+        if check_id not in items:
+            raise UsageError(f"there is no check or checklist item {check_id!r}{nearest(check_id, [*known, *items])}")
+        item = items[check_id]
+        click.echo(f"{item['id']}: {item['title']}  (item of {item['document']})\n")
+        for question in item["questions"]:
+            checks = ", ".join(question["checks"]) or question.get("elsewhere") or "no check of this version"
+            click.echo(f"  {question['text']}: {checks}")
+        click.echo("\n`preflight checklist EVIDENCE` answers it; `preflight explain CHECK` describes a check.")
+        return
     check = known[check_id]
     gating = "gates jobs" if check.gating else "reports only"
     click.echo(f"{check.id}: {check.title}  ({check.scope} check, {gating})\n")

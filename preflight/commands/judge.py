@@ -20,11 +20,13 @@ from preflight.run.request import RunRequest, from_arguments
 from preflight.run.saved_evidence import (
     CAMPAIGN_CHECKS,
     campaign_of,
+    is_text,
     load_evidence,
     log_folders,
     read_logs,
     with_switches,
 )
+from preflight.terminal import UsageError
 
 
 @click.command(cls=options.ShortHelp)
@@ -52,6 +54,11 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, switch_files: tuple[Pat
     """
     if not paths and not switch_files:
         raise click.MissingParameter(ctx=click.get_current_context(), param_type="argument", param_hint="'FILE|DIR...'")
+    for text in filter(is_text, paths):
+        raise UsageError(
+            f"{text} is not evidence: judge takes documents of `preflight collect`, bundles, folders of them or of "
+            f"nccl-tests results, and campaigns; for pasted tool output and logs, use `preflight read {text}`"
+        )
     path, origin = choose_cluster(cluster, paths)
     if (run := campaign_of(paths)) is not None:
         if not (arguments["only"] or arguments["skip"]):

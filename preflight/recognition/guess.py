@@ -56,6 +56,9 @@ _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     )
 )  # fmt: skip
 
+#: What an empty text is called.
+EMPTY = "an empty text"
+
 #: Maximum number of examined characters.
 _LOOKED_AT = 20_000
 
@@ -63,6 +66,8 @@ _LOOKED_AT = 20_000
 def guess(text: str) -> Guess:
     """Guess what a text is; ``looks_like`` is empty if no pattern matches."""
     head = text[:_LOOKED_AT]
+    if not head.strip():
+        return Guess(EMPTY, ("nvidia-smi", "dmesg -T | grep -i -e xid -e nvrm", "preflight check"))
     for name, pattern, commands in _LOOKS:
         if pattern.search(head):
             return Guess(name, commands, of_text(text))

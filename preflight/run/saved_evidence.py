@@ -50,6 +50,20 @@ def _is_document(path: Path) -> bool:
     return b'"collected_at"' in head or b'"schema"' in head or not (b'"results"' in head or b'"config"' in head)
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a file is a text that was never meant as a document of preflight."""
+    if path.suffix in (".json", ".gz", ".tar", ".tgz", ".zst") or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD)
+        head.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        cut = isinstance(error, UnicodeDecodeError) and error.start > _HEAD - 4  # within the last character
+        return cut and b"\0" not in head
+    return head.lstrip()[:1] not in (b"{", b"[", b"") and b"\0" not in head
+
+
 def campaign_of(paths: Sequence[Path]) -> Evidence | None:
     """Return the campaign of ``preflight bench`` that is the only path; else None."""
     if len(paths) != 1 or not (paths[0] / "plan.json").is_file():

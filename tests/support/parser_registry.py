@@ -474,6 +474,8 @@ _text(
     "mpirun -x NCCL_DEBUG=INFO -x NCCL_IB_HCA=mlx5_0,mlx5_1 ./all_reduce_perf -b 8",
 )
 _text("parsers.setting_lines.several", "NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO")
+_text("parsers.setting_lines.begins_command", "$ NCCL_DEBUG=INFO torchrun --nproc-per-node=8 tune.py")
+_text("parsers.setting_lines.on_one_node", "srun -N1 ./all_reduce_perf", "torchrun --standalone tune.py")
 _text("parsers.setting_lines.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
 _text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))

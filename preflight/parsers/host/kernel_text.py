@@ -6,7 +6,8 @@ Finds the start and end of the log, joins broken lines, and extracts Xids and ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import nan
@@ -125,6 +126,22 @@ class LoggedCode:
     switch: int | None = None  # device number of the NVSwitch
 
 
+#: Lines of a boot, a shutdown, and a network driver's start; the seconds and lines around them in which links change.
+_SET_UP = re.compile(
+    r"Linux version \d|Command line: |reboot: |systemd-shutdown|mlx5_core \S{1,20}: firmware version: "
+    r"|Entering (?:sleep|runlevel)|mlx5_core \S{1,20}: (?:mlx5_unload|E-Switch: Unload|PF: Sync Reset)"
+)
+_SET_UP_S, _SET_UP_LINES = 300, 400
+
+
+def _is_close(place: float | None, places: Sequence[float], within: float) -> bool:
+    """Return whether any of the sorted places is within a distance of a place."""
+    if place is None:
+        return False
+    next_ = bisect_left(places, place - within)
+    return next_ < len(places) and places[next_] <= place + within
+
+
 @dataclass(frozen=True)
 class KernelText:
     """The content of a pasted kernel log."""
@@ -135,7 +152,12 @@ class KernelText:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The nodes that logged the lines, each once; empty text for unnamed ones."""
+        """The named nodes that logged the lines, each once."""
+        return tuple(host for host in self.writers if host)
+
+    @property
+    def writers(self) -> tuple[str, ...]:
+        """The nodes that logged the lines, each once; empty text for an unnamed one."""
         return tuple(dict.fromkeys(line.host for line in self.lines))
 
     def of_host(self, host: str) -> KernelText:
@@ -150,6 +172,19 @@ class KernelText:
     def events(self) -> tuple[KernelEvent, ...]:
         """The events other than Xids and SXids."""
         return events((line.number, line.at_s, line.message) for line in self.lines)
+
+    def after_set_up(self, logged: Sequence[KernelEvent]) -> tuple[KernelEvent, ...]:
+        """Return the events that are not close to a boot, a shutdown or a driver's start.
+
+        Links go down and come up then.
+        """
+        starts = [line for line in self.lines if _SET_UP.search(line.message)]
+        times = sorted(line.at_s for line in starts if line.at_s is not None)
+        numbers = [line.number for line in starts if line.at_s is None]
+        return tuple(
+            event for event in logged
+            if not _is_close(event.at_s, times, _SET_UP_S) and not _is_close(event.line, numbers, _SET_UP_LINES)
+        )  # fmt: skip
 
     @property
     def driver(self) -> str | None:

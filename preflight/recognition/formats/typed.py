@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,17 @@ class TypedPart(ParsedPart):
     value: Any = None
 
 
+#: Plural nouns of summaries after the number 1.
+_ONE = re.compile(
+    r"(?<![\w.,/:-])1 (?:(GPU|NIC|port|device|interface|line|event|row|node|pod|counter|link"
+    r"|route|rule|unit|error|value)s|(process)es)\b"
+)
+
+
+def _in_singular(summary: str) -> str:
+    return _ONE.sub(lambda match: f"1 {match[1] or match[2]}", summary)
+
+
 def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str]]) -> OutputFormat:
     """Return the output format of a registered parser.
 
@@ -28,6 +40,6 @@ def output_format(name: str, describe: Callable[[Any], tuple[dict[str, Any], str
     def parse(lines: Lines, at: int) -> ParsedPart:
         parsed = parser.parse_lines(lines, at)
         facts, summary = describe(parsed.value)
-        return TypedPart(parsed.end, facts, summary, list(parsed.gaps), parsed.value)
+        return TypedPart(parsed.end, facts, _in_singular(summary), list(parsed.gaps), parsed.value)
 
     return OutputFormat(name, parser.begins, parse, parser.hints)

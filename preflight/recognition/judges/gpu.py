@@ -46,7 +46,8 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
             named = place or "a GPU without an address in the text"
             yield unknown(f"{named} shows {words} instead of values",
                           subject=place, found=words, expected="values", evidence=part.evidence,
-                          fix="Run `nvidia-smi -q -i` for this GPU again; look for its Xids (`dmesg`).")  # fmt: skip
+                          fix=f"Run `nvidia-smi -q -i {place or 'N'}` again; look for its Xids: "
+                          "`dmesg -T | grep -i xid`.")  # fmt: skip
     lacking = list(_lacking(gpus, part.evidence))
     yield from lacking
     bad = bad or bool(lacking)

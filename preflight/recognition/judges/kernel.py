@@ -29,8 +29,8 @@ def _each_host(judge: Judge) -> Judge:
 
     def judge_hosts(part: PastedValue) -> Iterator[Finding]:
         log: KernelText = part.value
-        for host in log.hosts:
-            own = part if len(log.hosts) == 1 else PastedValue(log.of_host(host), part.evidence, part.complete)
+        for host in log.writers:
+            own = part if len(log.writers) == 1 else PastedValue(log.of_host(host), part.evidence, part.complete)
             for finding in judge(own):
                 yield replace(finding, message=f"{host}: {finding.message}") if host else finding
 
@@ -99,7 +99,7 @@ def _events(part: PastedValue) -> Iterator[Finding]:
         *_corrected(events, judgement, part.evidence),
         *_unjudged(events, judgement, window, part.evidence),
     ]
-    noted += _repeated_links(events, window, part.evidence, beside=bool(noted or judgement.problems))
+    noted += _repeated_links(log.after_set_up(events), window, part.evidence)
     yield from noted
     strange = _strange(log, events)
     if strange:
@@ -195,19 +195,19 @@ def _unjudged(
                       fix="Check whether it recurs while jobs run: `journalctl -k`.")  # fmt: skip
 
 
-def _repeated_links(
-    events: tuple[KernelEvent, ...], window: Window, evidence: tuple[str, ...], *, beside: bool
-) -> Iterator[Finding]:
-    """Report links that recovered repeatedly, or once with other events (``beside``).
+def _repeated_links(events: Sequence[KernelEvent], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
+    """Report links that recovered fewer than FLAPS times.
 
-    The text may be an excerpt.
+    The text may be an excerpt. While a link is down, a job's packets time out: a second time warns.
     """
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
-    for shown, downs in repeated(kinds, window, 1 if beside else 2):
-        times = f"{len(downs)} times (the first on " if len(downs) > 1 else "once ("
-        yield unknown(f"the link of {shown} went down and came back {times}line "
+    for shown, downs in repeated(kinds, window, 1):
+        report = warned if len(downs) > 1 else unknown
+        count = f"{len(downs)} times" if len(downs) > 1 else "once"
+        first = "the first on " if len(downs) > 1 else ""
+        yield report(f"the link of {shown} went down and came back {count} ({first}line "
                       f"{downs[0].line}): {FLAPS} times a day are a fault, and this text may be incomplete",
-                      subject=shown, found=f"{len(downs)} times", expected=f"fewer than {FLAPS} times in a day",
+                      subject=shown, found=count, expected=f"fewer than {FLAPS} times in a day",
                       evidence=evidence,
                       fix="Count them over a day: `journalctl -k | grep -i 'link down'`.")  # fmt: skip
 
@@ -270,7 +270,8 @@ _NOTED = {
 }
 
 
-#: Number of throttling events from which cooling, rather than a load peak, is the cause: a judgement call.
+#: Number of throttling events from which cooling, rather than a load peak, is the cause: a judgement call. Fewer are
+#: unknown: the text may be an excerpt.
 _HOT = 100
 
 
@@ -279,15 +280,17 @@ _WIDTHS = re.compile(r"x(\d{1,2})(?= link|$)")
 
 
 def _noted(events: tuple[KernelEvent, ...], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Warn of events that are only notes on a node.
+    """Report events that are only notes on a node.
 
     On a node, other checks judge them, or they concern only the job's owner.
     """
-    if hot := [event for event in events if event.kind == "cpu-throttled" and event.count >= _HOT]:
+    if hot := [event for event in events if event.kind == "cpu-throttled"]:
+        hottest = max(hot, key=lambda event: event.count)
+        report = warned if hottest.count >= _HOT else unknown
         processors = dict.fromkeys(event.device for event in hot)
         shown = f"{', '.join(list(processors)[:8])}{', …' if len(processors) > 8 else ''}"
-        yield warned(f"CPU {shown}: slowed down by heat, {hot[0].count} times (line {hot[0].line})",
-                     subject=f"CPU {hot[0].device}", found=hot[0].text.strip()[:200], expected="no throttling",
+        yield report(f"CPU {shown}: slowed down by heat, up to {hottest.count}x (line {hottest.line})",
+                     subject=f"CPU {hottest.device}", found=hottest.text.strip()[:200], expected="no throttling",
                      evidence=evidence,
                      fix="Check the airflow, fans and heat sinks: `ipmitool sensor`.")  # fmt: skip
     for event in events:

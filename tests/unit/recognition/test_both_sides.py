@@ -53,6 +53,11 @@ MPIDI_OFI_mpi_init_hook(1580): OFI addrinfo() failed (ofi_init.c:1580:MPIDI_OFI_
 
 DOWN = "Nov  8 10:00:09 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link down\n"
 UP = "Nov  8 10:00:11 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link up\n"
+BOOT = "Nov  8 10:00:00 n4 kernel: Linux version 6.8.0-40-generic (build@farm) #40 SMP\n"
+DRIVER = "Nov  8 10:00:01 n4 kernel: mlx5_core 0000:5e:00.0: firmware version: 28.39.1002\n"
+HEAT = (
+    "Nov  8 10:00:03 n4 kernel: CPU12: Core temperature above threshold, cpu clock throttled (total events = {count})\n"
+)
 CORRECTED = """\
 Nov  8 10:00:03 n4 kernel: mlx5_core 0000:5e:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer
 Nov  8 10:00:03 n4 kernel: mlx5_core 0000:5e:00.0:    [ 0] RxErr                  (First)
@@ -110,6 +115,17 @@ BRIDGES = "".join(
     + "".join(f"\t Link {link}: 25 GB/s\n" for link in range(12))
     for gpu in range(4)
 )
+
+NO_LINKS = "GPU 3: NVIDIA {name} (UUID: GPU-1a2b3c4d-1111-2222-3333-444455556666)\n" + "".join(
+    f"\t Link {link}: <inactive>\n" for link in range(18)
+)
+
+
+def norms(listed: str, first: int = 1) -> str:
+    return "".join(
+        STEP.format(step=step, loss=" lm loss: 2.1E+00 |", norm=norm) for step, norm in enumerate(listed.split(), first)
+    )
+
 
 #: Text, the findings that are not a pass (status, check, words), words that none has, and the exit status.
 Row = tuple[str, list[tuple[str, str, str]], str, int]
@@ -206,7 +222,18 @@ ROWS: dict[str, Row] = {
         "",
         1,
     ),
-    "a link alone": (DOWN + UP, [], "", 0),
+    "a link alone": (DOWN + UP, [("unknown", "kernel.events", "ens7 went down and came back once (line 1)")], "", 3),
+    "a link, twice": ((DOWN + UP) * 2, [("warn", "kernel.events", "2 times (the first on line 1)")], "", 0),
+    "a link after a boot": (BOOT + DOWN + UP, [], "", 0),
+    "a link after the driver's start": (DRIVER + DOWN + UP, [], "", 0),
+    "a link long after a boot": (
+        BOOT.replace("10:00", "08:00") + DOWN + UP,
+        [("unknown", "kernel.events", "once (line 2)")],
+        "",
+        3,
+    ),
+    "a little heat": (HEAT.format(count=3), [("unknown", "kernel.events", "CPU 12: slowed down by heat")], "", 3),
+    "heat": (HEAT.format(count=4100), [("warn", "kernel.events", "up to 4100x")], "", 0),
     "a link that came up": (UP, [], "", 0),
     "a table with times": (stamped(HEALTH.format(health="Healthy")), [], "", 0),
     "a sick table with times": (
@@ -322,6 +349,28 @@ ROWS |= {
         [("unknown", "nccl.run-settings", "placeholder")],
         "",
         3,
+    ),
+    "an SXM part without links": (
+        NO_LINKS.format(name="H100 80GB HBM3"),
+        [("warn", "nvlink.links", "GPU3: no NVLink is active, although H100 SXM is on an NVLink board")],
+        "",
+        0,
+    ),
+    "a card without a bridge": (NO_LINKS.format(name="H100 PCIe"), [], "", 0),
+    "an unknown part without links": (NO_LINKS.format(name="X9"), [("unknown", "nvlink.links", "none of")], "", 3),
+    "inf at the start": (norms("inf inf inf 4.1 3.2 2.8 2.6 2.5 2.4 2.2"), [], "", 0),
+    "inf only": (norms("inf inf"), [("unknown", "torch.steps", "inf in 2 of 2 steps, first")], "", 3),
+    "inf later": (
+        norms("2.1 2.0 inf inf inf inf", first=900),
+        [("warn", "torch.steps", "inf in 4 of 6 steps")],
+        "",
+        0,
+    ),
+    "causes before the launcher": (
+        PROXY + STACK,
+        [("fail", "job.errors", "OFI addrinfo"), ("fail", "job.errors", ""), ("fail", "host.services", "")],
+        "",
+        1,
     ),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }

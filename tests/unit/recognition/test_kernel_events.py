@@ -43,9 +43,9 @@ def _link_changes(*minutes: int) -> str:
     )
 
 
-@pytest.mark.parametrize(("minutes", "status"), [((4,), "pass"), ((4, 31), "unknown"), ((4, 31, 50), "warn")])
-def test_a_link_that_came_back_more_than_once_is_no_pass(minutes: tuple[int, ...], status: str) -> None:
-    """Once may be a replugged cable; three times warn; in between, the text may be an excerpt."""
+@pytest.mark.parametrize(("minutes", "status"), [((4,), "unknown"), ((4, 31), "warn"), ((4, 31, 50), "warn")])
+def test_a_link_that_came_back_is_no_pass(minutes: tuple[int, ...], status: str) -> None:
+    """Once may be a replugged cable."""
     (part,) = read_text(_link_changes(*minutes), "pasted")
     assert [finding["status"] for finding in part.findings if finding["check"] == "kernel.events"] == [status]
 
@@ -88,7 +88,7 @@ HOT = (
 )
 
 
-@pytest.mark.parametrize(("times", "status"), [(1, "pass"), (2500, "warn")])
+@pytest.mark.parametrize(("times", "status"), [(1, "unknown"), (2500, "warn")])
 def test_a_processor_that_heat_slows_down_for_long(times: int, status: str) -> None:
     text = "\n".join(HOT.format(cpu=cpu, times=times) for cpu in (10, 58))
     assert [item["status"] for part in read_text(text, "pasted") for item in part.findings] == [status]

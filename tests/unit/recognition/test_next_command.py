@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from preflight import recognition
+from preflight.recognition.input_sources import InputSource
 from preflight.reports.recognition_answer import answer
 
 
@@ -25,3 +29,18 @@ def test_the_next_command(fix: str, command: str) -> None:
     finding = {"check": "x.y", "status": "fail", "message": "bad", "fix": fix, "nodes": []}
     part = {"kind": "a", "lines": [1, 1], "summary": "", "findings": [finding], "complete": True}
     assert answer({"sources": [{"name": "-", "parts": [part]}]}, "").command == command
+
+
+def test_the_next_command_of_pasted_parts(tmp_path: Path) -> None:
+    port = (
+        "CA 'mlx5_4'\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Down\n\t\tPhysical state: Polling\n\t\tRate: 10\n"
+        "\t\tLink layer: InfiniBand\n"
+    )
+    assert next_command(port, tmp_path) == "mlxlink -d mlx5_4 -m"
+
+
+def next_command(text: str, tmp_path: Path) -> str:
+    path = tmp_path / "text"
+    path.write_text(text)
+    parts = recognition.read(InputSource("text", path))
+    return answer(recognition.document([("text", parts)]), "").command

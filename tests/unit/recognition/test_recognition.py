@@ -268,7 +268,7 @@ LINKS = {
     "both ends of one link": (
         ("uuud", "uudu"), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
     ),
-    "none active": (("dddd", "dddd"), [("nvlink.links", "unknown", "")]),
+    "none active": (("dddd", "dddd"), [("nvlink.links", "warn", "GPU0")]),
     "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
     "the last GPU without any": (("uuuu", ""), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
     "a GPU without any beside one with an inactive link": (

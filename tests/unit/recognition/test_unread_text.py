@@ -86,3 +86,24 @@ def test_a_leap_status_that_is_not_known_is_no_pass(leap: str, passes: bool, tmp
     assert text.count(": Normal") == 1
     status, output = read(tmp_path / "clock.txt", text.replace(": Normal", f": {leap}"))
     assert (status == 0, "passed" in output) == (passes, passes)
+
+
+def test_an_empty_text_has_a_short_answer(tmp_path: Path) -> None:
+    status, text = read(tmp_path / "empty", " \n")
+    assert status == 3
+    assert "empty: name a file" in text
+    assert "known formats" not in text
+
+
+@pytest.mark.parametrize(("content", "status"), [("# Notes\nNode n7 is slow — again.\n", 2), ('{"schema": 1', 3)])
+def test_judge_names_what_it_takes(content: str, status: int, tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    path.write_text(content, encoding="utf-8")
+    ran = CliRunner().invoke(main, ["judge", str(path)])
+    assert (ran.exit_code, "preflight read" in ran.output) == (status, status == 2), ran.output
+
+
+@pytest.mark.parametrize(("name", "status"), [("FP-BW-1", 0), ("FP-BW-99", 2)])
+def test_explain_takes_an_item_of_a_checklist(name: str, status: int) -> None:
+    ran = CliRunner().invoke(main, ["explain", name])
+    assert (ran.exit_code, "rdma.bandwidth-per-gpu" in ran.output) == (status, status == 0), ran.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from preflight.model import counted
 from preflight.parsers.nvidia.nvlink_error_text import GpuErrors
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog
@@ -18,7 +19,7 @@ def _query(log: QueryLog) -> tuple[dict[str, Any], str]:
     facts = query_facts(log)
     products = sorted({gpu["product"] for gpu in facts["gpus"] if gpu["product"]})
     names = ", ".join(products[:3]) or "unnamed"
-    return facts, f"{len(facts['gpus'])} GPUs ({names}), driver {facts['driver']}"
+    return facts, f"{counted(len(facts['gpus']), 'GPU')} ({names}), driver {facts['driver'] or 'unknown'}"
 
 
 def _matrix(matrix: Matrix) -> tuple[dict[str, Any], str]:
@@ -32,13 +33,13 @@ def _matrix(matrix: Matrix) -> tuple[dict[str, Any], str]:
     gpus = frozenset(matrix.gpus)
     codes = sorted({code for gpu in gpus for peer, code in matrix.links.get(gpu, {}).items() if peer in gpus})
     joined = ", ".join(codes) or "no readable data"
-    return facts, f"{len(gpus)} GPUs connected by {joined}, {len(matrix.nics)} NICs"
+    return facts, f"{counted(len(gpus), 'GPU')} connected by {joined}, {counted(len(matrix.nics), 'NIC')}"
 
 
 def _peers(peers: PeerAccess) -> tuple[dict[str, Any], str]:
     other = sorted({cell for row in peers.access.values() for cell in row.values()} - {"OK"})
     access = "OK" if not other else f"{', '.join(other)} between some"
-    return {"p2p": peers.access}, f"{len(peers.gpus)} GPUs, peer access {access}"
+    return {"p2p": peers.access}, f"{counted(len(peers.gpus), 'GPU')}, peer access {access}"
 
 
 def _nvlinks(gpus: tuple[GpuLinks, ...]) -> tuple[dict[str, Any], str]:
@@ -50,8 +51,8 @@ def _nvlinks(gpus: tuple[GpuLinks, ...]) -> tuple[dict[str, Any], str]:
     most = max((len(gpu.rates) for gpu in gpus), default=0)
     rates = sorted({rate for gpu in gpus for rate in gpu.rates if rate})
     down = sum(rate is None for gpu in gpus for rate in gpu.rates)
-    shown = ", ".join(f"{rate:g}" for rate in rates) or "no"
-    return facts, f"{len(gpus)} GPUs with {most} NVLinks of {shown} GB/s, {down} inactive"
+    shown = f" of {', '.join(f'{rate:g}' for rate in rates)} GB/s" if rates else ""
+    return facts, f"{counted(len(gpus), 'GPU')} with {counted(most, 'NVLink')}{shown}, {down} inactive"
 
 
 def _nvlink_errors(gpus: tuple[GpuErrors, ...]) -> tuple[dict[str, Any], str]:
@@ -60,7 +61,7 @@ def _nvlink_errors(gpus: tuple[GpuErrors, ...]) -> tuple[dict[str, Any], str]:
         "uuids": {f"GPU{gpu.index}": gpu.uuid for gpu in gpus},
     }
     total = sum(count for gpu in gpus for counts in gpu.links.values() for count in counts.values())
-    return facts, f"{len(gpus)} GPUs, {total} counted"
+    return facts, f"{counted(len(gpus), 'GPU')}, {counted(total, 'error')}"
 
 
 def _table(table: SmiTable) -> tuple[dict[str, Any], str]:
@@ -79,7 +80,8 @@ def _table(table: SmiTable) -> tuple[dict[str, Any], str]:
             {"gpu": gpu, "pid": pid, "name": name, "used_mib": used} for gpu, pid, name, used in table.processes
         ],
     }  # fmt: skip
-    return facts, f"{len(table.gpus)} GPUs, driver {table.driver}, {len(table.processes)} processes"
+    processes = counted(len(table.processes), "process", "processes")
+    return facts, f"{counted(len(table.gpus), 'GPU')}, driver {table.driver or 'unknown'}, {processes}"
 
 
 KINDS = (
