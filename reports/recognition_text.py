@@ -112,10 +112,10 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
 
 def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
     paragraphs: list[Part] = []
-    passed = []
+    reported = {finding["check"] for finding in findings if finding["status"] != "pass"}
+    passed = [finding["check"] for finding in findings if finding["check"] not in reported]  # for all of their parts
     for finding in findings:
         if finding["status"] == "pass":
-            passed.append(finding["check"])
             continue
         word = f"    {WORD[finding['status']]:<5} "
         paragraphs.append(Paragraph((

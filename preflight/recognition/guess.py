@@ -28,11 +28,63 @@ _PCI = ("lspci -vv", "nvidia-smi topo -m", "ibstat")
 _LIMITS = ("nvidia-smi", "dmesg -T | tail -100", "ulimit -a")
 _DISKS = ("df -h /dev/shm", "mount", "dmesg -T | tail -100")
 _HOST = ("lscpu", "numactl -H", "dmesg -T | tail -100")
+_HOST_SIDE = ("ethtool -S INTERFACE", "mlnx_qos -i INTERFACE", "ethtool INTERFACE")
+_SONIC = (
+    "sonic-db-dump -n COUNTERS_DB -y",
+    "sonic-db-dump -n APPL_DB -y",
+    "sonic-db-dump -n CONFIG_DB -y",
+)
+_NXOS = (
+    "show interface (with the line of the prompt)",
+    "show interface transceiver details",
+    "show lldp neighbors detail",
+)
+_EOS = (
+    "show interfaces | json (with the line of the prompt)",
+    "show interfaces phy detail | json",
+    "show interfaces transceiver dom thresholds | json",
+)
 
 #: Name, pattern and commands; the first pattern found near the start of the text applies.
 _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE), commands)
     for name, pattern, commands in (
+        (
+            "a table of a SONiC switch",
+            r"^ {0,8}IFACE +STATE +RX_OK\b|^ {0,8}Port [RT]x +PFC0\b|^ {0,8}Port +TxQ +Counter/pkts"
+            r"|^ {0,8}Interface +Lanes +Speed +MTU\b|^ {0,8}Port +(?:UC|MC|ALL|PG)0\b"
+            r"|^Lossless priorities: +\d|^admin@\S{1,60}:\S{1,20}\$ show ",
+            _SONIC,
+        ),
+        (
+            "a table of an Arista EOS switch",
+            r"^Port +FCS +Align +Symbol\b|^Port +Name +Status +Vlan +Duplex +Speed +Type +Flags"
+            r"|^Port +Enabled +Priorities +Active|^Port +RxPfc +TxPfc|^Port +InOctets +InUcastPkts"
+            r"|^[\w.-]{1,60}[#>] ?sh(?:ow?)? int",
+            _EOS,
+        ),
+        (
+            "a table of a Cisco NX-OS switch",
+            r"^Port +Align-Err +FCS-Err\b|^Port +Mode +Oper ?\(VL bmap\)"
+            r"|^Port +Name +Status +Vlan +Duplex +Speed +Type *$|^\|? *QOS GROUP \d",
+            _NXOS,
+        ),
+        (
+            "a table of a Cumulus Linux switch",
+            r"^Interface +(?:Admin Status|State) +(?:Oper Status|Speed) +|^ {0,8}operational +applied\b"
+            r"|^\S{1,80}[$#] nv show ",
+            _HOST_SIDE,
+        ),
+        (
+            "output of a Juniper switch",
+            r"^Physical interface: [a-z]{2}-\d|^Interface +Admin Link Proto|^ {0,8}Queue: \d, Forwarding classes: ",
+            _HOST_SIDE,
+        ),
+        (
+            "a table of the OSU benchmarks",
+            r"^# OSU [\w -]{2,60} Test v",
+            ("all_reduce_perf -b 8 -e 8G -f 2 -g 1", "ib_write_bw NODE", "ibstat"),
+        ),
         ("dcgmi", r"(?i)\bdcgmi?\b|DCGM_FI_", ("dcgmi diag -r 1", "dcgmi health -c", "nvidia-smi -q")),
         ("nvidia-smi dmon or pmon", r"^# ?gpu +(?:pwr|pid|sm|fb)\b", _GPU),
         ("a list of GPUs (nvidia-smi -L)", r"^GPU \d{1,3}: .{1,100}\(UUID: ", _GPU),

@@ -49,6 +49,8 @@ _PATHS = {
     "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
     "fabric.state": "fabric/state", "fabric.status": "fabric/status",
 }  # fmt: skip
+#: Columns of flags: ``--query-remapped-rows`` prints 0 and 1, ``-q`` No and Yes.
+_FLAGGED, _FLAGS = frozenset({"remapped_rows.pending", "remapped_rows.failure"}), {"0": "No", "1": "Yes"}
 #: Columns with counts of memory errors; their names include the kind of memory.
 _ECC = re.compile(r"ecc\.errors\.(corrected|uncorrected)\.(volatile|aggregate)\.(device_memory|dram|sram|total)")
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{2,40})")
@@ -163,7 +165,7 @@ def _gpu(columns: Sequence[str], cells: list[str], general: Tree) -> tuple[str, 
         elif match := _REASON.fullmatch(name):
             _reason(tree, match[1], value)
         elif name in _PATHS:
-            _put(tree, _PATHS[name], value)
+            _put(tree, _PATHS[name], _FLAGS.get(value, value) if name in _FLAGGED else value)
     power = tree.get("gpu_power_readings", {})
     if "requested_power_limit" in power:  # used if the enforced limit is missing
         power.setdefault("current_power_limit", power["requested_power_limit"])

@@ -116,6 +116,11 @@ BRIDGES = "".join(
     for gpu in range(4)
 )
 
+REMAPPED = """\
+gpu_bus_id, remapped_rows.correctable, remapped_rows.uncorrectable, remapped_rows.pending, remapped_rows.failure
+00000000:0F:00.0, 0, 0, 0, {failure}
+00000000:1F:00.0, 0, 0, 0, 0
+"""
 NO_LINKS = "GPU 3: NVIDIA {name} (UUID: GPU-1a2b3c4d-1111-2222-3333-444455556666)\n" + "".join(
     f"\t Link {link}: <inactive>\n" for link in range(18)
 )
@@ -372,6 +377,13 @@ ROWS |= {
         "",
         1,
     ),
+    "remapped rows as numbers": (
+        REMAPPED.format(failure=1),
+        [("fail", "gpu.row-remap", "0000:0f:00.0")],
+        "not reported",
+        1,
+    ),
+    "no failed remapping": (REMAPPED.format(failure=0), [], "", 0),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }
 

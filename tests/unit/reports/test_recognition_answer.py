@@ -50,6 +50,12 @@ def test_a_healthy_text_passes(tmp_path: Path) -> None:
 LOOKS = {
     "dcgmi": "dcgmi policy --get\n", "kubectl": "kubectl api-versions\nbatch/v1\n",
     "Slurm": "  JOBID PARTITION NAME\n 4711 batch x\n", "file systems": "Filesystem  Size  Used Avail\n",
+    "a table of a SONiC switch": "  Interface    Lanes    Speed    MTU    FEC\n Ethernet8  1,2  400G\n",
+    "a table of an Arista EOS switch": "Port   FCS    Align   Symbol\nEt2/1       11823        0    88123\n",
+    "a table of a Cisco NX-OS switch": "Port     Mode Oper(VL bmap)  RxPPP      TxPPP\nEthernet1/3  Auto On\n",
+    "a table of a Cumulus Linux switch": "Interface  State  Speed  MTU   Type\n---------  -----  -----\nswp1s0  down\n",
+    "output of a Juniper switch": "Physical interface: et-0/0/3, Enabled, Physical link is Down\n  Queue: 3\n",
+    "a table of the OSU benchmarks": "# OSU MPI-CUDA Latency Test v7.4\n# Size  Latency (us)\n8   4.11\n",
     "a Python traceback": '  File "x.py", line 1\n', "": "hello\n",
 }  # fmt: skip
 
