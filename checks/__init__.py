@@ -120,6 +120,8 @@ MODULES = (
     "job.bus_bandwidth",
     "job.bandwidth_curve",
     "job.pairwise",
+    "job.slow_parts",
+    "job.campaign_coverage",
     "job.communicators",
     "job.benchmark_layout",
     "job.benchmark_tail",

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from preflight import bench, facts
-from preflight.checks.job.pairwise import no_campaign
+from preflight.checks.job.campaign_coverage import no_campaign
 from preflight.checks.rdma.per_port import some
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts

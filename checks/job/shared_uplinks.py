@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from preflight import bench
+from preflight.checks.job.campaign_coverage import no_campaign
 from preflight.checks.job.nccl_tests import PERFORMANCE, size_of
-from preflight.checks.job.pairwise import no_campaign
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, skipped, unknown, warned
