@@ -6,7 +6,7 @@ The modules have no side effects:
 - ``baseline``: rates of good runs in an earlier campaign;
 - ``reference``: the reference rate of each kind of run, and the limit for slow runs;
 - ``factors``: the parts that a run uses: nodes, GPUs, rails, leaves, uplinks;
-- ``explanation``: the factors that explain slow runs, with their evidence in bits (``bits``);
+- ``explanation``: the factors that explain slow runs (``factor_runs``), with their evidence in bits (``bits``);
 - ``comparison``: the runs of one kind, with rate levels and ``blocks`` of nodes connected by good pairs;
 - ``planner``: the next pairs to run, given the plan and the previous runs;
 - ``campaign``: a plan, its journal, and the runs of its launches;

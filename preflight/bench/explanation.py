@@ -7,16 +7,16 @@ runs that it explains. If each were judged alone against all other runs, several
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from preflight.bench import blocks as of_nodes
 from preflight.bench import factors
 from preflight.bench.bits import ENOUGH, evidence, gain
+from preflight.bench.factor_runs import Counts, FactorRuns, SelectedFactors, factor_runs
 from preflight.bench.factors import Factor
-from preflight.bench.observation import Observation, RunKind
+from preflight.bench.observation import Observation
 
 #: Maximum number of factors that are combined; further slow runs remain unexplained.
 _MOST = 96
@@ -70,41 +70,6 @@ class Explanation:
         return replace(self, causes=causes, unexplained=tuple(places[place] for place in self.unexplained))
 
 
-@dataclass
-class _Members:
-    """The runs of each factor, and the price of selecting it in bits."""
-
-    runs: dict[Factor, list[int]]
-    cost: dict[str, float]
-    slow: frozenset[int]
-    count: int
-    strata: tuple[RunKind, ...]  # kind of each run, since the chance of a slow run depends on it
-
-    def price(self, factor: Factor) -> float:
-        """Return the bits needed to select a single factor."""
-        return self.cost[factor.kind]
-
-    def price_beside(self, factor: Factor, others: Sequence[Factor]) -> float:
-        """Return the bits needed to select a factor in addition to others.
-
-        If 20 of 512 nodes are already selected, another one costs fewer bits than the first.
-        """
-        return self.price_together([*others, factor]) - self.price_together(others)
-
-    def price_together(self, chosen: Sequence[Factor]) -> float:
-        """Return the bits needed to select several factors.
-
-        Their kind is selected once, and their order is irrelevant. Thirty of 512 nodes therefore cost less than thirty
-        times one node, so a leaf does not win only because it is a single factor.
-        """
-        counts = Counter(factor.kind for factor in chosen)
-        kind_bits = math.log2(len(self.cost) or 1)
-        return sum(
-            self.cost[kind] * count - kind_bits * (count - 1) - math.lgamma(count + 1) / math.log(2)
-            for kind, count in counts.items()
-        )
-
-
 def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = True) -> Explanation:
     """Return the causes of slow runs, which are given by their indexes.
 
@@ -114,7 +79,7 @@ def explain(runs: Sequence[Observation], slow: Iterable[int], relations: bool = 
     if not flagged:
         return Explanation()
     groups = blocks(runs, flagged) if relations else ()
-    members = _members(runs, flagged, groups, relations)
+    members = factor_runs(runs, flagged, groups, relations)
     causes = _causes(members)
     explained = {place for cause in causes for place in cause.places}
     apart = any(cause.factor.kind == factors.BLOCKS_DIFFER for cause in causes)
@@ -130,96 +95,86 @@ def blocks(runs: Sequence[Observation], slow: frozenset[int]) -> tuple[tuple[str
     return groups if len(groups) > 1 else ()
 
 
-def _members(
-    runs: Sequence[Observation], slow: frozenset[int], groups: Sequence[Sequence[str]], relations: bool
-) -> _Members:
-    rails = factors.RailAddresses(runs)
-    block = {node: number for number, group in enumerate(groups) for node in group}
-    having: dict[Factor, list[int]] = {}
-    for place, run in enumerate(runs):
-        for factor in factors.of(run, rails, block):
-            if relations or factor.kind not in factors.RELATIONS:
-                having.setdefault(factor, []).append(place)
-    kinds = Counter(factor.kind for factor, own in having.items() if len(own) < len(runs))
-    cost = {kind: math.log2(count) + math.log2(len(kinds)) for kind, count in kinds.items()}
-    if groups and factors.BLOCKS_DIFFER in cost:
-        cost[factors.BLOCKS_DIFFER] += of_nodes.cost(len(group) for group in groups)
-    usable = {factor: own for factor, own in having.items() if factor.kind in cost and not slow.isdisjoint(own)}
-    return _Members(usable, cost, slow, len(runs), tuple(run.kind for run in runs))
-
-
-def _causes(members: _Members) -> tuple[FactorEvidence, ...]:
+def _causes(members: FactorRuns) -> tuple[FactorEvidence, ...]:
     """Return the factors that explain the slow runs better than chance."""
-    chosen, rivals = _refine(members, _cover(members, []))
-    while chosen:
-        bits = {factor: _bits(members, chosen, factor) for factor in chosen}
-        weakest = min(chosen, key=lambda factor: (bits[factor], factor))
-        if bits[weakest] > 0:
-            break
-        chosen.remove(weakest)
-    free, _ = _assign(members, chosen)
-    elsewhere = sum(place in members.slow for place in free), len(free)
+    chosen = SelectedFactors(members)
+    _cover(members, chosen, members.slow)
+    _prune(members, chosen)
+    rivals = _refine(members, chosen)
+    bits = _prune(members, chosen)
+    elsewhere = _total(chosen.free)
     causes = []
-    for factor in chosen:
+    for factor in chosen.factors:
         own = members.runs[factor]
         slow = tuple(place for place in own if place in members.slow)
-        causes.append(
-            FactorEvidence(factor, len(slow), len(own), elsewhere, _bits(members, chosen, factor),
-                  tuple(dict.fromkeys((*rivals.get(factor, ()), *_alike(members, chosen, factor)))), slow)
-        )  # fmt: skip
+        alike = dict.fromkeys((*rivals.get(factor, ()), *_alike(members, chosen, factor)))
+        causes.append(FactorEvidence(factor, len(slow), len(own), elsewhere, bits[factor], tuple(alike), slow))
     return tuple(sorted(causes, key=lambda cause: (-cause.bits, cause.factor)))
 
 
-def _refine(members: _Members, chosen: list[Factor]) -> tuple[list[Factor], dict[Factor, tuple[Factor, ...]]]:
+def _prune(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, float]:
+    """Remove factors that gain nothing; return the bits of the rest."""
+    while True:
+        bits = {factor: _bits(members, chosen, factor) for factor in chosen.factors}
+        weakest = min(chosen.factors, key=lambda factor: (bits[factor], factor), default=None)
+        if weakest is None or bits[weakest] > 0:
+            return bits
+        chosen.remove(weakest)
+
+
+def _refine(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, tuple[Factor, ...]]:
     """Replace factors by narrower ones that explain more, such as a leaf by two nodes.
 
-    Also return the rivals of each factor: if a leaf and six of its nodes explain the same runs, and neither is ruled
-    out by 100 to 1, they are rivals.
+    Return the rivals of each factor: if a leaf and six of its nodes explain the same runs, and neither is ruled out by
+    100 to 1, they are rivals.
     """
     score = _score(members, chosen)
     rivals: dict[Factor, tuple[Factor, ...]] = {}
-    for factor in sorted(chosen, key=lambda factor: -len(members.runs[factor]))[:_MOST_REFINED]:
-        others = [other for other in chosen if other != factor]
-        covers = (_cover(members, others, without=factor, worth=worth) for worth in (True, False))
-        better, narrower = max((_score(members, [*others, *cover]), cover) for cover in covers)
+    for factor in sorted(chosen.factors, key=lambda factor: -len(members.runs[factor]))[:_MOST_REFINED]:
+        slow = members.slow & chosen.only(factor)
+        chosen.remove(factor)
+        covers = []
+        for worth in (True, False):
+            cover = _cover(members, chosen, slow, without=factor, worth=worth)
+            covers.append((_score(members, chosen), cover))
+            for other in cover:
+                chosen.remove(other)
+        better, narrower = max(covers)
         if abs(better - score) < ENOUGH and len(narrower) > 1:
             rivals |= {factor: tuple(narrower), **dict.fromkeys(narrower, (factor,))}
-        if better > score:
-            chosen, score = [*others, *narrower], better
-    return chosen, rivals
+        for other in narrower if better > score else [factor]:
+            chosen.add(other)
+        score = max(score, better)
+    return rivals
 
 
-def _score(members: _Members, chosen: Sequence[Factor]) -> float:
+def _score(members: FactorRuns, chosen: SelectedFactors) -> float:
     """Return the joint evidence of factors in bits, minus their price."""
-    free, own = _assign(members, chosen)
-    total = sum(evidence(*count) for count in _counted(members, free).values())
-    total += sum(evidence(sum(place in members.slow for place in group), len(group)) for group in own.values())
-    return total - members.price_together(chosen)
+    groups = (*chosen.free.values(), *chosen.shares())
+    return sum(evidence(slow, runs) for slow, runs in groups) - members.price_together(chosen.factors)
+
+
+def _total(counts: Counts) -> tuple[int, int]:
+    """Return the numbers of slow runs and of runs of all kinds."""
+    return sum(count[0] for count in counts.values()), sum(count[1] for count in counts.values())
 
 
 def _cover(
-    members: _Members, before: Sequence[Factor], without: Factor | None = None, worth: bool = False
+    members: FactorRuns,
+    chosen: SelectedFactors,
+    slow: Collection[int],
+    without: Factor | None = None,
+    worth: bool = False,
 ) -> list[Factor]:
-    """Return factors that cover the slow runs that ``before`` does not, best first.
+    """Add factors, best first, until they cover the runs ``slow``; return them.
 
     With ``worth``, stop at a factor that does not gain more bits than it costs.
     """
-    left = set(range(members.count))
-    runs = {factor: len(own) for factor, own in members.runs.items()}
-    slow = {factor: sum(place in members.slow for place in own) for factor, own in members.runs.items()}
-    at: dict[int, list[Factor]] = {}
-    for factor, own in members.runs.items():
-        for place in own:
-            at.setdefault(place, []).append(factor)
-    all_slow = len(members.slow)
-    chosen: list[Factor] = []
-    for factor in before:
-        all_slow -= _take(members, factor, left, runs, slow, at)
-    slow.pop(without, None)  # type: ignore[arg-type]
-    while all_slow and len(chosen) < _MOST:
-        gains = {
-            factor: gain(slow[factor], runs[factor], all_slow, len(left)) for factor in slow if slow[factor]
-        }  # fmt: skip
+    cover: list[Factor] = []
+    while len(cover) < _MOST and (slow := chosen.open(slow)):
+        total = _total(chosen.free)
+        candidates = set[Factor]().union(*(members.at[place] for place in slow)) - {without}
+        gains = {factor: gain(chosen.slow[factor], chosen.runs[factor], *total) for factor in candidates}
         useful = [factor for factor, bits in gains.items() if bits > 0]
         if not useful:
             break
@@ -228,67 +183,35 @@ def _cover(
         )
         if worth and gains[best] <= members.price(best):
             break
-        chosen.append(best)
-        all_slow -= _take(members, best, left, runs, slow, at)
-    return chosen
+        chosen.add(best)
+        cover.append(best)
+    return cover
 
 
-def _take(
-    members: _Members, factor: Factor, left: set[int], runs: dict[Factor, int], slow: dict[Factor, int],
-    at: dict[int, list[Factor]],
-) -> int:  # fmt: skip
-    """Remove a factor's runs from the counts; return the number of slow ones."""
-    count = 0
-    for place in members.runs[factor]:
-        if place in left:
-            left.discard(place)
-            is_slow = place in members.slow
-            count += is_slow
-            for other in at[place]:
-                runs[other] -= 1
-                if other in slow:
-                    slow[other] -= is_slow
-    return count
+def _bits(members: FactorRuns, chosen: SelectedFactors, factor: Factor) -> float:
+    """Return the bits that a factor gains beside other chosen ones, less its price."""
+    return _gained(members, chosen, factor, members.counted(chosen.only(factor)), factor)
 
 
-def _assign(members: _Members, chosen: Iterable[Factor]) -> tuple[set[int], dict[Factor, list[int]]]:
-    """Return the runs without a chosen factor, and the runs assigned to each factor.
+def _gained(members: FactorRuns, chosen: SelectedFactors, factor: Factor, mine: Counts, without: Factor) -> float:
+    """Return the bits that a factor gains in place of a chosen one, minus its price.
 
-    A run with several factors is assigned to the first of them.
+    ``mine`` are the counts of its runs.
     """
-    free = set(range(members.count))
-    own: dict[Factor, list[int]] = {}
-    for factor in chosen:
-        own[factor] = [place for place in members.runs[factor] if place in free]
-        free.difference_update(own[factor])
-    return free, own
+    others = [other for other in chosen.factors if other != without]
+    everything = {kind: list(count) for kind, count in chosen.free.items()}
+    for kind, (slow, runs) in members.counted(chosen.only(without)).items():
+        everything[kind][0] += slow
+        everything[kind][1] += runs
+    return _against(everything, mine) - members.price_beside(factor, others)
 
 
-def _bits(members: _Members, chosen: Sequence[Factor], factor: Factor) -> float:
-    """Return the bits that a factor gains in addition to others, minus its price."""
-    others = [other for other in chosen if other != factor]
-    free, _ = _assign(members, others)
-    own = [place for place in members.runs[factor] if place in free]
-    return _against(members, _counted(members, free), own) - members.price_beside(factor, others)
+def _against(everything: Counts, mine: Counts) -> float:
+    """Return the bits gained by a separate rate of slow runs for some runs.
 
-
-def _counted(members: _Members, places: Iterable[int]) -> dict[RunKind, list[int]]:
-    """Return the numbers of slow runs and of all runs, by kind."""
-    counts: dict[RunKind, list[int]] = {}
-    for place in places:
-        count = counts.setdefault(members.strata[place], [0, 0])
-        count[0] += place in members.slow
-        count[1] += 1
-    return counts
-
-
-def _against(members: _Members, everything: dict[RunKind, list[int]], own: Sequence[int]) -> float:
-    """Return the bits gained by a separate rate of slow runs for the runs ``own``.
-
-    ``everything`` has the counts of all runs that no other cause explains, including ``own``.
+    ``everything`` has the counts of all runs that no other cause explains, including these.
     """
-    mine = _counted(members, own)
-    slow, runs = (sum(count[at] for count in mine.values()) for at in (0, 1))
+    slow, runs = _total(mine)
     chance = sum(count[1] * everything[kind][0] / everything[kind][1] for kind, count in mine.items())
     if slow <= chance:
         return 0.0
@@ -299,21 +222,19 @@ def _against(members: _Members, everything: dict[RunKind, list[int]], own: Seque
     return bits
 
 
-def _alike(members: _Members, chosen: Sequence[Factor], factor: Factor) -> tuple[Factor, ...]:
+def _alike(members: FactorRuns, chosen: SelectedFactors, factor: Factor) -> tuple[Factor, ...]:
     """Return the rivals of a factor that are not ruled out by 100 to 1, best first."""
-    others = [other for other in chosen if other != factor]
-    free, _ = _assign(members, others)
-    own = [place for place in members.runs[factor] if place in free]
-    slow = {place for place in own if place in members.slow}
-    everything = _counted(members, free)
-    mine = _against(members, everything, own) - members.price_beside(factor, others)
-    rivals = {rival for rival in members.runs if rival != factor and rival not in chosen}
+    only = chosen.only(factor)
+    mine = _bits(members, chosen, factor)
+    slow = only & members.slow
+    shared = Counter(rival for place in slow for rival in members.at[place])
     alike: list[tuple[float, Factor]] = []
-    for rival in rivals:
-        theirs = [place for place in members.runs[rival] if place in free]
-        if 2 * sum(place in slow for place in theirs) < len(slow) or not slow:
+    for rival, count in shared.items():
+        if 2 * count < len(slow) or rival in chosen.factors:
             continue
-        bits = _against(members, everything, theirs) - members.price_beside(rival, others)
+        own = members.runs[rival]
+        theirs = members.counted([*chosen.open(own), *only.intersection(own)])
+        bits = _gained(members, chosen, rival, theirs, factor)
         if mine - bits < ENOUGH:
             alike.append((-bits, rival))
     return tuple(rival for _, rival in sorted(alike)[:_MOST_ALIKE])

@@ -1,7 +1,7 @@
 """Campaigns of the planner on simulated fabrics: how often the right part is named, after how many rounds.
 
 ``python -m tests.support.bench_campaigns --seeds 200`` runs all faults, and healthy fabrics; ``--fault NAME`` one. It
-exits with 1 if a share is below its target. ``--size`` measures a plan for 10,000 nodes and 130,816 runs.
+exits with 1 if a share is below its target.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import combinations
 
-from preflight.bench.comparison import compare
 from preflight.bench.factors import GPU, NODE, RAIL, UPLINKS, Factor
-from preflight.bench.observation import Observation, RunEnd, RunKind
-from preflight.bench.planner import BenchPlan, next_round
+from preflight.bench.planner import BenchPlan
 from tests.support.simulated_fabric import SimulatedFabric, SimulatedFault, campaign, cluster, named
 
 Draw = Callable[[BenchPlan, random.Random], list[SimulatedFault]]
@@ -115,38 +110,12 @@ def reached(scenario: Scenario, outcome: CampaignOutcome, seeds: int) -> bool:
     )
 
 
-def sizes() -> None:
-    """Print the cost of a plan for 10,000 nodes and of explaining 130,816 runs."""
-    tracemalloc.start()
-    before = time.process_time()
-    made = next_round(cluster(10_000, 32), [])
-    seconds, (_, peak) = time.process_time() - before, tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    print(f"plan, 10,000 nodes: {len(made.runs) if made else 0} runs, {seconds:.2f} s of CPU, {peak / 1e6:.0f} MB")
-    draw = random.Random(1)
-    plan = cluster(512, 32)
-    kind = RunKind("alltoall", 2, 2)
-    runs = []
-    for a, b in combinations(plan.nodes, 2):
-        ends = tuple(RunEnd(node, (draw.choice(plan.rails),), plan.leaves[node]) for node in (a, b))
-        slow = any(plan.rails[4] in end.gpus for end in ends) and draw.random() < 0.26
-        runs.append(Observation(kind, ends, {2**30: (3.0 if slow else 40.0) * (1 + draw.gauss(0, 0.01))}))
-    before = time.process_time()
-    (comparison,) = compare(runs)
-    print(f"explanation of {len(runs):,} runs: {time.process_time() - before:.1f} s of CPU, "
-          f"{[str(cause.factor) for cause in comparison.slow.named]}")  # fmt: skip
-
-
 def main() -> int:
     """Run the scenarios; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=200)
     parser.add_argument("--fault", choices=SCENARIOS)
-    parser.add_argument("--size", action="store_true")
     arguments = parser.parse_args()
-    if arguments.size:
-        sizes()
-        return 0
     failed = False
     for name in [arguments.fault] if arguments.fault else SCENARIOS:
         outcome = measured(SCENARIOS[name], arguments.seeds)

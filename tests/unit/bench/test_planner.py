@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import combinations
 
 import pytest
 
-from preflight.bench.factors import LEAF, Factor
-from preflight.bench.planner import circle, next_round
+from preflight.bench.comparison import compare
+from preflight.bench.factors import LEAF, NODE, RAIL, Factor
+from preflight.bench.observation import RunEnd
+from preflight.bench.planner import Round, circle, next_round
 from tests.support.bench_campaigns import SCENARIOS, measured, reached
 from tests.support.simulated_fabric import SimulatedFabric, SimulatedFault, campaign, cluster, named
 
@@ -72,3 +75,14 @@ def test_a_leaf_that_is_slow_in_most_of_its_runs_is_named(theta: float) -> None:
         classes = named(campaign(plan, SimulatedFabric([SimulatedFault(leaf, 0.5, theta)], seed)))
         assert classes
         assert all(leaf in names for names in classes)
+
+
+def test_no_fault_hides_behind_many_others() -> None:
+    """A rail beside ten bad nodes used to be replaced by its GPUs."""
+    plan, draw = cluster(96, 16), random.Random(0)
+    faults = [SimulatedFault(Factor(NODE, node), 0.5) for node in draw.sample(plan.nodes, 10)]
+    faults.append(SimulatedFault(Factor(RAIL, plan.rails[4]), 0.07, 0.26))
+    pairs = [tuple(RunEnd(node, (draw.choice(plan.rails),), plan.leaves[node]) for node in pair)
+             for pair in combinations(plan.nodes, 2)]  # fmt: skip
+    (comparison,) = compare(SimulatedFabric(faults, false_slow=0.01).run(Round(1, "screen", tuple(pairs))))
+    assert {cause.factor for cause in comparison.slow.named} == {fault.factor for fault in faults}
