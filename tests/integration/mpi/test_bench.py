@@ -131,7 +131,7 @@ def test_a_slow_node_is_named_and_judge_agrees(hosts: MpiHosts, folder: Path) ->
     assert ran.returncode == 1, ran.stderr
     (named,) = findings(report(ran), "bench.factor", "fail")
     assert named.startswith("node n3: ")
-    assert "; meanwhile mlx5_0:1 of n3 counted symbol_error +" in named
+    assert "; meanwhile n3 mlx5_0:1 counted symbol_error +" in named
     (port,) = findings(report(ran), "bench.ports", "fail")
     assert port.startswith("mlx5_0:1 of n3 counted errors in ")
     assert "link_downed" not in port
