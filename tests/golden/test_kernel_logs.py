@@ -116,11 +116,12 @@ Mar  4 02:12:31 cn0417 kernel: Lustre: scr-MDT0000-mdc-ffff9a0c: Connection rest
             for at in range(5)
         ), ("warn", "enp65s0f0np0"), words=("came back 5 times",),
     ),
-    "ice: one link, set down by hand and up again": _of(
+    "ice: one link down and up again, by hand or not": _of(
         """
 [88120.118811] ice 0000:17:00.0 ens2f0: NIC Link is Down
 [88133.554021] ice 0000:17:00.0 ens2f0: NIC Link is up 100 Gbps Full Duplex, Requested FEC: RS-FEC, Negotiated FEC: RS-FEC, Autoneg Advertised: Off, Autoneg Negotiated: False, Flow Control: None
 """,
+        ("unknown", "ens2f0"), words=("went down and came back once",),
     ),
     "EDAC i10nm: corrected, one": _of(
         """
@@ -314,7 +315,7 @@ Mar  4 02:11:07 cn0417 kernel: rcu:     17-....: (5250 ticks this GP) idle=9b2/1
 [70000.100000] mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = 1)
 [70000.100100] mce: CPU12: Core temperature above threshold, cpu clock throttled (total events = 1)
 [70001.100100] mce: CPU12: Core temperature/speed normal
-""",
+""", ("unknown", "CPU 12"), words=("slowed down by heat, up to 1x",),
     ),
     "a memory page taken out": _of(
         """
