@@ -10,12 +10,17 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = ("Mounted on",)
+HINTS = ("Mounted on", "% ")
 
 _HEAD = re.compile(r"\s*Filesystem\s+(?:Type\s+)?(Size|Inodes|(\d{1,9}[KMGTB]?)-blocks)\s+I?Used\s+.*Mounted on\s*")
+#: The header in another language: words, one of them with a percent sign, and at most the size of a block.
+_TRANSLATED = re.compile(
+    r"(?!.*Mounted on)\s*[^\W\d_][^\d%/|]{4,60}(?:(\d{1,9}[KMGTB]?)-[^\d%/|]{4,60})?\S%\s[^\d%/|]{3,40}"
+)
+_AMOUNT = r"([\d.,]{1,20}[KMGTPE]?i?|-)"
 _ROW = re.compile(
-    r"\s*(\S{1,200})\s+(?:([a-z][\w.]{1,20})\s+)?([\d.]{1,20}[KMGTPE]?i?|-)\s+([\d.]{1,20}[KMGTPE]?i?|-)\s+"
-    r"([\d.]{1,20}[KMGTPE]?i?|-)\s+(\d{1,3}%|-)\s+(/.{0,300}?)\s*"
+    rf"\s*(\S{{1,200}})\s+(?:([a-z][\w.]{{1,20}})\s+)?{_AMOUNT}\s+{_AMOUNT}\s+{_AMOUNT}\s+(\d{{1,3}}%|-)"
+    r"\s+(/.{0,300}?)\s*"
 )
 _UNITS = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50, "E": 2**60}
 
@@ -41,30 +46,36 @@ class DiskSpace:
 
 
 def begins(lines: Lines, at: int) -> bool:
-    """Return whether a table of ``df`` begins at a line."""
-    return _HEAD.fullmatch(lines[at].text) is not None
+    """Return whether a table of ``df`` begins at a line, in any language."""
+    if _HEAD.fullmatch(lines[at].text):
+        return True
+    below = lines[at + 1].text if at + 1 < len(lines) else ""
+    return bool("%" in below and _TRANSLATED.fullmatch(lines[at].text) and _ROW.fullmatch(below))
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[DiskSpace]:
     """Read the rows below the header."""
     head = _HEAD.fullmatch(lines[at].text)
-    assert head is not None
-    unit = _size(head[2], 1) or 1024.0 if head[2] else 1.0
+    translated = _TRANSLATED.fullmatch(lines[at].text)
+    block = head[2] if head else translated[1] if translated else None
+    unit = _size(block, 1) or 1024.0 if block else 1.0
+    plain = not block  # no row has a unit
     rows: list[MountedSpace] = []
     end = at + 1
     while end < len(lines) and not is_prompt(lines[end].text) and (match := _ROW.fullmatch(lines[end].text)):
+        plain = plain and not re.search("[A-Z]", match[3] + match[5])
         used = int(match[6][:-1]) if match[6] != "-" else None
         rows.append(MountedSpace(match[1], match[7], _size(match[3], unit), _size(match[5], unit), used,
                                  lines[end].number))  # fmt: skip
         end += 1
     gaps = () if rows else (ParseGap(lines[at].number, "no row follows the header"),)
-    return Parsed(DiskSpace(tuple(rows), head[1] == "Inodes"), gaps, end)
+    return Parsed(DiskSpace(tuple(rows), head[1] == "Inodes" if head else plain), gaps, end)
 
 
 def _size(cell: str, unit: float) -> float | None:
-    if not (match := re.fullmatch(r"(\d{1,20}(?:\.\d{1,6})?)([BKMGTPE]?)i?", cell)):
+    if not (match := re.fullmatch(r"(\d{1,20}(?:[.,]\d{1,6})?)([BKMGTPE]?)i?", cell)):
         return None
-    return float(match[1]) * (_UNITS[match[2]] if match[2] else unit)
+    return float(match[1].replace(",", ".")) * (_UNITS[match[2]] if match[2] else unit)
 
 
 def facts(space: DiskSpace) -> dict[str, Any]:

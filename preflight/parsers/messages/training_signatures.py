@@ -155,6 +155,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "unknown", "the rendezvous store was not reached: it is not up, or its name, port, firewall or node is wrong",
      "nccl.socket-ifname", ("getent hosts $MASTER_ADDR", "nc -vz $MASTER_ADDR $MASTER_PORT", "env | grep MASTER"),
      "If the job does not start after a minute, check that the node of rank 0 is up and its port reachable."),
+    ("store-lost", "recvValue failed|should dump|sendBytes failed",
+     r"\b(?:recvValue|sendBytes) failed on SocketImpl\(.{0,200}"
+     r"|Failed to check the .should dump. flag on TCPStore.{0,120}",
+     "unknown", "the rendezvous store ended before this rank: harmless when a job ends, otherwise the process or the "
+                "node of rank 0 failed first", "job.errors", _FIRST_ERROR,
+     "Look for the first error of rank 0 and in the kernel log of its node."),
     ("name-unresolved", "gaierror|Name or service not known|name resolution|not resolve host",
      r"gaierror.{0,80}|Name or service not known|Temporary failure in name resolution|[Cc]ould not resolve host.{0,80}",
      "fail", "a host name cannot be resolved", "nccl.socket-ifname",

@@ -47,6 +47,12 @@ class ReportBuilder:
         return times[0] if times[0] > 1 and len(set(times.values())) == 1 else 1
 
     @property
+    def lone_head(self) -> bool:
+        """Whether the report has only the head of processes that are the only rank of their run."""
+        alone = bool(self.devices) and not any(device.rank for device in self.devices) and not self.devices_cut
+        return alone and not (self.columns or self.rows or self.cut or self.pending or self.finished or self.failures)
+
+    @property
     def only_failed(self) -> bool:
         """Whether the report has nothing but failures."""
         return bool(self.failures) and not (self.devices or self.rows or self.columns or self.version or self.finished)

@@ -135,7 +135,11 @@ class _Reader:
         """
         found: list[Report] = []
         early: Report | None = None
-        for opened in self.all:
+        for before, opened in zip([None, *self.all], self.all, strict=False):
+            if before is not None and before.lone_head and {device.rank for device in opened.devices} == {0}:
+                opened.devices[:0] = before.devices  # another process without MPI printed its head first
+                opened.first_line = before.first_line
+                found.pop()
             report = opened.report()
             if self.shell(found) and opened.copies > 1:  # several copies printed their heads in sequence
                 found[-1] = replace(report, first_line=found[-1].first_line)

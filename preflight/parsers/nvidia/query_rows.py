@@ -10,7 +10,7 @@ from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
 from preflight.textprep.lines import Lines
 
-HINTS = (", ", "(UUID: ", "--query-gpu")
+HINTS = (", ", "(UUID: ", "--query-")
 
 #: A column of the query -> path of the same value in the tree of ``nvidia-smi -q``.
 _PATHS = {
@@ -50,7 +50,8 @@ _PATHS = {
     "fabric.state": "fabric/state", "fabric.status": "fabric/status",
 }  # fmt: skip
 #: Columns of flags: ``--query-remapped-rows`` prints 0 and 1, ``-q`` No and Yes.
-_FLAGGED, _FLAGS = frozenset({"remapped_rows.pending", "remapped_rows.failure"}), {"0": "No", "1": "Yes"}
+_FLAGGED = frozenset({"remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending"})
+_FLAGS = {"0": "No", "1": "Yes"}
 #: Columns with counts of memory errors; their names include the kind of memory.
 _ECC = re.compile(r"ecc\.errors\.(corrected|uncorrected)\.(volatile|aggregate)\.(device_memory|dram|sram|total)")
 _REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{2,40})")
@@ -86,14 +87,15 @@ def _columns(text: str) -> list[str] | None:
 
 #: A command that prints rows without a header; the command names their columns.
 _COMMAND = re.compile(
-    r"nvidia-smi\s(?:.{0,200}\s)?--query-gpu[= ][\"']?([a-z][\w.]{1,60}(?:,[a-z][\w.]{1,60}){1,200})[\"']?(?=\s|$)"
+    r"nvidia-smi\s(?:.{0,200}\s)?--query-(?:gpu|remapped-rows)[= ]"
+    r"[\"']?([a-z][\w.]{1,60}(?:,[a-z][\w.]{1,60}){1,200})[\"']?(?=\s|$)"
 )
 
 
 def _queried(lines: Lines, at: int) -> list[str] | None:
     """Return the columns of a command with ``noheader`` above its rows, else None."""
     text = lines[at].text
-    if "--query-gpu" not in text or "noheader" not in text or at + 1 >= len(lines):
+    if "--query-" not in text or "noheader" not in text or at + 1 >= len(lines):
         return None
     columns = match[1].split(",") if (match := _COMMAND.search(text[:_LONGEST])) else []
     cells = lines[at + 1].text.split(",")

@@ -92,10 +92,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
     gpus: list[dict[str, object]] = []
     processes: list[tuple[int, int, str, int]] = []
     end, last, shown, gaps = at, at, False, list[ParseGap]()
+    instances = False  # within the table of MIG devices
     while end < len(lines) and end - last < 3 and len(gpus) < MAX_GPUS:
         text = lines[end].text
         if end > at and "NVIDIA-SMI" in text:
             break
+        instances = instances or "| MIG devices:" in text
         if match := _GPU.fullmatch(text):
             gpus.append(_gpu(match))
         elif gpus and "temperature_c" not in gpus[-1] and (match := _STATE.fullmatch(text)):
@@ -104,7 +106,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[SmiTable]:
             gpus[-1]["mig"] = {"Enabled": True, "Disabled": False}.get(match[1].rstrip("*"))
         elif shown and (match := _PROCESS.fullmatch(text)):
             processes.append((int(match[1]), int(match[2]), match[4], int(match[5])))
-        elif not (end == at or _FRAME.fullmatch(text)):
+        elif not (end == at or _FRAME.fullmatch(text) or (instances and text.lstrip()[:1] == "|")):
             end += 1
             continue
         shown = shown or "Processes:" in text or "No running processes" in text
