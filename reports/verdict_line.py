@@ -49,16 +49,20 @@ def verdict(report: Mapping[str, Any]) -> VerdictLine:
 
 
 def _systemic(report: Mapping[str, Any]) -> list[str]:
-    """Describe a failure on so many nodes that it is probably site-wide."""
-    found = [one for one in report.get("systemic", ()) if one["status"] == "fail"]
+    """Describe a failure on so many nodes that one cause is likely.
+
+    Independent faults of many nodes, such as defects of their GPUs, are separate incidents.
+    """
+    joined = {
+        report["findings"][number]["check"]
+        for incident in report.get("incidents", ()) if len(incident["nodes"]) > 1 for number in incident["findings"]
+    }  # fmt: skip
+    found = [one for one in report.get("systemic", ()) if one["status"] == "fail" and one["check"] in joined]
     if not found:
         return []
     worst = found[0]
     more = f", and {_of(len(found) - 1, 'other check')} likewise" if len(found) > 1 else ""
-    return [
-        f"{one_line(worst['check'])} on {worst['nodes']} of {worst['of']}{more}: probably a site-wide "
-        "problem, not a node's"
-    ]
+    return [f"{one_line(worst['check'])} failed on {worst['nodes']} of {worst['of']}{more}: look for one cause"]
 
 
 def _unloaded(report: Mapping[str, Any]) -> list[str]:
@@ -94,13 +98,7 @@ class _Tally:
     def of(cls, report: Mapping[str, Any]) -> _Tally:
         nodes = report["nodes"]
         answered = [node["status"] for node in nodes if not node.get("no_answer")]
-        logs = [finding["status"] for finding in report["findings"] if RUN in finding["nodes"]]
-        sweeps = [
-            finding["status"]
-            for finding in report["findings"]
-            if any(name.split(" ")[0] == FABRIC for name in finding["nodes"])
-        ]
-        ethernet = [finding["status"] for finding in report["findings"] if SWITCHES in finding["nodes"]]
+        logs, sweeps, ethernet = (_statuses(report, place) for place in (RUN, FABRIC, SWITCHES))
         coverage = report["coverage"]
         bare, switches = _strangers(report)
         mute = sum(name in switches for name in (node["name"] for node in nodes if node.get("no_answer")))
@@ -219,6 +217,25 @@ class _Tally:
 
     def _share(self, count: int) -> str:
         return f"{count} of {_of(len(self.names), 'node')}"
+
+
+def _statuses(report: Mapping[str, Any], place: str) -> list[str]:
+    """Return the statuses of the findings in logs, sweeps or switches.
+
+    Failures that are one incident count once, and not at all if their cause is at another place.
+    """
+    findings = report["findings"]
+    here = {
+        number
+        for number, finding in enumerate(findings)
+        if any(name.split(" ")[0] == place for name in finding["nodes"])
+    }
+    if "incidents" not in report:
+        return [findings[number]["status"] for number in here]
+    causes = [
+        "fail" for incident in report["incidents"] if incident["status"] == "fail" and incident["findings"][0] in here
+    ]
+    return causes + [findings[number]["status"] for number in here if findings[number]["status"] != "fail"]
 
 
 #: Maximum number of switches that are named.

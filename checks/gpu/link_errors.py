@@ -40,6 +40,7 @@ _DCGM = "DCGM DcgmHealthWatch (one bit in 10^12: 16 a minute at generation 4 x16
     fix="`preflight check --window 60` under load shows whether the count grows. If so, reset all GPUs of the "
     "node; if errors return, replace the GPU or its board.",
     action="reset",
+    separate=True,
     gating=False,
     unless=(no_gpu,),
 )
@@ -113,6 +114,7 @@ def judge_nvlink_errors(
     fix="`preflight check --window 60` shows whether the count grows; then reseat the GPU or its riser at the "
     "next drain.",
     action="isolate",
+    separate=True,
     gating=False,
     unless=(no_gpu,),
 )
@@ -175,6 +177,7 @@ def judge_replays(health: Health, minutes: float | None) -> Iterator[Finding]:
     fix="Check both ends (`nvidia-smi nvlink -s`, `-e`); drain the node and reset all its GPUs. If errors "
     "return, reseat or replace the GPU.",
     action="reset",
+    separate=True,
     window=True,
     unless=(no_gpu,),
 )

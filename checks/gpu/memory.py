@@ -91,6 +91,7 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,
     action="reset",
+    separate=True,
     unless=(no_gpu,),
 )
 def ecc_uncorrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -149,6 +150,7 @@ def judge_ecc_uncorrected(health: Health) -> Iterator[Finding]:
     source="azurehpc-health-checks (SRAM > 10 000, DRAM > 20 000 000); GCM has 50 000 000",
     fix="Watch the GPU: nvidia-smi -q -d ECC. Contact the vendor if the count keeps growing.",
     action="monitor",
+    separate=True,
     unless=(no_gpu,),
 )
 def ecc_corrected(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -195,6 +197,7 @@ def judge_ecc_corrected(health: Health) -> Iterator[Finding]:
     source=f"{ROW_REMAP} (row remapping); limit of 512: azurehpc-health-checks, OCI, DCGM",
     fix=RESET,
     action="reset",
+    separate=True,
     unless=(no_gpu,),
 )
 def row_remap(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -256,6 +259,7 @@ def judge_row_remap(health: Health) -> Iterator[Finding]:
     source="https://docs.nvidia.com/deploy/dynamic-page-retirement/; limits: azurehpc-health-checks, DCGM",
     fix=RESET,
     action="reset",
+    separate=True,
     unless=(no_gpu,),
 )
 def retired_pages(node: NodeFacts, site: Site) -> Iterator[Finding]:

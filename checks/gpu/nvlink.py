@@ -40,6 +40,7 @@ CHANNELS = "dir:/dev/nvidia-caps-imex-channels"
     fix="Check gpu.fabric-state and `nvidia-smi nvlink -s`, then reset all GPUs; a link that stays down is a "
     "hardware fault.",
     action="reset",
+    separate=True,
     answers=("GS-1", "PA-02"),
     unless=(no_gpu,),
 )

@@ -365,6 +365,7 @@ def judge_compute_mode(health: Health) -> Iterator[Finding]:
     fix="Drain the node, then do what the driver requests: `nvidia-smi -r -i N` (ends all jobs on that GPU), or "
     "reboot.",
     action="reset",
+    separate=True,
     unless=(no_gpu,),
 )
 def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:

@@ -41,6 +41,7 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,
     action="reset",
+    separate=True,
     reads=("nvml:gpus",),
     unless=(no_gpu,),
 )

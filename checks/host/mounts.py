@@ -232,7 +232,8 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             wrong += 1
             yield warned(f"{place} ({mount.kind} on {mount.source}) was turned read-only", subject=place,
                          found="read-only", expected="read-write, as it was mounted", evidence=[MOUNTS],
-                         action="monitor" if mount.source.startswith("/dev/") else "")  # fmt: skip
+                         action="monitor" if mount.source.startswith("/dev/") else "",
+                         impact="" if place.startswith("/boot") else "blocks-job")  # fmt: skip
     for row in _rows(node):
         at = mounts.get(row.place)
         if row.place in declared or (at is not None and at.read_only) or not row.size_bytes:

@@ -33,6 +33,7 @@ SMALL_READ_BYTES = 512
         ("rdma.bandwidth-per-gpu", "node"),
         ("bench.factor", "log"),
         ("counters.receiver", "part"),
+        ("counters.loss", "part", "*", "*this NIC's port ran out of buffers*"),
         ("counters.balance", "part", "*", "*less than half*"),
         ("pair.write-bw", "part"),
         ("pair.read-bw", "part"),

@@ -170,6 +170,7 @@ def port_rate(node: NodeFacts, site: Site) -> Iterator[Finding]:
             best,
             expected,
             what=f"rate of {counted(len(at_rate), 'compute port')}",
+            subject=compute[0].name if len(compute) == 1 else "",
             at_least=True,
             unit="Gb/s",
             evidence=[at_rate[0].evidence[-1]],

@@ -15,10 +15,17 @@ from preflight.commands import options
 @options.selection
 @options.log
 @options.collecting
-@click.option("--switches", is_flag=True, help="Also read the Ethernet switches of the cluster file.")
+@options.combine_options(
+    click.option("--switches", is_flag=True, help="Also read the Ethernet switches of the cluster file."),
+    heading="Collection",
+)
 @options.outputs
-@click.option("--resume", is_flag=True, help="Continue the run in --save DIR.")
-@click.option("--exclude-file", type=options.file_path, metavar="F", help="List nodes that failed or did not answer.")
+@options.combine_options(
+    click.option("--resume", is_flag=True, help="Continue the run in --save DIR."),
+    click.option("--exclude-file", type=options.file_path, metavar="F",
+                 help="List nodes that failed or did not answer."),
+    heading="Output",
+)  # fmt: skip
 def check(**arguments: Any) -> int:
     """Check this node, or many: over SSH, in Slurm, in pods.
 

@@ -22,22 +22,24 @@ class ShortHelp(click.Command):
     """A command with one line of help per option; number ranges are in the man page."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the section with the options."""
-        rows = [
-            (record[0], record[1] if parameter.required else parameter.help or "")
-            for parameter in self.get_params(ctx)
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx))
-        ]
-        with formatter.section("Options"):
-            formatter.write_dl(rows)
+        """Write a section of options for each heading."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                rows = sections.setdefault(getattr(parameter, "heading", "Options"), [])
+                rows.append((record[0], record[1] if parameter.required else parameter.help or ""))
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=24)
 
 
-def combine_options(*options: Callable[[F], F]) -> Callable[[F], F]:
+def combine_options(*options: Callable[[F], F], heading: str = "Options") -> Callable[[F], F]:
     """Combine options into one decorator, in the order of the help text."""
 
     def decorate(function: F) -> F:
         for option in reversed(options):
             function = option(function)
+            function.__click_params__[-1].heading = heading  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -48,6 +50,7 @@ file_path = click.Path(path_type=Path)
 selection = combine_options(
     click.option("--only", multiple=True, metavar="GLOB", shell_complete=complete_ids, help="Run only these checks."),
     click.option("--skip", multiple=True, metavar="GLOB", shell_complete=complete_ids, help="Skip these checks."),
+    heading="Judgement",
 )
 outputs = combine_options(
     click.option("--format", "layout", type=click.Choice(["text", "line", "json", "md"]), default="text",
@@ -64,11 +67,17 @@ outputs = combine_options(
                  help="auto, always or never."),
     click.option("-q", "--quiet", is_flag=True, help="Print the verdict only."),
     click.option("-v", "--verbose", is_flag=True, help="Print every finding and every check."),
+    heading="Output",
 )  # fmt: skip
-cluster = click.option("--cluster", type=file_path, metavar="FILE", help="Expected state of the nodes (cluster.toml).")
-log = click.option(
-    "--log", "logs", multiple=True, type=file_path, metavar="FILE", help="NCCL log, nccl-tests output, PyTorch trace."
+cluster = combine_options(
+    click.option("--cluster", type=file_path, metavar="FILE", help="Expected state of the nodes (cluster.toml)."),
+    heading="Judgement",
 )
+log = combine_options(
+    click.option("--log", "logs", multiple=True, type=file_path, metavar="FILE",
+                 help="NCCL log, nccl-tests output, PyTorch trace."),
+    heading="Judgement",
+)  # fmt: skip
 collecting = combine_options(
     click.option("--deadline", "deadline_s", type=click.FloatRange(1, 86400), metavar="S",
                  help="Time limit in seconds (60; many nodes: 600)."),
@@ -76,6 +85,7 @@ collecting = combine_options(
                  help="Read counters twice, S seconds apart."),
     click.option("--sudo", is_flag=True, help="Use `sudo -n` for probes that need root."),
     click.option("--fabric", is_flag=True, help="Also sweep the InfiniBand fabric."),
+    heading="Collection",
 )  # fmt: skip
 naming = combine_options(
     click.option("--also", multiple=True, metavar="WORD", help="Also replace this word."),
@@ -108,6 +118,7 @@ targets = combine_options(
         metavar="S",
         help="Wait S seconds for a connection (15).",
     ),
+    heading="Nodes",
 )
 pairing = combine_options(
     click.option("--test", "tests", multiple=True, metavar="NAME",

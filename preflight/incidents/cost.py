@@ -54,8 +54,10 @@ def cost_of(
     missing = any(finding["check"] in _OF_DEVICES and finding["status"] == "fail" for finding in findings)
     down = (share for name in names if name in nodes for share in _ports_down(findings, name, nodes[name]))
     if shares := [*(share for finding in findings for share in _network(finding)), *down]:
-        share = _of_one_gpu(min(shares), hit[0]) if missing else min(shares)  # the rate is the average of the GPUs
-        left = _of_roofline(share, hit[0], len(nodes))
+        share = min(shares)
+        if share and missing:  # the rate is the average of the GPUs
+            share = _of_one_gpu(share, hit[0])
+        left = _of_roofline(share, hit[0], len(nodes)) if share else None
         reduced["all-reduce between nodes"] = share if left is None else left
     for finding in findings:
         figure, what = _OF_GPUS.get(finding["check"], (None, ""))
@@ -66,7 +68,10 @@ def cost_of(
     slowed = any(finding["check"] == "gpu.throttling" and finding["status"] == "fail" for finding in findings)
     if slowed and reduced.get("compute", 1.0) >= 0.5:
         reduced.pop("compute", None)
-    costs = [f"{what} at about {100 * share:.0f} %" for what, share in reduced.items() if share < 1]
+    costs = [
+        f"{what} at about {100 * share:.0f} %" if share else f"{what} without RDMA"
+        for what, share in reduced.items() if share < 1
+    ]  # fmt: skip
     costs += [_SLOWED] if slowed and "compute" not in reduced else []
     here, all_of_them = sum(map(_gpus, hit)), gpus_of(nodes) if gpus is None else gpus
     ranks = [f"{here} of {all_of_them} GPUs"] if 0 < here < all_of_them else []
@@ -110,7 +115,9 @@ def _ports_down(findings: Iterable[Document], name: str, node: Document) -> Iter
     }
     ports = sum(nic["compute"] for nic in devices(node, "nics"))
     left = ports - len(down)
-    if 0 < left < ports <= _gpus(node):
+    if down and ports and left <= 0:
+        yield 0.0
+    elif 0 < left < ports <= _gpus(node):
         yield 1 / ceil(ports / left)
     elif 0 < left < ports:
         yield min((share for switch in switches(node) for share in _at_switch(switch, down)), default=left / ports)

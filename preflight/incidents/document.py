@@ -40,7 +40,7 @@ def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
 def _title(findings: Findings, group: Group, roots: Sequence[int], subjects: Sequence[str]) -> str:
     """Return the message of the cause, with the figures and number of all parts."""
     first = roots[0]
-    several = roots if not findings.is_setting(first) and not findings.names_parts(first) else roots[:1]
+    several = roots if not findings.names_parts(first) else roots[:1]
     parts = {(fault.node, findings.subject(fault.root)) for fault in group.faults}
     others = len(parts) - 1 if findings.is_part(first) and len(subjects) > 1 else 0
     return title(findings[first], [str(findings[number]["message"]) for number in several], others)

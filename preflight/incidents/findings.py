@@ -66,9 +66,15 @@ class Findings:
         return self[number]["status"] in ("fail", "warn")
 
     def is_setting(self, number: int) -> bool:
-        """Return whether a setting must be corrected."""
+        """Return whether a setting must be corrected; counters of ports are none."""
         check = self.check(number)
-        return not (check and check.separate) and action_of(check, self[number]) in _SETTINGS
+        counted = check and check.separate and check.action in _SETTINGS
+        return not counted and action_of(check, self[number]) in _SETTINGS
+
+    def is_defect(self, number: int) -> bool:
+        """Return whether a fault is a defect of one part, such as its memory."""
+        check = self.check(number)
+        return bool(check and check.separate) and self.owner(number) == "node"
 
     def is_of_switches(self, number: int) -> bool:
         """Return whether a finding is about Ethernet switches and their ports."""

@@ -98,14 +98,15 @@ class _Similar:
     def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
         """Return the faults whose cause is the fleet: on 30 % of the nodes.
 
-        Faults of different parts may be independent; they have a common cause only if they are on most of the nodes.
+        Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
+        they are on most of the nodes.
         """
         if not self.places.is_systemic(faults):
             return []
         shared = [
             fault
             for several in _by(faults, self._subject).values()
-            if len({fault.node for fault in several}) >= MANY
+            if len({fault.node for fault in several}) >= MANY and not self.findings.is_defect(several[0].root)
             for fault in several
         ]
         if shared and self.findings.owner(shared[0].root) != "network":  # ports fail one by one, GPUs get hot together

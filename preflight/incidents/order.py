@@ -14,11 +14,12 @@ _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     """Return the impact of a finding: its own, else that of its check.
 
-    Without either, it is ``blocks-job`` for a gating check, and ``drifts`` for any other. Instead of ``blocks-job``, a
-    warning has ``drifts``.
+    Without either, it is ``blocks-job`` for a gating check, and ``drifts`` for any other. Instead of its check's
+    ``blocks-job``, a warning has ``drifts``.
     """
-    declared = stated or (check.impact if check else "")
-    impact = declared or ("blocks-job" if check is None or check.gating else "drifts")
+    if stated:
+        return stated
+    impact = (check.impact if check else "") or ("blocks-job" if check is None or check.gating else "drifts")
     return "drifts" if status != "fail" and impact == "blocks-job" else impact
 
 

@@ -20,6 +20,9 @@ MANY = 3
 #: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
 
+#: Maximum length of that name: in a table, the fault must be visible after it.
+_LONGEST = 24
+
 #: The same, if the leaf of a port is inferred from the cables of peers.
 _LIKELY = "all on {}, inferred from the cables of their peers: "
 
@@ -42,7 +45,8 @@ class Places:
             sessions = Counter(end for fault in faults for end in self._ends(fault) * self._sessions(fault))
             yield "end", lambda fault: max(self._ends(fault), key=lambda end: sessions[end], default="")
             yield "leaf", self._leaf
-        yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
+        if not self._findings.is_defect(root):
+            yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
         if network:
             yield "port", self._subject
 
@@ -76,7 +80,8 @@ class Places:
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
         """Return the title prefix that names a place; may be empty."""
-        return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(name)
+        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+        return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(short)
 
     def _subject(self, fault: NodeFault) -> str:
         return self._findings.subject(fault.root)

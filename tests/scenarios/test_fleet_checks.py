@@ -175,11 +175,11 @@ def test_what_fails_on_many_nodes_is_called_the_sites_problem() -> None:
     found = judge(documents(hgx_h100("x"), 10, faults), checks, site)
     assert [(one["check"], one["nodes"], one["of"]) for one in found["systemic"]] == [("rdma.port-rate", 4, 10)]
     assert headline(found) == (
-        "FAIL: 4 of 10 nodes have problems; rdma.port-rate on 4 of 10: probably a site-wide problem, not a node's"
+        "FAIL: 4 of 10 nodes have problems; rdma.port-rate failed on 4 of 10: look for one cause"
     )
     few = judge(documents(hgx_h100("x"), 10, {"gpu001": slow, "gpu002": slow}), checks, site)
     assert "systemic" not in few
-    assert "site-wide problem" not in headline(few)
+    assert "one cause" not in headline(few)
 
 
 def test_a_made_fleet_is_the_same_for_the_same_seed_and_another_for_another() -> None:

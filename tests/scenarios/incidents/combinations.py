@@ -125,6 +125,9 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("interface left at MTU 1500", "MTU 1500 on port 5"), ("roce.chain",)),
     (("driver lost a GPU", "driver lost GPU5"), ("gpu.driver",)),
     # one explains the other, as declared, and only where both concern one part
+    (("NIC with half its PCIe lanes", "discards in the NIC's port"), ("pcie.nic-link mlx5_5",)),
+    (("NIC 9 on half its lanes", "discards in the NIC's port"), ("pcie.nic-link mlx5_9", "counters.loss mlx5_5:1")),
+    (("NIC with half its PCIe lanes", "port 5 loses packets"), ("pcie.nic-link mlx5_5", "counters.loss mlx5_5:1")),
     (("uncorrectable error", "row of GPU2 pending"), ("gpu.ecc-uncorrected 0000:52:00.0",)),
     (("uncorrectable error", "row remapping pending"), ("gpu.ecc-uncorrected 0000:52:00.0",
                                                         "gpu.row-remap 0000:c3:00.0")),

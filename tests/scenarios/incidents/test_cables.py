@@ -342,7 +342,7 @@ TABLE: Mapping[str, CableFault] = {
         healthy, ["roce.chain @gpu002 site slows-job"], {"gpu002": PFC_OFF}, declared=True,
     ),
     "half rate where the rate is declared": CableFault(
-        healthy, ["rdma.port-rate @gpu002 network slows-job"], {"gpu002": HALF}, declared=True,
+        healthy, ["rdma.port-rate @gpu002 network slows-job"], {"gpu002": HALF}, declared=True, title="mlx5_0:1: rate",
         cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
     ),
     "a host that receives slowly through half its PCIe lanes": CableFault(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import decode
 from preflight.judge import judge
+from preflight.reports.verdict_line import headline
 from tests.scenarios.incidents.combinations import PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
 from tests.support.planted_fleet import CLUSTER
@@ -160,7 +162,11 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_log_and_nodes(case: str) -> None:
     faults, log, incidents = CASES[case]
-    assert sorted(named(judged(faults, log))) == sorted(incidents)
+    report = judged(faults, log)
+    assert sorted(named(report)) == sorted(incidents)
+    failed = [entry for entry in report["incidents"] if entry["status"] == "fail" and entry["nodes"] == ["@run"]]
+    shown = f"the run's logs show {len(failed)} problem{'s' * (len(failed) > 1)}" if failed else ""
+    assert re.findall("the run's logs show [^;]*", headline(report)) == [shown] * bool(shown)
 
 
 HASH = CLUSTER.replace('load_balancing = "one-path"', 'load_balancing = "hash"')

@@ -88,6 +88,7 @@ def test_one_value_of_three_nodes_is_one_cause() -> None:
 def test_disks_that_the_kernel_turned_read_only_are_two_causes() -> None:
     report = judged({1: "/scratch read-only", 2: "/scratch read-only"})
     assert named(report) == ["host.file-systems @gpu001 node", "host.file-systems @gpu002 node"]
+    assert {(entry["impact"], entry["status"]) for entry in report["incidents"]} == {("blocks-job", "warn")}
 
 
 @pytest.mark.parametrize(

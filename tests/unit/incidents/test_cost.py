@@ -77,3 +77,9 @@ def test_cost_of_several_parts(gpus: int, nics: int, findings: Sequence[dict[str
     nodes = {"n1": node(gpus, nics), "n2": node(gpus, nics)}
     cost = cost_of(findings, ["n1", "n2"], nodes)
     assert (cost and cost.rpartition(" at about ")[2]) == (percent and f"{percent} %")
+
+
+@pytest.mark.parametrize("more", [[], down(3, on="n2"), [finding("rdma.registered")]])
+def test_cost_without_ports(more: Sequence[dict[str, Any]]) -> None:
+    nodes = {name: node(8, 8) for name in ("n1", "n2")}
+    assert cost_of([*down(*range(8)), *more], ["n1"], nodes) == "8 of 16 GPUs; all-reduce between nodes without RDMA"

@@ -13,7 +13,11 @@ from preflight.reports.sanitize import fold
 
 CHECKS = registry().checks
 DOWN, SLOW, HOT = "rdma.port-state", "rdma.port-rate", "gpu.temperature-margin"
-MESSAGES = {DOWN: "{} is DOWN", SLOW: "{} runs at 200 Gb/s", HOT: "no margin to its slowdown temperature"}
+WORN, LOST, XID = "gpu.row-remap", "gpu.driver", "xid.gpu"
+MESSAGES = {
+    DOWN: "{} is DOWN", SLOW: "{} runs at 200 Gb/s", HOT: "no margin to its slowdown temperature",
+    WORN: "a row remapping failed", LOST: "the driver does not see {}", XID: "Xid 79: GPU has fallen off the bus",
+}  # fmt: skip
 RAILS = tuple(f"mlx5_{number}:1" for number in range(8))
 
 #: Check -> part -> numbers of the nodes on which it is at fault.
@@ -80,6 +84,14 @@ ALL = range(1, 9)
         # the same part of 30 % of the nodes, and more parts of one of them
         (8, {HOT: {"GPU0": (1, 4, 7), "GPU3": [4]}}, ["GPU0,GPU3 @gpu[001,004,007]"]),
         (12, {HOT: {"GPU0": (1, 4, 7)}}, ["GPU0 @gpu001", "GPU0 @gpu004", "GPU0 @gpu007"]),
+        # defects of the same part of several nodes, and of most nodes
+        (8, {WORN: {"GPU3": (1, 4, 7)}}, ["GPU3 @gpu001", "GPU3 @gpu004", "GPU3 @gpu007"]),
+        (8, {XID: {"GPU3": (1, 4, 7)}}, ["GPU3 @gpu001", "GPU3 @gpu004", "GPU3 @gpu007"]),
+        (8, {WORN: {"GPU3": (1, 4, 7)}, HOT: {"GPU5": (1, 4, 7)}},
+         ["GPU3 @gpu001", "GPU3 @gpu004", "GPU3 @gpu007", "GPU5 @gpu[001,004,007]"]),
+        (8, {WORN: {"GPU3": range(1, 7)}}, ["GPU3 @gpu[001-006]"]),
+        # a driver that lost the same GPU
+        (8, {LOST: {"GPU3": (1, 4, 7)}}, ["GPU3 @gpu[001,004,007]"]),
     ],
 )  # fmt: skip
 def test_similar_faults(count: int, faults: Faults, expected: list[str]) -> None:
@@ -138,3 +150,17 @@ def test_hosts_with_one_port_are_at_the_leaf_that_lldp_names() -> None:
     assert len(of_one_port(["leaf1", "leaf2"])) == 3  # at two leaves
     assert len(of_one_port(["leaf1", "leaf2"], RAILS[:2])) == 3  # each host at both
     assert len(of_one_port([""])) == 3  # without LLDP
+
+
+def test_defects_in_most_of_a_rack_are_separate() -> None:
+    hot, worn = (report(8, {check: {"GPU3": (1, 2, 3)}}) for check in (HOT, WORN))
+    for node in [*hot["nodes"][:4], *worn["nodes"][:4]]:
+        node["rack"] = "r1"
+    assert [entry["title"] for entry in incidents(hot, CHECKS)] == ["all in rack r1: GPU3: " + MESSAGES[HOT]]
+    assert len(incidents(worn, CHECKS)) == 3
+
+
+def test_long_name_of_a_leaf_leaves_room_for_the_fault() -> None:
+    assert of_one_port(["leaf-17.pod-3.row-b.hall-2.example.net"]) == [
+        "all on leaf-17.pod-3.row-b.hal…:  runs at 200 Gb/s"
+    ]

@@ -26,11 +26,14 @@ from preflight.incidents.titles import title
         ("p", ["p runs at 200 Gb/s, its peers at 400 Gb/s", "p runs at 100 Gb/s, its peers at 400 Gb/s"], 0,
          "p runs at 100 to 200 Gb/s, its peers at 400 Gb/s"),
         ("", ["hot (0 C), 9%", "hot (12 C), 10%"], 0, "hot (0 to 12 C), 9 to 10%"),
-        # not comparable: another unit, another form
-        ("", ["limited to 8 MiB", "limited to 64 KiB"], 0, "limited to 8 MiB"),
-        ("", ["1 error", "2 errors"], 0, "1 error"),
+        ("", ["limited to 8 MiB, not more", "limited to 64 KiB, not more"], 0, "limited to 64 KiB to 8 MiB, not more"),
+        ("", ["1 error", "2 errors"], 0, "1 to 2 errors"),
+        ("", ["driver 570.86.10 here", "driver 550.90.07 here"], 0, "driver 570.86.10 or 550.90.07 here"),
+        ("", [f"(570.86.{patch}), not 580.1" for patch in range(5)], 0, "(570.86.0 or 4 others), not 580.1"),
+        # not comparable: another form
         ("", ["1 error", "2 errors and more"], 0, "1 error"),
-        ("", ["driver 570.86.10 here", "driver 550.90.07 here"], 0, "driver 570.86.10 here"),
+        ("", ["2 V", "2 A"], 0, "2 V"),
+        ("", ["2 V", "3 A"], 0, "2 V"),
     ],
 )  # fmt: skip
 def test_title(subject: str, messages: list[str], others: int, expected: str) -> None:
