@@ -192,6 +192,7 @@ FORMATS = (
         "file:/etc/Eos-release", "file:/etc/sonic/sonic_version.yml", "file:/host/machine.conf",
     )),
     Format("JSON answers of Arista EOS", ("eos:*",)),
+    Format("answers of Cisco NX-OS", ("nxos:*",)),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
     Format("torch/version.py", ("file:*/torch/version.py",)),
