@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from preflight.collect import eos_switches
 from preflight.collect.eos_switches import GAP_S, WithEosSwitches, eos_plan
 from preflight.evidence.document import read
 from preflight.parsers.switch.eos_answers import QUESTIONS
@@ -301,6 +302,15 @@ def test_another_answer_than_eapi_is_unknown(here: EapiDevice, tmp_path: Path, p
     (finding,) = [finding for finding in report["findings"] if finding["check"] == "switch.answers"]
     assert finding["status"] == "unknown"
     assert report["exit_status"] == 3
+
+
+def test_a_huge_answer_is_cut_off(here: EapiDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eos_switches, "_MOST_BYTES", 1 << 20)
+    here.page = b'{"jsonrpc": "2.0", "id": "1", "result": [{"modelName": "' + b"x" * (1 << 20) + b'"}]}'
+    report = check(tmp_path / "run", words=through_eapi(here, here.shows(NAME)), window=False)
+    (finding,) = [finding for finding in report["findings"] if finding["check"] == "switch.answers"]
+    assert finding["status"] == "unknown"
+    assert "exceeds 1 MiB" in finding["message"]
 
 
 def test_accounts_that_others_can_read_are_refused(here: EapiDevice, tmp_path: Path) -> None:
