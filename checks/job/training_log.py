@@ -142,8 +142,9 @@ def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
         gap = f"; {log.between.count:,} steps in the middle of the log were compared by their time only"
         for finding in _between(log, log.between, evidence):
             yield finding.about("PA-21")
+    answered = ("PA-21",) if timed(log.steps) else ()
     for finding in _times(log, evidence, sound=not problems):
-        yield replace(finding, message=f"{finding.message}{gap}").about("PA-21")
+        yield replace(finding, message=f"{finding.message}{gap}").about(*answered)
 
 
 def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
@@ -231,8 +232,8 @@ def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterato
     elif sound and _alike(log.steps):
         losses = sum(step.loss is not None for step in log.steps)
         numbers = f"; the loss is a number in {_each(losses, log)}" if losses else ""
-        yield passed(f"{len(log.steps)} steps of {log.framework}, none of which took twice as long as another{numbers}",
-                     evidence=evidence)  # fmt: skip
+        alike = ", none of which took twice as long as another" if timed(log.steps) else ", without their times"
+        yield passed(f"{len(log.steps)} steps of {log.framework}{alike}{numbers}", evidence=evidence)
     elif sound:
         losses = sum(step.loss is not None for step in log.steps)
         numbers = f"the loss is finite in {_each(losses, log)}; " if losses else ""

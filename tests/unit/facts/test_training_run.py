@@ -12,17 +12,19 @@ import pytest
 
 from preflight import recognition
 from preflight.checks import registry
+from preflight.checks.job.training_log import judge_steps
 from preflight.evidence.document import Evidence
 from preflight.facts.step_times import drift, slow_steps
 from preflight.facts.training_run import of_log
 from preflight.judge import judge
 from preflight.parsers import line_selection
 from preflight.parsers.job_log import parse
-from preflight.parsers.training import skipped_steps
+from preflight.parsers.training import iteration_log, skipped_steps
 from preflight.parsers.training.iteration_log import TrainingStep
 from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.recognition import read_text
 from preflight.recognition.input_sources import InputSource
+from preflight.textprep.lines import lines_of
 from tests.support.step_lines import FORMS, jittered, log
 
 CHECKS = [check for check in registry().checks if check.id in ("torch.steps", "job.scaling")]
@@ -119,6 +121,14 @@ def test_shapes_of_step_times(times: list[float], status: str, words: str) -> No
     results = steps_of(log([5.0, *times], first=0))
     assert {item for item, _ in results} == {status}, results
     assert words in results[0][1]
+
+
+@pytest.mark.parametrize("time", ["", " | time: 1.02 s"])
+def test_steps_without_times_do_not_answer_for_them(time: str) -> None:
+    text = "\n".join(f"step {number} | loss: 2.{number}{time}" for number in range(1, 7))
+    (finding,) = judge_steps(iteration_log.parse_lines(lines_of(text), 0).value, ())
+    assert finding.answers == (("PA-21",) if time else ())
+    assert ("without their times" in finding.message) != bool(time)
 
 
 def test_the_loss_of_one_rank_counts() -> None:
