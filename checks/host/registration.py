@@ -8,10 +8,10 @@ from preflight.checks.applicability import no_compute_port
 from preflight.checks.host.limits import nothing_to_pin
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.nccl_environment import PROCESS
+from preflight.facts.nccl_environment import PROCESS, REDACTED
 from preflight.facts.nccl_settings.collect import RANKS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, passed, warned
+from preflight.model import Finding, check, passed, unknown, warned
 
 _OFF = frozenset(("0", "n", "no", "off", "false", "disable", "disabled")).__contains__
 _ON = frozenset(("1", "y", "yes", "on", "true")).__contains__
@@ -58,9 +58,9 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A variable that disables the cache of UCX, libfabric or aws-ofi-nccl warns if it is set in the environment of
     preflight or of a rank on the node; so does a list of UCX's registration methods with neither its cache nor
-    on-demand paging. Environments that are not readable, such as those of other users, are not judged. NCCL's own
-    InfiniBand transport always has a cache, which no variable disables. Without the environment, the result is
-    unknown.
+    on-demand paging. A variable whose value was redacted is unknown. Environments that are not readable, such as those
+    of other users, are not judged. NCCL's own InfiniBand transport always has a cache, which no variable disables.
+    Without the environment, the result is unknown.
 
     ## False alarms
     A variable that is set on purpose, as a workaround for an error of the cache.
@@ -70,16 +70,24 @@ def registration_cache(node: NodeFacts, site: Site) -> Iterator[Finding]:
         raise EvidenceError(PROCESS, "is not an object")
     of_ranks = _of_ranks(node)
     off: dict[str, Finding] = {}
+    redacted: dict[str, Finding] = {}
     for where, variables in [("the environment", own), *of_ranks]:
+        evidence = [PROCESS if where == "the environment" else RANKS]
         for name, (disables, cache) in DISABLED_BY.items():
             value = str(variables.get(name, ""))
-            if disables(value.strip().casefold()):
+            if value == REDACTED:
+                redacted.setdefault(name, unknown(
+                    f"the value of {name} in {where} was redacted; it may disable the registration cache of {cache}",
+                    subject=name, evidence=evidence,
+                ))  # fmt: skip
+            elif disables(value.strip().casefold()):
                 off.setdefault(name, warned(
                     f"{name}={value} in {where} disables the registration cache of {cache}", subject=name,
-                    found=value, expected="unset", evidence=[PROCESS if where == "the environment" else RANKS],
+                    found=value, expected="unset", evidence=evidence,
                 ))  # fmt: skip
-    yield from off.values()
-    if not off:
+    findings = {**redacted, **off}
+    yield from findings.values()
+    if not findings:
         yield passed("no variable disables a registration cache in the environments that could be read",
                      evidence=[PROCESS])  # fmt: skip
 

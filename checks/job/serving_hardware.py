@@ -30,6 +30,7 @@ _GIB = float(1 << 30)
 class _DecodeBound(NamedTuple):
     """Lower bounds for the time of a decode step, in seconds."""
 
+    weights: float  # to read the weights
     memory: float  # to read weights and KV cache
     arithmetic: float | None
     full: float | None  # with the complete KV cache; None without its declared size
@@ -64,12 +65,13 @@ def next_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The bound is the larger of two times: the weights and the used part of the KV cache over the memory bandwidth of the
-    replica's GPUs, and the arithmetic of the running requests over their FLOP/s. A mean of at most 1.5 times the bound
-    passes. The gauge of the cache shows one moment and the mean may cover hours, so it warns only above three times the
-    bound with a full cache; in between it is unknown. So is a mean below 0.9 times the bound: several tokens per step
-    (speculative decoding), or wrong sizes in the cluster file. If the size of the KV cache is not declared, long
-    contexts may explain a slow step, so it does not warn. The metrics do not show the sizes: without `weights_gib` and
-    `gpus` in [class.NAME.serving], the result is unknown.
+    replica's GPUs, and the arithmetic of the running requests over their FLOP/s. The gauges of the cache and of the
+    requests show one moment and the mean may cover hours. So only a mean of at most 1.5 times the time of reading the
+    weights passes, and only one above three times the bound with a full cache warns; in between it is unknown. So is a
+    mean below 0.9 times the time of the weights: several tokens per step (speculative decoding), or wrong sizes in the
+    cluster file. If the size of the KV cache is not declared, long contexts may explain a slow step, so it does not
+    warn. The metrics do not show the sizes: without `weights_gib` and `gpus` in [class.NAME.serving], the result is
+    unknown.
 
     ## False alarms
     Engines that mix long prefills into their decode steps.
@@ -90,25 +92,30 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         yield unknown(f"{shown}; no bound to compare with: {bound}", evidence=evidence, found=seconds(tokens.mean),
                       fix="declare weights_gib, gpus and kv_cache_gib in [class.NAME.serving]")  # fmt: skip
         return
-    ratio = tokens.mean / bound.longest
+    of_weights, ratio = tokens.mean / bound.weights, tokens.mean / bound.longest
+    if of_weights <= BOUND:
+        message = f"{shown}, {of_weights:.2g} times the {seconds(bound.weights)} of reading the weights"
+        if of_weights >= IMPOSSIBLE:
+            yield passed(message, found=f"{of_weights:.2g} times", evidence=evidence)
+        else:
+            yield unknown(f"{message}: several tokens per step, or sizes other than declared",
+                          found=f"{of_weights:.2g} times", expected="at least 1", evidence=evidence)  # fmt: skip
+        return
     what = "reading the weights" if bound.without_cache else "reading weights and KV cache"
     if bound.longest > bound.memory:
         what = "the arithmetic of its batch"
     message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} of {what}"
-    if ratio < IMPOSSIBLE:
-        yield unknown(f"{message}: several tokens per step, or sizes other than declared", found=f"{ratio:.2g} times",
-                      expected="at least 1", evidence=evidence)  # fmt: skip
-    elif ratio <= BOUND:
-        yield passed(message, found=f"{ratio:.2g} times", evidence=evidence)
-    elif bound.full is not None and tokens.mean > UNEXPLAINED * max(bound.full, bound.longest):
+    if bound.full is not None and tokens.mean > UNEXPLAINED * max(bound.full, bound.longest):
         yield warned(message, found=f"{ratio:.2g} times", expected=f"at most {BOUND:g}", evidence=evidence)
-    else:
-        why = ": something else takes part of it"
-        if bound.full is not None and ratio > UNEXPLAINED:
-            why = f", and {tokens.mean / max(bound.full, bound.longest):.2g} times that with a full KV cache"
-        missing = f"; {bound.without_cache}" if bound.without_cache else ""
-        yield unknown(f"{message}{why}{missing}", found=f"{ratio:.2g} times",
-                      expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip
+        return
+    why = ": something else takes part of it"
+    if ratio <= BOUND:
+        why = " at the moment of the scrape, which is shorter than that of the mean"
+    elif bound.full is not None and ratio > UNEXPLAINED:
+        why = f", and {tokens.mean / max(bound.full, bound.longest):.2g} times that with a full KV cache"
+    missing = f"; {bound.without_cache}" if bound.without_cache else ""
+    yield unknown(f"{message}{why}{missing}", found=f"{ratio:.2g} times",
+                  expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip
 
 
 def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
@@ -135,7 +142,7 @@ def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:
     # 2 operations per weight of 2 bytes; narrower types have as many times more FLOP/s
     arithmetic = weights * max(running) / (serving.gpus * flops) if running and flops else None
     full = None if size is None else (weights + size * _GIB) / speed
-    return _DecodeBound((weights + cache * _GIB) / speed, arithmetic, full, why)
+    return _DecodeBound(weights / speed, (weights + cache * _GIB) / speed, arithmetic, full, why)
 
 
 @check(

@@ -1,4 +1,4 @@
-"""Traces and dumps of a job in a folder."""
+"""Traces, dumps and stacks of a job in a folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 from preflight.terminal import UsageError
 
-#: Maximum number of files read, and name patterns of traces and dumps.
+#: Maximum number of files read, and name patterns of traces, dumps, and texts such as stacks.
 _MOST_FILES = 4096
-_SUFFIXES = (".json", ".json.gz", ".pickle")
+_SUFFIXES = (".json", ".json.gz", ".pickle", ".txt")
 _DUMP = "nccl_trace_rank_"
 
 
@@ -28,7 +28,7 @@ def trace_files(paths: tuple[Path, ...]) -> Iterator[Path]:
             raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
         chosen = [name for name in names if name.endswith(_SUFFIXES) or _DUMP in name]
         if not chosen:
-            raise UsageError(f"{path}: no trace or dump in it (*.json, *.json.gz, *.pickle, {_DUMP}N)")
+            raise UsageError(f"{path}: no trace or dump in it (*.json, *.json.gz, *.pickle, *.txt, {_DUMP}N)")
         for name in chosen:
             count += 1
             yield path / name
