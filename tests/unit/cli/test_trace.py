@@ -101,11 +101,11 @@ def test_what_is_neither(tmp_path: Path) -> None:
 
 def test_stacks_in_a_folder(tmp_path: Path) -> None:
     cases = json.loads((paths.ROOT / "fixtures" / "torch.stacks" / "cases.json").read_text())["cases"]
-    for case, found in (("one-rank-reads-a-file", True), ("all-wait", False)):
+    for case, differs in (("one-rank-reads-a-file", True), ("all-wait", False)):
         for name, text in cases[case]["records"].items():
             (tmp_path / name.removeprefix("log:")).write_text(text)
         result = run("trace", str(tmp_path))
-        assert ("but rank 2 in read" in result.output) == found, result.output
+        assert ("but rank 2 in read" in result.output) == differs, result.output
 
 
 def test_text_of_a_trace_does_not_steer_the_terminal(tmp_path: Path) -> None:
