@@ -16,7 +16,7 @@ from preflight.textprep.numbered_text import NumberedText
 
 
 class JobLog:
-    """One job's log; except for NCCL's, a parser runs when its values are first used."""
+    """One job's log; all parsers except NCCL's run when their values are first used."""
 
     def __init__(self, scanned: ScannedLog) -> None:
         self.nccl: NcclLog | None = summarize(scanned.tally)

@@ -38,7 +38,7 @@ _VM = "a virtual machine with Debian 12 and kernel 6.18"
 
 #: Names of logs passed with --log, which are not records.
 NCCL_LOG, NCCL_TESTS = "log: NCCL", "log: nccl-tests"
-#: The recorded ones (tests/data/outside/torch) come from a machine without a GPU.
+#: Recorded traces and dumps (tests/data/outside/torch) are from a machine without a GPU.
 TRACE, RECORDING = "log: PyTorch trace", "log: flight recorder"
 SERVING = "log: metrics of a serving engine"
 RAS, STACKS = "log: ncclras", "log: stacks of Python processes"

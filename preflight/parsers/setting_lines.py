@@ -174,7 +174,7 @@ _NODES = re.compile(r"--(?:nnodes|nodes|num_nodes)[= ]|\bsrun\b|\bmpi(?:run|exec
 def on_one_node(command: str) -> bool:
     """Return whether a command starts the processes of one node only.
 
-    torchrun does without ``--nnodes``.
+    A torchrun without ``--nnodes`` does so.
     """
     return bool(_ONE_NODE.search(command)) or ("torchrun " in command and not _NODES.search(command))
 

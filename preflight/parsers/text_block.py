@@ -145,12 +145,12 @@ def stops_in(lines: Lines, end: int, head: re.Pattern[str]) -> bool:
 
 
 def follows_command(lines: Lines, at: int, command: str) -> bool:
-    """Return whether the nearest of two lines before with text names a command."""
+    """Return whether the nearest non-blank of the two lines above names a command."""
     return re.search(rf"(?<![\w-]){command}(?![\w-])", _before(lines, at)) is not None
 
 
 def queried_device(lines: Lines, at: int, command: str) -> str | None:
-    """Return the device that the command names on that line before, or None."""
+    """Return the device of the command on the nearest line above, or None."""
     match = re.search(rf"(?<![\w-]){command}(?:\s+-[a-ce-z])*\s+(?:-d[ =]?)?({_DEVICE})(?![\w.-])", _before(lines, at))
     return match[1] if match else None
 

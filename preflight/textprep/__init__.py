@@ -1,1 +1,1 @@
-"""Removal of text that terminals, launchers, mail and web pages add."""
+"""Remove text that terminals, launchers, mail and web pages add."""

@@ -28,7 +28,7 @@ _EACH = 3
 
 
 def unmarked(lines: Lines, taken: Set[int]) -> Iterator[list[list[tuple[str, list[Line]]]]]:
-    """Yield each run of lines without each possible prefix.
+    """Yield each run of lines, with each possible prefix removed.
 
     Lines whose numbers are in ``taken`` end a run. As the common start of the lines may be longer than their prefix,
     each possible prefix gives a list of writers with their lines.

@@ -66,7 +66,7 @@ _MOST_PREFIXED, _MOST_PREFIXES = 50, 3
 def unprefixed(text: str) -> Iterator[list[tuple[str, UnpackedText]]]:
     """Yield a short text without one, two, … launcher prefixes, by writer.
 
-    Every line has a prefix: a single line does not show by itself which of its words are one.
+    All lines must have a prefix, because a single line does not show which of its words belong to one.
     """
     lines = [("", number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     for _ in range(_MOST_PREFIXES if 0 < len(lines) <= _MOST_PREFIXED else 0):

@@ -1,4 +1,4 @@
-"""Removal of line prefixes: writers, times and line numbers."""
+"""Remove line prefixes: writers, times and line numbers."""
 
 from __future__ import annotations
 
@@ -117,10 +117,10 @@ _MOST_TWICE = 5000
 
 
 def unread(lines: Lines, written: Iterable[Lines], taken: Set[int]) -> Iterator[list[Line]]:
-    """Yield runs of lines to be read again with what was taken for a prefix.
+    """Yield runs of lines to be read again with their removed prefixes.
 
-    These lines belong to no format without it: it may be the name of a field, as in ``State: Active``. Lines whose
-    numbers are in ``taken`` are left out.
+    No parser read these lines without the prefix, which may be the name of a field, as in ``State: Active``. Lines with
+    numbers in ``taken`` are left out.
     """
     if len(lines) > _MOST_TWICE:
         return

@@ -40,7 +40,7 @@ class Notes(Protocol):
 
 
 def divisible(head: bytes) -> bool:
-    """Return whether reading of a file can begin at any line.
+    """Return whether a file can be read from any line on.
 
     Compressed files and UTF-16 cannot.
     """

@@ -65,7 +65,7 @@ _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
-#: Minimum number of lines, each followed by a blank line, from which on the blank lines are an artifact.
+#: Minimum number of lines followed by a blank line for the blank lines to be an artifact.
 _LEAST_DOUBLED = 6
 
 

@@ -1,4 +1,4 @@
-"""A text whose lines have the line numbers of its source."""
+"""A text with the line numbers of its source."""
 
 from __future__ import annotations
 

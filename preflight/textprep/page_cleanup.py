@@ -1,4 +1,4 @@
-"""Removal of the marks that pages, mails, viewers and terminals put around a text.
+"""Remove the marks that pages, mails, viewers and terminals put around a text.
 
 They are HTML elements, frames, quote marks, line numbers and code fences.
 """

@@ -1,4 +1,4 @@
-"""Extraction of text from a patch: its marks and removed lines are dropped."""
+"""Extract the text of a patch, without its marks and removed lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection of prose on failures: headings, sentences and manuals."""
+"""Detect prose about failures: headings, sentences and manuals."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _SHARE = 0.8
 _MOST_LINES = 20_000
 #: Columns aligned with blanks, which a row does not contain.
 _SET_WITH_BLANKS = re.compile(r"\S(?:\t|\s{2,})\S")
-#: Characters in a first cell that show a list after its name, which is not a row.
+#: Characters in the first cell of a list that follows its name; such a list is not a row.
 _NAMED = re.compile(r"[=:\s]")
 #: The line below the header of a table in Markdown.
 _RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")

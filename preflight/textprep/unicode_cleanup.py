@@ -1,4 +1,4 @@
-"""Replacement of typographic characters with those that tools print."""
+"""Replace typographic characters with those that tools print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Joining of lines that a terminal, a mail or a page wrapped at a width."""
+"""Join lines that a terminal, a mail or a page wrapped at a width."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def join_at(lines: Sequence[str], width: int, goes_on: Callable[[str], bool]) ->
 _NARROWEST, _WIDEST = 60, 240
 #: Minimum width of a screen.
 _SCREEN = 76
-#: Common widths of screens. One line of such a width is enough, as trailing blanks are lost on the rest.
+#: Common widths of screens. One line of such a width is enough, since others lost trailing blanks.
 _USUAL = frozenset((80, 100, 120, 132, 160))
 #: Text that cannot start a line, because a page's syntax highlighting split it; minimum number of such lines.
 _REST = re.compile(r"[\]):](?:\s|\d|$)")

@@ -3,7 +3,7 @@
 Commands: static, metric, topology, list, process.
 
 Sources: AMD's manual and change log of the tool (ROCm 6.0 to 7.1), and outputs of MI210, MI300X, MI350X and Radeon
-cards in public reports. No node with AMD GPUs was at hand.
+cards in public reports. Not tested on a node with AMD GPUs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIELD = re.compile(r"(\s{2,40})([A-Z][A-Za-z0-9_ ]{0,60}):(?: (.{1,400}?))?\s*"
 _GPUS, _ITEMS = 1024, 4096
 #: Sensor -> its names in the section of temperatures, and in that of limits.
 _SENSORS = {"edge": ("edge",), "hotspot": ("hotspot", "junction"), "mem": ("mem", "vram")}
-#: Reasons of heat; other ones (power cap, low utilization, clocks below the host's limit) are active on healthy GPUs.
+#: Thermal reasons; others (power cap, low utilization, clocks below the host's limit) are active on healthy GPUs.
 _HEAT = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
 _ACTIVE, _INACTIVE = ("ACTIVE", "TRUE"), ("NOT ACTIVE", "INACTIVE", "FALSE")
 
@@ -171,7 +171,7 @@ def _errors(tree: Mapping[str, Any]) -> Iterator[AmdErrors]:
 
 
 def _throttled(section: Mapping[str, Any], status: str | None) -> tuple[str, ...] | None:
-    """Return the active reasons of heat; None if a state is missing or not known."""
+    """Return the active thermal reasons; None if a state is missing or unknown."""
     states = {reason: (word(section.get(f"{reason}_violation_status")) or "").upper() for reason in _HEAT}
     active = tuple(reason for reason, state in states.items() if state in _ACTIVE)
     if active:

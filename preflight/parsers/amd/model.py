@@ -1,6 +1,6 @@
 """AMD GPUs as typed values, the same from ``amd-smi`` and ``rocm-smi``.
 
-A field is None, or empty, if the text does not show it; ``N/A`` is not shown.
+A field is None, or empty, if the text does not show it, or shows ``N/A``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from preflight._startup.lightclass import dataclass, field
 #: PCIe generation -> transfer rate of a lane in GT/s.
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 
-#: Values from here on, infinity and NaN included, are damaged.
+#: Limit of valid values; larger ones, infinity and NaN are damaged text.
 _MOST = 1e15
 _NUMBER = re.compile(r"(-?\d{1,15}(?:\.\d{1,6})?)(?:\s?(?:°?[A-Za-z][A-Za-z/]{0,8}|%))?")
 
@@ -62,8 +62,8 @@ class AmdGpu:
     errors: tuple[AmdErrors, ...] = ()
     ras: Mapping[str, str] = field(default_factory=dict)  # block -> ENABLED or DISABLED
     temperatures_c: Mapping[str, float] = field(default_factory=dict)  # edge, hotspot, mem
-    slowdown_c: Mapping[str, float] = field(default_factory=dict)  # its limit for each
-    throttled: tuple[str, ...] | None = None  # active reasons of heat: hbm_thermal, …; ``unnamed`` without a reason
+    slowdown_c: Mapping[str, float] = field(default_factory=dict)  # slowdown limit of each sensor
+    throttled: tuple[str, ...] | None = None  # active thermal reasons: hbm_thermal, …; ``unnamed`` if not printed
     power_limit_w: float | None = None
     memory_total_mib: int | None = None
     memory_used_mib: int | None = None

@@ -1,6 +1,7 @@
 """``rocm-smi`` as text and as JSON, with the matrix of link types.
 
-Sources: the tool's help text and manual (ROCm 5.7 to 6.4), and outputs in public reports. No node was at hand.
+Sources: the tool's help text and manual (ROCm 5.7 to 6.4), and outputs in public reports. Not tested on a
+node with AMD GPUs.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class _Values:
         self.links: dict[int, AmdLink] = {}
 
     def take(self, name: str, value: Any) -> None:
-        """Take a value by its printed name."""
+        """Store a value by its printed name."""
         if match := _SENSOR.fullmatch(name.strip()):
             if (degrees := measure(value)) is not None:
                 self.temperatures[_SENSORS[match[1].lower()]] = degrees

@@ -63,7 +63,7 @@ class ListedObject:
 
 @dataclass(frozen=True)
 class KubernetesList:
-    """The rows of one table, whose objects are of one kind."""
+    """The rows of one table, which lists objects of one kind."""
 
     pods: tuple[ListedPod, ...] = ()
     nodes: tuple[ListedNode, ...] = ()

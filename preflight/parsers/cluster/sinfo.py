@@ -123,7 +123,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[Sinfo]:
 
 
 def _without_nodes(names: tuple[str, ...], text: str) -> dict[str, str] | None:
-    """Return the cells of a row without nodes, whose last cell is empty, or None."""
+    """Return the cells of a row without nodes (its last cell is empty), or None."""
     return cells(names[:-1], text) if names[-1] == "NODELIST" and " 0 " in text else None
 
 

@@ -18,7 +18,7 @@ class CheckpointEntry:
 
     @property
     def changed_at(self) -> str:
-        """The UTC time of the change, to the minute, as 2026-11-21T02:40Z."""
+        """The UTC time of the change, to the minute, such as 2026-11-21T02:40Z."""
         return time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(self.changed_at_s))
 
 

@@ -115,7 +115,7 @@ _SEVERITIES = {"corrected": CORRECTED, "recoverable": ERROR, "fatal": FATAL}
 
 #: What a hung task waits for, and the functions in its call trace that indicate it.
 _WAITS = (("network file system", NETWORK_FS), ("busy disk", DISK))
-#: Constraints of a job: a process that exceeds them does not mean that the node lacks memory.
+#: Constraints of a job; a process that is killed under them does not show that the node lacks memory.
 _OF_JOB = ("CONSTRAINT_CPUSET", "CONSTRAINT_MEMORY_POLICY")
 
 
@@ -162,7 +162,7 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
 def _with_states(matched: Sequence[KernelEvent]) -> list[KernelEvent]:
     """Join machine checks with the processor and status on a line below (AMD).
 
-    Corrected errors get no processor: any of them may log those of one memory.
+    Corrected errors get no processor, because any processor may log the errors of a memory module.
     """
     joined: list[KernelEvent] = []
     last = -1  # index of the machine check that still has no state

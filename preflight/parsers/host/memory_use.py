@@ -19,9 +19,12 @@ _UNITS = {unit: 1024.0**power for power, unit in enumerate("BKMGTP")}
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """Amounts in the unit of the text; a value that the text lacks is None."""
+    """Amounts in the unit of the text; a value that the text lacks is None.
 
-    total: float
+    Amounts that ``free`` prints with their own units (``-h``) are in bytes.
+    """
+
+    total: float  # 0 if the text lacks it
     available: float | None
     swap_total: float | None
     swap_used: float | None

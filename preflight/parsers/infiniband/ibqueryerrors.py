@@ -36,7 +36,7 @@ _FAILURES = re.compile(r"##\s+([0-9]{1,9}) PMA query failures")
 
 @dataclass(frozen=True)
 class Errors:
-    """The counters of all ports that are not 0, or that exceed the site's threshold."""
+    """The ports' counters that are not 0, or that exceed the site's thresholds."""
 
     counters: Mapping[tuple[str, int], Mapping[str, int]]  # (GUID of the port, its number) -> counter -> value
     names: Mapping[str, str]  # GUID of the port -> description of its device

@@ -65,7 +65,7 @@ def parse(text: str) -> Mapping[Port, Data]:
 def rates(before: Mapping[Port, Data], after: Mapping[Port, Data], seconds: float) -> Mapping[Port, Rate]:
     """Return the rates of the ports, from two reports that are ``seconds`` apart.
 
-    Ports whose counters are saturated, or were reset in between, are left out.
+    Ports with counters that are saturated, or were reset in between, are left out.
     """
     found = {}
     for port, now in after.items():

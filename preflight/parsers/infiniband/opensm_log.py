@@ -28,7 +28,7 @@ class OpensmEvent:
     """An error, or a port that left the subnet."""
 
     text: str
-    left: str  # name of the node whose port left; empty for an error
+    left: str  # name of the port's node; empty for an error
     line: int
 
 

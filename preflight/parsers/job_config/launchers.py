@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.job_config.settings import JobSetting
 
-#: Commands whose short options are read, and programs after whose name they are no longer read.
+#: Commands with short options that are read, and programs after which they are no longer read.
 _SLURM, _MPI = frozenset({"srun", "sbatch", "SBATCH", "salloc"}), frozenset({"mpirun", "mpiexec", "orterun", "prterun"})
 _PROGRAMS = frozenset({"torchrun", "python", "python3", "deepspeed", "accelerate", "bash", "sh", "apptainer"})
 
@@ -32,7 +32,7 @@ _LONG = {
     "--distribution": "distribution",
 }  # fmt: skip
 
-#: Variables that Slurm sets for a job, and the meaning of the option that each has the number of.
+#: Variables that Slurm sets for a job, each with the meaning of the option that has the same number.
 _SET_BY_SLURM = {
     "SLURM_NNODES": "slurm_nodes", "SLURM_JOB_NUM_NODES": "slurm_nodes", "SLURM_NTASKS": "slurm_tasks",
     "SLURM_NPROCS": "slurm_tasks", "SLURM_NTASKS_PER_NODE": "slurm_tasks_per_node",

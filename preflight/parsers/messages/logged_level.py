@@ -1,4 +1,4 @@
-"""Detection of lines that a program logged as errors, by their level."""
+"""Detect lines that a program logged as errors, by their level."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preflight.evidence import json_limits
 #: Number of characters at the start of a line in which its level occurs, and maximum length of a returned message.
 _HEAD, _LENGTH = 160, 300
 
-#: Texts of which every line with a level contains at least one; for format detection.
+#: Texts for format detection; every line with a level contains at least one.
 HINTS = (
     "ERROR", "CRITICAL", "FATAL", "SEVERE", "rror:", "fatal:", "panic:", "level=", '"level"', '"severity"', ".go:",
     ".cc:", ".cpp:", ".cu:", ".h:", ".py:", ".rs:", "xception:", "Interrupt:", "Timeout:", "Failure:", "Resources:",
@@ -72,7 +72,7 @@ def error_text(text: str) -> str | None:
 
 
 def is_fault(text: str) -> bool:
-    """Return whether the program did not recover from a reported error."""
+    """Return whether a text reports an error from which the program did not recover."""
     return _NO_FAULT.search(text) is None or _GAVE_UP.search(text) is not None
 
 

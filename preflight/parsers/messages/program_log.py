@@ -175,7 +175,7 @@ _WAITED = re.compile(
 _SUCCESS = re.compile(
     r"(?i)\b(?:success(?:ful(?:ly)?)?|succeeded|completed?|finished|passed|ready|started|connected|registered|done)\b"
 )
-#: An administrator takes a node out of service, or returns it to service.
+#: Messages that a node was taken out of service, and that it was returned to service.
 _TAKEN = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:DRAIN\w{0,4}|DOWN)\b")
 _RESUMED = re.compile(r"update_node: node (?P<node>\S{1,128}) state set to (?:RESUME|IDLE|UNDRAIN)\b")
 

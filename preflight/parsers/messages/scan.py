@@ -1,4 +1,4 @@
-"""Search for lines with an error signature."""
+"""Find lines with an error signature."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class LoggedError:
 
     @property
     def has_meaning(self) -> bool:
-        """Whether a real signature explains the error."""
+        """Whether the error has a signature of its own, which explains it."""
         return self.signature.id not in _BY_TEXT
 
 
@@ -200,7 +200,7 @@ def _shortest_hints() -> tuple[str, ...]:
 
 
 def hints(kind: str) -> tuple[str, ...]:
-    """Return the texts of which every line with an error of a kind contains one."""
+    """Return texts; every line with an error of a kind contains one of them."""
     more = {FRAMEWORK: {*level.HINTS, *traceback.HINTS}, SLURM: {"error: ", "fatal: "}}.get(kind, set())
     own = [signature for signature in SIGNATURES if signature.kind == kind]
     return tuple(sorted({hint for signature in own for hint in signature.hints} | more))

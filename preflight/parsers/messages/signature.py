@@ -32,7 +32,7 @@ class ErrorSignature:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The compiled expression; most runs need only a few."""
+        """The expression, compiled at first use, since most runs need only a few."""
         return re.compile(self.expression)
 
 

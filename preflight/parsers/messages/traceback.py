@@ -103,7 +103,7 @@ def _chained(lines: Lines, end: int) -> RaisedError | None:
 
 
 def _one(lines: Lines, at: int) -> RaisedError | None:
-    """Read one traceback, whose lines may each have a logger's prefix."""
+    """Read one traceback; each of its lines may have a logger's prefix."""
     begin = next((place for place in range(at + 1, min(at + 4, len(lines))) if _FRAME.match(lines[place].text)), None)
     if begin is None:
         return None

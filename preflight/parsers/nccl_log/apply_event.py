@@ -1,4 +1,4 @@
-"""Counting of parsed NCCL messages."""
+"""Count parsed NCCL messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN = frozenset({"network", "provider", "plugin", "ring", "trees", "counts", 
 _BY_HOST = frozenset({"env", "affinity", "nvls support", "connected"})
 
 
-#: The line of facts that are never quoted: they occur once per rank, for up to a hundred thousand ranks.
+#: The line of all facts that are never quoted; shared, since each of a hundred thousand ranks has such facts.
 _NOWHERE = LogLine(0, None, "", "")
 
 

@@ -46,7 +46,7 @@ class Via(NamedTuple):
     network: str  # of NET and COLLNET: IB, Socket, AWS Libfabric, …; otherwise empty
     device: int | None  # index of the NIC in its network's list
     proxied: bool  # through the NIC of another rank's process
-    gpudirect: bool | None  # None: the line is truncated before it
+    gpudirect: bool | None  # None: the line is truncated before that word
 
 
 def via(text: str) -> Via | None:
@@ -67,7 +67,7 @@ def via(text: str) -> Via | None:
 def _direct(rest: str) -> bool | None:
     """Return whether the text after the NIC shows GPUDirect RDMA.
 
-    The word may be truncated, since no other word starts the same way. None if all text is truncated.
+    The word may be truncated, since no other word starts the same way. None if the text ends before it.
     """
     if rest.startswith(_GPUDIRECT) or (len(rest) > 1 and _GPUDIRECT.startswith(rest)):
         return True

@@ -41,26 +41,26 @@ HEADER_PROBE_LINES = 20
 _DIGITS = b"0123456789"
 #: Words in lines that may have an NCCL version, or an NCCL warning.
 _OURS = (b"NCCL", b"RCCL", b"vLLM is using nccl==")
-#: Flags of a shape of lines: it is parsed here, every line is selected, it is from NCCL or a framework's message about
-#: NCCL, it is a training step. The higher bits, in steps of _STEP, count its lines.
+#: Flags of a shape of lines: they are parsed here; each is selected; they are from NCCL, or from a framework about it;
+#: they are training steps. The higher bits, in steps of _STEP, count the lines.
 _READ, _EACH, _NAMED, _OF_TRAINING, _STEP = 1, 2, 4, 8, 16
 
 #: A line from NCCL, even if a launcher or copying has damaged its prefix, or a framework's message about NCCL. The end
 #: of a colour code may precede it directly.
 _LINE = re.compile(rf"(?:\b|\dm)NCCL (?:INFO|WARN|ERROR|TRACE|ABORT|VERSION|version)\b|{FRAMEWORK.pattern}")
-#: Words of which every such line contains at least one.
+#: Words; every such line contains at least one.
 _WORDS = (b"NCCL", b"Nccl", b"nccl", b"Dist", b"c10d", b"Detected mismatch", b"Watchdog caught")
 
 #: Maximum number of entries in the caches, which are emptied when full.
 _MAX_PAIRS, _MAX_HEADS, _MAX_MESSAGES = 131_072, 32_768, 16_384
-#: The note on a line above the maximum length, and the number of bytes that its parts share when they are searched.
+#: The note on a line above the maximum length, and the number of bytes by which its searched parts overlap.
 LONG_LINE_NOTE = f"a line is longer than {MAX_LINE_BYTES >> 10} KiB; the rest of it was not read"
 _LONGEST_MARK = 256
 #: Maximum number of bytes beyond the maximum line length that are searched: a megabyte takes 0.1 s.
 _MOST_SEARCHED = 16 << 20
 #: Maximum number of bytes in a cached message.
 _REMEMBERED = 1024
-#: Number of process names that occurred after different line starts, beyond which the line start is a time stamp.
+#: Number of process names that occurred after different line starts, beyond which line starts are time stamps.
 _STAMPED = 64
 _MAX_STAMPS = 1024
 #: Cached result for a message: the message, its event and the id of its failure.
@@ -78,7 +78,7 @@ class Scanner(LineParser):
         self.searched = 0  # bytes beyond the maximum line length
         self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
         self.shapes: dict[bytes, int] = {}  # line without digits → its flags and count, see _STEP
-        self.frequent: set[bytes] = set()  # shapes of training steps of which enough lines were selected
+        self.frequent: set[bytes] = set()  # shapes of training steps with enough selected lines
         self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
         self.restamped = 0  # process names that occurred after different line starts
         self.stamps: set[bytes] = set()  # line starts before such names, without digits
@@ -106,7 +106,7 @@ class Scanner(LineParser):
         ways, repeats, shapes, stamps = self.ways, self.repeats, self.shapes, self.stamps
         ends, mask = self.tally.ends, self.tally.ends_mask
         limit = ALIKE * _STEP
-        first = last = 0  # lines of NCCL
+        first = last = 0  # numbers of lines from NCCL
         rest: Iterable[tuple[int, bytes]] = enumerate(lines, start + 1)
         steps: list[tuple[int, bytes]] = []
         if self.frequent:
@@ -196,7 +196,7 @@ class Scanner(LineParser):
             self.last_selected, self.gap = number, False
 
     def left_out(self, rest: bytes) -> None:
-        """Note a relevant text beyond the maximum line length; called part by part."""
+        """Note relevant text beyond the maximum line length; call it for each part."""
         if LONG_LINE_NOTE not in self.tally.unread:
             self.searched += len(rest)
             if self.searched > _MOST_SEARCHED or is_relevant(self.before_rest + rest):
@@ -402,7 +402,7 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return the texts of which every relevant line of other programs contains one."""
+    """Return texts; every relevant line of another program contains one of them."""
     return signatures.outside_marks()
 
 

@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(?:
 
 
 def nnodes_of(table: Tables, hosts: Sequence[str], nranks: int | None) -> int | None:
-    """Return the number of nodes: NCCL's own (since 2.20), otherwise of hosts.
+    """Return the number of nodes that NCCL prints (since 2.20), else that of hosts.
 
     A single host only counts if all ranks are on it. None if the number is unknown.
     """

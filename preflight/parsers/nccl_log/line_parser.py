@@ -81,7 +81,7 @@ class LineParser:
         self.tally.long_lines += len(parts) > _MOST_PARTS
 
     def cut_off(self, rest: bytes) -> None:
-        """Count a line of which the rest is not read, unless the rest is irrelevant."""
+        """Count a line that is not read to its end, unless the rest is irrelevant."""
         if is_relevant(rest):
             self.tally.long_lines += self.number != self.cut_number
             self.cut_number = self.number

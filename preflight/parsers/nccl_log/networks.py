@@ -21,7 +21,7 @@ _VERBS_DEVICE = re.compile(r"NET/IB ?: \[\d{1,3}\] ([^\s:]{1,63}):\S{1,63}:(\d{1
 _OUT_OF_BAND = re.compile(r"([^\s:]{1,63}):\S{2,64}")
 _OLD_DEVICE = re.compile(r"NET/IB: ((?:\[\d{1,3}\] \S{1,63}:\d{1,3}/(?:IB|RoCE)\s*)+)")  # up to 2.3
 _MERGED = re.compile(r"\[(\d{1,3})\]=\{([^}]{1,512})\}")
-#: An interface, of which the address may be missing.
+#: An interface; its address may be missing.
 _INTERFACE = re.compile(r"\[\d{1,3}\]([^\s:\[\]]{1,63})(?::([^\s<]{0,64})|(?= ?(?:\.{3}|…)))")
 _GDR_DISABLED = re.compile(r"(?!NET/(?:Fast)?Socket).*GPU Direct RDMA (?:\(\S+\) )?Disabled for ")
 _OFI = re.compile(r"NET/OFI (?:Initializing|Using) (aws-ofi-nccl \S{1,32})")
@@ -70,7 +70,7 @@ def using(message: str) -> LogEvent | None:
 
 
 def old_devices(message: str) -> LogEvent | None:
-    """Parse HCAs as printed up to 2.3, or since 2.28 on a line for each."""
+    """Parse HCAs as printed up to 2.3, or since 2.28 on one line each."""
     if match := _VERBS_DEVICE.match(message):
         return LogEvent("ib", (((None, match[1], int(match[2]), match[3] == "RoCE", False),), None))
     if not (match := _OLD_DEVICE.match(message)):

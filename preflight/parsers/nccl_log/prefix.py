@@ -111,7 +111,7 @@ def unwrapped_json(raw: bytes) -> bytes | None:
 
 
 def origin_of(head: str) -> Origin | None:
-    """Parse the text before the level; return None if it is not a prefix, but prose."""
+    """Parse the text before the level; return None if it is prose, not a prefix."""
     head = head.rpartition("\r")[2]
     time = None
     for stamp in _STAMP.finditer(head):

@@ -98,7 +98,7 @@ def communicators(tally: LogCounters) -> tuple[Communicators, ...]:
 
 
 def _most(tally: LogCounters, kind: str) -> dict[int, int]:
-    """Return the largest count of a rank, for each communicator size."""
+    """Return the largest count of any rank, by communicator size."""
     most: dict[int, int] = {}
     for key, seen in tally.seen.get(kind, {}).items():
         nranks = cast(int, key[0])
@@ -123,7 +123,7 @@ def unfinished(tally: LogCounters) -> tuple[Unfinished, ...]:
 def missing(tally: LogCounters, members: Members, *, failed: bool) -> tuple[Missing, ...]:
     """Return the ranks for which their peers waited.
 
-    Empty unless at least two ranks, and half of all ranks, are in the log; otherwise, it is the log of some ranks. The
+    Empty unless at least two ranks, and half of all ranks, are in the log; a log with fewer is that of some ranks. The
     log of one of several hosts does not cover the ranks before its first and after its last one.
     """
     for (_, nranks), comm in _waiting(tally):

@@ -1,4 +1,4 @@
-"""Restoration of the level in NCCL lines that lost it.
+"""Restore the level in NCCL lines that lost it.
 
 NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to 2.2, without its name. A user, a log shipper or a web
 page may have removed the level. The remaining prefix or message identifies an NCCL line; prose has neither.
@@ -41,14 +41,14 @@ _BEGUN = re.compile(
     rb"(?P<level>\[?(?:(?:NCCL|nccl)\b[ _:|-]{0,3})?(?:INFO|WARN|info|warn)?\]?[:|]?\s+)?(?P<message>.*)",
     re.DOTALL,
 )
-#: A level that is not written as by NCCL: with more blanks, a colon or brackets.
+#: A level in a spelling that NCCL does not use: with more blanks, a colon or brackets.
 _SPELLED = re.compile(
     rb"\[?\bNCCL(?:\s{1,8}|[_:|-])\[?(?P<level>INFO|WARN)(?:\s?[:|]|\])?\s+(?=(?P<message>\S.*))", re.DOTALL
 )
 _WAY = re.compile(rb"\A(?:\[\w{4,7}\] )?(?=via )")
 #: Characters that Markdown escapes with a backslash.
 _ESCAPED = re.compile(rb"\\([\[\]<>_*#|~-])")
-#: Words of which every line that may be restored contains at least one.
+#: Words; every line that may be restored contains at least one.
 _WORDS = (b"NCCL", b"nccl", b"NET", b" via ", b" [", b"Using ", b"rings", b"trees", b"Driver", b"comm 0x", b"plugin",
           b"channels", b"ffinity", b"GPU ", b"Channel")  # fmt: skip
 #: Minimum number of messages for a text to be an NCCL log, rather than a text that quotes one.
@@ -80,7 +80,7 @@ def _plain(line: bytes) -> bytes:
 
 
 def _line(line: bytes) -> bytes:
-    """Restore the level after NCCL's prefix, or one that is not written as by NCCL.
+    """Restore a missing level after NCCL's prefix, or one in another spelling.
 
     Any other line is returned unchanged.
     """

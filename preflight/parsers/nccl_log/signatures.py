@@ -46,7 +46,7 @@ class Signature:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The compiled expression; most runs need only a few."""
+        """The expression, compiled at first use, since most runs need only a few."""
         return re.compile(self.expression)
 
     def fits(self, message: str, source: str = "") -> bool:
@@ -92,7 +92,7 @@ def _at(where: Where) -> tuple[Signature, ...]:
 
 @cache
 def _marks(where: Where) -> dict[str, tuple[int, ...]]:
-    """Return the indexes in ``_at(where)`` of the signatures with each mark."""
+    """Map each mark to the indexes of its signatures in ``_at(where)``."""
     found: dict[str, tuple[int, ...]] = {}
     for place, signature in enumerate(_at(where)):
         for mark in signature.marks:
@@ -102,12 +102,12 @@ def _marks(where: Where) -> dict[str, tuple[int, ...]]:
 
 @cache
 def outside_marks() -> tuple[bytes, ...]:
-    """Return the texts of which a line of another program must contain one."""
+    """Return the marks for other programs; a line with a failure contains one."""
     return tuple(mark.encode() for mark in _marks("outside"))
 
 
 def info_marks() -> tuple[str, ...]:
-    """Return the texts of which an INFO message with a failure contains one."""
+    """Return the marks for INFO messages; a message with a failure contains one."""
     return tuple(_marks("info"))
 
 

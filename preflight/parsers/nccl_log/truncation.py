@@ -1,4 +1,4 @@
-"""Restoration of truncated text: the first host name, lines cut at screen width."""
+"""Complete a truncated host name, and mark lines cut at the screen width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection of the collective from an nccl-tests table, if it is not printed.
+"""Detect the collective of an nccl-tests table that does not name it.
 
 Two ratios differ between collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw / algbw, and size / (elements
 x bytes per element), which is the number of ranks for the gather family.
@@ -18,7 +18,7 @@ TYPE_BYTES = {
     "float64": 8,
 }  # fmt: skip
 
-#: Collectives whose size is that of all ranks together.
+#: Collectives with the data of all ranks as their size.
 GATHERING = frozenset({"all_gather", "reduce_scatter", "alltoall", "alltoallv", "gather", "scatter", "hypercube"})
 
 

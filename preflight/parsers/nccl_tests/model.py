@@ -72,7 +72,7 @@ class Row:
 
     @property
     def halves(self) -> tuple[Measurement, ...]:
-        """The halves that were measured."""
+        """The halves that the row contains."""
         return tuple(half for half in (self.out_of_place, self.in_place) if half is not None)
 
 
@@ -175,7 +175,10 @@ class Report:
 
     @property
     def unmeasured(self) -> Row | None:
-        """The first row whose time or rate is negative or not finite, or None."""
+        """The first row with a time or rate that is negative or not finite, or None.
+
+        Rows of size 0 are left out.
+        """
         rows = (row for row in self.rows if row.bytes > 0)
         return next((row for row in rows if not all(half.measured for half in row.halves)), None)
 

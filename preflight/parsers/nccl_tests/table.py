@@ -69,7 +69,7 @@ class Columns:
     redop: bool | None = None  # the same for the operation, which alltoall leaves blank up to 2.12
     half: int = 4  # number of columns of one half: time algbw busbw check [i_min …]
     halves: int = 2  # 1 for broadcast in version 1.0.0, which has no in-place half
-    shown: int = 2  # number of halves in the header, of which the second may be missing
+    shown: int = 2  # number of halves in the header; the second may be missing
     more: bool = False  # whether columns follow the two halves (timestamp, #iters)
     counts_wrong: bool = True  # False: the check column has the largest error, up to 2.12
     in_ms: bool = False  # version 1.0.0 prints time in ms
@@ -131,7 +131,7 @@ class RowBuilder:
         return len(self.values) >= self.wanted
 
     def continues(self, line: str) -> bool:
-        """Add a line to the row if it continues it; return whether it does."""
+        """Add a line if it continues the row; return whether it does."""
         values, rest = _values(line, self.columns.half, len(self.values))
         missing = self.wanted - len(self.values)
         if not values or self.torn or (rest and not self.columns.more):
@@ -151,7 +151,7 @@ class RowBuilder:
         return True
 
     def taken(self) -> tuple[Row | None, CutRow | None]:
-        """Return (row, None) if it is complete, (None, truncated row) if not.
+        """Return (row, None) if the row is complete, else (None, truncated row).
 
         If only the first half is complete, both are returned.
         """

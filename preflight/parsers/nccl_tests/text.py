@@ -101,7 +101,7 @@ class _Reader:
         self.open: dict[str, ReportBuilder] = {}  # by line prefix
         self.command: str | None = None
         self.nccl_version: str | None = None  # printed before the report to which it belongs
-        self.raw = ""  # the line with its prefix, since a launcher's message starts like one
+        self.raw = ""  # the line with its prefix, since a launcher's message may look like one
         beginnings = words.BEGINNINGS
         if "\x1b" not in text and "&" not in text:  # these may occur within a word
             beginnings = tuple(word for word in beginnings if word in text)
@@ -117,12 +117,12 @@ class _Reader:
             self.read(number, *_unmarked(line))
             if len(self.all) > MOST_REPORTS:
                 break
-            # while no report is open, a line without an effect never has one
+            # before the first report, a line that had no effect has none when it is repeated
             passed = line if not self.all and (self.command, self.nccl_version) == before else passed
         last = source.number(text.count("\n") + 1)
         end = source.number(text.rstrip().count("\n") + 1)
         for report in self.all:
-            # more devices may have followed the end of the text
+            # the device list may continue beyond the end of the text
             report.devices_cut |= report.stage == _DEVICES and report.last_line == end
             report.average_may_be_cut &= report.last_line == last
         if self.all and self.all[-1].nccl_version is None:

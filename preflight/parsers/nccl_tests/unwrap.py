@@ -1,4 +1,4 @@
-"""Joining of nccl-tests reports that a terminal wrapped."""
+"""Join the lines of nccl-tests reports that a terminal wrapped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _of_header(lines: list[str]) -> int | None:
     for line, after in pairwise(lines):
         if _NARROWEST <= len(line) <= _WIDEST and _HEADER.fullmatch(line) and not after.lstrip().startswith("#"):
             joined = (line + after).split()
-            # both halves have the same columns, of which a wrapped line lacks some in the second half
+            # both halves have the same columns; a wrapped line lacks some of the second half
             if any(joined.count(word) == 2 and line.split().count(word) < 2 for word in _WORDS):
                 return len(line)
     return None

@@ -34,7 +34,7 @@ _DRIVER = frozenset(
 
 
 _DRIVER_BEGUN = re.compile(r"\s*(?:su?p?p?|supports[\w-]*|expansion[\w-]*|bus-?\w*|firmware[\w-]*)$")
-#: The start of a PCI address, within which the text was truncated.
+#: A truncated PCI address.
 _PCI_BEGUN = re.compile(r"[0-9a-f]{1,4}(?::[0-9a-f]{0,2}(?::[0-9a-f]{0,2}\.?)?)?")
 
 

@@ -85,7 +85,7 @@ def cause(text: str) -> PerftestError | None:
 
 
 def connected(text: str) -> bool:
-    """Return whether the output shows the peer's address: TCP works."""
+    """Return whether the output shows the peer's address, so TCP works."""
     return re.search(r"(?m)^ *remote address:", normalize_text(text)) is not None
 
 

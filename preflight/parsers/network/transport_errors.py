@@ -71,7 +71,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[TransportMessage, ...]]:
-    """Read the messages starting at a line; repeated ones count once."""
+    """Read the messages starting at a line; consecutive equal ones count once."""
     result: list[TransportMessage] = []
     index = end = at
     while index < len(lines):

@@ -1,4 +1,4 @@
-"""Parsers of the output of NVIDIA's tools, the driver and AMD's tools."""
+"""Parsers of the output of NVIDIA's tools and of the driver."""
 
 from __future__ import annotations
 

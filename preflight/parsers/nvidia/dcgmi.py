@@ -23,7 +23,7 @@ class DiagTest:
     section: str
     name: str
     result: str  # pass, fail, warn, skip
-    gpus: str  # numbers as printed; empty for all GPUs
+    gpus: str  # numbers as printed; empty if the result names none, or all GPUs
     messages: tuple[str, ...]
     line: int
 
@@ -112,7 +112,7 @@ def _test_of(section: str, name: str, result: re.Match[str], line: int) -> DiagT
 
 
 def _joined(first: DiagTest, other: DiagTest) -> DiagTest:
-    """Join two results of one test: the worse result, with the GPUs that have it."""
+    """Merge two results of one test into the worse one, with the GPUs that have it."""
     worst = next(word for word in ("fail", "warn", "pass", first.result) if word in (first.result, other.result))
     worse = [test for test in (first, other) if test.result == worst]
     gpus = ", ".join(test.gpus for test in worse if test.gpus)

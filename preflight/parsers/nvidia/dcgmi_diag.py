@@ -14,7 +14,7 @@ HINTS = ("Diagnostic", "diagnostic", "{")
 
 #: The report's key in DCGM 2 and 3, and in DCGM 4.
 _KEYS = ("DCGM GPU Diagnostic", "DCGM Diagnostic")
-_OPENING = 3  # one of this many first lines has the key
+_OPENING = 3  # maximum lines from the opening brace to the key
 _RESULTS = {"pass": "pass", "fail": "fail", "warn": "warn", "skip": "skip", "skipped": "skip"}
 
 

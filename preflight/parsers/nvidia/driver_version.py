@@ -7,7 +7,7 @@ import re
 from preflight._startup.lightclass import dataclass
 
 _LINE = re.compile(r"^\s{0,80}NVRM version:(.{0,200})", re.MULTILINE)
-#: The version in that line. A Jetson's, which is not a data-centre driver, may have only two parts.
+#: The version in that line. That of a Jetson driver may have only two parts.
 _NUMBER = re.compile(r"\s([0-9]{3}\.[0-9]{1,4}(?:\.[0-9]{1,4})?)(?:\s|$)")
 _OPEN = "Open Kernel Module"
 

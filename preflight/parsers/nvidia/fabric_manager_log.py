@@ -17,7 +17,7 @@ _LINE = re.compile(
 _VERSION = re.compile(r"Fabric Manager version (?:is:? )?(\d{3}(?:\.\d{1,4}){1,2})\b", re.I)
 #: Levels of lines that are neither warnings nor errors.
 _CALM = frozenset({"INFO", "DEBUG", "NOTICE", "TRACE"})
-#: Maximum lines of one log, and maximum distance between two of its lines if other lines are between them.
+#: Maximum lines of one log, and maximum distance in lines between two of them.
 MOST_LINES, _APART = 100_000, 3
 #: Maximum warnings and errors of one log.
 MOST_TROUBLES = 1000

@@ -30,7 +30,7 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class MigTable:
-    """One MIG table; without rows and gaps, no GPU is partitioned."""
+    """One MIG table; if it has neither rows nor gaps, no GPU is partitioned."""
 
     what: str
     rows: tuple[MigInstance, ...]

@@ -26,7 +26,7 @@ MOST_ROWS = 4096
 
 @dataclass(frozen=True)
 class MonitorRow:
-    """One sample of one GPU; a value that the tool did not print is None."""
+    """One sample of one GPU; a value printed as ``-`` or ``N/A`` is None."""
 
     gpu: str
     line: int

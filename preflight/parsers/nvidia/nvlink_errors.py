@@ -38,7 +38,10 @@ def kind_of(name: str) -> str | None:
 
 
 def parse(text: str) -> Counts:
-    """Read the error counts by GPU UUID, link and kind; raises ValueError."""
+    """Read the error counts by GPU UUID, link and kind; raises ValueError.
+
+    A GPU without a UUID is left out.
+    """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
     parsed = nvlink_error_text.parse_lines(lines, start)

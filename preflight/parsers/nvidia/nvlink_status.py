@@ -29,7 +29,7 @@ _BEGUN = re.compile(r"\s*(?:Link \d{1,2}\b|GPU \d{1,3}:)")
 _ALL_DOWN = re.compile(rf"\s*(?:{_NO_LINKS})\s*", re.IGNORECASE)
 _STATED = re.compile(rf"(?:{_NO_LINKS})\s*\Z", re.IGNORECASE)
 
-#: Highest plausible link number of a GPU; a higher one is damaged text.
+#: Highest plausible link number; a higher one means that the text is damaged.
 _MOST_LINKS = 64
 
 
@@ -65,7 +65,7 @@ class Links:
 def parse(text: str) -> dict[str, Links]:
     """Read the links of each GPU, by UUID; raises ValueError.
 
-    The error quotes the unreadable line. A GPU without a UUID is left out.
+    A GPU without a UUID is left out.
     """
     lines = [Line(number, line) for number, line in enumerate(normalize_text(text).split("\n"), 1)]
     start = next((at for at, line in enumerate(lines) if line.text.strip()), 0)
@@ -147,7 +147,8 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[GpuLinks, ...]]:
 def _stops_at_head(lines: Lines, end: int, last: str, heads: Mapping[int, tuple[str, str | None]]) -> bool:
     """Return whether the text ends before the links of a GPU that should have some.
 
-    Its UUID is then missing or cut, or its name begins that of another GPU.
+    The last line is then its heading, which lacks the UUID that other GPUs have, or has the name of a preceding GPU or
+    the start of such a name.
     """
     if any(line.text.strip() for line in lines[end:]) or not _GPU.fullmatch(last) or _STATED.search(last):
         return False

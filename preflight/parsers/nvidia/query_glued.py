@@ -1,6 +1,6 @@
 """``nvidia-smi -q`` without line ends.
 
-A web page or chat joined the lines: ``MIG Mode Current : N/A Pending …``. The fields are separated at the tool's known
+A web page or chat joined the lines: ``MIG Mode Current : N/A Pending …``. The text is split at known field
 names. A value that precedes an unknown name is left out, because its end is unknown.
 """
 
@@ -17,7 +17,7 @@ _COLON = re.compile(r"\s:(?:\s|$)")
 _WORDS = ("NVSMI LOG", "Attached GPUs", "Product Name", "GPU UUID", "Power Limit", "Persistence Mode")
 _BANNER = re.compile(r"(?<!=)=+\s?NVSMI LOG\s?=+")
 _GPU = re.compile(r"(?<!\S)GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7](?!\S)")
-#: Names above the first GPU, and names too common to identify this output.
+#: Further field names: those above the first GPU, and those that other tools also print.
 _OTHERS = frozenset(("timestamp", "driver_version", "cuda_version", "attached_gpus", "type", "name"))
 #: Minimum fields of a line; minimum known fields, with and without the words above; maximum words of a name.
 _LEAST, _LEAST_KNOWN, _LEAST_ALONE, _LONGEST = 5, 4, 8, 7

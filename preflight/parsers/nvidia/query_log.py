@@ -16,7 +16,7 @@ from preflight.parsers.parsed import ParseGap
 #: Name -> a text, a tree, or, for processes and MIG instances, a list of trees.
 Tree = dict[str, Any]
 
-#: Maximum levels of a tree. The tool prints five; deeper levels are joined with the last one.
+#: Maximum levels of a tree; the tool prints five. Deeper levels are merged with the last one (text) or left out (XML).
 DEEPEST = 32
 
 _NOT_REPORTED = r"n/a|not supported|requested functionality has been deprecated"
@@ -29,14 +29,14 @@ NO_ANSWER = re.compile(rf"(?i)\[?({_NO_ANSWER})\]?")
 NO_DATA = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED}|{_NO_ANSWER}|insufficient permissions|not found)\]?|")
 #: A sentence printed instead of a value.
 REFUSAL = re.compile(r"(?is).*(?:error|lost|requires reset|insufficient permissions|not found|err!).*")
-#: The last section of a GPU in all versions. Its absence is a gap only after a product name, which ``-d`` may omit.
+#: The last section of a GPU in all versions. Its absence is a gap only if there is a product name, which ``-d`` omits.
 _LAST = frozenset({"processes", "compute_processes"})
 _NO_LETTERS = re.compile(r"[^a-z0-9]+")
 _NUMBER = re.compile(r"(-?\d{1,18}(?:\.\d{1,6})?)(?: ?(?:MiB|MB|KB/s|W|C|MHz|mV|%|x|us|bank\(s\)|errors?))?")
 _FLAGS = {"enabled": True, "yes": True, "active": True, "disabled": False, "no": False, "not active": False}
 _STATE = re.compile(r"P([0-9]{1,2})")
 _DRIVER = re.compile(r"[0-9]{3}(?:\.[0-9]{1,4}){1,2}")
-#: The start of a version, and of a PCI address, within which the text was truncated.
+#: A truncated version, and a truncated PCI address.
 _VERSION_BEGUN = re.compile(r"\d{1,4}\.?")
 _BUS_ID_BEGUN = re.compile(r"[0-9A-Fa-f]{1,8}(?::[0-9A-Fa-f]{0,2}){0,2}\.?")
 
@@ -87,7 +87,7 @@ def leaves(tree: Tree, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 def numbers(tree: Any) -> dict[str, Any] | None:
     """Return the values of a section by name, as numbers, flags or texts.
 
-    Nested sections are nested objects. The result is None if the section is missing or N/A.
+    Nested sections are nested dictionaries. The result is None if the section is missing, N/A or empty.
     """
     if not isinstance(tree, dict):
         return None

@@ -198,15 +198,15 @@ def is_section(head: FieldLine, below: Sequence[FieldLine]) -> bool:
 
 
 def is_top(entry: FieldLine) -> bool:
-    """Return whether a line is a top-level field or section head, once per GPU."""
+    """Return whether a line is a top-level field or section head of a GPU."""
     name = key(entry.name)
     return name in TOP or (entry.value is None and (name,) in _CHILDREN)
 
 
 def orphans(entries: Sequence[FieldLine]) -> tuple[int, Path | None]:
-    """Return how many first entries lack their section head, and their section.
+    """Return the number of leading entries without a section head, and their section.
 
-    The section is None unless exactly one fits.
+    The section is None if none fits, or if several fit equally well.
     """
     count = next((at for at, entry in enumerate(entries) if _opens_top(entry, entries[at + 1 : at + 2])), len(entries))
     lost = entries[:count]

@@ -66,7 +66,7 @@ def _headless(lines: Lines, at: int) -> bool:
 
 
 def _ends_section(lines: Lines, at: int, depth: int) -> bool:
-    """Return whether the rest of a section starts at a line, and another one follows."""
+    """Return whether a section ends within the next lines, and another one follows."""
     for end in range(at + 1, min(at + _OWN_NEAR, len(lines))):
         match = _TEXT_FIELD.fullmatch(lines[end].text)
         if not match:
@@ -140,7 +140,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
         elif (end > at and _LOG.fullmatch(text)) or is_prompt(text):
             break
         elif (headless and text == "--") or left_out(text):
-            empty = 0  # grep -A or a person marked omitted lines
+            empty = 0  # a mark of grep -A or of a user for omitted lines
         elif match := _TEXT_GPU.fullmatch(text):
             here = []
             gpus.append((match[1], here))
@@ -160,7 +160,7 @@ def _parse(lines: Lines, at: int, headless: bool) -> Parsed[QueryLog]:
                 and is_top(entry)
                 and any((one.depth, key(one.name)) == (entry.depth, key(entry.name)) and is_top(one) for one in here)
             ):
-                here = []  # the next GPU; a search left only this section of each
+                here = []  # the next GPU: grep left only this section of each GPU
                 gpus.append(("", here))
             here.append(entry)
             empty, last, bare = 0, end, not match[3]
@@ -190,7 +190,7 @@ def _opens(lines: Lines, at: int) -> bool:
 def _of_gpu(lines: Lines, at: int) -> bool:
     """Return whether an unindented name belongs to this output.
 
-    An unknown name, as of a newer driver, is accepted if a known name follows.
+    An unknown name, such as that of a newer driver, is accepted if a known name follows.
     """
     here, *after = (_TEXT_FIELD.fullmatch(line.text) for line in lines[at : at + 2])
     if here and key(here[2]) in NAMES:
@@ -217,7 +217,7 @@ def _resumes(lines: Lines, at: int, here: Sequence[FieldLine]) -> bool:
 
 
 def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
-    """Return the tree of the fields, each below the last less indented one."""
+    """Build a tree: a field is below the nearest preceding one with less indentation."""
     tree: Tree = {}
     lost, section = orphans(entries) if headless else (0, None)
     if section:
@@ -232,7 +232,7 @@ def _tree(entries: Sequence[FieldLine], headless: bool) -> Tree:
 
 
 def _put(stack: list[tuple[int, Tree]], entry: FieldLine) -> None:
-    """Add a field to the tree, below the last less indented one."""
+    """Add a field to the tree, below the last one with less indentation."""
     while len(stack) > 1 and stack[-1][0] >= entry.depth:
         stack.pop()
     del stack[DEEPEST:]

@@ -22,9 +22,9 @@ _DECLARATION = re.compile(r"^\s*<\?xml\b[^<>]{0,100}\?>")
 _XML_TAG = re.compile(r"<(/?)([a-z]\w{0,80})\b[^<>]{0,200}?(/?)>")
 
 
-#: A line that no text of an element follows, unlike a start tag (``<mig_devices>``, with ``None`` below it).
+#: A line after which no text of an element follows, unlike a start tag (``<mig_devices>``, with ``None`` below it).
 _XML_CLOSED = re.compile(r".*(?:</[\w.-]{1,80}|/|\?)>\s*")
-#: Maximum lines of text in one element.
+#: Maximum consecutive lines without a tag.
 _LOOSE = 2
 #: Maximum lines of one GPU, and within how many lines of an excerpt an element must identify it.
 _PIECE, _AHEAD = 400, 12
@@ -48,7 +48,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _within(text: str) -> int | None:
-    """Return where a one-line document starts after its command; None without one."""
+    """Return the index of a document that follows its command on a line, or None."""
     found = text.rfind("<nvidia_smi_log>", 0, max(0, text.find("<driver_version>")))
     return found if found >= 0 else None
 

@@ -28,7 +28,7 @@ LEGEND_LINE = re.compile(
 _CELLS = r"X|PIX|PXB|PHB|NODE|SYS|SOC"
 #: A row that lost the blanks between its cells. If a number follows ``NV4`` directly, the end of the code is unknown.
 _TIGHT_NAME = re.compile(rf"(\s*(?:GPU|NIC)\d{{1,2}})(?=\s*(?:{_CELLS}|NV\d))")
-#: Marks a number that directly followed a code; the next number may directly follow it in turn.
+#: Prefix of a number that directly followed a code; the next number may be joined to it in turn.
 GLUED = "="
 _TIGHT_END = re.compile(rf"({_CELLS})(?=\d|N/A)")
 _DEVICE = re.compile(DEVICE)
@@ -48,7 +48,7 @@ _SHORT_NUMA = re.compile(r"(?<!GPU )\bNUMA(?! ?(?:ID|Affinity))\b")
 _STUMPS = frozenset(("G", "GP", "GPU", "N", "NI", "NIC", "C", "CP", "CPU", "NU", "NUM", "NUMA", "A", "Aff", "Affin"))
 #: Maximum lines of a wrapped header: 32 columns on a terminal 80 characters wide.
 _MOST_PIECES = 8
-#: The start of a header; such a line never continues another one.
+#: The start of a header; such a line never continues another header.
 _FIRST_COLUMN = re.compile(r"GPU0\b")
 #: Maximum characters of a joined header.
 _LONGEST_HEADER = 4000

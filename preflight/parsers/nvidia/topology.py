@@ -53,7 +53,7 @@ class Topology:
         return best, tuple(nic for nic, code in codes.items() if code == best)
 
     def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
-        """Return each GPU without a near NIC -> GPUs that lend it theirs over NVLink.
+        """Map each GPU without a near NIC to the GPUs that lend it theirs over NVLink.
 
         Boards with one NIC for every two GPUs are designed this way. Each near NIC belongs to one GPU, and each
         remaining GPU has NVLink to the same number of such owners on its socket. If the numbers do not match, a NIC is

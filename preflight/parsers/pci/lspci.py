@@ -30,7 +30,7 @@ class PciFunction:
     line: int = 0
     class_name: str | None = None
     name: str | None = None
-    denied: bool = False  # lspci may not read its capabilities; root may
+    denied: bool = False  # lspci had no permission to read the capabilities; root has it
     controls: Mapping[str, bool] | None = None  # ACSCtl; None without the capability
     speed: str | None = None
     width: str | None = None
@@ -56,7 +56,7 @@ class PciFunction:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether the function is a GPU, as servers have them."""
+        """Whether the function is a GPU of a server: a 3D controller."""
         return _GPU.match(self.class_name or "") is not None
 
     @property
@@ -126,7 +126,7 @@ _FLAGS = re.compile(r"[A-Za-z][\w/-]{1,24}[+-](?:[\s,;].*)?|(?:Slot #\d|MaxPaylo
 _REGISTER = re.compile(
     r"\s*(?:Lnk(?:Cap|Ctl|Sta)|Dev(?:Cap|Ctl|Sta)|ACS(?:Cap|Ctl)|Slt(?:Cap|Ctl|Sta))2?:\s.*[+-](?:\s.*)?"
 )
-#: Texts, one of which every line of a register contains.
+#: Texts; every line of a register contains one of them.
 _REGISTERS = ("Lnk", "ACS", "Dev", "Slt", "MaxReadReq")
 HINTS = (":", "]-", *_REGISTERS)
 

@@ -41,7 +41,7 @@ _KEYS = re.compile(
     r"|total-size \d[\w.]{0,11}|default-prio(?: \d)*|order(?: (?:dscp|pcp|ethtype|stream-port|dgram-port|port))+)"
     r"(?:\s+|$))+"
 )
-#: A key with a value, as it does not occur in prose.
+#: A key with a value, in a form that does not occur in prose.
 _OWN = re.compile(rf"(?<![\w-])(?:(?:{_MAPS}):?\s+{_PAIR}(?:\s|$)|(?:pfc|ets)[-_]cap \d)")
 #: A key and its values up to the next key; some versions print all keys on one line.
 _KEY_AND_PAIRS = re.compile(rf"(?<![\w-])({_MAPS}):?((?:\s+{_PAIR})*)")

@@ -21,8 +21,8 @@ class DscpMap:
     def priority(self, dscp: int) -> int | None:
         """Return a DSCP's priority; None if the map does not determine it.
 
-        The kernel lists the configured entries. For all others, the firmware uses a map of its own, either all to the
-        default or in blocks of eight. The priority is known if both result in the same one.
+        The kernel lists the configured entries. For all others, the firmware uses a map of its own: the default
+        priority for all, or a priority for each block of eight. The priority is known if both maps give the same one.
         """
         listed = self.of.get(dscp)
         if listed is None:
@@ -67,7 +67,7 @@ class PortQos:
 
     @property
     def dcbx_owner(self) -> str | None:
-        """Who sets DCB: ``os`` or ``firmware``; None if not shown."""
+        """The owner of the DCB settings: ``os`` or ``firmware``; None if not shown."""
         words = (self.dcbx or "").lower()
         if "controlled" in words:
             return "os" if words.startswith("os") else "firmware"

@@ -37,7 +37,7 @@ class FirmwareImage:
 
     @property
     def running(self) -> str | None:
-        """The running version, which is printed if it differs; otherwise None."""
+        """The running version, printed only if flash has another one; otherwise None."""
         return self.fields.get("FW Version(Running)") or self.fields.get("Running FW Version")
 
 

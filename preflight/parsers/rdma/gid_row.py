@@ -47,7 +47,7 @@ _MAPPED = re.compile(r"(?i)(?:::|(?:0{1,4}:){5})ffff:(\S+)")
 
 
 def mapped_ipv4(gid: str) -> str | None:
-    """Return the IPv4 address that a GID maps; None without one."""
+    """Return the IPv4 address of an IPv4-mapped GID; None for any other GID."""
     match = _MAPPED.fullmatch(gid)
     try:
         return str(ipaddress.IPv6Address(gid).ipv4_mapped or "") or None if match else None

@@ -36,7 +36,7 @@ _PORT_LINE = re.compile(r"\s*[Pp]ort (\d{1,3}):\s*")
 _LATER_FIELD = re.compile(
     r"(?:(?:\t\t|\s{8})\s*[A-Z][a-z]+(?: [a-z]+){1,3}|\s*[A-Z][a-z]+ speed): \d[\d.]{0,8}(?: \S{1,12})?\s*"
 )
-#: Lines of a port, of which two are enough if the head is missing or the list was filtered with grep.
+#: Lines of a port; two identify the output if the head is missing or the list was filtered with grep.
 _OWN = re.compile(
     r"\s*(?:State: (?:Active|Down|Initializing|Armed)|Physical state: [A-Z]\w+|Rate: [\d.]{1,6}(?: .*)?|Base lid: \d+"
     r"|LMC: \d|SM lid: \d+|Capability mask: 0x[0-9a-f]+|Port GUID: 0x[0-9a-fA-F]+|Link layer: \w+)\s*"
@@ -118,5 +118,5 @@ def _missing_of(port: PortLines) -> list[str]:
 
 
 def _guid(text: str | None) -> str | None:
-    """Return a complete GUID, of which digits may be masked; None for any other text."""
+    """Return a GUID if it is complete; its digits may be masked."""
     return text if text and re.fullmatch(r"0x[0-9a-fA-FxX*]{16}", text) else None

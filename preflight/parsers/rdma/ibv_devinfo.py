@@ -43,7 +43,7 @@ _OF_PORTS = frozenset(
      "port_cap_flags2", "max_vl_num", "bad_pkey_cntr", "qkey_viol_cntr", "sm_sl", "pkey_tbl_len", "gid_tbl_len",
      "subnet_timeout", "init_type_reply", "active_width", "active_speed", "phys_state", "gids")
 )  # fmt: skip
-#: Lines of which two identify output that is truncated or was filtered with grep.
+#: Lines of a port; two identify output that is truncated or was filtered with grep.
 _DEVINFO_HEADLESS = re.compile(
     r"\s*(?:port:\s*\d{1,3}|state:\s*PORT_\w+ .*|(?:max|active)_mtu:\s*\d{3,4} \(\d\)|(?:sm|port)_lid:\s*\d{1,5}"
     r"|port_lmc:\s*0x\d\d"
@@ -73,7 +73,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def _over_other(lines: Lines, at: int, end: int) -> int | None:
-    """Return the next known line of a device after unknown lines, or None.
+    """Return the index of a device's next known line after unknown ones, or None.
 
     The capabilities that ``-v`` prints differ between libraries and OFED releases.
     """

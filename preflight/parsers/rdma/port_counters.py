@@ -48,7 +48,7 @@ _LINK = re.compile(
     r"\s*(?:\S.{0,80}[\s:](?=link ))?link (?P<device>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3}):?"
     r"(?:\s+cntn \d{1,9}(?:\s+(?:pid|comm|type|qp-type) \S{1,64}){0,4})?(?:\s+(?P<rest>.*))?"
 )
-#: Number of numeric fields from which a JSON object contains counters, even with unknown names.
+#: Minimum number of numeric fields of a JSON object to be a list of counters, if all their names are unknown.
 _LEAST_IN_JSON = 3
 _TWO_PAIRS = re.compile(r"(?:[A-Za-z]\w{2,60}\s+\d{1,30}(?:\s+|$)){2}.*")
 _PAIRS = re.compile(r"\s*(?:(?:[A-Za-z]\w{2,60}|\d{1,30}|[A-Z][a-z]+-set:)(?:\s+|$))+")
@@ -62,7 +62,7 @@ class _Rows:
         self.by_port: dict[str, dict[str, int]] = {}
         self._where: str | None = None
         self._linked = False  # in ``rdma statistic``, where names and values continue across line ends
-        self.waiting: str | None = None  # the name of which the value follows
+        self.waiting: str | None = None  # the name that precedes its value
 
     def take(self, text: str) -> bool:
         """Process a line; return whether it belongs to a list of counters."""

@@ -13,7 +13,7 @@ from preflight.parsers.rdma.gid_row import GidRow
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """One port, with the words of the tool; a value that the text lacks is None.
+    """One port, in the words of the tool; a value that the text lacks is None.
 
     ``rate`` is ``rate_gbps`` as printed; ``other`` has fields that only one tool prints.
     """
@@ -134,8 +134,8 @@ class PortLines:
 class PortListBuilder:
     """Builder of the devices and ports in a list.
 
-    Pasted lists are often filtered with grep. A port's field before any port, or a repeated field, therefore starts a
-    port with an unknown number.
+    Pasted lists are often filtered with grep. A port's field before any port, or one that repeats in a port without a
+    number, therefore starts a port with an unknown number.
     """
 
     def __init__(self, of_ports: Set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Commands that show a Cisco NX-OS switch, and the fields of their answers.
+"""Commands that query a Cisco NX-OS switch, and the fields of their answers.
 
 An answer is the text that a terminal shows, or the JSON of ``| json``; both give the same record. Nothing outside this
 list is read: serial numbers and the configuration are in other fields. Sources: recorded answers of Nexus 3000 and 9000
@@ -208,7 +208,7 @@ _READERS: Mapping[str, tuple[Callable[[Any], Row], Callable[[str], Row], bool]] 
 }
 COMMANDS = tuple(_READERS)
 
-#: Part of an answer without which it is another command's, or another system's.
+#: Fields that identify the answer to each command; an answer has at least one of them.
 _MARKS = {"show version": ("nxos_ver_str", "kickstart_ver_str"), "show interface": ("TABLE_interface",),
           "show interface transceiver details": ("TABLE_interface",),
           "show lldp neighbors detail": ("TABLE_nbor_detail",)}  # fmt: skip

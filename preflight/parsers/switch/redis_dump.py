@@ -19,7 +19,7 @@ Hashes = Mapping[str, Mapping[str, str]]
 def parse(text: str) -> dict[str, dict[str, str]]:
     """Return the fields of each key in a dump; raises ValueError.
 
-    Keys whose type is not a hash are left out.
+    Keys that are not hashes are left out.
     """
     try:
         value = json_limits.text(text)

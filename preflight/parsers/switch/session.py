@@ -35,7 +35,7 @@ class SwitchSession:
 
 @dataclass(frozen=True)
 class CommandLine:
-    """The command line of a platform whose sessions are read."""
+    """A switch platform, and the functions that read its sessions."""
 
     name: str  # as in documents: eos, nxos
     title: str

@@ -36,7 +36,7 @@ def by_key(
 ) -> dict[str, dict[str, Any]]:
     """Return the records by key; ``answers`` are in chronological order.
 
-    For commands that are sent twice, a later answer is the second reading; for the rest, the last valid answer is used.
+    For commands that are sent twice, a later answer is the second reading; for others, the last valid answer is used.
     """
     records: dict[str, dict[str, Any]] = {}
     for command, made in answers:

@@ -112,7 +112,7 @@ _NAMES = (*(table for tables in TABLES.values() for table in tables), *(names fo
 
 
 def may_be_dump(text: str) -> bool:
-    """Return whether a text may be a dump: cheaper than decoding it."""
+    """Return whether a text may be a dump; this is cheaper than decoding it."""
     return text.lstrip()[:1] == "{" and any(f'"{name}' in text for name in _NAMES)
 
 

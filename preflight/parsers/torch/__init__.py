@@ -72,9 +72,9 @@ def values_of(reader: Read) -> TorchOutput:
 
 
 def read(reader: Callable[[int], bytes]) -> TorchOutput:
-    """Read a trace or a dump from a byte reader, in little memory.
+    """Read a trace or a dump from a byte reader, without loading all of it.
 
-    Apart from kernel times, memory is constant. Raises only the reader's errors.
+    Only compact values are stored, such as kernel times. Raises only the reader's errors.
     """
     return _seen(Values(decoded(reader)))
 

@@ -82,7 +82,7 @@ class CollectiveCalls:
         return iter(self._series.values())
 
     def add(self, kind: str, arguments: Arguments, begin: float, end: float) -> None:
-        """Add a call, by its kernel; begin and end are microseconds."""
+        """Add the call of a kernel that runs from ``begin`` to ``end``, in microseconds."""
         stream = arguments.stream if arguments.group_name is None and arguments.group_ranks is None else None
         raw = (kind, arguments.group_name, arguments.group_ranks, arguments.group_size, _peer(kind, arguments), stream)
         entry = self._series.get(raw)

@@ -71,5 +71,5 @@ class GpuWork:
 
 
 def number_of(correlation: int | None) -> int:
-    """Return a correlation that fits in an array; -1 if it is missing or invalid."""
+    """Return a number that fits in an array; -1 if it is missing or invalid."""
     return correlation if correlation is not None and 0 <= correlation < 1 << 62 else -1

@@ -1,4 +1,4 @@
-"""Detection of hanging collectives and their ranks, from dumps or watchdogs."""
+"""Detect hanging collectives and their ranks, from dumps or watchdog messages."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def _all_agree(calls: Sequence[RecordedCall]) -> bool:
 
 
 def _agree(first: RecordedCall, second: RecordedCall) -> bool:
-    """Return whether two calls match; a missing type or size, as in a scatter, does."""
+    """Return whether two calls match; a missing type or size matches any other."""
     (op, *sizes), (other_op, *other_sizes) = _signature(first), _signature(second)
     types = _typed(first), _typed(second)
     return (
@@ -177,7 +177,7 @@ def _typed(entry: RecordedCall) -> tuple[str, ...]:
     return tuple(sorted({dtype for dtype in entry.dtypes if dtype != "Undefined"}))
 
 
-#: Collectives whose inputs or outputs may differ between ranks.
+#: Collectives with inputs, or outputs, that may differ between ranks.
 _FREE_IN, _FREE_OUT = ("all_to_all", "alltoall", "scatter"), ("all_to_all", "alltoall", "gather", "reduce")
 
 

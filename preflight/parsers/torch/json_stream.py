@@ -1,4 +1,4 @@
-"""Reader of JSON of any size, value by value, in constant memory.
+"""Reader of JSON of any size, value by value, in bounded memory.
 
 The text may be complete, truncated at either end, or damaged in between.
 """

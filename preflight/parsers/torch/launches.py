@@ -194,5 +194,5 @@ class Launches:
 
     @cached_property
     def begun(self) -> LaunchIndex:
-        """The launches by correlation; call it after all have been added."""
+        """The launches by correlation; read it after all have been added."""
         return LaunchIndex(self._started)

@@ -23,7 +23,7 @@ ABSENT, BEHIND, CROSSED, MISMATCH, MOVING = "absent", "behind", "crossed", "mism
 
 @dataclass(frozen=True)
 class Wait:
-    """A rank that waits in a message, and the reason why its peer does not answer."""
+    """A rank that waits in a send or receive, and why its peer does not answer."""
 
     group: str
     rank: int

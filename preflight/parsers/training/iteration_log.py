@@ -133,7 +133,7 @@ def fields_in(text: str) -> StepFields | None:
 
 
 def _time_unit(timed: re.Match[str] | None) -> str:
-    """Return the unit of the time in a line of a program, as ``StepFields`` has it."""
+    """Return the unit of a line's time, as in ``StepFields``; empty without a time."""
     if timed is None:
         return ""
     groups = timed.groupdict()
@@ -221,7 +221,7 @@ _WORLD = re.compile(
 
 
 def ranks_in(text: str) -> int | None:
-    """Return the number of ranks that a log prints; None unless it prints exactly one."""
+    """Return the number of ranks in a log; None if it prints none, or several numbers."""
     lines = [line for line in text.split("\n") if "world" in line.lower()]
     counts = {int(match["ranks"] or match["mesh"]) for line in lines for match in _WORLD.finditer(line)}
     return counts.pop() or None if len(counts) == 1 else None

@@ -31,7 +31,7 @@ _OF_MANY = re.compile(
     r"\s+(\d{1,9}) ranks? ((?:have|has) (?:launched up to operation|not launched any|status) ?[^:]{0,40})"
     r"(?:: ([\d, -]{0,4000}))?"
 )
-#: Maximum number of ranks that are read from one list.
+#: Maximum number of ranks in a list; longer lists are not read.
 _MOST_RANKS = 64
 _OF_ONE = re.compile(
     r"\s+Rank (\d{1,9}) (has (?:launched up to operation|not launched any|status) ?.{0,40}?) -- (.{1,400})"
@@ -193,7 +193,7 @@ def _problem(line: int, head: re.Match[str], is_error: bool, details: list[str])
 
 
 def _listed(text: str) -> list[int]:
-    """Return the ranks of a list without ranges; empty for other lists."""
+    """Return the ranks in a list; empty if it has ranges, or is too long."""
     words = [word.strip() for word in text.split(",")]
     return [int(word) for word in words] if all(map(str.isdecimal, words)) and len(words) <= _MOST_RANKS else []
 

@@ -27,7 +27,7 @@ _ENTRY = re.compile(r"\s{1,8}(\S.{0,300})")
 class RayStatus:
     """The entries of each section, as (line number, text)."""
 
-    active: tuple[tuple[int, str], ...]
+    active: tuple[tuple[int, str], ...]  # idle nodes included
     pending: tuple[tuple[int, str], ...]
     failures: tuple[tuple[int, str], ...]
     shows_failures: bool  # the output has a section of failures

@@ -1,4 +1,4 @@
-"""Step lines that differ only in their digits, read with the first one's pattern."""
+"""Read step lines that differ only in digits, with a pattern of the first one."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _OTHER = _Shape(StepFields("", {}))
 
 
 def read_repeated(lines: Iterable[tuple[int, str]]) -> tuple[StepsByWriter, list[tuple[int, str]]]:
-    """Return the steps of numbered lines, and the lines that it could not read.
+    """Return the steps of numbered lines, and the lines that could not be read.
 
-    It cannot read a line with terminal or page markup, or one that is too long.
+    Lines with terminal or page markup, and lines that are too long, cannot be read here.
     """
     steps: StepsByWriter = {}
     rest: list[tuple[int, str]] = []
@@ -95,10 +95,10 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "s/it": 1.0, "it/s": 0.0}
 
 
 def time_reader(text: str) -> tuple[re.Pattern[bytes], float] | None:
-    """Return a pattern of similar lines, whose group is the time, and its unit in s.
+    """Return a pattern of lines like a step line, and the unit of its group in s.
 
-    The unit is 0 for a rate; the pattern has no group if such lines have neither. None if they differ in more than
-    digits.
+    The group is the time or, with unit 0, a rate; without either, the pattern has no group. None if the line is not a
+    step line, has markup or is too long.
     """
     shape = _shape(text)
     if shape.fields is None or shape.pattern is None:

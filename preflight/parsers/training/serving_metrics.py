@@ -1,7 +1,7 @@
 """Metrics of serving engines in the Prometheus text format.
 
 Supported are vLLM, SGLang, TensorRT-LLM, and Dynamo's frontend and workers. The text is the output of
-``curl http://HOST:PORT/metrics``, also of several scrapes. Sources: docs.vllm.ai/en/stable/usage/metrics,
+one or several ``curl http://HOST:PORT/metrics``. Sources: docs.vllm.ai/en/stable/usage/metrics,
 docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM); Prometheus exposition
 format 0.0.4.
 """
@@ -227,7 +227,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
 
 
 def parse(text: NumberedText) -> ServingMetrics | None:
-    """Read the metrics of a text; None if it has none of a serving engine."""
+    """Read the metrics of a text; None if none is from a serving engine."""
     samples = [
         MetricSample(match[1], match[2] or "", float(match[3]))
         for line in text.text.split("\n")[: 2 * _MOST]

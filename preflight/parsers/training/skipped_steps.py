@@ -10,7 +10,7 @@ from math import log2
 from preflight.parsers.training.repeated_steps import time_reader
 from preflight.parsers.training.step_classes import StepsBetween
 
-#: Classes of times: this many between a time and twice that time.
+#: Number of classes between a time and twice that time.
 _CLASSES = 20
 _MOST_SHAPES = 4096
 _DIGITS = b"0123456789"
@@ -74,6 +74,6 @@ class SkippedSteps:
         self._longest = max(self._longest, other._longest)
 
     def counted(self) -> StepsBetween:
-        """Return what was counted."""
+        """Return the counts so far."""
         classes = {kind: (count, self._totals[kind]) for kind, count in self._times.items()}
         return StepsBetween(self._count, self._unread, classes, *self._longest)

@@ -33,7 +33,10 @@ class StepsBetween:
         return 0.0
 
     def above(self, factor: float, usual_s: float) -> tuple[int, float]:
-        """Return the number of times above a factor, and their excess as a share of all."""
+        """Return the number of slow steps, and their excess as a share of all time.
+
+        A step is slow if the mean of its class exceeds ``factor * usual_s``.
+        """
         slow = [(count, total) for count, total in self.classes.values() if total > factor * usual_s * count]
         excess = sum(total - count * usual_s for count, total in slow)
         return sum(count for count, _ in slow), excess / (sum(total for _, total in self.classes.values()) or 1)
