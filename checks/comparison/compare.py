@@ -1,6 +1,6 @@
 """Comparison of values across nodes.
 
-The comparison yields one finding for each value that differs, and one pass for the rest.
+The comparison yields one finding for each value that differs, and one pass for all others.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
 
 
 def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
-    """Yield findings for nodes that differ from the majority, or if there is none."""
+    """Yield findings for nodes that differ from the majority, or for lack of one."""
     found = polled.result
     report = failed if trait.breaks else warned
     yield from missed(trait, polled, {name: _apart(trait, value, found.usual) for name, value in polled.apart.items()

@@ -38,7 +38,7 @@ class Trait:
     read: Read
     breaks: bool = False  # whether a difference breaks, hangs or slows a job: fails instead of warns
     judged_by: tuple[Check, ...] = ()  # node checks of the value: if one fails or warns, the node does not vote
-    misses: Misses | None = None  # the same, for checks that judge more than this value
+    misses: Misses | None = None  # like ``judged_by``, for checks that judge more than this value
     each: bool = False  # one item per device; each is compared separately, and a node may lack some
     items: str = ""  # separator of the parts of a long value; only parts that differ are shown
     alone: bool = True  # whether the value depends on this node alone, not also on other nodes

@@ -103,7 +103,7 @@ def _part(node: NodeFacts, site: Site) -> str | None:
 
 
 def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield nodes whose GPU model differs from that of most nodes in their class."""
+    """Report nodes whose GPU model differs from that of most nodes in their class."""
     classes: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         if sites[node.node].declared_class:
@@ -118,7 +118,7 @@ def _mixed(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fi
 
 
 def _without_gpus(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Yield nodes without GPUs in a class whose other nodes have some.
+    """Report nodes without GPUs in a class whose other nodes have some.
 
     Nodes with a declared number of GPUs are left out.
     """
@@ -224,10 +224,10 @@ def _has_gpus(node: NodeFacts) -> bool:
     return bool(node.gpus_on_bus)
 
 
-#: Cluster UUID, clique and IMEX list, each with the checks that expected another value.
+#: Cluster UUID, clique and IMEX list; position of each -> the checks that expected another value.
 _Labels = tuple["str | None", "str | None", "str | None", "Mapping[int, tuple[str, ...]]"]
 
-#: The compared value, the label by which nodes are grouped, and the label of the value.
+#: Each compared value, with the positions in ``_Labels`` of the label that groups nodes, and of the value.
 DOMAIN = (
     (
         Trait(

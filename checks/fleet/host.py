@@ -60,7 +60,7 @@ def _smt(node: NodeFacts, site: Site) -> str | None:
 
 
 def _nvme(node: NodeFacts, site: Site) -> str | None:
-    """Return the number of working drives, and the names and states of the rest."""
+    """Return the number of working drives, and the names and states of dead ones."""
     drives = inventory.nvme_drives(node.evidence)
     dead = ", ".join(f"{name} {state}" for name, state in drives if state != "live")
     working = sum(state == "live" for _, state in drives)

@@ -257,7 +257,7 @@ def _compare(
 
 
 def _gap(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Yield the nodes that lack a number their peers show."""
+    """Report the nodes that lack a number their peers show."""
     lacking = [node for node, answer in heard.items() if name in answer.unread]
     if lacking and len(_voting(name, heard)) >= ENOUGH:
         yield unknown(f"{number.what} was not read, although the other nodes show it", subject=number.what,
@@ -319,7 +319,7 @@ def _voting(name: str, heard: Mapping[str, _NodeNumbers]) -> dict[str, float]:
 
 
 def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) -> Iterator[Finding]:
-    """Compare one number among the voting nodes, then the other nodes with these."""
+    """Compare one number among the voting nodes, then the other nodes with them."""
     voting = _voting(name, heard)
     apart = {node: one.numbers[name] for node, one in heard.items() if name in one.missed}
     floor = number.floor
@@ -339,9 +339,9 @@ def _of_number(name: str, number: _Number, heard: Mapping[str, _NodeNumbers]) ->
 
 
 def _apart(number: _Number, voting: Mapping[str, float], floor: float) -> Iterator[Finding]:
-    """Yield the numbers that differ from those of most nodes.
+    """Report the numbers that differ from those of most nodes.
 
-    Without a majority, both groups are yielded: the right one is unknown.
+    Without a majority, both groups are reported: the right one is unknown.
     """
     groups = sides(voting, floor)
     if groups is not None and not is_majority(max(map(len, groups)), len(voting)):

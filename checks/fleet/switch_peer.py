@@ -344,8 +344,8 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
     for it.
 
     ## Verdicts
-    Peers are nodes of one class that share at least half of their leaves, so that several pods do not disturb each
-    other. A node that differs from most of its peers, at least three of them cabled identically, fails. Without such a
+    Peers are nodes of one class that share at least half of their leaves, so nodes of different pods are not compared.
+    A node that differs from most of its peers, at least three of them cabled identically, fails. Without such a
     majority, all of them fail, and it is unknown which side is right. A leaf declared in the cluster file (`[leaves]`)
     takes precedence over the peers.
 

@@ -109,7 +109,7 @@ def _or(kinds: Sequence[str]) -> str:
 
 
 def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
-    """Yield duplicate identifiers, grouped by the nodes that share them."""
+    """Report duplicate identifiers, grouped by the nodes that share them."""
     machine: dict[str, str] = {}  # node -> the first name of its machine
     containers = {
         name for name, text in identifiers.items() if any("\tcontainer\t" in line for line in _of_kind(text, 0))

@@ -49,10 +49,13 @@ def peer_memory(node: NodeFacts, site: Site) -> Iterator[Finding]:
     a fraction of the bandwidth, and reports it only in its debug log.
 
     ## Verdicts
-    DMA-BUF requires the driver's open kernel modules and kernel 5.12. Distributions backport it, so an older kernel is
-    unknown, never a failure. The module is not loaded automatically after a reboot.
+    A peer-memory module passes, and so does DMA-BUF, which requires the driver's open kernel modules and kernel 5.12; a
+    node with neither fails. Distributions backport DMA-BUF, so open modules on an older kernel are unknown, never a
+    failure. Two loaded peer-memory modules conflict, and warn. nvidia_peermem is not loaded automatically after a
+    reboot.
 
-    AWS EFA has its own module, efa_nv_peermem, and cannot use nvidia_peermem.
+    AWS EFA has its own module, efa_nv_peermem, and cannot use nvidia_peermem; without it and DMA-BUF, the result is
+    unknown.
 
     ## False alarms
     A missing nvidia_peermem is harmless where DMA-BUF works, and passes.

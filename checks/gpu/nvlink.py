@@ -259,7 +259,8 @@ def fabric_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     PCIe cards and parts before Hopper have no such state; the driver reports N/A, and the check does not apply. On an
-    NVSwitch board of Hopper or newer, N/A is unknown, not a pass. Any other state fails.
+    NVSwitch board of Hopper or newer, N/A is unknown, not a pass. Any other state fails, or is unknown if this version
+    does not know it.
 
     ## False alarms
     "In Progress" just after boot, for a minute or two.

@@ -197,7 +197,7 @@ def _all_given(node: NodeFacts, site: Site, gpus: int) -> bool:
 
 
 def _requested(node: NodeFacts) -> int | None:
-    """Return the number of GPUs that the pod requests; None if unknown or no pod."""
+    """Return the number of GPUs that the pod requests; None if unknown or in no pod."""
     try:
         return pod(node.evidence).gpus if in_pod(node.environment) else None
     except EvidenceError:

@@ -46,8 +46,8 @@ def nvlink(node: NodeFacts, site: Site) -> Iterator[Finding]:
     For unknown parts, GPUs are compared with each other.
 
     ## Why it matters
-    All tensor-parallel traffic of a node runs at the pace of its slowest pair; a GPU that fell
-    back to PCIe makes every collective ten times slower without any message.
+    All tensor-parallel traffic of a node runs at the pace of its slowest pair; a GPU that fell back to PCIe makes every
+    collective ten times slower without any message.
 
     ## Verdicts
     On a board with NVSwitches, every pair has all links of a GPU. Without a switch, and on boards missing from the

@@ -54,7 +54,7 @@ def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The log is read since boot, or as far back as it reaches. Events from before the driver was loaded, or before it
     withdrew its recovery request (Xid 154), are ignored. Repetitions within a minute are counted once. Xid 74 fails
-    when repeated or with an SXid; codes of NVLink 5 units (144-150) fail if marked as Fatal; 154 depends on the action
+    when repeated or with an SXid; 144 to 146 and 149 (NVLink 5) fail if marked as Fatal; 154 depends on the action
     after "to". If the driver (565 and newer) requests no recovery now, faults that a reset fixes only warn. An unknown
     code warns and is quoted.
 

@@ -37,8 +37,7 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     CPUs that are more than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, and more than 5 %
     of time stolen by the hypervisor warn; so does a single CPU that is more than 90 % busy and spends more than half of
     its time in the kernel while the network is loaded, typically for a thread that sends over TCP. The limits are
-    judgements.
-    The average over a window hides much shorter spikes.
+    judgements. The average over a window hides much shorter spikes.
 
     A CPU that is fully busy in user code is reported but not judged: NCCL's threads poll by design, data loaders
     compute, and a thread that copies through host memory looks the same. A CPU that is fully busy in the kernel while

@@ -32,7 +32,7 @@ class Problem:
 class Window:
     """The period in which events count, and properties of the node."""
 
-    now_s: float | None = None  # in the log's clock
+    now_s: float | None = None  # by the log's clock
     hours: float = 24.0
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine

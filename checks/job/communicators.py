@@ -99,7 +99,7 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     All ranks wait while a communicator is created. In the loop, this delay is part of the steps, and each new
-    communicator takes memory unless the last one is destroyed.
+    communicator takes memory unless the previous one is destroyed.
 
     ## Verdicts
     Only the order of the lines counts: clocks and time stamps are not compared. The check warns if one process sets up

@@ -62,8 +62,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an
     unusable row of the GID table, a port of the connection that is down, flaps, damages or loses packets, no route to
-    the peer, a missing plug-in, no path to GPU memory, ACS or a translating IOMMU. A cause with other possible effects
-    is called likely. If log and node contradict each other, the cause is unknown.
+    the peer, a missing plug-in, no path to GPU memory, ACS or a translating IOMMU. If the failure may have other causes
+    as well, this one is called likely. If log and node contradict each other, the cause is unknown.
 
     ## False alarms
     The end of a cancelled job: its ranks report each other, without an earlier failure.

@@ -319,7 +319,7 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     unless=(undescribed, no_pipeline),
 )
 def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Measure the share of a step in which a pipeline stage is idle.
+    """Check the share of a step in which a pipeline stage is idle.
 
     ## Why it matters
     Each stage waits for (p-1)/v microbatches in every step, on any hardware.
@@ -373,11 +373,11 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     A job that does not fit stops in its first step; one that barely fits stops later, at the first longer sequence.
 
     ## Verdicts
-    The requirement is the sum of weights, gradients, states of Adam, activations of the microbatches in flight and
+    The requirement is the sum of weights, gradients, Adam's states, activations of the microbatches in flight and
     logits on the most loaded GPU, the first or last pipeline stage. The check fails if the minimum for the stated
     settings in any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB
-    (driver, context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, of memory that is not allocated
-    once), and in other frameworks with the buffers of unfused kernels. Everything in between warns, and names the
+    (driver, context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, only of memory that is allocated
+    repeatedly), and in other frameworks with the buffers of unfused kernels. Everything in between warns, and names the
     decisive settings. The expert router is assumed to be balanced.
 
     ## False alarms

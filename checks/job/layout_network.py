@@ -222,8 +222,8 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Check the sharding policy of data parallelism.
 
     ## Why it matters
-    Full sharding gathers every layer's parameters for each microbatch. With a pipeline this is repeated for
-    each of its microbatches, and across an oversubscribed spine it limits the step.
+    Full sharding gathers the parameters of every layer. With a pipeline, it does so again for each microbatch; across
+    an oversubscribed spine, it limits the step.
 
     ## Verdicts
     Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail in DeepSpeed, which refuses them, and warn in

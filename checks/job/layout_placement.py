@@ -159,8 +159,8 @@ def tensor_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     about ten times as long as over NVLink, and nothing overlaps with it.
 
     ## Verdicts
-    The check fails if a group has GPUs in two NVLink domains, because it is larger than a domain, does not divide it,
-    or ranks are distributed cyclically over the nodes.
+    The check fails if a group has GPUs in two NVLink domains, because it is larger than a domain or does not divide it,
+    or because ranks are distributed cyclically over the nodes.
 
     ## False alarms
     Inference of a model that does not fit one domain.

@@ -92,7 +92,7 @@ def wrong_values(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A single wrong value fails. A run with -c 0 also prints "0 OK" although it validated nothing; it is unknown, as is
-    a run that stopped or ended early (`nccl-tests.stopped`), or with a rate that is negative or not a number.
+    a run that stopped or ended early (`nccl-tests.stopped`), or that has a rate that is negative or not a number.
 
     ## False alarms
     None known; nccl-tests compares floats within a rounding tolerance.

@@ -43,7 +43,7 @@ def label_of(comparison: Comparison) -> str:
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """Return the names of nodes as text, the first of many."""
+    """Return the names of nodes as text; of many, only the first 12."""
     return ", ".join(nodes[:12]) + (f" and {len(nodes) - 12} more" if len(nodes) > 12 else "")
 
 

@@ -66,9 +66,9 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The check passes if every pair of nodes was measured, with at least 299 iterations of a message up to 64 KiB. A pair
-    whose median is above twice that of the fastest quarter warns, and so does one whose 99th percentile is above twice
-    its own median. If a fifth of the pairs or more take that long, they take another kind of path, and are *unknown*.
-    So are pairs that were not measured.
+    whose median is above twice the first quartile of all medians warns, and so does one whose 99th percentile is above
+    twice its own median. If a fifth of the pairs or more take that long, they take another kind of path, and are
+    *unknown*. So are pairs that were not measured.
 
     ## False alarms
     A cluster in which NVLink connects only some of the nodes.
@@ -78,7 +78,7 @@ def pair_times(run: RunFacts, site: Site) -> Iterator[Finding]:
 
 
 def _measured(times: Sequence[PairTimes]) -> Iterator[_Measured]:
-    """Yield each collective at the size with most pairs, preferably small."""
+    """Yield each collective at the size with the most pairs, the smallest of several."""
     kinds: dict[tuple[str, int], dict[int, dict[tuple[str, ...], PairTimes]]] = {}
     for pair in times:
         if pair.bytes <= _SMALL and pair.iterations >= fewest_iterations(0.99):

@@ -1,4 +1,4 @@
-"""Check of each nccl-tests run between many pairs of nodes."""
+"""Check of nccl-tests runs between pairs of nodes, each against similar ones."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def ports(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     `preflight bench` reads the counters of all active RDMA ports on the nodes of a round, before and after the round.
     Growth of errors warns, and fails above the limits of `counters.link-quality` and `counters.loss`; retransmissions
-    warn above one in a million received packets. The message states in how many runs of the node they grew, and how
-    many of these were slow. A node or counter that was not read is *unknown*.
+    warn above one in a million received packets. The message states in how many rounds of the node they grew, and in
+    how many of these its run was slow or did not end. A node or counter that was not read is *unknown*.
 
     ## False alarms
     A cable that was plugged in during the campaign, losses from congestion that another job caused, and

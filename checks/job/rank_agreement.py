@@ -36,7 +36,7 @@ from preflight.model import Finding, check, counted, failed, passed, unknown, wa
     scope="fleet",
 )
 def version_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Finding]:
-    """Compare the NCCL versions that are installed across nodes of the same kind.
+    """Compare the installed NCCL versions across nodes of the same kind.
 
     ## Why it matters
     Ranks on different versions select different algorithms and message sizes: the job fails at start with "message

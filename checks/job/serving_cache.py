@@ -175,9 +175,9 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
 
 
 def _late(transfer: Distribution, amount: Distribution | None) -> float | None:
-    """Return the lower bound of a late p99, in seconds.
+    """Return the lower bound of the p99 in seconds, if the p99 is late.
 
-    None if it is not late, or large caches explain it.
+    None if it is not, or if large caches explain it.
     """
     tail, sizes = transfer.bounds(0.99), amount.bounds(0.99) if amount is not None else None
     if tail is None or not transfer.mean or tail[0] <= _TAIL * transfer.mean:

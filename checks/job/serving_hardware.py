@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BOUND, UNEXPLAINED, IMPOSSIBLE = 1.5, 3.0, 0.9
 #: Judgements: minimum share of a NIC's line rate, and bytes of a cache below which latency limits the rate.
 OF_LINE, SMALL_CACHE = 0.10, float(8 << 20)
-#: Judgements: share by which two counts of the same transfers may differ in one scrape; most NICs of a node.
+#: Judgements: share by which two counts of the same transfers may differ in one scrape; maximum number of NICs.
 DIFFERENT, MOST_NICS = 0.01, 16
 _GIB = float(1 << 30)
 
@@ -33,7 +33,7 @@ class _DecodeBound(NamedTuple):
     weights: float  # to read the weights
     memory: float  # to read weights and KV cache
     arithmetic: float | None
-    full: float | None  # with the complete KV cache; None without its declared size
+    full: float | None  # with a full KV cache; None without its declared size
     without_cache: str  # why the used part of the KV cache is unknown; empty if it is known
 
     @property

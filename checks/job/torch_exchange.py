@@ -173,7 +173,7 @@ class _Rate(NamedTuple):
 
     @property
     def customary(self) -> float | None:
-        """Usual rate at this size in GB/s: half of the peak at the half-size."""
+        """Usual rate at this size in GB/s; None without a roofline."""
         return None if self.roof is None else self.roof.customary * self.size / (self.size + self.roof.smallest / 9)
 
     @property

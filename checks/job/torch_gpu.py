@@ -58,8 +58,8 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
     time, little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace
     without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
-    slower rank counts as communication; with the matched collectives of several ranks, it does not. When the first
-    bucket starts is judged by torch.bucket-start.
+    slower rank counts as communication; with the matched collectives of several ranks, it does not. torch.bucket-start
+    judges when the first bucket starts.
 
     ## False alarms
     Inference with tensor parallelism: its layers wait for each other by design.
@@ -156,7 +156,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
     needs=("trace",),
 )
 def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the idle time of a GPU in the trace with 10 %.
+    """Compare the idle time of a GPU in the trace with a limit of 10 %.
 
     The time runs from the GPU's first kernel to its last.
 

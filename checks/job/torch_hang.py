@@ -52,7 +52,8 @@ def backend(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A trace with GPU kernels but only Gloo or MPI collectives fails. Gloo in addition to NCCL is usual (barriers,
-    checkpoints, metrics) and passes. A job without GPUs is not judged.
+    checkpoints, metrics) and passes. A trace without GPU kernels is unknown. Dumps pass if NCCL ran collectives;
+    otherwise they are unknown, because dumps do not show whether tensors are on GPUs.
 
     ## False alarms
     A run on one GPU with a process group only for ordering.
@@ -320,7 +321,7 @@ _ALL_LOGS = (
 
 
 def _some(one: Hang) -> str:
-    """Describe the source of a finding if other sources may be missing."""
+    """State how many ranks the text shows, since there may be more."""
     return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
 
 

@@ -1,4 +1,4 @@
-"""Check of whether the place of late ranks in their nodes explains the delay."""
+"""Check whether the places of late ranks in their nodes explain the delay."""
 
 from __future__ import annotations
 

@@ -340,7 +340,7 @@ def _jump(
 
 
 def _alike(steps: Sequence[TrainingStep]) -> bool:
-    """Return whether a few steps look healthy: losses above zero, similar times.
+    """Return whether a few steps look healthy: losses other than zero, similar times.
 
     The first one may be slower. Steps without times are judged by losses only, and vice versa.
     """
@@ -352,7 +352,7 @@ def _alike(steps: Sequence[TrainingStep]) -> bool:
 
 
 def _rise(steps: Sequence[TrainingStep]) -> tuple[TrainingStep, TrainingStep] | None:
-    """Return the first and last step of a loss that rises until the end."""
+    """Return the first and last step if the loss has at least doubled, else None."""
     with_loss = [(step.loss, step) for step in steps if step.loss is not None]
     losses = [loss for loss, _ in with_loss]
     if len(with_loss) < _ALIKE or min(losses) <= 0 or losses[-1] < _LEAST_LOSS:

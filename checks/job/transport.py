@@ -26,9 +26,6 @@ def _traffic(nodes: int | None) -> str:
     return f"the traffic of {nodes} nodes" if nodes else "the network traffic"
 
 
-# --- transport -------------------------------------------------------------------------------------
-
-
 @check(
     "nccl.transport",
     title="Traffic between nodes uses RDMA, not TCP",
@@ -83,7 +80,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
     """Return whether TCP carries traffic between nodes.
 
-    False if the number of nodes is unknown.
+    If the number of nodes is unknown, the log must also have channel lines.
     """
     tcp = any(parsers.nccl_log.is_tcp(network) for network in log.network_names)
     tcp = tcp or any(host.falls_back for host in of_log(log))

@@ -40,8 +40,8 @@ def mnnvl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     start with an error about memory handles.
 
     ## Verdicts
-    1 fails on a fabric that does not span nodes, and warns on one that does if IMEX is not active. Unset, 0 and 2
-    pass; nccl.left-over-disables reports that 0 disables the fabric.
+    The value 1 fails on a fabric that does not span nodes, and warns on one that does if IMEX is not active. Unset, 0
+    and 2 pass; nccl.left-over-disables reports that 0 disables the fabric.
 
     ## False alarms
     Kubernetes ComputeDomains start IMEX for each job, so an idle node has none; that only warns.

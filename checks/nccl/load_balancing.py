@@ -46,7 +46,7 @@ class _Way:
 
 
 def no_choice_of_paths(node: NodeFacts, site: Site) -> Finding | None:
-    """Return a finding without an active port or a choice of paths, else None."""
+    """Return a finding if no port is active or there is one path only, else None."""
     ports = _active(node, site)
     if not ports:
         return unknown("no compute port is active: see rdma.port-state", evidence=[RDMA_CLASS])

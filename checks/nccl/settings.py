@@ -1,6 +1,6 @@
 """Checks of NCCL variables: unknown names, misread values, contradictions.
 
-They judge the environment that a new job would inherit, and the environments of running ranks.
+The checks judge the environment that a new job would inherit, and the environments of running ranks.
 """
 
 from __future__ import annotations

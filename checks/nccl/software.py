@@ -167,9 +167,9 @@ def pytorch_variables(node: NodeFacts, site: Site) -> Iterator[Finding]:
     collective until the scheduler's limit, with all nodes allocated and idle.
 
     ## Verdicts
-    0 warns. From PyTorch 2.2 on, error handling is on by default (3), and the deprecated names without TORCH_ warn.
-    Before 2.2, the names with TORCH_ warn, because PyTorch does not read them; unset is unknown there, because the
-    launcher decides. Without PyTorch, the rules for 2.2 apply.
+    The value 0 warns. From PyTorch 2.2 on, error handling is on by default (3), and the deprecated names without TORCH_
+    warn. Before 2.2, the names with TORCH_ warn, because PyTorch does not read them; unset is unknown there, because
+    the launcher decides. Without PyTorch, the rules for 2.2 apply.
 
     ## False alarms
     A job that handles dead ranks itself and therefore disables PyTorch's handling.

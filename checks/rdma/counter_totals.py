@@ -1,7 +1,7 @@
 """Judgement of counters that were read once.
 
-A total since driver load never warns on its own and is always listed. ``error_counters`` and ``congestion`` judge
-growth over a window on a node, with the same catalogue.
+A total since driver load does not show when it grew: beyond its limit, it is unknown, and never warns or fails.
+``error_counters`` and ``congestion`` judge growth over a window on a node, with the same catalogue.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[st
 
 
 def judge_marking(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
-    """Report traffic on priority 0 if lossless priorities have none."""
+    """Report traffic on priority 0 if lossless priorities have hardly any."""
     for place, counters in places.items():
         by_priority = {number: counters.get(f"rx_prio{number}_bytes", 0) for number in range(8)}
         lossless = [number for number in range(1, 8) if f"rx_prio{number}_pause" in counters]

@@ -49,10 +49,10 @@ def subnets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     one port carries the traffic of both rails.
 
     ## Verdicts
-    A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops
-    replies and warns. Effective values are the larger of `all` and the interface's. Rails in separate
-    subnets pass with any ARP setting. Only the cluster file can declare point-to-point addressing (/30, /31, IPv6);
-    without the declaration, point-to-point rails pass.
+    A shared subnet needs arp_ignore 1 or 2 and arp_announce 2, else it fails; a strict rp_filter (1) drops replies and
+    warns. Effective values are the larger of `all` and the interface's. Rails in separate subnets pass with any ARP
+    setting. Only the cluster file can declare point-to-point addressing (/30, /31, IPv6); without the declaration,
+    point-to-point rails pass.
 
     ## False alarms
     Policy routing (`ip rule`) or a CNI that answers ARP itself may separate rails of one subnet without these

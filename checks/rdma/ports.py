@@ -86,7 +86,7 @@ def judge_port_states(
 
 
 def _next_step(port: Port) -> str:
-    """Return the fix for the state of a port; empty for that of the check."""
+    """Return the fix for the state of a port; empty for the check's own fix."""
     if port.physical_state == "Disabled" and port.netdev and _INTERFACE.fullmatch(port.netdev):
         return f"`ip link set {port.netdev} up`; if it stays down, look for the service or the switch that disables it."
     if port.physical_state in ("Polling", "LinkErrorRecovery") and _INTERFACE.fullmatch(port.device):

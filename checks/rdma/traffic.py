@@ -46,8 +46,9 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A driver without byte counters, loss counters or, on RoCE, ECN counters warns. So does a lossless site without a
-    pause counter for its PFC priority, which the kernel shows only while PFC is on. A source that did not
-    answer is unknown.
+    pause counter for its PFC priority, unless PFC is known to be off: the kernel then shows no such counter, and
+    roce.chain reports PFC. In a virtual machine, in a container and on a virtual function, a missing pause counter is
+    unknown, and so is a source that did not answer.
 
     ## False alarms
     A virtual function, which never has the counters of the physical port.

@@ -68,7 +68,7 @@ def _by_port(of_port: OfPort) -> Callable[[NodeFacts, Site], str | None]:
 
 
 def breaks(*links: str) -> Misses:
-    """Return a function that names roce.chain if a node's chain breaks at such a link."""
+    """Return a function that names roce.chain if one of ``links`` breaks on a node."""
 
     def misses(node: NodeFacts, site: Site) -> tuple[str, ...]:
         found = (chain.link(link) for chain in _chains(node, site) for link in links)

@@ -53,10 +53,10 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     fails: it receives data more slowly than the data arrives; its evidence, such as a narrow PCIe link, is quoted.
     `fabric.host-storm` reports a NIC that pauses without load. A ring of switches that wait for each other fails. A
     switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows share),
-    and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown; it
-    is probably a slow host, and warns, if it is named like the hosts, or the cluster file lists the switches without
-    it. A port counts as paused from 0.1 % of the window. Where only frames are counted, not their time, the share is an
-    upper bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the
+    and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown. If
+    it is named like the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and
+    warns. A port counts as paused from 0.1 % of the window. Where only frames are counted, not their time, the share is
+    an upper bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the
     port warn.
 
     ## False alarms

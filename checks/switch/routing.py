@@ -37,10 +37,11 @@ def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     slow down without any error.
 
     ## Verdicts
-    A session that is not established fails if a cable to its neighbour is up, and warns otherwise: also if a port of
-    the switch is down, and each port to the neighbour that is up has an established session. A configured session
-    without a state is unknown. Sessions that are shut down in the configuration are not judged. If no switch has a
-    session, the check does not apply: the fabric works at layer 2, or with static routes.
+    A session that is not established fails if a cable to its neighbour is up, and warns otherwise. It warns in
+    either case if its own port seems to be down: a port of the switch is down, and each port to the neighbour that is
+    up has an established session. A configured session without a state is unknown. Sessions that are shut down in the
+    configuration are not judged. If no switch has a session, the check does not apply: the fabric works at layer 2, or
+    with static routes.
 
     ## False alarms
     A neighbour that is configured in advance; shut it down until it exists.
@@ -119,9 +120,10 @@ def _sessions(switch: SwitchFacts, address: str, session: BgpSession) -> list[Bg
 
 
 def _lost_port(switch: SwitchFacts, address: str, session: BgpSession, ports: Sequence[str]) -> bool:
-    """Return whether the port of a session is down, and not all to its neighbour.
+    """Return whether the port of a session seems to be down.
 
-    Each of those has an established session, and a port of the switch that may lead to the neighbour is down.
+    It does if each of the ``ports`` to the neighbour that are up has an established session, and a port that may lead
+    to the neighbour is down.
     """
     name = _short(session.neighbour)
     down = any(

@@ -45,7 +45,7 @@ _NIC = 100.0
 #: Minimum number of a node's runs for concluding that all of them are low.
 _FEWEST_LOW = 3
 
-#: Ratio of the standard deviation of a median to that of a single value.
+#: Ratio of the standard deviation of a median to that of a mean.
 _OF_MEDIAN = 1.26
 
 #: A run gets slower with size if its share at the largest message is below this fraction of that at the smallest.

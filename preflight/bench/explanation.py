@@ -113,7 +113,7 @@ def _causes(members: FactorRuns) -> tuple[FactorEvidence, ...]:
 
 
 def _prune(members: FactorRuns, chosen: SelectedFactors) -> dict[Factor, float]:
-    """Remove factors that gain nothing; return the bits of the rest."""
+    """Remove factors that gain nothing; return the bits of all others."""
     while True:
         bits = {factor: _bits(members, chosen, factor) for factor in chosen.factors}
         weakest = min(chosen.factors, key=lambda factor: (bits[factor], factor), default=None)

@@ -95,7 +95,7 @@ class SelectedFactors:
         self.factors: list[Factor] = []
         self.free = {kind: list(count) for kind, count in members.totals.items()}  # counts of the open runs
         self.runs = {factor: len(own) for factor, own in members.runs.items()}  # number of open runs
-        self.slow = Counter(factor for place in members.slow for factor in members.at[place])  # of them slow
+        self.slow = Counter(factor for place in members.slow for factor in members.at[place])  # slow open runs
         self._members = members
         self._times = [0] * len(members.kinds)  # number of selected factors of each run
 

@@ -200,13 +200,13 @@ def _group_rates(report: Report, devices: Sequence[RankDevice]) -> dict[int, dic
 
 
 def _slowest(half: Measurement, processes: Sequence[int], count: int) -> float | None:
-    """Return the mean iteration time of these processes in µs; None if unknown."""
+    """Return the mean time of the slowest process per iteration in µs, or None."""
     slowest = _slowest_times(half, processes, count)
     return sum(slowest) / len(slowest) if slowest else None
 
 
 def _slowest_times(half: Measurement, processes: Sequence[int], count: int) -> list[float]:
-    """Return the time in µs of each iteration of these processes; may be empty."""
+    """Return the time in µs of the slowest process in each iteration; may be empty."""
     rows = half.iterations.processes if half.iterations is not None else ()
     lengths = {len(row) for row in rows}
     if len(rows) != count or len(lengths) != 1:

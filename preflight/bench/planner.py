@@ -300,7 +300,7 @@ def _drill(plan: BenchPlan, state: Assessment, draw: random.Random) -> list[tupl
 
 
 def _across(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return a pair of nodes for each pair of leaves, which differ in each round."""
+    """Return a pair of nodes for each pair of leaves; each round pairs other leaves."""
     leaves = _by_leaf(plan, _sound(plan, state, draw))
     names = sorted(leaves)
     measured = sum(run.kind.load == QUIET for run in state.tried)

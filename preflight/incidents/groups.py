@@ -96,7 +96,7 @@ class _Similar:
                 yield Group(("node", self.check, node, self.signature), several)
 
     def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
-        """Return the faults whose cause is the fleet: on 30 % of the nodes.
+        """Return the faults whose cause is the fleet: on at least 30 % of the nodes.
 
         Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
         they are on most of the nodes.

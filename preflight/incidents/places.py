@@ -20,10 +20,10 @@ MANY = 3
 #: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
 
-#: Maximum length of that name: in a table, the fault must be visible after it.
+#: Maximum length of a place's name in a title: in a table, the fault must be visible after it.
 _LONGEST = 24
 
-#: The same, if the leaf of a port is inferred from the cables of peers.
+#: Title prefix if the leaf of a port is inferred from the cables of peers.
 _LIKELY = "all on {}, inferred from the cables of their peers: "
 
 

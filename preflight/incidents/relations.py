@@ -154,7 +154,10 @@ def _reached(root: int, effects: Mapping[int, set[int]]) -> set[int]:
 
 
 def acyclic(checks: Sequence[Check]) -> bool:
-    """Return whether the relations between checks have no cycle."""
+    """Return whether the relations between checks have no cycle.
+
+    The relations ``unknown`` and ``ended``, and those of a check to itself, do not count.
+    """
     ids = [check.id for check in checks]
     after: dict[str, set[str]] = {}
     for check in checks:

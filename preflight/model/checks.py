@@ -66,7 +66,7 @@ class Applicability(Protocol):
 
 @dataclass(frozen=True)
 class Check:
-    """A check as data: id, title, source, fix, and the questions it answers."""
+    """A check as data: id, title, source, fix, and the checklist items it answers."""
 
     id: str
     title: str
@@ -139,7 +139,7 @@ _HEADING = re.compile(r"\n## (.+)\n")
 def docstring(function: Any) -> str | None:
     """Return the docstring of a function, also under ``python -OO``.
 
-    That option drops docstrings, so it is read from the source; None if there is none.
+    That option drops docstrings, so the source is read instead. None if there is no docstring.
     """
     if function.__doc__ or sys.flags.optimize < 2:
         return cast("str | None", function.__doc__)
