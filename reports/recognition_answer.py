@@ -23,7 +23,7 @@ _COMMAND = re.compile(r"`([^`]{3,120})`")
 _PROGRAMS = (
     "preflight", "nvidia-smi", "nvidia-ctk", "dcgmi", "amd-smi", "nvbandwidth", "py-spy", "torchrun", "all_reduce_perf",
     "dmesg", "journalctl", "systemctl", "timedatectl", "chronyc", "sysctl", "ulimit", "unset", "export", "env", "ps",
-    "top", "cat", "ls", "grep", "df", "mount", "findmnt", "ldd", "ldconfig", "numactl", "cpupower", "dmidecode",
+    "top", "cat", "ls", "grep", "df", "mount", "findmnt", "ldd", "ldconfig", "numactl", "cpupower", "dmidecode", "ssh",
     "ipmitool", "ras-mc-ctl", "smartctl", "nvme", "mdadm", "zpool", "lspci", "lsmod", "modprobe", "kubectl", "scontrol",
     "sinfo", "sdiag", "sacct", "sacctmgr", "ethtool", "ip", "ping", "iperf3", "devlink", "rdma", "show", "show_gids",
     "cma_roce_mode", "mst", r"mlx\w{3,20}", r"ib\w{3,20}", "perfquery", "sminfo", "saquery", "fi_info",

@@ -78,6 +78,8 @@ def _cause(run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[
 
 #: Signature of lines that a program logs as errors and that match no other signature.
 _LOGGED = "logged-error"
+#: Words before the text of an error that no other signature matches.
+_BY_LEVEL = {_LOGGED: "logged as an error: ", "logged-fatal": "the program ended itself with a fatal error: "}
 
 #: Signatures that only report that another error ended a process, or a call that failed for a reason printed elsewhere.
 _SECONDARY = frozenset({
@@ -130,14 +132,20 @@ def finding_of(
     return _REPORTS[signature.status](
         f"{where}{on}{_meaning(signature, first)}{at}{about}{of}{words} ({line})",
         subject=first.gpu or first.node or next(iter(places), ""), found=(first.text or first.what)[:200],
-        evidence=evidence, fix=f"{signature.fix} Run: {commands}",
+        evidence=evidence, fix=_with_node(f"{signature.fix} Run: {commands}", signature, first),
     )  # fmt: skip
+
+
+def _with_node(fix: str, signature: ErrorSignature, first: LoggedError) -> str:
+    """Replace NODE in the commands by the node that the message names."""
+    is_named = "node" in signature.pattern.groupindex and first.node[:1].isalnum()  # else it could be an option
+    return fix.replace(" NODE", f" {first.node}") if is_named else fix
 
 
 def _meaning(signature: ErrorSignature, first: LoggedError) -> str:
     """Return the meaning of an error, or its own text if no signature matches."""
-    if signature.id == _LOGGED:
-        return f"logged as an error: {ends_of(first.what, 300, 160)}"
+    if signature.id in _BY_LEVEL:
+        return f"{_BY_LEVEL[signature.id]}{ends_of(first.what, 300, 160)}"
     return signature.meaning or ends_of(first.what, 300, 160)
 
 

@@ -32,6 +32,7 @@ _MAPPED = re.compile(
     rf"\s{{0,40}}(?:- )?(?P<q>[\"']?)(?P<name>{NAME})(?P=q)\s{{0,8}}:\s{{1,4}}"
     rf"(?P<value>{_QUOTED}|[^\s\"',#{{}}\[\]]{{1,400}})\s{{0,4}},?(?:\s{{1,4}}#.{{0,400}})?\s{{0,4}}"
     rf"|\s{{0,40}}\"(?P<listed>{NAME})=(?P<held>[^\"]{{0,4000}})\",?\s{{0,4}}"
+    rf"|\s{{0,40}}- (?P<e>[\"']?)(?P<element>{NAME})=(?P<text>[^\s\"']{{0,4000}})(?P=e)\s{{0,4}}"
     rf"|\s{{0,40}}os\.environ(?:\[|\.setdefault\()[\"'](?P<python>{NAME})[\"'](?:\]\s{{0,4}}=|,)\s{{0,4}}"
     rf"(?P<given>{_QUOTED})\s{{0,2}}\)?\s{{0,4}}(?:#.{{0,400}})?"
 )
@@ -53,6 +54,7 @@ _NAME = re.compile(NAME)
 #: A line that may occur in a list of settings: any variable, in any of the formats, or a comment.
 _AMONG = re.compile(
     r"\s{0,12}(?:(?:export|declare\s{1,4}-\w{1,4}|-x|-e|--env|set|setenv|ENV|%env)[\s=]\s{0,4})?[A-Za-z_]\w{0,100}=.*|\s*#.*"
+    r"|\s{0,40}- [\"']?[A-Za-z_]\w{0,100}=.*"
     r"|\s{0,60}(?:- )?\{?\s?[\"']?(?:name|value)[\"']?\s?:.*|\s{0,40}[\[\]{}],?\s*"
     r"|\s{0,40}(?:- )?[\"']?[A-Z][A-Z0-9_]{2,60}[\"']?\s{0,8}:\s.{0,400}|\s{0,40}\"[A-Z][A-Z0-9_]{2,60}=.*"
     r"|\s{0,12}(?:setenv|ENV)\s.*|os\.environ\b.*"
@@ -115,12 +117,27 @@ def on_lines(line: str, after: str) -> ParsedAssignment | None:
         return None
     if match := _SHELL.fullmatch(line) or _APART.fullmatch(line) or _MAPPED.fullmatch(line):
         found = match.groupdict()
-        name = next(found[key] for key in ("name", "lmod", "listed", "python") if found.get(key))
-        value = next((found[key] for key in ("value", "held", "given") if found.get(key) is not None), "")
+        name = next(found[key] for key in ("name", "lmod", "listed", "element", "python") if found.get(key))
+        value = next((found[key] for key in ("value", "held", "text", "given") if found.get(key) is not None), "")
         return ParsedAssignment(name, _unquoted(value))
     if (named := _NAMED.fullmatch(line)) and (value_of := _VALUE.fullmatch(named["rest"].strip() or after)):
         return ParsedAssignment(named["name"], _unquoted(value_of["value"]))
     return None
+
+
+#: A key of YAML that has its values on the next lines, or a variable in a mapping or list.
+_ABOVE = re.compile(r"\s{0,40}(?:- )?(?:[\w.-]{1,60}:|[\"']?[A-Z][A-Z0-9_]{1,60}[\"']?(?:: |=)\S.{0,400})\s{0,4}")
+
+
+def in_yaml(line: str, after: str, above: str) -> bool:
+    """Return whether a line sets a variable in YAML, even as the only one.
+
+    It is ``- name: NAME`` above ``value:``, or an indented element below a key or another variable.
+    """
+    if named := _NAMED.fullmatch(line):
+        return _VALUE.fullmatch(named["rest"].strip() or after) is not None
+    element = line.startswith((" ", "\t", "- ")) and _MAPPED.fullmatch(line) is not None
+    return element and _ABOVE.fullmatch(above) is not None
 
 
 def several(line: str) -> list[ParsedAssignment]:

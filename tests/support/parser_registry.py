@@ -138,6 +138,7 @@ APART = {
             "parsers.host.disk_health.number",
             "parsers.host.command_line.summary",
             "parsers.messages.error_words.check_of",
+            "parsers.messages.logged_level.ends_program",
             "parsers.messages.logged_level.error_text",
             "parsers.messages.logged_level.is_fault",
             "parsers.messages.logged_level.is_log_line",
@@ -478,6 +479,8 @@ _text("parsers.setting_lines.begins_command", "$ NCCL_DEBUG=INFO torchrun --npro
 _text("parsers.setting_lines.on_one_node", "srun -N1 ./all_reduce_perf", "torchrun --standalone tune.py")
 _text("parsers.setting_lines.on_lines", "export NCCL_IB_HCA=mlx5_0", "os.environ['NCCL_DEBUG'] = 'INFO'",
       call=lambda line: nccl_lint_spelled.on_lines(line, line))  # fmt: skip
+_text("parsers.setting_lines.in_yaml", "    - name: NCCL_DEBUG", "  - NCCL_IB_DISABLE=1", "  NCCL_NET: Socket",
+      call=lambda line: nccl_lint_spelled.in_yaml(line, "value: WARN", line or "env:"))  # fmt: skip
 _text("parsers.nccl_tests.collective.factor", "all_reduce", call=lambda text: collective.factor(text, 8))
 _text("parsers.nccl_tests.table.header", TABLE)
 _text("parsers.nccl_tests.table.open_row", ROW, call=lambda text: table.open_row(1, text, table.header(TABLE)))

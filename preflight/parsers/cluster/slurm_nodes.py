@@ -1,4 +1,4 @@
-"""Slurm nodes from ``sinfo -R`` and ``scontrol show node``."""
+"""Slurm nodes from ``sinfo -R``, ``scontrol show node`` and slurm.conf."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ _REASON = re.compile(
 )
 _NODE = re.compile(r"\s*NodeName=(\S{1,100})(?:\s.*)?")
 _PAIR = re.compile(r"(?<!\S)([A-Z]\w{1,30}(?:/\w{1,20})?)=(\S*)")
+#: Fields that only a running controller prints, and fields that only a configuration has (slurm.conf, ``slurmd -C``,
+#: gres.conf).
+_RUNNING = frozenset({"Arch", "CPUAlloc", "CPUTot", "CPULoad", "AllocMem", "FreeMem", "BootTime", "CfgTRES", "OS"})
+_CONFIGURED = frozenset({"CPUs", "Procs", "SocketsPerBoard", "File", "AutoDetect"})
 _NODE_REASON = re.compile(r"\s*Reason=(.*?)(?:\s*\[([\w.@:-]{1,80})\])?\s*")
 
 
@@ -33,13 +37,14 @@ class DrainReason:
 
 @dataclass(frozen=True)
 class SlurmNode:
-    """One node in the output of ``scontrol show node``."""
+    """One node of ``scontrol show node``, or one line of a configuration."""
 
     name: str
     state: tuple[str, ...]  # all words of the state, such as IDLE and DRAIN
     reason: str
     fields: Mapping[str, str]
     line: int
+    configured: bool = False  # whether a configuration names it: its state is the one at the start of slurmctld
 
 
 def reasons_begins(lines: Lines, at: int) -> bool:
@@ -76,27 +81,31 @@ def parse_nodes(lines: Lines, at: int) -> Parsed[tuple[SlurmNode, ...]]:
     end, taken = block(lines, at, belongs, blanks=2)
     nodes: list[SlurmNode] = []
     fields: dict[str, str] = {}
-    name, reason, number = "", "", 0
+    name, reason, number, configured = "", "", 0, False
     gaps: list[ParseGap] = []
 
     def close() -> None:
         if name:
             state = fields.get("State", "")
-            if not state:
+            of_file = configured and not _RUNNING & fields.keys()
+            if not state and not of_file:
                 gaps.append(ParseGap(number, f"the state of {name} is missing"))
-            nodes.append(
-                SlurmNode(name, tuple(state.rstrip("*~#$@").split("+")) if state else (), reason, dict(fields), number)
-            )
+            words = tuple(word.rstrip("*~#$@") for word in state.split("+")) if state else ()
+            words += ("NOT_RESPONDING",) * ("*" in state)  # a suffix, up to Slurm 20.11
+            nodes.append(SlurmNode(name, words, reason, dict(fields), number, of_file))
 
     for line in taken:
-        if match := _NODE.fullmatch(line.text):
+        if begun := _NODE.fullmatch(line.text):
             close()
             fields.clear()
-            name, reason, number = match[1], "", line.number
+            name, reason, number, configured = begun[1], "", line.number, False
         if (match := _NODE_REASON.fullmatch(line.text)) is not None:
             reason = match[1]
             fields["ReasonBy"] = match[2] or ""
         else:
             fields.update(_PAIR.findall(line.text))
+        if begun:
+            configured = "[" in name or name == "DEFAULT" or fields.get("State") == "UNKNOWN"
+        configured = configured or bool(_CONFIGURED & fields.keys())
     close()
     return Parsed(tuple(nodes), tuple(gaps), end)

@@ -48,7 +48,7 @@ _NO_FAULT = re.compile(
     r"(?i)\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?)\b|\berrors?\b ?(?:=|:|count:?)? ?(?:0\b"
     r"|none\b)"
     r"|\b(?:re-?try(?:ing)?|retries|re-?tried|re-?connecting|will try again|trying again|try another|fall(?:ing)? ?back"
-    r"|ignor(?:ed|ing)|recovered|succeeded|successful(?:ly)?|resolved|non.?fatal|harmless|can be ignored"
+    r"|ignor(?:ed|ing)|recovered|succeeded|successful(?:ly)?|resolved|non.?fatal|harmless|can be ignored|is unstuck"
     r"|already been registered)\b"
     r"|\bdeprecat|error[_ ]?(?:rate|bound|handler|handling|level|log|check)|mean (?:squared )?error|\berror_?(?:if|on)_"
 )
@@ -68,7 +68,13 @@ def error_text(text: str) -> str | None:
     result = _leveled(text)
     if not result or not re.search(r"[A-Za-z]{3}", result) or _OF_TRACEBACK.search(result):
         return None
-    return result[:_LENGTH] if is_fault(result) else None
+    return result[:_LENGTH] if is_fault(result) or ends_program(text) else None
+
+
+def ends_program(text: str) -> bool:
+    """Return whether a line has a level at which glog and Ray end the process."""
+    match = _GLOG.match(text) or _LETTER.match(text)
+    return match is not None and match["level"] in "FC"
 
 
 def is_fault(text: str) -> bool:
@@ -90,7 +96,7 @@ _LOG_LINE = re.compile(
 
 def _leveled(text: str) -> str:
     if match := _GLOG.match(text) or _LETTER.match(text):
-        return match["text"] if match["level"] in "EF" else ""
+        return match["text"] if match["level"] in "EFC" else ""
     if text.lstrip()[:2] == '{"' and text.rstrip()[-1:] == "}":
         return _of_json(text)
     if "level=" in text or "severity=" in text or "lvl=" in text:

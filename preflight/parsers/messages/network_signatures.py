@@ -97,7 +97,7 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "Set `ulimit -l unlimited`; for GPU memory, load nvidia-peermem, or use `--use_cuda_dmabuf`."),
     ("tcp-connect", "ouldn't connect to|Unable to init the socket connection|onnection refused|onnection timed out",
      r"[Cc]ouldn't connect to (?P<what>\S{1,80})|Unable to init the socket connection"
-     r"|^\W{0,4}(?:connect|ssh: connect to host \S{1,64} port \d{1,5}|nc: .{0,60}|curl: .{0,60}): ?Connection "
+     r"|^\W{0,4}(?:connect|nc: .{0,60}|curl: .{0,60}): ?Connection "
      r"(?:refused|timed out)",
      "fail", "there is no TCP connection to the other side", "pair.pingpong",
      ("ping -c 3 ADDRESS", "nc -vz ADDRESS PORT", "ip route get ADDRESS"),

@@ -38,7 +38,8 @@ SIGNATURES: tuple[ErrorSignature, ...] = (
 )
 
 _FIRST_ERROR = ("grep -n -i -e error -e traceback LOG | head", "preflight read LOG", "dmesg -T | tail -50")
-#: Stand-ins for errors without a signature: an exception that ended a program, and a line logged as an error.
+#: Stand-ins for errors without a signature: an exception that ended a program, a line logged as an error, and one of
+#: the level after which the program ends.
 RAISED = ErrorSignature(
     "exception", FRAMEWORK, (), "(?!)", "fail", "", "job.errors", _FIRST_ERROR,
     "Check the line of the program that raised it."
@@ -47,8 +48,12 @@ LOGGED = ErrorSignature(
     "logged-error", FRAMEWORK, (), "(?!)", "unknown", "", "job.errors", _FIRST_ERROR,
     "The program logged it as an error; its meaning for the job is unknown."
 )  # fmt: skip
+FATAL = ErrorSignature(
+    "logged-fatal", FRAMEWORK, (), "(?!)", "fail", "", "job.errors", _FIRST_ERROR,
+    "The process aborts after this line; the lines before it have the cause."
+)  # fmt: skip
 #: Ids of errors that are grouped by text.
-_BY_TEXT = frozenset({RAISED.id, LOGGED.id})
+_BY_TEXT = frozenset({RAISED.id, LOGGED.id, FATAL.id})
 #: A line printed or logged by a command or daemon of Slurm.
 _SLURMS = re.compile(
     r"(?:\d{1,6}: )?(?:\[[\d:T.-]{10,32}\] )?(?:(?:srun|sbatch|salloc|sinfo|squeue|sacct(?:mgr)?|scontrol|scancel"
@@ -137,7 +142,8 @@ def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
     if not logged or _in_nccls_log(text):
         return None
     check = check_of(logged, "host.services" if slurms else LOGGED.check)
-    return replace(LOGGED, kind=SLURM if slurms else FRAMEWORK, check=check), logged
+    base = FATAL if level.ends_program(text) else LOGGED
+    return replace(base, kind=SLURM if slurms else FRAMEWORK, check=check), logged
 
 
 @functools.lru_cache(maxsize=256)  # the parsers of all kinds examine the same lines

@@ -7,6 +7,7 @@ from math import isnan
 from statistics import median
 from typing import Any
 
+from preflight.model import counted
 from preflight.parsers.cluster import kubernetes_quota
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_list import KubernetesList
@@ -160,7 +161,9 @@ def _nodes(nodes: tuple[SlurmNode, ...]) -> tuple[dict[str, Any], str]:
         for node in nodes
     }  # fmt: skip
     states = ", ".join(f"{node.name} {'+'.join(node.state)}" for node in nodes[:4])
-    return {"nodes": facts}, f"{len(nodes)} node{'s' if len(nodes) != 1 else ''}: {states}"
+    configured = all(node.configured for node in nodes)
+    number = f"{counted(len(nodes), 'line')} of a configuration" if configured else counted(len(nodes), "node")
+    return {"nodes": facts}, f"{number}: {states}"
 
 
 TRAINING = "training log"

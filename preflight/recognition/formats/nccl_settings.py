@@ -12,6 +12,7 @@ from preflight.parsers.setting_lines import (
     ParsedAssignment,
     begins_command,
     in_command,
+    in_yaml,
     is_setting,
     may_stand_among,
     on_lines,
@@ -52,6 +53,9 @@ def _begins(lines: Lines, at: int) -> bool:
     if text.endswith("\\") or (at and lines[at - 1].text.endswith("\\")):
         return False
     if SETTING in text and len(several(text)) > 1:
+        return True
+    above, after = (lines[place].text if 0 <= place < len(lines) else "" for place in (at - 1, at + 1))
+    if SETTING in text and in_yaml(text, after, above):
         return True
     if SETTING not in text or not (listed := is_setting(text) or _spelled(lines, at)):
         return False

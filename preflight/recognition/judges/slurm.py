@@ -28,9 +28,7 @@ def _check_of_reason(reason: str) -> str:
 
 
 #: States of ``sinfo`` in which a node accepts no job: down, or drained.
-_DOWN = re.compile(
-    r"(?:down|fail(?:ing|g)?|error|err|unk(?:nown)?|inval(?:id(?:_reg)?)?|no_respond|not_responding)\W*|\w+\*"
-)
+_DOWN = re.compile(r"(?:down|fail(?:ing|g)?|error|err|inval(?:id(?:_reg)?)?|no_respond|not_responding)\W*|\w+\*")
 _DRAINED = re.compile(r"(?:drain(?:ed|ing)?|drng|maint(?:enance)?|blocked|boot\^?|reboot\w*|future)\W*")
 #: States of nodes in service or powered down; all others are reported.
 _IN_SERVICE = re.compile(
@@ -128,19 +126,48 @@ def _no_reasons(part: PastedValue) -> Iterator[Finding]:
         yield passed("no node is out of service", evidence=part.evidence)
 
 
-_OUT = frozenset({"DOWN", "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "UNKNOWN"})
+_OUT = frozenset({"DOWN", "DRAIN", "DRAINING", "DRAINED", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR"})
 
 
 def _nodes(nodes: Sequence[SlurmNode]) -> Judged:
     judges: list[tuple[str, Judge]] = []
     for node in nodes:
-        if _OUT & set(node.state):
+        if node.configured:
+            if _OUT & set(node.state):
+                judges.append(("host.services", _configured_out(node)))
+        elif _OUT & set(node.state):
             state = "+".join(node.state)
             words = node.reason or state
             judges.append((_check_of_reason(words), _reason_judge(node.name, words, f"state {state}", node.line)))
         elif node.reason and node.state:
             judges.append((_check_of_reason(node.reason), _leftover_reason(node)))
-    return tuple(judges) or ((("host.services", _in_service),) if any(node.state for node in nodes) else ())
+        elif _out_of_service("+".join(node.state)):
+            judges.append(("host.services", _other_state(node)))
+    running = any(node.state and not node.configured for node in nodes)
+    return tuple(judges) or ((("host.services", _in_service),) if running else ())
+
+
+def _configured_out(node: SlurmNode) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        state = "+".join(node.state)
+        yield warned(f"{node.name}: its configuration keeps it out of service: State={state} (line {node.line})",
+                     subject=node.name, found=state, expected="UNKNOWN or CLOUD", evidence=part.evidence,
+                     fix=f"If this is not on purpose, set State=UNKNOWN; `scontrol show node {node.name}` has its "
+                     "present state.")  # fmt: skip
+
+    return judge_part
+
+
+def _other_state(node: SlurmNode) -> Judge:
+    def judge_part(part: PastedValue) -> Iterator[Finding]:
+        state = "+".join(node.state)
+        report = warned if _out_of_service(state) == "drained" else unknown
+        words = "it has not registered since slurmctld started" if "UNKNOWN" in node.state else "it may accept no job"
+        yield report(f"{node.name}: state {state}: {words} (line {node.line})", subject=node.name, found=state,
+                     expected="in service", evidence=part.evidence,
+                     fix=f"Run `sinfo -n {node.name}`; on the node: `systemctl status slurmd`.")  # fmt: skip
+
+    return judge_part
 
 
 def _leftover_reason(node: SlurmNode) -> Judge:
@@ -152,7 +179,8 @@ def _leftover_reason(node: SlurmNode) -> Judge:
 
 
 def _in_service(part: PastedValue) -> Iterator[Finding]:
-    yield passed(f"{len(part.value)} nodes are in service", evidence=part.evidence)
+    number = sum(not node.configured for node in part.value)
+    yield passed(f"{number} nodes are in service", evidence=part.evidence)
 
 
 # --- sacct ----------------------------------------------------------------------------------------------

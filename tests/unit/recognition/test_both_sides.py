@@ -51,6 +51,19 @@ Abort(672) on node 3 (rank 3 in comm 0): Fatal error in PMPI_Init: Other MPI err
 MPIDI_OFI_mpi_init_hook(1580): OFI addrinfo() failed (ofi_init.c:1580:MPIDI_OFI_mpi_init_hook:No data available)
 """
 
+CONTROLLED = "NodeName=q7 Arch=x86_64 CoresPerSocket=48\n   CPUAlloc=0 CPUTot=192\n   State={state} Weight=1\n"
+XLA = "2026-02-03 09:10:11.120131: {level} external/xla/xla/service/collective.cc:77] {text}\n"
+POD = """\
+kind: Pod
+spec:
+  containers:
+  - name: tune
+    env:
+    - name: {name}
+      value: {value}
+    resources: {{limits: {{nvidia.com/gpu: 8}}}}
+"""
+
 DOWN = "Nov  8 10:00:09 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link down\n"
 UP = "Nov  8 10:00:11 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link up\n"
 BOOT = "Nov  8 10:00:00 n4 kernel: Linux version 6.8.0-40-generic (build@farm) #40 SMP\n"
@@ -384,6 +397,96 @@ ROWS |= {
         1,
     ),
     "no failed remapping": (REMAPPED.format(failure=0), [], "", 0),
+    "nodes of a configuration": (
+        "NodeName=q[7-9] CPUs=192 SocketsPerBoard=2 RealMemory=1500000 Gres=gpu:h200:8 State=UNKNOWN\n"
+        "PartitionName=tune Nodes=q[7-9] Default=YES State=UP\n",
+        [],
+        "",
+        3,
+    ),
+    "GPUs of a configuration": ("NodeName=q7 Name=gpu Type=h200 File=/dev/nvidia[0-7]\n" * 2, [], "", 3),
+    "a node that its configuration keeps out": (
+        'NodeName=q7 CPUs=192 RealMemory=1500000 State=DOWN Reason="psu"\n',
+        [("warn", "host.services", "its configuration keeps it out of service: State=DOWN")],
+        "taken out",
+        0,
+    ),
+    "a node that did not register": (
+        CONTROLLED.format(state="UNKNOWN"),
+        [("unknown", "host.services", "it has not registered")],
+        "taken out",
+        3,
+    ),
+    "a node that does not answer": (
+        CONTROLLED.format(state="DOWN*+CLOUD"),
+        [("fail", "host.services", "DOWN+CLOUD+NOT_RESPONDING")],
+        "",
+        1,
+    ),
+    "a node powered down": (CONTROLLED.format(state="IDLE+CLOUD+POWERED_DOWN"), [], "", 0),
+    "a node in maintenance": (
+        CONTROLLED.format(state="IDLE+MAINTENANCE"),
+        [("warn", "host.services", "it may accept no job")],
+        "",
+        0,
+    ),
+    "a fatal line": (
+        XLA.format(level="F", text="Check failed: stream->ok() device 3 is not usable"),
+        [("fail", "job.errors", "the program ended itself with a fatal error: Check failed")],
+        "logged as",
+        1,
+    ),
+    "an error line": (
+        XLA.format(level="E", text="Check of device 3 was not conclusive"),
+        [("unknown", "job.errors", "logged as an error")],
+        "ended",
+        3,
+    ),
+    "a rendezvous without a thread": (
+        XLA.format(level="E", text="This thread has been waiting for `init clique` for 30 seconds and may be stuck.")
+        + XLA.format(level="F", text="Termination timeout for `init clique` of 90 seconds exceeded. Exiting."),
+        [("warn", "torch.hang", "a thread waits"), ("fail", "torch.hang", "XLA ended the program")],
+        "",
+        1,
+    ),
+    "a thread that is unstuck": (
+        XLA.format(level="E", text="Thread is unstuck! Warning above was a false-positive."),
+        [],
+        "",
+        3,
+    ),
+    "a host without sshd": (
+        "ssh: connect to host q-31 port 22: Connection refused\n",
+        [("fail", "host.services", "q-31: the launcher cannot log in")],
+        "TCP connection to the other",
+        1,
+    ),
+    "a server that was not started": (
+        "Couldn't connect to q-31:18515\n",
+        [("fail", "pair.pingpong", "no TCP connection to the other side")],
+        "log in",
+        1,
+    ),
+    "a pod's variable": (POD.format(name="NCCL_DEBUG", value="WARN"), [], "", 0),
+    "a pod's variable that disables": (
+        POD.format(name="NCCL_P2P_DISABLE", value='"1"'),
+        [("warn", "nccl.run-settings", "NCCL_P2P_DISABLE=1 in line 6")],
+        "",
+        0,
+    ),
+    "a variable of compose": (
+        "    environment:\n      - HF_HOME=/srv/hf\n      - NCCL_IB_DISABLE=1\n",
+        [("warn", "nccl.run-settings", "NCCL_IB_DISABLE=1 in line 3")],
+        "",
+        0,
+    ),
+    "a variable of a mapping": (
+        "env_vars:\n  NCCL_NET: Socket\n",
+        [("warn", "nccl.run-settings", "forces TCP")],
+        "",
+        0,
+    ),
+    "a list in a sentence": ("It hangs, whatever we set:\n- NCCL_IB_DISABLE=1 or 0\n", [], "", 3),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }
 
