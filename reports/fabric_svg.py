@@ -119,7 +119,7 @@ def _hosts_height(tier: Sequence[Mapping[str, Any]], width: int) -> float:
 
 
 def _lines(links: Sequence[Mapping[str, Any]], places: Mapping[str, tuple[float, float]]) -> tuple[Markup, int]:
-    """Draw links between switches, faulty ones on top; return also the number omitted."""
+    """Draw links between switches, faulty ones on top; also return the number omitted."""
     known = [link for link in links if link["a"] in places and link["b"] in places]
     faulty = [link for link in known if link["slow"] or link["missing"]]
     sound = [link for link in known if not (link["slow"] or link["missing"])]

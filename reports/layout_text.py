@@ -127,7 +127,7 @@ def _axes(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _links(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the load on the links of the busiest GPU."""
+    """Yield the load of each link of a GPU."""
     if not plan["links"]:
         return
     yield ""
@@ -166,7 +166,7 @@ def _costs(plan: Mapping[str, Any], *, explain: bool) -> Iterator[str]:
 
 
 def _timeline(plan: Mapping[str, Any]) -> list[str]:
-    """Return the number of busy stages at each step of a pipeline of up to 40 steps."""
+    """Return the busy stages of a pipeline in each slot; nothing for over 40 slots."""
     own = plan["pipeline"]
     if own is None or not 0 < len(own["active"]) <= 40:
         return []

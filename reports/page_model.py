@@ -98,7 +98,7 @@ def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """Nodes with the same status in every check; "" if it did not run."""
+    """Nodes with the same status in every check; a cell is "" if it did not run."""
 
     nodes: str
     node_count: int

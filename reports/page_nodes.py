@@ -166,7 +166,7 @@ class WiringRow:
 
 @dataclass(frozen=True)
 class WiringCell:
-    """One rail of some nodes: its leaf, and the number of ports with each status."""
+    """One rail of a row's nodes: its leaf, worst status, and numbers of ports."""
 
     leaf: str
     status: str  # the worst

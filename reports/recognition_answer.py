@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from preflight.reports.sanitize import one_line
 
-#: The worst first.
+#: Statuses, the worst first.
 _ORDER = ("fail", "warn", "unknown", "pass")
 
 #: Name used for findings about all sources.
@@ -29,7 +29,7 @@ _PROGRAMS = (
     "cma_roce_mode", "mst", r"mlx\w{3,20}", r"ib\w{3,20}", "perfquery", "sminfo", "saquery", "fi_info",
 )  # fmt: skip
 _PROGRAM = re.compile(rf"(?:sudo )?(?:{'|'.join(_PROGRAMS)})(?: .*)?")
-#: Words of commands that interrupt jobs or remove something: a person decides on those after reading the finding.
+#: Words of commands that interrupt jobs or remove something; the user should read the finding before running one.
 _DISRUPTIVE = re.compile(
     r"(?<![\w-])(?:-r|-mig|--gpu-reset|\w*reset|reboot|makestep|restart|stop|drain|delete|cordon|kill|-w|set|power \w+"
     r"|down)(?![\w-])"

@@ -19,7 +19,7 @@ SWITCHES = "@switches"
 SWITCHES_WORDS = "the switches"
 _WORDS = {RUN: RUN_WORDS, FABRIC: FABRIC_WORDS, SWITCHES: SWITCHES_WORDS}
 
-# Controls but \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other invisible
+# Controls except \n and \t; soft hyphen; marks, isolates and overrides of direction; zero-width and other invisible
 # characters; line and paragraph separator; surrogates; non-characters; tags.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"

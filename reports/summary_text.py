@@ -49,7 +49,7 @@ def render(
     listed, lines = min(SHOWN, len(report.get("incidents", ()))), text.count("\n")
     if height is None or lines <= height or listed <= FEWEST:
         return text
-    counted = listed == len(report["incidents"])  # the line that counts the rest is new
+    counted = listed == len(report["incidents"])  # a shorter table adds a line that counts the rest
     return screen(max(FEWEST, listed - (lines + counted - height)))
 
 

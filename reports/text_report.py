@@ -85,7 +85,7 @@ def _expectations(report: Mapping[str, Any], width: int) -> list[Part]:
     return lines
 
 
-#: Maximum number of unplanned checks that are named; more are counted (all: --verbose, --json).
+#: Maximum number of checks, classes or lines that are listed; more are counted (all: --verbose, --json).
 _FEW = 3
 
 #: A width larger than any text.
@@ -136,7 +136,7 @@ def _coverage(coverage: Mapping[str, Any], verbose: bool, *, brief: bool) -> Par
 
 
 def _few(ids: Sequence[str], verbose: bool) -> str:
-    """List checks that did not run; count them if many."""
+    """List checks; only count them if there are many."""
     return ", ".join(ids) if verbose or len(ids) <= _FEW else _count(len(ids), "check")
 
 

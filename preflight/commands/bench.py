@@ -219,7 +219,7 @@ def _within_job(plan: CampaignPlan) -> CampaignPlan:
 
 
 def _require_no_output(form: str | None, targets: Mapping[str, object]) -> None:
-    """Reject output files, because --print writes none; raises UsageError."""
+    """Reject output files with --print, which writes none; raises UsageError."""
     for option, target in targets.items():
         if form and target:
             raise UsageError(f"--print writes no files: omit {option} {target}")
@@ -326,8 +326,8 @@ def _learn(path: Path, complete: bool, collected: Collected) -> None:
 def _leaves(nodes: Sequence[str], cluster: Cluster, topology: Path | None) -> dict[str, str]:
     """Return the leaf of each node, from the cluster file and a saved topology.
 
-    The result is empty, and a warning is printed, unless all leaves are known: a pair is compared with pairs of the
-    same distance.
+    The result is empty unless all leaves are known, because a pair is compared with pairs of the same distance. If
+    a topology or some leaves were given, but not all are known, a warning is printed.
     """
     from preflight.facts.fabric.leaves import of_hosts
 

@@ -103,7 +103,7 @@ def bundle(
 
 
 def _parted(paths: Sequence[Path]) -> tuple[list[tuple[Path, Mapping[str, Any]]], list[Path]]:
-    """Split paths into reports, with their content, and the rest; raises UsageError."""
+    """Split paths into reports, with their content, and others; raises UsageError."""
     from preflight.reports import stored
 
     reports: list[tuple[Path, Mapping[str, Any]]] = []

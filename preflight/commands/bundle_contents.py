@@ -74,9 +74,9 @@ def _versions(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def narrowed(report: Mapping[str, Any], nodes: frozenset[str]) -> dict[str, Any]:
-    """Return a report restricted to some nodes, the run and the fabric.
+    """Return a report with only some of its nodes, and its run and fabric.
 
-    The coverage is still that of the complete run.
+    The coverage is still that of the entire run.
     """
     findings: list[dict[str, Any]] = []
     places: dict[int, int] = {}

@@ -19,7 +19,7 @@ MAX_FILES_BYTES = 32_000_000
 
 
 class Added:
-    """The cluster file and other files; ``left`` lists omitted ones with reasons."""
+    """The cluster file and other files; ``left`` lists omitted files with reasons."""
 
     def __init__(self, cluster: Path | None, paths: Sequence[Path], output: Path, redacted: bool) -> None:
         """Find the files in the folders among ``paths``; raises OSError.

@@ -81,7 +81,7 @@ def _status(given: Options) -> int:
 def by_click(words: Sequence[str]) -> int:
     """Run ``preflight gate`` with these arguments; return the exit status.
 
-    After a usage error, it is the exit status that the hook has for errors.
+    For a usage error, it is the hook's exit status for errors.
     """
     from preflight.gate import main
 

@@ -81,7 +81,7 @@ def _judge(request: RunRequest, paths: Sequence[Path], switch_files: Sequence[Pa
 def _cluster_of_the_demo() -> Iterator[Path]:
     """Yield the demo's folder, or a copy of it if preflight runs from an archive.
 
-    ``as_file`` only accepts folders since Python 3.12.
+    ``as_file`` accepts folders only from Python 3.12 on.
     """
     from importlib.resources import files
 

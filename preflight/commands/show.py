@@ -97,7 +97,7 @@ def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:
 
 
 def _chosen(report: Mapping[str, Any], which: tuple[str, ...]) -> list[int]:
-    """Return the indices of the named incidents; all if none is named."""
+    """Return the indices of the named incidents, by default all; raises UsageError."""
     from preflight.reports import incident_text
 
     incidents = report["incidents"]

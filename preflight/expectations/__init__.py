@@ -99,7 +99,7 @@ class Cluster:
 
 
 def __getattr__(name: str) -> object:
-    """Import the classes that only the judge needs on their first use."""
+    """Import, on first use, the classes that only the judge needs."""
     if name not in ("Expected", "Roles", "Site"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from preflight.expectations import site

@@ -54,7 +54,7 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
 def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = None) -> Cluster:
     """Validate the bytes of a cluster file; raises ClusterFileError.
 
-    ``path`` names the file in errors, and relative file names in it start from its folder.
+    ``path`` names the file in errors. Relative file names in it are resolved against its folder.
     """
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
@@ -148,7 +148,7 @@ def _places(reader: schema.TableReader, data: Mapping[str, Any], table: str) -> 
 
 
 def _named(cluster: Cluster) -> Iterator[tuple[schema.KeyPath, tuple[str, ...]]]:
-    """Yield each key that names checks, with these names."""
+    """Yield each key that names checks, and the names."""
     for number, waiver in enumerate(cluster.waivers):
         yield ("waiver", number, "check"), (waiver.check,) if waiver.check else ()
     tables: list[tuple[schema.KeyPath, Chosen]] = [(("checks",), cluster.checks)]

@@ -104,7 +104,7 @@ def consistent(reader: schema.TableReader, name: str, members: Any, part: Part |
 def baseline(reader: schema.TableReader, name: str, file: str | None, path: str) -> tuple[Report, ...]:
     """Read the nccl-tests output of a good run; adds errors.
 
-    A relative file name starts from the folder of the cluster file.
+    A relative file name is resolved against the folder of the cluster file.
     """
     if file is None:
         return ()

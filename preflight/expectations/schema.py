@@ -129,7 +129,7 @@ def absolute_path(value: Any) -> str:
 def file_name(value: Any) -> str:
     """Accept the path of a file, of printable characters.
 
-    A relative path starts from the folder of the cluster file.
+    A relative path is resolved against the folder of the cluster file.
     """
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > 1000:
         raise ValueError('takes the path of a file in quotes: "all_reduce.log"')
@@ -261,7 +261,7 @@ class FieldError:
 
 
 class TableReader:
-    """Reader of tables into dataclasses, which collects the errors."""
+    """A reader of tables into dataclasses that collects errors."""
 
     def __init__(self, line_of: Callable[[KeyPath], int | None]) -> None:
         self.errors: list[FieldError] = []
@@ -352,7 +352,7 @@ def written_path(path: KeyPath) -> str:
 
 
 def nearest(word: str, legal: tuple[str, ...] | set[str]) -> str | None:
-    """Return the valid word that is most similar; None if none is."""
+    """Return the most similar valid word; None if none is similar."""
     from difflib import get_close_matches
 
     lower = {candidate.lower(): candidate for candidate in sorted(legal)}

@@ -36,7 +36,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Roles:
-    """The RDMA ports that jobs use on a node, and the source of this knowledge."""
+    """The RDMA ports that jobs use on a node, and how they are known."""
 
     compute: tuple[Port, ...]
     others: tuple[Port, ...]
@@ -188,7 +188,7 @@ class Site:
         }  # fmt: skip
 
     def alternatives(self, path: str) -> tuple[str, ...]:
-        """Return the accepted values at a path; empty if it does not list several."""
+        """Return the accepted values at a path; empty unless it lists several."""
         values = [declared.value for declared in self.declared(path).values()]
         return tuple(values[0]) if len(values) == 1 and isinstance(values[0], Alternatives) else ()
 
@@ -249,7 +249,7 @@ def _split(ports: Sequence[Port], compute: Sequence[Port], known_from: str) -> R
 
 
 def _of_most(ports: Sequence[Port]) -> Sequence[Port]:
-    """Return the ports of the most common link layer; NCCL uses only one."""
+    """Return the ports of the most common link layer, or of several if tied."""
     layers = Counter(port.link_layer for port in ports)
     usual = [layer for layer, number in layers.items() if number == max(layers.values())]
     return [port for port in ports if port.link_layer in usual]

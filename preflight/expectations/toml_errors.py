@@ -66,7 +66,7 @@ def explain(error: Exception, text: str) -> tuple[int | None, str, str, str]:
 def _line(message: str, text: str) -> int | None:
     if found := re.search(r"at line (\d+)", message):
         number = int(found[1])
-        # the parser notices an unfinished statement on the line below
+        # the parser reports an unterminated string at the start of the next line
         return number - 1 if "Illegal character '\\n'" in message and number > 1 and _column(message) == 1 else number
     return text.count("\n", 0, len(text.rstrip())) + 1 if "end of document" in message else None
 

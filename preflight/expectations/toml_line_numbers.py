@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: Maximum characters that are parsed to find lines, which takes some seconds. After that, errors have no line.
+#: Maximum number of characters parsed to find lines, which takes a few seconds. Beyond it, errors have no line.
 _MOST_PARSED = 4_000_000
 
 

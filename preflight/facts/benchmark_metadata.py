@@ -30,7 +30,7 @@ def record(node: NodeFacts) -> dict[str, str]:
 
 
 def ambiguous(node: NodeFacts) -> Iterator[tuple[str, str]]:
-    """Yield software of which several versions are installed, with the versions.
+    """Yield the software that has several installed versions, with the versions.
 
     Which version the job used is unknown.
     """
@@ -73,7 +73,7 @@ def _cuda(node: NodeFacts) -> str:
 
 
 def _pytorch(node: NodeFacts) -> str:
-    """Return PyTorch's versions; "none" only if every location was searched."""
+    """Return PyTorch's versions, or "none installed" if every location was searched."""
     if found := _torches(node):
         return " and ".join(sorted(found))
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]

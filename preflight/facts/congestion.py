@@ -95,7 +95,7 @@ def parameters(evidence: Evidence, netdev: str, function: str) -> Parameters:
 
 
 def _files(evidence: Evidence, netdev: str, function: str) -> Iterator[tuple[str, str]]:
-    """Yield the records of parameters, each with its common name in both drivers."""
+    """Yield the record key and name of each parameter; both drivers share the names."""
     for key in evidence.keys(f"file:{ROOT}/{netdev}/ecn/roce_rp/*"):
         name = key.rsplit("/", 1)[1]
         if name != "enable":

@@ -26,7 +26,7 @@ class CounterKind(str, enum.Enum):
 class Counter:
     """Catalogue entry of one counter: its meaning, unit, width and limit.
 
-    ``fail_per_h`` is the growth per hour above which it fails; None: it only warns.
+    ``fail_per_h`` is the growth per hour above which a check fails; None: it only warns.
     """
 
     name: str
@@ -85,8 +85,8 @@ _PORT = (
     _row("port_rcv_packets", _T, "packets received"),
 )
 
-#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD retransmits by design, so this alone is not a
-#: fault.
+#: ``hw_counters`` of efa (drivers/infiniband/hw/efa/efa_verbs.c). SRD retransmits by design, so retransmissions alone
+#: are not a fault.
 _EFA = (
     _row("tx_bytes", _T, "bytes sent", unit="bytes"),
     _row("rx_bytes", _T, "bytes received", unit="bytes"),

@@ -54,14 +54,14 @@ def may_lock_memory(text: str) -> bool:
 
 
 def allowed_cpus(text: str) -> frozenset[int]:
-    """Read ``Cpus_allowed_list`` of ``/proc/self/status``."""
+    """Read ``Cpus_allowed_list`` of ``/proc/self/status``; raises ValueError."""
     if not (match := re.search(r"^Cpus_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
         raise ValueError("no line 'Cpus_allowed_list' found")
     return id_list(match[1], "Cpus_allowed_list")
 
 
 def allowed_memory_nodes(text: str) -> frozenset[int]:
-    """Read ``Mems_allowed_list`` of ``/proc/self/status``: allowed NUMA nodes."""
+    """Read the NUMA nodes in ``Mems_allowed_list`` of a status; raises ValueError."""
     if not (match := re.search(r"^Mems_allowed_list:\s*(\S+)\s*$", text, re.MULTILINE)):
         raise ValueError("no line 'Mems_allowed_list' found")
     return id_list(match[1], "Mems_allowed_list")
@@ -76,7 +76,7 @@ def integer_file(evidence: Evidence, key: str) -> int:
 
 
 def port_range(text: str) -> tuple[int, int]:
-    """Read ``ip_local_port_range``: first and last port."""
+    """Read ``ip_local_port_range``: first and last port; raises ValueError."""
     if not (match := re.fullmatch(r"\s*(\d{1,5})\s+(\d{1,5})\s*", text)):
         raise ValueError(f"{text.strip()[:60]!r} is not a pair of ports")
     return int(match[1]), int(match[2])

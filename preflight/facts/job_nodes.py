@@ -17,7 +17,7 @@ class JobNode:
     gpus: int
     memory_gib: float | None  # of each GPU; None if unknown
     nics: int  # number of NICs on the compute fabric
-    nic_gbps: float | None  # rate of each NIC; None if unknown or not the same
+    nic_gbps: float | None  # rate of each NIC; None if unknown or if they differ
     domain: str  # NVLink domain that spans nodes; empty if none is reported
     switches: tuple[str, ...] = ()  # of each GPU's nearest NIC, by GPU number; empty if unknown
     group: str = ""  # group of leaf switches above the NICs; empty if unknown

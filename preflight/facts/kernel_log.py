@@ -13,7 +13,7 @@ DMESG = "cmd:dmesg --raw --level=emerg,alert,crit,err,warn"
 NOTICES = "cmd:dmesg --raw --level=notice,info"
 UPTIME = "file:/proc/uptime"
 
-#: Maximum age in seconds of the first line in a log that goes back to the boot.
+#: Maximum time stamp, in seconds since boot, of the first line in a log that goes back to the boot.
 _BOOT_S = 60
 
 

@@ -22,7 +22,7 @@ LONGEST_SHOWN = 600
 #: Placeholder for a value that must not leave the node.
 REDACTED = "[redacted]"
 
-#: Beginnings of the names of interfaces that lead to no other node; NCCL uses them only as a last resort.
+#: Name prefixes of interfaces that lead to no other node; NCCL uses them only as a last resort.
 LOCAL_INTERFACES = ("lo", "docker", "virbr", "cni", "veth", "br-")
 
 #: First release in which a list of HCAs may name rails and planes, so an empty port means any.
@@ -214,7 +214,7 @@ def read(evidence: Evidence) -> NcclEnvironment:
 
 def _conf_file(evidence: Evidence, path: str) -> str:
     """Return the content of NCCL_CONF_FILE; empty if the file does not exist."""
-    from preflight.facts.nccl_settings import named_files  # rarely needed, and above this module
+    from preflight.facts.nccl_settings import named_files  # rarely needed, and its package imports this module
 
     named = named_files.named(evidence).get("NCCL_CONF_FILE")
     if named is None or named.path != path:

@@ -94,7 +94,7 @@ def network_of(name: str) -> NetworkFamily:
 
 
 def ability(network: str, gpus: Iterable[str], shape: str = "") -> Ability:
-    """Return whether these GPUs can use GPUDirect RDMA over a network.
+    """Return whether GPUs can use GPUDirect RDMA over a network, and why.
 
     ``shape`` is the name of a topology file.
     """

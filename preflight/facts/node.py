@@ -186,7 +186,7 @@ class NodeFacts:
         return next((name for name, gpu in named.items() if gpu == function), function.address)
 
     def gpu_nic_pairs(self, devices: Collection[str]) -> tuple[facts.gpudirect.GpuNicPair, ...]:
-        """Map each GPU to the nearest of these RDMA devices; raises EvidenceError."""
+        """Pair each GPU with the nearest of these RDMA devices; raises EvidenceError."""
         driver, matrix = _or_none(lambda: self.driver), _or_none(lambda: self.topology)
         gpus = facts.gpudirect.gpu_names(driver, matrix, self.gpus_on_bus)
         nics = facts.gpudirect.nic_functions(self.evidence, self.pci, devices)

@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2}
 def address(text: str) -> str:
     """Return a PCI address in the kernel's form, ``0000:1b:00.0``.
 
-    nvidia-smi and NVML print an 8-digit domain in upper case for the same function.
+    nvidia-smi and NVML print an 8-digit domain in upper case for the same function. Raises ValueError.
     """
     if not (match := _ADDRESS.fullmatch(text.strip())):
         raise ValueError(f"{text.strip()[:60]!r} is not a PCI address")

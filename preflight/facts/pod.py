@@ -62,7 +62,7 @@ class Pod:
 
     @property
     def gpus(self) -> int | None:
-        """Number of GPUs per container that requests some; None if they differ.
+        """Number of GPUs of each container that requests any; None if they differ.
 
         Also None for parts of a GPU.
         """

@@ -46,7 +46,7 @@ class Port:
     device: str  # mlx5_0
     number: int  # from 1; 0: pasted text names only the device
     state: str  # logical state in sysfs words: ACTIVE, DOWN, INIT, ARMED; empty: a pasted text lacks it
-    physical_state: str  # LinkUp, Polling, Disabled, …; empty likewise
+    physical_state: str  # LinkUp, Polling, Disabled, …; empty as for ``state``
     rate_gbps: float | None  # Gb/s; None while down (a placeholder) or if the kernel does not know the speed
     link_layer: str  # InfiniBand, Ethernet or Unspecified (EFA)
     sm_lid: int | None  # LID of the subnet manager; 0 if none was seen
@@ -83,7 +83,7 @@ class Port:
     def efa(self) -> bool:
         """Whether the port is AWS EFA, which has no interface and no subnet manager.
 
-        NCCL's own InfiniBand transport only uses InfiniBand and Ethernet ports (src/transport/net_ib.cc), so NCCL_IB_*
+        NCCL's own InfiniBand transport uses only InfiniBand and Ethernet ports (src/transport/net_ib.cc), so NCCL_IB_*
         variables have no effect; aws-ofi-nccl carries the data through libfabric.
         """
         return self.link_layer == UNSPECIFIED

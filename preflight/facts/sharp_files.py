@@ -16,7 +16,8 @@ from preflight.facts.versions import Library, parse_libraries
 if TYPE_CHECKING:
     from preflight.facts.node import NodeFacts
 
-#: Record key of the search for both in the usual locations of packages and HPC-X, as in ``preflight.probes.node``.
+#: Record key of the search for plug-in and library in the usual locations of packages and HPC-X, as in
+#: ``preflight.probes.node``.
 FILES = (
     "cmd:find -H /opt /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/local/lib -maxdepth 4"
     " ( -name libsharp_coll.so* -o -name libnccl-net*.so* ) -printf '%s %p %l\\n'"

@@ -34,7 +34,7 @@ class Cpu:
 
 
 def cpu(text: str) -> Cpu:
-    """Return the CPU in the beginning of ``/proc/cpuinfo``; raises ValueError.
+    """Return the first CPU of ``/proc/cpuinfo``; raises ValueError.
 
     The file has names for x86 processors, and numbers for Arm processors.
     """

@@ -28,7 +28,7 @@ class Readings(Generic[T]):
 def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Readings[T]:
     """Parse both readings of a record.
 
-    Raises EvidenceError that names the missing one and the reason.
+    Raises an EvidenceError that names the missing reading and the reason.
     """
     first = evidence.complete_record(key)
     before = _parsed(key, first, parse)

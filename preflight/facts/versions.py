@@ -46,7 +46,7 @@ class Library:
 
 
 def parse_libraries(text: str) -> tuple[Library, ...]:
-    """Parse ``SIZE PATH TARGET`` lines; raises ValueError that names the faulty line."""
+    """Parse ``SIZE PATH TARGET`` lines; raises a ValueError with the faulty line."""
     found = []
     for line in text.splitlines():
         if not line.strip():

@@ -18,7 +18,7 @@ def action_of(check: Check, finding: Finding) -> str:
 
     A pass or skip requires no action, and an excused finding is monitored. Otherwise, the finding's own action counts.
     Without one, a failure has the action of its check; a warning has it only if it involves no hardware work, and is
-    else monitored, as is an unknown result.
+    otherwise monitored, as is an unknown result.
     """
     if finding.status in (Status.PASS, Status.SKIP):
         return "none"
@@ -34,7 +34,7 @@ def action_of(check: Check, finding: Finding) -> str:
 
 
 def strongest(actions: Iterable[str]) -> str:
-    """Return the strongest of some actions, or "none" if there are none.
+    """Return the strongest action, or "none" if there is none.
 
     An unrecognised action counts as ``isolate``.
     """

@@ -34,7 +34,7 @@ def _cable(net: Ethernet, cable: EthernetCable, checks: Iterable[str]) -> dict[s
     sides = [_shown(net, end) for end in cable.ends]
     if not cable.other.is_switch:
         for side in sides:
-            del side["FEC"]  # optics.fec judges that of hosts
+            del side["FEC"]  # optics.fec judges the FEC of hosts
     wrong = {row for check in checks for row in _ROWS.get(check, ())}
     return {
         "name": str(cable),

@@ -1,6 +1,6 @@
 """Result of one check on one subject.
 
-A missing record, a crash or no finding becomes *unknown*.
+If a record is missing, or the check crashes or yields nothing, it is *unknown*.
 """
 
 from __future__ import annotations

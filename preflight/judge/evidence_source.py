@@ -13,7 +13,7 @@ class EvidenceSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """Whether the document is from a node or a switch."""
+        """The kind of document: of a node or of a switch."""
         ...
 
     def read(self) -> Evidence:

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 _LINES, _CHARS, _RECORDS = 14, 1200, 3
 
-#: Maximum number of characters searched for all findings of a report; after that, findings get the heads of their
-#: records. Without it, a log of thousands of failed runs would be searched from its start for each of them.
+#: Maximum number of characters searched for all findings of a report; beyond it, findings get the heads of their
+#: records. Without this limit, a log of thousands of failed runs would be searched from its start for each of them.
 SEARCHED_CHARS = 16 << 20
 
 #: Number of values whose text is cached for the next finding; characters from which a text is large.

@@ -23,7 +23,7 @@ NAMES_SWITCH = "gpu.count"
 #: Maximum number of collector notes in a report, and characters of each.
 _NOTES, _NOTE = 100, 4000
 
-#: Key of the first record of a fabric sweep.
+#: Prefix of the key of a fabric sweep's first record.
 SWEPT = "cmd:ibnetdiscover"
 
 

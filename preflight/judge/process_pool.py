@@ -145,7 +145,7 @@ def _watch_parent() -> None:
 
 
 def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
-    """Judge some nodes; equal values are shared and pickled once."""
+    """Judge a batch of nodes; equal values are shared and pickled once."""
     outcomes: dict[Outcome, Outcome] = {}
     found = []
     for source in sources:

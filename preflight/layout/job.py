@@ -102,7 +102,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A job of which all values are known."""
+    """A job with known values for all settings."""
 
     model: Transformer
     parallel: Parallelism
@@ -144,7 +144,7 @@ class TrainingJob:
 
     @property
     def expert_layers(self) -> float:
-        """The average number of layers with experts in that stage."""
+        """The average number of layers with experts in the stage with the most layers."""
         return self.layers * self.model.expert_layers / self.model.layers
 
     @property

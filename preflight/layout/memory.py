@@ -197,9 +197,8 @@ def in_flight(job: TrainingJob) -> float:
 def in_flight_last(job: TrainingJob) -> float:
     """Return the maximum number of microbatches in flight in the last stage.
 
-    It starts each backward pass immediately.
-
-    The interleaved schedule first runs all but the last virtual stage, for as many microbatches as there are stages.
+    It starts each backward pass immediately. The interleaved schedule first runs all but the last virtual stage, for as
+    many microbatches as there are stages.
     """
     stages, virtual = job.parallel.pipeline, job.parallel.virtual_stages
     return min(((virtual - 1) * stages + 1) / virtual, float(job.microbatches))

@@ -99,7 +99,7 @@ def _read(node: NodeFacts, site: Site) -> tuple[JobNode, tuple[str, ...]]:
 
 
 def _memory(node: NodeFacts, site: Site) -> float | None:
-    """Return the nominal memory of a GPU in GiB; None if unknown or different."""
+    """Return the nominal memory of a GPU in GiB; None if unknown or if GPUs differ."""
     if site.part is None:
         return None
     sizes = {site.part.gpu.memory_gib(gpu.device) for gpu in node.gpus_on_bus}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-#: Names the cluster file; an empty value disables the search.
+#: Environment variable that names the cluster file; an empty value disables the search.
 VARIABLE = "PREFLIGHT_CLUSTER"
 
 NAME = "cluster.toml"

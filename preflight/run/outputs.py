@@ -35,7 +35,7 @@ def _files(
     outputs: Outputs, report: Mapping[str, Any], collected: Collected
 ) -> Iterator[tuple[object, Callable[[], None]]]:
     """Yield each target, and the function that writes it."""
-    if save := outputs.save:  # only then evidence is read again
+    if save := outputs.save:  # only --save reads the evidence again
         from preflight.archive import directory
 
         for evidence in collected.evidences:  # one at a time: they may be larger than the memory

@@ -51,7 +51,7 @@ def _is_document(path: Path) -> bool:
 
 
 def is_text(path: Path) -> bool:
-    """Return whether a file is a text that was never meant as a document of preflight."""
+    """Return whether a file is text that cannot be a document of preflight."""
     if path.suffix in (".json", ".gz", ".tar", ".tgz", ".zst") or not path.is_file():
         return False
     try:
@@ -65,7 +65,10 @@ def is_text(path: Path) -> bool:
 
 
 def campaign_of(paths: Sequence[Path]) -> Evidence | None:
-    """Return the campaign of ``preflight bench`` that is the only path; else None."""
+    """Return the evidence of a campaign if its folder is the only path; else None.
+
+    Raises UsageError if it cannot be read.
+    """
     if len(paths) != 1 or not (paths[0] / "plan.json").is_file():
         return None
     from preflight.campaign import folder
@@ -90,7 +93,7 @@ def campaign_evidence(opened: CampaignFolder) -> Evidence:
 
 
 def load_evidence(paths: Sequence[Path]) -> Collected:
-    """Read saved documents of nodes (lazily if there are many) and of a job's logs."""
+    """Read saved documents of nodes, lazily if many, and of logs; raises UsageError."""
     if not paths:
         from preflight.collect.request import Collected
 
@@ -106,7 +109,7 @@ def load_evidence(paths: Sequence[Path]) -> Collected:
 
 
 def with_switches(collected: Collected, paths: Sequence[Path]) -> Collected:
-    """Add the documents of switches, made from their files."""
+    """Add the documents of switches, made from their files; raises UsageError."""
     if not paths:
         return collected
     from preflight._startup.lightclass import replace
@@ -125,7 +128,7 @@ def with_switches(collected: Collected, paths: Sequence[Path]) -> Collected:
 
 
 def read_logs(paths: Sequence[Path]) -> Evidence | None:
-    """Read the given logs; return None if there are none."""
+    """Read the given logs, None if there are none; raises UsageError."""
     if not paths:
         return None
     from preflight.archive.directory import ArchiveError, logs
@@ -139,7 +142,7 @@ def read_logs(paths: Sequence[Path]) -> Evidence | None:
 def find_cluster(paths: Sequence[Path]) -> Path | None:
     """Return the cluster file saved with evidence, or None.
 
-    If a saved file cannot be used, a warning states the reason.
+    If a saved file cannot be used, a warning states the reason. Raises UsageError for a damaged bundle.
     """
     from preflight.evidence.bundle import BundleError
     from preflight.run import saved_cluster

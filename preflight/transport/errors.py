@@ -24,7 +24,7 @@ class TransportError(PreflightError):
 class NoAnswer(PreflightError):
     """One node did not answer.
 
-    ``phase`` is one of PHASES, ``reason`` the cause and its fix.
+    ``phase`` is one of PHASES or ``interrupted``; ``reason`` is the cause and its fix.
     """
 
     def __init__(self, phase: str, reason: str) -> None:
@@ -40,7 +40,7 @@ class NoAnswer(PreflightError):
 class OpenSshRequired(NoAnswer):
     """The host or its configuration needs a feature of the system's ``ssh``.
 
-    ``why`` names it. Raised only if no login was refused and no deadline has passed.
+    ``why`` names it. Not raised for a wrong host key, a deadline, or a login that was refused for every key.
     """
 
     def __init__(self, phase: str, why: str) -> None:

@@ -31,7 +31,7 @@ def fully_sharded(flops: float, all_reduce: float) -> float:
 def tensor_ways(flops: float, egress: float, feed_forward: int, ways: int) -> float:
     """Return the largest number of GPUs over which a layer should be split.
 
-    It is the width of the feed-forward layer times a GPU's bytes/s, over its FLOP/s times (n-1)/n, with n ``ways``.
+    It is the width of the feed-forward layer times a GPU's bytes/s, over its FLOP/s times (n-1)/n, where n is ``ways``.
     """
     return feed_forward * egress / (flops * (ways - 1) / ways) if ways > 1 else float("inf")
 

@@ -11,8 +11,8 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine
 
-#: Ratios of a measured to the usual figure: from the first on, it is as expected; below the second, it fails; below the
-#: third, another transport is likely. Public health checks require between 0.75 and 0.97.
+#: Ratios of a measured to the usual figure: at or above the first, it is as expected; below the second, it fails; below
+#: the third, another transport is likely. Public health checks require between 0.75 and 0.97.
 AS_EXPECTED, FAILS, ANOTHER_WAY = 0.90, 0.75, 0.50
 
 #: Ratio to the line rate that is tolerated, because of rounding and clock errors.
@@ -22,7 +22,7 @@ TOLERANCE = 1.02
 #: Maximum ratio of the NICs' usual figure to the limiting one for NICs to be suspected.
 NEAR = 1.3
 
-#: Range of ratios to a ring's bandwidth in which a figure shows a ring, although NVLS is usual.
+#: Range of ratios to a ring's bandwidth that indicate a ring where NVLS is usual.
 RING_FROM, RING_TO = 0.85, 1.10
 
 

@@ -10,8 +10,8 @@ from preflight.expectations.roofline.machine import RooflineMachine
 #: (src/graph/topo.h: 20.0, 20.6 or 40.1 for a link of 25 or 50 GB/s).
 RING = {"Volta": 0.80, "Ampere": 0.78, "Hopper": 0.80, "Blackwell": 0.76}
 
-#: The same for an all_reduce that NVSwitches reduce: H100 470 to 487 and H200 478 to 490 of 450 GB/s; B200 800 to 840
-#: of 900.
+#: The same for an all_reduce in the NVSwitches: H100 470 to 487 and H200 478 to 490 of 450 GB/s; B200 800 to 840 of
+#: 900.
 NVLS = {"Hopper": 1.04, "Blackwell": 0.90}
 
 #: The same for alltoall and sendrecv within an NVLink domain: A100 x8 226 of 300 GB/s.

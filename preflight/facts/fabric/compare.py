@@ -49,7 +49,7 @@ def slow(net: Net, reference: Net | None = None) -> tuple[Slow, ...]:
 
 
 def mixed(net: Net, reference: Net | None = None) -> tuple[FabricLink, ...]:
-    """Return the links of kinds with several speeds whose fastest has no majority.
+    """Return links of kinds with several speeds, the fastest without a majority.
 
     The intended speed is unknown. Links that are in the reference are left out.
     """

@@ -120,7 +120,7 @@ class Graph:
     def along(self, route: tuple[int, ...]) -> str:
         """Return the end of a directed route from the sweeping node: ``leaf00 port 3``.
 
-        Empty if it cannot be followed. The first number is the sweeping port itself; each further one is an
+        Empty if it cannot be followed. The first number is the sweeping port itself; each later number is an
         outgoing port.
         """
         here = self.net.start[0] if self.net.start else ""

@@ -79,7 +79,7 @@ def from_sweep(net: Net) -> dict[str, str]:
 def of_hosts(hosts: Iterable[str], leaves: Mapping[str, str]) -> dict[str, str]:
     """Return the leaf of each host; empty if the leaf of any host is unknown.
 
-    Programs print host names up to the first dot. Runs of which only some have a leaf cannot be compared by distance.
+    Programs print host names up to the first dot. Runs cannot be compared by distance if only some of them have a leaf.
     """
     labels: dict[str, set[str]] = {}
     for node, leaf in leaves.items():
@@ -127,7 +127,7 @@ def announced(heard_of: Mapping[str, Sequence[HeardSwitch]]) -> dict[tuple[str, 
 
 
 def heard(node: NodeFacts, compute: Compute) -> tuple[HeardSwitch, ...]:
-    """Return the switches that a node's compute ports see by LLDP."""
+    """Return the switches that LLDP shows on a node's compute ports."""
     if lldp.LLDP not in node.evidence:
         return ()
     try:

@@ -50,7 +50,7 @@ def _require_complete(net: ibnetdiscover.Net, partial: str) -> ibnetdiscover.Net
 
 
 def hours(before: str, now: str) -> float | None:
-    """Return the hours between two times in ISO 8601; None if one is unknown."""
+    """Return the hours between two times in ISO 8601; None if either is unknown."""
     try:
         one, other = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (before, now))
         return (other - one).total_seconds() / 3600

@@ -1,6 +1,6 @@
 """A sweep of the InfiniBand fabric, and the job's nodes in it.
 
-The records of a sweep are in the document of the node that made it; they describe the complete cluster.
+The records of a sweep are in the document of the node that made it; they describe the entire cluster.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class FabricFacts:
     def not_infiniband(self) -> tuple[str, ...]:
         """The records that show that no compute port of the node is InfiniBand.
 
-        Empty if one is.
+        Empty if any port is, or if that is unknown.
         """
         try:
             ports = self._compute(self.sweeper)

@@ -49,7 +49,7 @@ class ConnectionEnd:
     port: Port
 
     def evidence(self, cause: str) -> NodeEvidence:
-        """Return whether the port shows a cause.
+        """Return the port's evidence of a cause.
 
         An active port does not rule out ``port-down``, because it may have been down before.
         """
@@ -91,8 +91,8 @@ def split(
 ) -> list[tuple[Failure, ConnectionEnd | None]]:
     """Split a failure of connections by the ports that show a cause.
 
-    Connections whose own port shows none, to nodes without such a port, form a separate failure. All remaining ones are
-    attributed to the first port. ``nodes`` are those of the log.
+    Connections whose own port shows none, to nodes without such a port, form a separate failure. All remaining
+    connections are attributed to the first port. ``nodes`` are those of the log.
     """
     peers = dict(_ends(nodes)) if any(remote_gid(process.line.message) for process in failure.processes) else {}
     causes: dict[tuple[str, str], tuple[ConnectionEnd, list[ProcessFailure]]] = {}

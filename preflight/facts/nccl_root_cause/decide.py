@@ -127,7 +127,7 @@ def _of_failure(failure: Failure, host: HostStatements) -> Iterator[Suspect]:
             yield Suspect(causes.MEMLOCK, line)
         elif name == "ib_reg_mr_failed":
             yield Suspect(causes.NO_PEER_MEMORY, line)
-    # the message only reports an empty row; other rows may have causes that no node shows
+    # only ENODATA means an empty row; the other errors have further causes, which no node shows
     if name in _GID:
         yield Suspect(causes.GID, line, states=name == "ib_modify_qp_enodata")
     if name in CONNECTION:

@@ -51,7 +51,7 @@ class HostStatements:
 
 
 def hosts(log: NcclLog) -> Mapping[str | None, HostStatements]:
-    """Return the hosts of a log, in order; one without a name if it names none."""
+    """Return host -> statements, in order; only None if the log names no host."""
     ways: dict[str | None, dict[str, None]] = {}
     counts: dict[str | None, list[int]] = {}
     for entry in log.by_host:

@@ -73,5 +73,5 @@ class Cause:
 
     @property
     def names(self) -> str:
-        """The remaining causes, joined by "or"."""
+        """The names of all possible causes, joined by "or"."""
         return " or ".join(kind.name for kind in (self.kind, *self.others))

@@ -39,7 +39,7 @@ RULES: Mapping[str, SettingRule] = {
 def lint(
     env: NcclEnvironment, here: SettingScope | None = None, rules: Iterable[str] | None = None
 ) -> Iterator[Violation]:
-    """Yield the violations of the rules, all of them or those named.
+    """Yield the violations of all rules, or of those named.
 
     Redacted settings are left out; the caller reports them.
     """

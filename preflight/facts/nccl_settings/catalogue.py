@@ -94,7 +94,7 @@ def dotted(number: Version) -> str:
 @cache
 def table() -> VariableTable:
     """Return the table, which is read once."""
-    loader: Any = __spec__.loader  # as importlib.resources, whose import is slow
+    loader: Any = __spec__.loader  # like importlib.resources, which is slow to import
     return read(loader.get_data(os.path.join(os.path.dirname(__file__), "variables.json")).decode("utf-8"))
 
 
@@ -124,9 +124,9 @@ def nearest(name: str, names: Iterable[str] | None = None) -> str:
     """Return the known name that was probably intended; empty if none is similar.
 
     Names are similar if they have the same words in a different order, if one name starts with the given words, or if
-    they differ by a typing error. ``names`` defaults to NCCL's variables.
+    they differ by a typo. ``names`` defaults to NCCL's variables.
     """
-    import difflib  # slow to import, and needed for a typing error only
+    import difflib  # slow to import, and needed only for typos
 
     if names is None:
         known = {

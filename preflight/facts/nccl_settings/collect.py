@@ -57,7 +57,7 @@ class CollectedSettings:
 def of_log(variables: Iterable[ReportedVariable], key: str) -> CollectedSettings:
     """Collect the ``NAME set by environment to VALUE`` lines of a log.
 
-    Numbers are the ones that NCCL has parsed.
+    Numbers are shown as NCCL parsed them.
     """
     return CollectedSettings(tuple(Setting(one.name, one.value, key, one.first.number) for one in variables))
 

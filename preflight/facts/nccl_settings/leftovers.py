@@ -85,7 +85,7 @@ def of_googles_plugin(env: NcclEnvironment, setting: Setting) -> bool:
 def needed(env: NcclEnvironment, setting: Setting) -> bool:
     """Return whether a variable that disables something is required.
 
-    Google's plug-ins need some, and so do ranks that share a GPU, which NVLS does not support.
+    Google's plug-ins need some of these variables, and so do ranks that share a GPU, which NVLS does not support.
     """
     shared = SettingsReader(env).number("NCCL_MULTI_RANK_GPU_ENABLE") == 1
     return (shared and setting.name == "NCCL_NVLS_ENABLE") or of_googles_plugin(env, setting)
@@ -100,7 +100,7 @@ def _of_amazons_plugin(setting: Setting, here: SettingScope) -> bool:
 
 
 def pinned_choices(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
-    """Yield pinned choices that NCCL makes better itself, by size and topology."""
+    """Yield pinned choices that NCCL itself makes better, by size and topology."""
     read = SettingsReader(env)
     for name, kind in (("NCCL_ALGO", "algorithm"), ("NCCL_PROTO", "protocol")):
         for setting in read.set(name):

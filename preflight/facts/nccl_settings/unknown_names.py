@@ -25,7 +25,7 @@ def _settings(env: NcclEnvironment) -> Iterator[Setting]:
 def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
     """Yield names that no program reads: misspelt, invented, or with a blank.
 
-    A name after ``export`` in a file is one as well.
+    In a file, ``export`` before a name becomes part of the name.
     """
     known = table()
     for setting in env.settings:

@@ -75,7 +75,7 @@ def _number(variable: Variable, value: str) -> Iterator[InvalidValue]:
 
 def _in_range(variable: Variable, number: int) -> bool:
     if number == variable.number or (number in (-1, -2) and variable.number is None and variable.default):
-        return True  # the source's values for "automatic"
+        return True  # NCCL's own values for "automatic"
     if variable.kind in ("switch", "truth"):
         return number in (0, 1)
     if variable.values:

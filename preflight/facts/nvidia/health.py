@@ -1,4 +1,4 @@
-"""Health of a node's GPUs: NVML, completed from nvidia-smi.
+"""Health of a node's GPUs: NVML, supplemented by nvidia-smi.
 
 ``nvidia-smi -q -x`` and ``nvidia-smi nvlink -s`` are the second sources.
 """
@@ -15,7 +15,7 @@ from preflight.parsers.nvidia import nvlink_status
 
 
 def health(evidence: Evidence) -> Health:
-    """Return the health of all GPUs: NVML's, completed from ``nvidia-smi -q -x``.
+    """Return the health of all GPUs, from NVML and then ``nvidia-smi -q -x``.
 
     If NVML hung on a GPU and nvidia-smi did not answer, the answers for earlier GPUs are used. If neither source
     answered, raises EvidenceError, if possible with NVML's reason.

@@ -153,7 +153,7 @@ class _Reader:
         return value
 
     def flag(self, key: str, inside: str | int | None = None) -> bool:
-        """Return a number that is 0 or 1 as a truth value."""
+        """Return whether a number is not 0."""
         return bool(self(key, inside))
 
     def mib(self, key: str, inside: str | int | None = None) -> int:

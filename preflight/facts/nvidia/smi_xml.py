@@ -93,7 +93,7 @@ _REASONS = {
 }  # fmt: skip
 _PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_", "")
 
-#: Field of ``fabric/health`` -> NVML's name of the fault; any value that is not a good one is a fault.
+#: Field of ``fabric/health`` -> NVML's name of the fault; any value other than a healthy one is a fault.
 _HEALTH = {
     "bandwidth": "degraded bandwidth",
     "route_recovery_in_progress": "route recovery in progress",
@@ -119,7 +119,7 @@ def read_health(evidence: Evidence) -> Health:
 
 
 def parse(text: str) -> Health:
-    """Parse the XML document; raises ValueError that names the place of a fault."""
+    """Parse the XML document; raises a ValueError that states where it breaks."""
     text = normalize_text(text)
     start = text.find("<nvidia_smi_log")
     if start < 0:

@@ -123,7 +123,7 @@ def _rows(evidence: Evidence, port: Port) -> list[gids.Gid]:
 def best_row(rows: Sequence[gids.Gid]) -> gids.Gid | None:
     """Return the row that NCCL 2.21 and newer selects.
 
-    It is a RoCE v2 entry with an IPv4 address, else a routable IPv6 address.
+    It is a RoCE v2 entry with an IPv4 address, else with a routable IPv6 address; None without either.
     """
     usable = [row for row in rows if not row.empty and "v2" in row.type and not row.address.is_link_local]
     return next((row for row in usable if row.address.ipv4_mapped), usable[0] if usable else None)

@@ -1,6 +1,6 @@
 """The RoCE chain of a port: from its interface to its congestion control.
 
-Each link has its value, its record and its state. A later link is only relevant if the earlier ones are healthy, so the
+Each link has its value, its record and its state. A later link is relevant only if the earlier ones are healthy, so the
 first broken link is the fault of the port.
 """
 
@@ -121,7 +121,7 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
         kind, _, target = error.key.partition(":")
         named = kind == "cmd" and not error.why.startswith(target)
         why = f"{target} {error.why}" if named else error.why
-        if at.netdev:  # omitted, so that ports with the same gap have the same text
+        if at.netdev:  # replaced, so that ports with the same gap have the same text
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)
         if name not in ADDRESSING and rdma_ports.is_virtual_function(at.evidence, at.port.device):
@@ -139,7 +139,7 @@ def _is_software(at: Place) -> bool:
 
 
 def _learn(at: Place, name: str, key: str) -> str:
-    """Return how to collect a missing value, if the tool is installed."""
+    """Return how to collect a missing value; empty if no way is known."""
     status = at.evidence.record(key).status if key in at.evidence.records else "missing"
     if status == "ok" and name == "active MTU":
         return "see rdma.device-nodes: `ibv_devinfo` lists only devices that it can open"

@@ -91,7 +91,7 @@ def cnp(at: Place, name: str) -> ChainLink:
 def pause(at: Place, name: str) -> ChainLink:
     """Check that global pause (IEEE 802.3x) is off in both directions.
 
-    A port cannot use it and PFC at the same time.
+    A port cannot use both global pause and PFC.
     """
     found = port_qos.pause(at.evidence, at.netdev)
     on = [way for way, is_on in (("RX", found.value.rx), ("TX", found.value.tx)) if is_on]

@@ -64,7 +64,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
 
 
 class _Answers:
-    """The answers of a switch by part; one that was not read is empty, and a gap."""
+    """The answers of a switch by part; an unread part is empty, and a gap."""
 
     def __init__(self, evidence: Evidence) -> None:
         self.gaps: dict[str, str] = {}

@@ -35,9 +35,9 @@ def network(net: Ethernet) -> Net:
 
 
 def is_like_hosts(net: Ethernet, name: str) -> bool:
-    """Return whether a name differs from some host's only in its numbers.
+    """Return whether a name differs from a host's only in its numbers.
 
-    False if the same is true of some switch's name.
+    False if it also differs from a switch's name only in its numbers.
     """
     hosts, switches = {_form(host.node.node) for host in net.hosts}, {_form(switch) for switch in net.by_name}
     return _form(name) in hosts - switches

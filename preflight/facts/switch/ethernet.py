@@ -1,6 +1,6 @@
 """The Ethernet fabric: switches, and the cables between them and the hosts.
 
-Cables are found by LLDP (IEEE 802.1AB), from both ends. Names are compared in full, never by prefix: a switch is
+Cables are found with LLDP (IEEE 802.1AB), from both ends. Names are compared in full, never by prefix: a switch is
 identified by its name, with or without domain, or by its chassis address; a port by its name, its alias, or the short
 form of either.
 """
@@ -213,7 +213,7 @@ class Ethernet:
         return announced
 
     def _switch_heard(self, host: HostPort) -> CableEnd | None:
-        """Return the switch and port that a host's port sees by LLDP, or None."""
+        """Return the switch and port that LLDP shows on a host's port, or None."""
         switch = self._switch(host.heard.switch) if host.heard else None
         name = self._port_named(switch, host.heard.port) if switch and host.heard else ""
         return CableEnd(switch.name, name, True) if switch and name else None
@@ -347,7 +347,7 @@ class _Records(Mapping[str, Any]):
         return True
 
     def __iter__(self) -> Iterator[str]:
-        return iter(())  # no reader lists the records of a complete fabric
+        return iter(())  # no reader lists the records of an entire fabric
 
     def __len__(self) -> int:
         return len(self._sources)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from functools import cache
 
-#: Flows up to which the distribution is exact; above, a normal distribution approximates the sum.
+#: Maximum number of flows with an exact distribution; beyond it, a normal distribution approximates the sum.
 _EXACT = 256
 
 

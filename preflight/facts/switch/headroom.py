@@ -16,7 +16,8 @@ LIGHT = 1.98e8
 #: Time in pause quanta of 512 bits until a peer stops, by speed in Gb/s.
 QUANTA = {10: 67, 25: 80, 40: 118, 50: 147, 100: 394, 200: 453, 400: 905, 800: 905}
 
-#: Largest frame that a switch of a training fabric forwards, bytes, and largest RoCE packet with its headers.
+#: Bytes of the largest frame that a switch of a training fabric forwards, and of a lossless frame in SONiC's headroom
+#: design (``mtu`` of LOSSLESS_TRAFFIC_PATTERN).
 FRAME, ROCE_FRAME = 9216, 1024
 
 

@@ -38,7 +38,7 @@ class SwitchPort:
     pfc: frozenset[int] | None = None  # lossless priorities
     heard: Heard | None = None
     lanes: int | None = None  # lanes of the switch chip
-    subport: int | None = None  # number of its part of the module, from 1; 0: the complete module
+    subport: int | None = None  # number of its part of the module, from 1; 0: the entire module
 
     @property
     def names(self) -> frozenset[str]:
@@ -226,7 +226,7 @@ def growth(before: int | None, after: int | None) -> int | None:
 
 
 def went_back(first: Counters, second: Counters) -> Sequence[str]:
-    """Return the ports of which a traffic counter decreased, as after clearing."""
+    """Return the ports with a traffic counter that decreased, as after a clear."""
     return [
         name
         for name, now in second.ports.items()

@@ -87,7 +87,7 @@ def _port(name: str, row: Mapping[str, Any], heard: Any, model: str) -> SwitchPo
         mtu = None
     return SwitchPort(
         name, speed_gbps=as_decimal(row.get("gbps")) or None, mtu=mtu, admin_up=admin, up=up, heard=_heard(heard),
-        lanes=1 if name.count("/") == 2 else None,  # a breakout port: which of its module's lanes is not shown
+        lanes=1 if name.count("/") == 2 else None,  # a breakout port; which lane of the module it uses is not shown
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
 
 
 class _Tables:
-    """The tables of a switch by record; an unreadable one is empty, and a gap."""
+    """The tables of a switch by record; an unread table is empty, and a gap."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -303,8 +303,8 @@ def _lanes(row: Mapping[str, str], way: str) -> tuple[float | None, ...]:
 # --- counters ---
 
 
-#: Queues and priority groups of lossless priorities, by port and number: only these are read, since a fabric has a
-#: million of all kinds.
+#: Queues and priority groups of lossless priorities, by port and number. Only these are read, since a fabric has a
+#: million queues and groups.
 _Places = tuple[set[tuple[str, int]], set[tuple[str, int]]]
 
 
@@ -329,7 +329,7 @@ def _readings(tables: _Tables, places: _Places) -> tuple[Counters, Counters | No
 
 
 def _again(record: Record | None) -> Record | None:
-    """Return the second reading of a record, if it was read."""
+    """Return the second reading of a record; None if it was not read."""
     return record.again if record and record.again and record.again.ok else None
 
 

@@ -63,7 +63,7 @@ class JobTrace:
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """Descriptions of the groups of which some ranks have no trace."""
+        """Descriptions of the groups in which some ranks have no trace."""
         return tuple(
             f"process group {group.description or group.name}: only ranks {', '.join(map(str, group.ranks))}"
             for group in self.waits.groups

@@ -73,7 +73,7 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     candidates: list[Straggler] = []
     beyond = _deviate(waits)
     staged = _of_pipelines(ranks, steps, length, beyond)
-    # other stages of a slow one are late wherever they meet other pipelines
+    # the other stages of a slow rank's pipeline are late wherever they meet other pipelines
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
     for number, group in _comparable(ranks, waits):
         of_group = _of_group(group, _caused(waits, number, steps), length, beyond)
@@ -193,8 +193,8 @@ def _standing_out(
 ) -> tuple[tuple[int, ...], float, list[list[float]]]:
     """Return the ranks, at most half, that cause the most waiting.
 
-    Also return their share of the waiting not caused by the ``named``, and each rank's excess over the rest in
-    each step.
+    Also return their share of the waiting not caused by the ``named``, and the excess of each over the mean of the
+    remaining ranks, in each step.
     """
     total = {rank: sum(of_step.get(rank, 0.0) for of_step in caused.values()) for rank in ranks}
     order = sorted(ranks, key=total.__getitem__, reverse=True)

@@ -26,7 +26,7 @@ _MOST_CAUSES, _LEAST_SHARE = 4, 0.01
 _MOST_DELAYS = 16
 #: Number of parts with equal numbers of collectives that replace steps if the profiles mark none.
 BLOCKS = 10
-#: Minimum fraction of all waiting that delays the ranks, if a collective makes them continue together.
+#: Minimum fraction of each rank's wait that must delay it, for the ranks to continue together after a collective.
 _MOST = 0.9
 #: Multiple of the clock error within which two arrivals count as simultaneous.
 _ERRORS = 3.0
@@ -56,7 +56,7 @@ class Waits:
 
     def __init__(self, groups: Sequence[GroupOfRanks]) -> None:
         self.groups = tuple(groups)
-        #: Exposed waiting that a rank causes in a group, per step: the mean over the waiting ranks.
+        #: Exposed waiting that a rank causes in a group, per step: the mean over its peers.
         self.caused: dict[WaitKey, Charges] = defaultdict(lambda: defaultdict(float))
         #: Exposed waiting of a rank by step and by cause.
         self.bare: dict[tuple[int, int], Charges] = defaultdict(lambda: defaultdict(float))
@@ -72,7 +72,7 @@ class Waits:
         self.transfers: dict[tuple[int, str, int], list[float]] = defaultdict(list)  # by group, kind and bytes
 
     def waited(self, rank: int, groups: Collection[int] | None = None) -> Spans:
-        """Return when a rank waited, on its own clock, in any group or in some."""
+        """Return when a rank waited, on its own clock, in all groups or those given."""
         numbers = range(len(self.groups)) if groups is None else groups
         own = [self.stretches[rank, group].joined() for group in numbers if (rank, group) in self.stretches]
         return united(sorted(stretch for stretches in own for stretch in stretches))
@@ -248,7 +248,7 @@ def _responsible(
 
 
 def _unite(delays: Sequence[_Delays]) -> None:
-    """Make the delays of ranks equal, which continue together after a collective."""
+    """Equalise the delays of ranks that continue together after a collective."""
     united: Charges = defaultdict(float)
     for delay in delays:
         for cause, amount in delay.charges.items():

@@ -36,7 +36,7 @@ _COLUMNS = r'{range .items[*]}{.metadata.name}{"\t"}{.status.phase}{"\n"}{end}'
 
 @dataclass(frozen=True)
 class Kubectl:
-    """Options of kubectl; empty ones come from its kubeconfig, or from the pod."""
+    """Options of kubectl; if empty, its kubeconfig or the pod determines them."""
 
     namespace: str = ""
     container: str = ""

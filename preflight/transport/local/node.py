@@ -188,7 +188,7 @@ def _pipes(process: Process | Forked) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
 def _end(process: Process | Forked, patience_s: float) -> int | None:
     """Close the collector's standard input, then end its group.
 
-    The collector then ends its children. One that hangs in the kernel is reaped later.
+    The collector then ends its children. A collector that hangs in the kernel is reaped later.
     """
     for stream in _pipes(process):
         stream.close()

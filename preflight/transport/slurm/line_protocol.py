@@ -60,12 +60,12 @@ BOOT = _BOOT + payload.LOAD + "main(mine(plan))\n"
 _LABELLED = re.compile(rb" *(\d{1,7}): ?(.*)", re.DOTALL)
 _LINE = re.compile(rb"@@PREFLIGHT-LINE/1 (\S{1,255}) (\d{1,9}) ([0-9a-f]{8}) ([A-Za-z0-9+/=]*)\r?")
 
-#: Longest line in bytes; longer ones are dropped.
+#: Maximum bytes of an unfinished line; beyond it, the beginning of the line is dropped.
 _LONGEST = 1 << 20
 
 
 class CompletedTask(NamedTuple):
-    """A node with a complete answer, or with one that is too long or invalid."""
+    """A node with an answer that is complete, too long or invalid."""
 
     node: str
     task: TaskAssembler

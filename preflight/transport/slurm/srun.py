@@ -2,7 +2,7 @@
 
 The step runs within a job or as a separate job. The collector and all plans are passed to every task as arguments,
 because srun forwards standard input only after every task has started, which never happens if a node has failed.
-Answers are sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the complete step after 10
+Answers are sent as lines (``line_protocol``). A node on which Slurm cannot start a task ends the entire step after 10
 to 20 s; nodes without an answer are then collected again without it. The step, and a job created for it, always end
 with the run.
 """
@@ -29,8 +29,8 @@ from preflight.transport.local.process import has_ended, kill_group, pipes
 from preflight.transport.slurm import error_messages
 from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAssembler
 
-#: Variables that srun's environment passes on: the cluster's address, and the account. Others belong to the surrounding
-#: job and would attach the step to it.
+#: SLURM_* variables that srun inherits: those of the cluster's address and the account. All others belong to the
+#: surrounding job and would attach the step to it.
 _PASSED_VARIABLES = frozenset({
     "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
     "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
@@ -144,7 +144,7 @@ class Srun:
         ]  # fmt: skip
 
     def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start srun in a separate process group, shielded from Ctrl-C."""
+        """Start srun in its own process group, safe from Ctrl-C; raises TransportError."""
         try:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
@@ -263,7 +263,7 @@ class _Step:
         self.last = NoAnswer("collect", "no answer")
 
     def run(self) -> Iterator[Evidence]:
-        """Yield the documents of the nodes of this step; the rest go to the next step."""
+        """Yield the documents of this step's nodes; unfinished nodes go to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
         try:

@@ -71,7 +71,7 @@ class InlineConnection(paramiko.Transport):
         self.agreed = threading.Event()  # key exchange finished or failed
         self._script: Script | None = None
         self._failure: BaseException | None = None
-        self._channel: paramiko.Channel | None = None  # otherwise it would close with two messages
+        self._channel: paramiko.Channel | None = None  # referenced: a freed channel sends two messages
 
     def log_in(self, user: str, key: paramiko.PKey, done: threading.Event) -> None:
         """Authenticate with a key, and set ``done`` with the answer.
@@ -187,7 +187,7 @@ class InlineConnection(paramiko.Transport):
         return {name: tuple(getattr(cls, f"_{name}_info")) for name in ("kex", "cipher", "mac", "key")}
 
     def _parse_channel_open_failure(self, m: paramiko.Message) -> None:
-        """Keep the reason that the host sent, which paramiko only logs.
+        """Record the reason that the host sent, which paramiko only logs.
 
         The reason is included in the message to the user.
         """

@@ -1,4 +1,4 @@
-"""OpenSSH certificates (PROTOCOL.certkeys), and how an authority's are verified."""
+"""OpenSSH certificates (PROTOCOL.certkeys), and verification of host certificates."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _DEFAULTS = {
 def read(
     file: Path | None, hosts: Sequence[HostSpec], warn: Callable[[str], None]
 ) -> dict[HostSpec, Mapping[str, Sequence[str]]]:
-    """Return the output of ``ssh -G`` for each host, as far as known.
+    """Return each host's values as ``ssh -G`` would print them, as far as known.
 
     ``warn`` is called for each Include, which is not read. Raises TransportError.
     """

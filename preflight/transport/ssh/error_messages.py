@@ -73,7 +73,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 _COMPILED = tuple((re.compile(pattern), phase, reason) for pattern, phase, reason in _MEANINGS)
 
-# Messages of a login node at its MaxStartups limit, which accepts connections later.
+# Messages if sshd is at its MaxStartups limit; it accepts connections later.
 _ENDED = re.compile(r"(?:kex|ssh)_exchange_identification: (?P<why>.+)|Connection (?P<how>closed|reset) by .*")
 _RESET = re.compile(r"ssh: connect to host \S+ port \d+: Connection reset by peer")
 
@@ -86,7 +86,7 @@ LOST = re.compile(
 #: Messages that ``ssh`` prints only for an established session.
 LOGGED_IN = re.compile(rb"^(?:client_loop: |Connection to \S+ closed by remote host)", re.M)
 
-#: Its message if the login was accepted but the session was not; behind a jump host, another line follows.
+#: Message of ``ssh`` if the login was accepted but the session was not; behind a jump host, another line follows.
 _REFUSED = re.compile(r"channel \d+: open failed: (?P<why>.+)")
 _FORWARDED = "stdio forwarding failed"
 

@@ -248,7 +248,8 @@ def known(
 def revoked_keys(path: Path) -> frozenset[bytes]:
     """Read a RevokedHostKeys file of public keys.
 
-    Raises NoAnswer for an unreadable file, because OpenSSH also refuses to connect then.
+    Raises OpenSshRequired for a KRL, and NoAnswer for an unreadable file, because OpenSSH then refuses to connect as
+    well.
     """
     try:
         raw = safe_read.content(path, safe_read.DOCUMENT)

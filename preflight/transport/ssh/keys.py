@@ -1,6 +1,6 @@
 """Keys of the user who runs preflight: files, certificates, agent keys.
 
-They are read once per run. No passphrase is ever requested: a key with a passphrase is only used through the agent.
+They are read once per run. No passphrase is ever requested: a key with a passphrase is used only through the agent.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class OpenSshTransport(PipedTransport):
         silent = status == _SSH_FAILED and not channel.stderr.strip()
         before_login = not (protocol.stdout_bytes or silent or error_messages.LOGGED_IN.search(channel.stderr))
         if channel.late:
-            # Behind a jump host it may have printed the reason and still wait for its child ssh.
+            # Behind a jump host, ssh may have printed the reason and still wait for its child ssh.
             if before_login and (failure := error_messages.known_meaning(channel.stderr)):
                 raise failure.answer
             ended = f"no answer within {left_s:.3g} s"

@@ -88,7 +88,7 @@ class Demands:
 
     @functools.cached_property
     def _has_ticket(self) -> bool:
-        """Return whether there may be a Kerberos ticket.
+        """Whether there may be a Kerberos ticket.
 
         Without one, ssh has no advantage over paramiko.
         """

@@ -1,6 +1,6 @@
 """One SSH connection, from a stream to an authenticated transport.
 
-Each failure has its precise cause.
+Every failure is reported with its cause.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ logging.getLogger(_LOG).setLevel(logging.CRITICAL)  # its messages are used as a
 # needs one system call less per read; a channel of a jump host's connection keeps a limit.
 _IDLE_S = 2.0
 
-#: Message that OpenSSH sends instead of a banner if it has too many connections.
+#: Messages that OpenSSH sends instead of a banner if it has too many connections.
 _BUSY = (b"Exceeded MaxStartups", b"Not allowed at this time")
 
 

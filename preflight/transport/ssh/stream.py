@@ -186,7 +186,7 @@ class RecordedStream:
 
 
 def connect(config: HostConfig, until: float) -> RecordedStream:
-    """Connect to a host by TCP; raises NoAnswer. ``until`` is on the monotonic clock."""
+    """Connect to a host over TCP by ``until``, a monotonic time; raises NoAnswer."""
     addresses = _resolve(config, until)
     failures: list[tuple[str, OSError]] = []
     for number, (family, address) in enumerate(addresses):
