@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu.xid import XidContext, judge_sxids, judge_xids
 from preflight.checks.host.kernel_events import of_problem, words_of
-from preflight.checks.host.kernel_judgement import Judged, Xid, counted, judged
+from preflight.checks.host.kernel_judgement import AER_PER_HOUR, HOUR_S, Judged, Xid, counted, judged
 from preflight.checks.host.kernel_links import FLAPS, repeated
 from preflight.checks.host.kernel_problem import Window
 from preflight.facts import xid
@@ -159,18 +159,32 @@ def _corrected(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tup
         for event in few:
             same[event.kind, event.device].append(event)
         counts: Counter[str] = Counter()
+        rate = max((_per_hour(counted(own)) for (kind, _), own in same.items() if kind == "pcie-aer"), default=0)
         for (kind, _), own in same.items():
             counts[kind] += len(counted(own) if kind == "pcie-aer" else own)
         listed = ", ".join(f"{kind} {number}" for kind, number in counts.items())
         devices = ", ".join(list(dict.fromkeys(event.device for event in few if event.device))[:6])
         of = f" of {devices}" if devices else ""
         span = Window().span(few) or "; the time span is unknown"
+        if rate > AER_PER_HOUR:
+            span += f", but {rate:,.0f} an hour if they go on: {AER_PER_HOUR} are a fault"
         total = counts.total()
         yield unknown(f"{total} corrected hardware error{'s' if total > 1 else ''} ({listed}{of}; the first on line "
                       f"{few[0].line}): "
                       f"too few for a fault{span}", subject=few[0].device,
                       found=few[0].text.strip()[:200], expected="none", evidence=evidence,
                       fix="Count them over a day: `ras-mc-ctl --errors`, `journalctl -k`.")  # fmt: skip
+
+
+#: Minimum number of errors that have a rate: fewer may be one incident.
+_RATED = 5
+
+
+def _per_hour(events: Sequence[KernelEvent]) -> float:
+    """Return the rate of errors after the boot; 0 if unknown."""
+    times = [event.at_s for event in events if event.at_s is not None and not Window().booting(event)]
+    span = max(times) - min(times) if len(times) >= _RATED else 0
+    return (len(times) - 1) * HOUR_S / span if span >= 1 else 0
 
 
 def _unjudged(

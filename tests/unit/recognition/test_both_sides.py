@@ -487,6 +487,18 @@ ROWS |= {
         0,
     ),
     "a list in a sentence": ("It hangs, whatever we set:\n- NCCL_IB_DISABLE=1 or 0\n", [], "", 3),
+    "corrected errors at a rate": (
+        "".join(CORRECTED.replace("00:03", f"00:{second:02d}") for second in range(10, 40, 5)),
+        [("unknown", "kernel.events", "within 25 s, but 720 an hour if they go on: 50 are a fault")],
+        "",
+        3,
+    ),
+    "corrected errors far apart": (
+        "".join(CORRECTED.replace("10:00", f"1{hour}:00") for hour in range(6)),
+        [("unknown", "kernel.events", "6 corrected hardware errors")],
+        "an hour",
+        3,
+    ),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }
 
