@@ -23,7 +23,8 @@ _COMMAND = re.compile(r"`([^`]{3,120})`")
 _PROGRAMS = (
     "preflight", "nvidia-smi", "nvidia-ctk", "dcgmi", "amd-smi", "nvbandwidth", "py-spy", "torchrun", "all_reduce_perf",
     "dmesg", "journalctl", "systemctl", "timedatectl", "chronyc", "sysctl", "ulimit", "unset", "export", "env", "ps",
-    "top", "cat", "ls", "grep", "df", "mount", "findmnt", "ldd", "ldconfig", "numactl", "cpupower", "dmidecode", "ssh",
+    "top", "cat", "ls", "grep", "df", "du", "lfs", "lctl", "getent", "nc", "ssh",
+    "mount", "findmnt", "ldd", "ldconfig", "numactl", "cpupower", "dmidecode",
     "ipmitool", "ras-mc-ctl", "smartctl", "nvme", "mdadm", "zpool", "lspci", "lsmod", "modprobe", "kubectl", "scontrol",
     "sinfo", "sdiag", "sacct", "sacctmgr", "ethtool", "ip", "ping", "iperf3", "devlink", "rdma", "show", "show_gids",
     "cma_roce_mode", "mst", r"mlx\w{3,20}", r"ib\w{3,20}", "perfquery", "sminfo", "saquery", "fi_info",
@@ -40,13 +41,22 @@ _PLACEHOLDER = re.compile(r"(?<![\w./=:-])[A-Z]{1,12}(?:=[A-Z]{1,12})?(?![\w./])
 _BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|scontrol|kubectl|ibstat) [^;(.,]{1,100})")
 
 
+#: The start of the commands of a signature, whose programs may be any.
+_RUN = "Run: "
+#: The end of a sentence. Maximum length of a sentence shown as the next step.
+_SENTENCE, _LONGEST_STEP = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])"), 300
+#: Kinds of output that are named differently from the command that prints them.
+_PRINTED_BY = {"kernel log": "dmesg"}
+
+
 class Answer(NamedTuple):
-    """Short answer: the verdict on a text, a remark, and a command."""
+    """Short answer: the verdict on a text, a remark, and the next step."""
 
     status: str  # fail, warn, unknown or pass
     verdict: str
     rest: str  # remark on further results; may be empty
-    command: str
+    command: str  # empty if there is none
+    step: str = ""  # the next step in words; empty if there is a command
 
 
 def answer(document: Mapping[str, Any], missing: str) -> Answer:
@@ -60,11 +70,15 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
         parts = sum(len(source["parts"]) for source in document["sources"])
         return Answer("pass", f"No fault found: {_count(counts['pass'], 'check')} passed.",
                       f"{_count(parts, 'part')} recognised.", "preflight check")  # fmt: skip
+    kinds = {id(finding): part["kind"] for source in document["sources"] for part in source["parts"]
+             for finding in part["findings"]}  # fmt: skip
     source, worst = next((source, finding) for source, finding in pairs if finding["status"] == status)
     node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
     message = one_line(worst["message"])
     named = "" if not node or node in message else f"{one_line(node)}: "
-    return Answer(status, f"{named}{message} [{worst['check']}].", _rest(counts, status), _next(worst))
+    return Answer(
+        status, f"{named}{message} [{worst['check']}].", _rest(counts, status), *_next(worst, kinds.get(id(worst), ""))
+    )
 
 
 def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -88,17 +102,33 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _next(finding: Mapping[str, Any]) -> str:
-    """Return the first command in the finding's fix, else one that explains its check.
+def _next(finding: Mapping[str, Any], kind: str) -> tuple[str, str]:
+    """Return the first command in the finding's fix, or the fix's first sentence.
 
-    Commands without a placeholder come first; those that interrupt jobs are left to the finding.
+    Commands without a placeholder come first. Those that interrupt jobs are left to the finding, and the command that
+    printed this text is not repeated. Only a signature's commands are taken from behind the first sentence: elsewhere,
+    they follow the step that it describes.
     """
-    fix = finding.get("fix") or ""
+    fix = one_line(finding.get("fix") or "")
+    first = _SENTENCE.split(fix, maxsplit=1)[0]
+    _, run, own = fix.partition(_RUN)
     begins = _BEGINS.match(fix)
-    listed = [words.strip() for words in ((begins[1],) if begins else ()) + tuple(_COMMAND.findall(fix))]
-    commands = [words for words in listed if _PROGRAM.fullmatch(words) and not _DISRUPTIVE.search(words)]
+    listed = [words.strip() for words in ((begins[1],) if begins else ()) + tuple(_COMMAND.findall(own or first))]
+    commands = [words for words in listed
+                if (run or _PROGRAM.fullmatch(words)) and not _DISRUPTIVE.search(words)
+                and not _printed(words, kind, finding["message"])]  # fmt: skip
     commands.sort(key=lambda words: _PLACEHOLDER.search(words) is not None)
-    return next(iter(commands), f"preflight explain {finding['check']}")
+    if commands or not first:
+        return next(iter(commands), f"preflight explain {finding['check']}"), ""
+    return "", first if len(first) <= _LONGEST_STEP else f"{first[:_LONGEST_STEP]} …"
+
+
+def _printed(command: str, kind: str, message: str) -> bool:
+    """Return whether a command prints only the pasted kind of output again."""
+    printed = _PRINTED_BY.get(kind, kind).split()
+    named = {word.strip(",:") for word in message.split()} | {"sudo", "show"}
+    words = [word for word in command.split() if word not in named or word in printed]
+    return words == printed
 
 
 def _suggested(document: Mapping[str, Any]) -> str:
@@ -113,7 +143,7 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
     """Return the document as Markdown."""
     verdict = answer(document, missing)
     lines = [f"**{verdict.status.upper()}** {_escaped(verdict.verdict)} {_escaped(verdict.rest)}".rstrip()]
-    lines += ["", f"Next: {_code(verdict.command)}"]
+    lines += ["", f"Next: {_code(verdict.command) if verdict.command else _escaped(verdict.step)}"]
     urgent = [pair for pair in findings(document) if pair[1]["status"] != "pass"]
     if urgent:
         lines.append("")

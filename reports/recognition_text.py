@@ -16,9 +16,12 @@ _MOST_CUT = 20
 #: Maximum number of unrecognised sources in the first line.
 _FEW = 3
 
+#: Labels and keys of a finding's details.
+_DETAILS = (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
 
-def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, width: int = 100) -> str:
-    """Return the document as text; ``kinds`` names the known formats."""
+
+def render(document: Mapping[str, Any], *, colour: bool = False, width: int = 100) -> str:
+    """Return the document as text."""
     parts = _answer(document)
     if together := document.get("findings"):
         parts.append(Paragraph(((("\n" if parts else "") + ALL_SOURCES, "bold"),)))
@@ -33,7 +36,7 @@ def render(document: Mapping[str, Any], kinds: str, *, colour: bool = False, wid
         for part in source["parts"]:
             parts += _part(part)
         if not source["parts"]:
-            parts += _unrecognised(source, kinds)
+            parts += _unrecognised(source)
     return typeset(parts, colour=colour, width=width)
 
 
@@ -48,22 +51,21 @@ def _answer(document: Mapping[str, Any]) -> list[Part]:
     parts += incomplete
     if found.rest:
         parts.append(Paragraph(((found.rest, ""),)))
-    parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command), ""))))
+    parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command or found.step), ""))))
     return parts
 
 
-def _unrecognised(source: Mapping[str, Any], kinds: str) -> list[Part]:
-    """Return a guess at the text, what to paste instead, and the known formats."""
+def _unrecognised(source: Mapping[str, Any]) -> list[Part]:
+    """Return a guess at the text, and what to paste instead."""
     guess = source.get("guess") or {}
     if guess.get("looks_like") == "an empty text":
         return [Paragraph((("  empty: name a file, or pipe a tool's output into `preflight read -`", "dim"),))]
     looks = f": it looks like {guess['looks_like']}" if guess.get("looks_like") else ""
     parts: list[Part] = [Paragraph(((f"  not recognised{looks}", COLOUR["unknown"]),))]
     if guess:
-        parts.append(Listing(tuple(("run", one_line(command), "") for command in guess["run"])))
-        parts.append(Paragraph((("  and paste their output; known formats are the outputs of " + kinds, "dim"),)))
-    else:
-        parts.append(Paragraph(((f"  known formats are the outputs of {kinds}, complete or truncated", "dim"),)))
+        run = "; ".join(one_line(command) for command in guess["run"])
+        parts.append(Paragraph(((f"  paste instead, from its first line: {run}", ""),)))
+    parts.append(Paragraph((("  known formats: `preflight read --help`", "dim"),)))
     return parts
 
 
@@ -114,19 +116,25 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
     paragraphs: list[Part] = []
     reported = {finding["check"] for finding in findings if finding["status"] != "pass"}
     passed = [finding["check"] for finding in findings if finding["check"] not in reported]  # for all of their parts
-    for finding in findings:
-        if finding["status"] == "pass":
-            continue
-        word = f"    {WORD[finding['status']]:<5} "
-        paragraphs.append(Paragraph((
-            (word, COLOUR[finding["status"]]), (one_line(finding["message"]), ""), (f"  [{finding['check']}]", "dim"),
-        )))  # fmt: skip
-        lines = [
-            (label, visible(finding[key]), "")
-            for label, key in (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
-            if finding[key]
-        ]
+    for same in _alike(findings):
+        for finding in same:
+            word = f"    {WORD[finding['status']]:<5} "
+            paragraphs.append(Paragraph((
+                (word, COLOUR[finding["status"]]), (one_line(finding["message"]), ""),
+                (f"  [{finding['check']}]", "dim"),
+            )))  # fmt: skip
+        lines = [(label, visible(same[0][key]), "") for label, key in _DETAILS if same[0][key]]
         paragraphs.append(Listing(tuple(lines)))
     if passed:
         paragraphs.append(Paragraph(((f"    passed: {', '.join(passed)}", "green"),)))
     return paragraphs
+
+
+def _alike(findings: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Group the findings of one check whose details are the same, in order."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for finding in findings:
+        if finding["status"] != "pass":
+            details = (finding["status"], finding["check"], *(finding[key] for _, key in _DETAILS))
+            groups.setdefault(details, []).append(finding)
+    return list(groups.values())

@@ -10,12 +10,12 @@ from preflight import facts
 from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import no_gpu, no_nvswitch
 from preflight.checks.gpu.xid_judgement import BAD, judged
-from preflight.checks.gpu.xid_policy import RESET, Act, XidPolicy
+from preflight.checks.gpu.xid_policy import REPLACE, RESET, Act, XidPolicy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import ACTIONS, Finding, check, failed, passed, unknown, warned
-from preflight.parsers.nvidia.xid_marks import is_cleared, own_words, required_recovery
+from preflight.parsers.nvidia.xid_marks import is_cleared, no_row_left, own_words, required_recovery
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -164,6 +164,12 @@ REMAP_FIX = (
 )
 
 
+#: Fix if the row remapper has no reserved row left for a bank.
+NO_ROW_LEFT = (
+    "Drain the node, reset the GPU or reboot, then have the GPU replaced (RMA): a memory bank has no reserved row left."
+)
+
+
 #: Codes of test messages, and of the driver's request to recover, which may be withdrawn.
 _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
@@ -195,6 +201,11 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     fix, action = deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), deciding.action
     if event.code == 94 and any(other.code == 63 and "reset gpu" in other.text.lower() for other, _ in policies):
         fix, action = REMAP_FIX, "reset"
+    remapping = [other for other, _ in bad if other.code == 64]
+    if action in ("reset", "reboot") and any(no_row_left(other.text) for other in remapping):
+        fix, action = NO_ROW_LEFT, "replace"
+    elif remapping and fix == RESET:
+        fix = REPLACE
     code = f"Xid {event.code}" if event.coded else f"a line without a code, which means Xid {event.code}"
     return report(
         f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")

@@ -155,6 +155,7 @@ def _values(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
             found=str(broken[0].loss),
             expected="a number",
             evidence=evidence,
+            why="From then on, the job trains nothing until it restarts from an earlier checkpoint.",
             fix="Check the learning rate and the data of that step; if only one rank has it, test its GPU.",
         )
     elif norms := [step for step in log.steps if step.grad_norm is not None and isnan(step.grad_norm)]:

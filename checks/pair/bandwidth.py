@@ -102,7 +102,7 @@ def _details(client: Endpoint, found: str) -> dict[str, Any]:
 
 
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
-FIX = "Run `preflight check --hosts` for both nodes, then run the same test against a third node."
+FIX = "Run `preflight check --hosts NODES` with both nodes, then run the same test against a third node."
 
 
 @check(

@@ -28,6 +28,9 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
              preflight read pairs/
              preflight read --format md slurm-4711.out
     Exit:    0 passed, 1 failed, 3 unknown, 2 a file cannot be read
+
+    Formats: outputs of NVIDIA, AMD, InfiniBand, Ethernet, host, Kubernetes and Slurm tools; logs of NCCL, PyTorch and
+    other training and serving programs. The manual's page "Read pasted text" lists them.
     \f
 
     The exit status is also 3 if a part is not recognised or not judged; the first line names it.
@@ -62,7 +65,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
         from preflight.reports.recognition_text import render
 
         terminal, width = screen()
-        click.echo(render(document, ", ".join(recognition.known()), colour=terminal, width=width), nl=False)
+        click.echo(render(document, colour=terminal, width=width), nl=False)
         if compared:
             from preflight.reports.pair_map_text import render as render_map
 

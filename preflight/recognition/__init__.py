@@ -71,6 +71,9 @@ SCHEMA = "preflight.read/1"
 #: Markers found only in job logs, which `log_parts` reads.
 _OF_A_JOB = (" NCCL INFO ", "ProcessGroupNCCL.cpp:", "WorkNCCL(")
 
+#: The check whose findings are errors that other parts may have too.
+_ERRORS = "job.errors"
+
 #: A marker must occur within this many characters of the start of a line.
 _MARKED_BY = 120
 
@@ -101,12 +104,21 @@ def _read(source: InputSource) -> list[TextPart]:
         if isinstance(part.taken, TorchPart) and part.taken.complete:
             judge_logs([part], source, part.taken.output)
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
+    _report_once(logs, tools)
     add_stated(found, lines)
     if SETTING not in source.text.text or any(part.kind == NCCL_LOG for part in found):
         return found  # a log shows the settings in force
     launched = [part for _, own in split_by_writer(lines) for part in commands(bare(own), alone=not found)]
     add_findings(launched, source.name)
     return sorted([*found, *launched], key=lambda part: part.first)[: MOST_PARTS + 1]
+
+
+def _report_once(logs: Sequence[TextPart], tools: Sequence[TextPart]) -> None:
+    """Leave out a log's error that is also the finding of a part of its own."""
+    reported = {finding["found"] for part in tools for finding in part.findings if finding["status"] == "fail"}
+    for part in logs:
+        unlike = [item for item in part.findings if item["check"] != _ERRORS or item["found"] not in reported]
+        part.findings = unlike or part.findings  # a part without a finding counts as not judged
 
 
 def _logs(lines: Lines, source: str) -> list[TextPart]:

@@ -49,7 +49,18 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         )
         values.append(part.taken.value)
         results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
-        part.findings += [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
+        shown = [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
+        part.findings += _once(shown)
+
+
+def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what is unknown about a value that the same check reports as a fault."""
+
+    def of(item: Mapping[str, Any]) -> tuple[Any, ...]:
+        return item["check"], item["subject"], item["found"]
+
+    faults = {of(item) for item in findings if item["status"] in ("fail", "warn") and item["subject"]}
+    return [item for item in findings if item["status"] != "unknown" or of(item) not in faults]
 
 
 def _node_of(part: TextPart) -> str:

@@ -144,6 +144,9 @@ def _unescaped(line: str) -> str:
 
 #: Keys of the logged line in the records of Docker, Kubernetes, journald, Fluentd, Loki, Google and AWS.
 _MESSAGE = ("log", "message", "msg", "MESSAGE", "line", "textPayload", "@message", "text", "_raw", "body", "content")
+#: A key of each record of journald, and of the host that wrote it.
+_JOURNAL, _JOURNAL_HOST = '"__REALTIME_TIMESTAMP"', "_HOSTNAME"
+_HOST = re.compile(r"[A-Za-z0-9][\w.-]{0,252}")
 _LOGFMT = re.compile(r'(?:^|\s)(?:msg|message|log|line)="((?:[^"\\]|\\.)*)"')
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
 #: An element of a list, or of a string that a program concatenates; a name may precede the first element.
@@ -156,7 +159,8 @@ def _records(lines: _Lines) -> _Lines | None:
     for take in (_of_json, _of_logfmt):
         inside = [(number, line, take(line)) for number, line in lines]
         count = sum(inner is not None for _, _, inner in inside)
-        if count >= max(_LEAST, _SHARE * sum(bool(line.strip()) for _, line in lines)):
+        least = 1 if any(_JOURNAL in line for _, line in lines) else _LEAST
+        if count >= max(least, _SHARE * sum(bool(line.strip()) for _, line in lines)):
             return [
                 (number, piece)
                 for number, line, inner in inside
@@ -182,7 +186,9 @@ def _of_json(line: str) -> str | None:
         if isinstance(holder, dict):
             for name in _MESSAGE:
                 if isinstance(holder.get(name), str):
-                    return str(holder[name])
+                    host = holder.get(_JOURNAL_HOST)
+                    named = f"{host}: " if isinstance(host, str) and _HOST.fullmatch(host) else ""
+                    return "\n".join(named + piece for piece in holder[name].split("\n"))
     return None
 
 

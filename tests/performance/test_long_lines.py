@@ -51,7 +51,7 @@ def test_a_text_of_cut_lines_is_shown_in_short() -> None:
         "lines": [1, 500], "kind": "kernel log", "writer": "", "summary": "", "judged": False, "findings": [],
         "cut": [{"line": number, "what": "the number of an Xid is incomplete"} for number in range(1, 501)],
     }]}]}  # fmt: skip
-    text = render(document, "")
+    text = render(document)
     assert (text.count("is incomplete"), "and 480 more" in text) == (20, True)
 
 

@@ -129,6 +129,11 @@ def named_gpu(line: str) -> str | None:
     return (address_of(match[1]) or "") if match else None
 
 
+def no_row_left(text: str) -> bool:
+    """Return whether the row remapper's line states that a bank has no reserved row."""
+    return "all reserved rows" in text.lower()
+
+
 def is_cleared(text: str) -> bool:
     """Return whether the text of an Xid 154 clears the required recovery action."""
     return _CLEARED.search(text) is not None

@@ -32,6 +32,11 @@ MODULES = (
 
 #: Maximum number of findings of one check for one part; a person does not read more nodes or pods one by one.
 _MOST_FINDINGS = 256
+#: Kinds whose messages have many causes: a check's reason is that of its own fault, which may not be theirs.
+_MANY_CAUSES = frozenset({
+    "framework error", "nvidia-smi error", "slurm error", "network error", "program log", "kubernetes events",
+    "kubernetes describe", "kubernetes object", "kubernetes get", "sacct", "squeue", "scontrol job", "fio", "iperf3",
+})  # fmt: skip
 #: Maximum number of names in a list.
 MOST_NAMED = 20
 
@@ -58,12 +63,14 @@ Judges = Mapping[str, "Judged | Callable[[Any], Judged]"]
 class PastedRun:
     """The function of a check for one pasted part.
 
-    Its docstring is the check's page; it judges with the check's core functions.
+    Its docstring is the check's page, or only the first line of it for messages with many causes; it judges with the
+    check's core functions.
     """
 
-    def __init__(self, real: CheckFunction, key: str, judges: Sequence[Judge], *values: Any) -> None:
+    def __init__(self, real: CheckFunction, kind: str, judges: Sequence[Judge], *values: Any) -> None:
         self.__name__: str = real.__name__
-        self._real, self._key, self._judges, self._values = real, key, judges, values
+        self._real, self._key, self._judges, self._values = real, key_of(kind), judges, values
+        self._many_causes = kind in _MANY_CAUSES
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
         """Yield the findings of a part."""
@@ -74,7 +81,8 @@ class PastedRun:
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        return docstring(self._real)
+        page = docstring(self._real)
+        return page.partition("\n")[0] if page and self._many_causes else page
 
 
 def checks_of(
@@ -84,14 +92,14 @@ def checks_of(
 
     Empty if no judge handles the kind. ``in_full`` states whether all lines of the part were read.
     """
-    declared, key = _declared(), key_of(kind)
+    declared = _declared()
     judges = _judges(kind)
     by_check: dict[str, list[Judge]] = defaultdict(list)
     for id, judge in judges if isinstance(judges, tuple) else judges(value):
         by_check[id].append(judge)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, key, own, value, earlier, others, in_full),
+            declared[id], run=PastedRun(declared[id].run, kind, own, value, earlier, others, in_full),
             scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, own in by_check.items()

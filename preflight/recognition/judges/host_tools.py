@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.host.kernel import HINDRANCES
@@ -79,6 +80,10 @@ _FULL_PCT = 95
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
 
 
+#: Characters of a path that a shell does not interpret.
+_PLAIN = frozenset(string.ascii_letters + string.digits + "/._-")
+
+
 @limited
 def _full(part: PastedValue) -> Iterator[Finding]:
     space: DiskSpace = part.value
@@ -87,9 +92,11 @@ def _full(part: PastedValue) -> Iterator[Finding]:
     full = [row for row in rows if row.used_pct is not None and row.used_pct >= _FULL_PCT]
     for row in full:
         report = failed if row.used_pct == 100 else warned
+        place = row.mount if row.mount[:1] == "/" and _PLAIN.issuperset(row.mount) else "PLACE"
+        sizes = f"du {'--inodes ' if space.inodes else ''}-x --max-depth=1 {place}"
         yield report(f"{row.mount} is {row.used_pct} % full{' of inodes' if space.inodes else ''} (line {row.line})",
                      subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
-                     evidence=part.evidence)  # fmt: skip
+                     evidence=part.evidence, fix=f"Free space: `{sizes}` shows what uses it.")  # fmt: skip
     if rows and not full and part.complete:
         yield passed(f"{len(rows)} file systems have room", evidence=part.evidence)
 

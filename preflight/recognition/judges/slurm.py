@@ -115,7 +115,7 @@ def _reason_judge(nodes: str, reason: str, since: str, line: int) -> Judge:
             found=reason,
             expected="in service",
             evidence=part.evidence,
-            fix=f"Run `scontrol show node {nodes}`; find the cause on the node before resuming it.",
+            fix=f"Find the cause before resuming it: `preflight check --hosts {nodes}`.",
         )
 
     return judge_part
