@@ -115,7 +115,7 @@ def list_checks(as_json: bool) -> None:
 @click.command()
 @click.argument("check_id", metavar="CHECK", shell_complete=options.complete_ids)
 def explain(check_id: str) -> None:
-    """Print the page of a check, or the checks that answer a checklist item.
+    """Print the page of a check, or the checks of an item.
 
     \b
     Example: preflight explain rdma.port-rate

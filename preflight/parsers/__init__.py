@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         switch,
         text_block,
         torch,
-        trace,
     )
 else:
     __getattr__ = submodules(__name__)

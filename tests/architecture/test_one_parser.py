@@ -75,6 +75,7 @@ VALUES = {
     "preflight/facts/trace/ranks.py": "a rank in a name of a file",
     "preflight/facts/unique_ids.py": "GUIDs, LIDs and GIDs",
     "preflight/recognition/container_formats.py": "line numbers in preflight's own remarks",
+    "preflight/recognition/formats/typed.py": "plural nouns in a summary of a parser",
     "preflight/recognition/guess.py": "words by which unknown text is guessed; no value is read",
     "preflight/recognition/judges/hardware.py": "words in a state or event of the BMC that the parsers returned",
     "preflight/recognition/judges/kernel.py": "words of lines that the parser returned and no rule knows",

@@ -20,6 +20,7 @@ FOLDERS = ("gate", "run", "collect", "pair", "commands")
 #: Attributes that code outside their class assigns, and why.
 ASSIGNED = {
     ("preflight/gate/scheduler_env.py", "sys.executable"): "the interpreter's own, empty where slurmd started it",
+    ("preflight/commands/options.py", "function.__click_params__[-1].heading"): "of an option that Click has just made",
     ("preflight/collect/connection.py", "every.through_openssh"): "of a transport that has just been made there",
 }
 
