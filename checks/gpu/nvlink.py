@@ -148,7 +148,8 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
     Links that are inactive on every GPU are fused off or unused by design. Without a peer to confirm that, inactive
     links are unknown, and so are GPUs without an active link.
     """
-    from preflight.expectations.roofline.machine import gpu_named  # a check of a node does not need it
+    # import-at-use: a check of a node does not need it
+    from preflight.expectations.roofline.machine import gpu_named
 
     gpus = [gpu for gpu in health.gpus if gpu.links]
     most = max((sum(gpu.links or ()) for gpu in gpus), default=0)
