@@ -90,26 +90,41 @@ class _Similar:
             subject = _most_common(map(self._subject, common))
             yield Group(("fleet", self.check, subject, self.signature), common)
             rest = _without(rest, common)
-        for node, several in _by(rest, lambda fault: fault.node).items():
+        for several in self._same_ports(rest):
+            subjects = " ".join(sorted(set(map(self._subject, several))))
+            yield Group(("ports", self.check, subjects, self.signature), several)
+            rest = _without(rest, several)
+        for node, several in _by(rest, _node).items():
             of_switches = self.findings.is_of_switches(several[0].root)
             if len(set(map(self._subject, several))) >= MANY and not of_switches:
                 yield Group(("node", self.check, node, self.signature), several)
+
+    def _same_ports(self, faults: list[NodeFault]) -> Iterator[list[NodeFault]]:
+        """Yield the faults of nodes with the same several ports: whole leaves, or the network of a rack."""
+        if not faults or self.findings.owner(faults[0].root) != "network":
+            return
+        ports = {node: frozenset(map(self._subject, several)) for node, several in _by(faults, _node).items()}
+        for several in _by(faults, lambda fault: ports[fault.node]).values():
+            if len(ports[several[0].node]) > 1 and len(set(map(_node, several))) >= MANY:
+                yield several
 
     def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
         """Return the faults whose cause is the fleet: on at least 30 % of the nodes.
 
         Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
-        they are on most of the nodes.
+        they are on most of the nodes. Each of several ports must be down on that many: rails fail one by one.
         """
         if not self.places.is_systemic(faults):
             return []
+        network = self.findings.owner(faults[0].root) == "network"
         shared = [
             fault
             for several in _by(faults, self._subject).values()
             if len({fault.node for fault in several}) >= MANY and not self.findings.is_defect(several[0].root)
+            and (not network or self.places.is_systemic(several))
             for fault in several
-        ]
-        if shared and self.findings.owner(shared[0].root) != "network":  # ports fail one by one, GPUs get hot together
+        ]  # fmt: skip
+        if shared and not network:  # GPUs get hot together
             sharing = {fault.node for fault in shared}
             shared = [fault for fault in faults if fault.node in sharing]
         if self.places.is_systemic(shared):
@@ -133,6 +148,10 @@ class _Similar:
 
     def _subject(self, fault: NodeFault) -> str:
         return self.findings.subject(fault.root)
+
+
+def _node(fault: NodeFault) -> str:
+    return fault.node
 
 
 def _by(faults: Iterable[NodeFault], key: Callable[[NodeFault], Any]) -> dict[Any, list[NodeFault]]:

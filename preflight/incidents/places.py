@@ -17,6 +17,9 @@ from preflight.model import Scope
 #: fail independently. A judgement call.
 MANY = 3
 
+#: From here on, faults of one port are no coincidence, if they are also three times as many as chance gives a port.
+_FAR_FROM_CHANCE = 6
+
 #: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
 
@@ -48,7 +51,8 @@ class Places:
         if not self._findings.is_defect(root):
             yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
         if network:
-            yield "port", self._subject
+            # a port whose leaf still serves other nodes is not part of a dead leaf or rail
+            yield "port", lambda fault: "" if self._leaf(fault) else self._subject(fault)
 
     def is_shared(self, kind: str, name: str, faults: Sequence[NodeFault], alike: int) -> bool:
         """Return whether faults at one place are too many to be a coincidence.
@@ -59,9 +63,14 @@ class Places:
             return len(faults) > 1 and sum(map(self._sessions, faults)) >= MANY
         of_switches = self._findings.is_of_switches
         nodes = len({self._subject(fault) if of_switches(fault.root) else fault.node for fault in faults})
-        if kind == "port" and 2 * len(faults) <= alike and not self.is_systemic(faults):
+        if kind == "port" and not self.is_systemic(faults) and self._is_coincidence(faults, alike):
             return False
         return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
+
+    def _is_coincidence(self, faults: Sequence[NodeFault], alike: int) -> bool:
+        """Return whether so many faults of one port may be chance, beside those of other ports."""
+        ports = self._findings.parts(faults[0].node).compute
+        return 2 * len(faults) < alike and (len(faults) < _FAR_FROM_CHANCE or len(faults) * ports < 3 * alike)
 
     def is_systemic(self, faults: Iterable[NodeFault]) -> bool:
         """Return whether faults are on at least 30 % of the nodes, and at least three."""

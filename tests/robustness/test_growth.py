@@ -247,7 +247,7 @@ def test_a_list_of_settings_far_down_is_named_by_its_own_lines(tmp_path: Path) -
     (part,), _ = read("\n" * 5000 + "export NCCL_IB_DISABLE=2\nexport NCCL_DEBUG=INFO\n", tmp_path)
     messages = " ".join(finding["message"] for finding in part.findings)
     assert part.first == 5001
-    assert "NCCL_IB_DISABLE=2 in text line 5001 is neither 0 nor 1" in messages
+    assert "NCCL_IB_DISABLE=2 in line 5001 is neither 0 nor 1" in messages
 
 
 def test_a_list_on_many_lines_is_read_to_its_end(tmp_path: Path) -> None:

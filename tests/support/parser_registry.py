@@ -401,6 +401,7 @@ _text("parsers.setting_lines.is_setting", "NCCL_IB_HCA=mlx5")
 _text("parsers.setting_lines.may_stand_among", "PATH=/usr/bin")
 _text("parsers.nvidia.xid_marks.xids_in", DMESG.splitlines()[0])
 _text("parsers.nvidia.xid_marks.sxids_in", DMESG.splitlines()[1])
+_text("parsers.nvidia.xid_marks.no_row_left", DMESG.splitlines()[0], "All reserved rows for bank are remapped")
 _text(
     "parsers.nvidia.driver_version.loaded_module",
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 26 01:20:09 UTC 2025\n",

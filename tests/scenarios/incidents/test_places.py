@@ -17,6 +17,7 @@ from tests.scenarios.incidents.combinations import MORE
 from tests.support.machines import hgx_h100
 from tests.support.machines.fleet import fleet
 from tests.support.planted_fleet import CLUSTER
+from tests.support.whole_nodes import Fault, both, nic
 
 UNDECLARED = "\n".join(
     line for line in CLUSTER.splitlines() if not line.startswith(("memory_gib", "nvme", "cpus", "smt", "numa_nodes"))
@@ -116,3 +117,33 @@ def test_ports_that_are_down_belong_to_the_leaf_of_their_peers() -> None:
         (["gpu001", "gpu002", "gpu003"], "all on leaf-07, inferred from the cables of their peers: "),
         (["gpu004", "gpu005", "gpu006"], "all on leaf-08, inferred from the cables of their peers: "),
     ]
+
+
+RAILS = (0, 3, 4, 5, 6, 9, 10, 11)
+
+
+def at_pod(pod: str, *down: int) -> Fault:
+    """Cable each rail of a node to the pod's own leaf; the leaves of these rails are dead."""
+    cabled = [nic(f"mlx5_{rail}", leaf=f"leaf-{pod}{rail}") for rail in RAILS]
+    return both(*cabled, *(nic(f"mlx5_{rail}", state="DOWN", physical="Polling") for rail in down))
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        ({1: "b59", 2: "b59", 3: "b59"}, ["gpu[001-003]", "gpu[001-003]"]),  # two dead leaves, known to no live port
+        ({1: "b345", 2: "b345", 3: "b345"}, ["gpu[001-003]"]),
+        ({1: "all of b", 2: "all of b", 3: "all of b"}, ["gpu[001-003]"]),
+        ({1: "b5", 2: "b5", 3: "b5", 4: "c9", 5: "c9", 6: "c9"}, ["gpu[001-003]", "gpu[004-006]"]),
+        # a loose cable to a leaf that serves another node is not part of the dead one
+        ({1: "b5", 2: "b5", 3: "b5", 4: "d", 5: "d5"}, ["gpu005", "gpu[001-003]"]),
+        ({1: "b5", 2: "b", 3: "c5", 4: "c", 5: "d5", 6: "d"}, ["gpu001", "gpu003", "gpu005"]),
+    ],
+)
+def test_dead_leaves(faults: Mapping[int, str], expected: Sequence[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pods = {"b59": (5, 9), "b345": (3, 4, 5), "all of b": RAILS, "b5": (5,), "b": (), "c5": (5,), "c9": (9,), "c": (),
+            "d5": (5,), "d": ()}  # fmt: skip
+    for name, down in pods.items():
+        monkeypatch.setitem(MORE, name, at_pod("b" if name.startswith("all") else name[0], *down))
+    report = judged(faults)
+    assert sorted(fold(entry["nodes"]) for entry in report["incidents"]) == sorted(expected)
