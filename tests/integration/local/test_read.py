@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from preflight.recognition import known
 from tests.support.pasted_texts import ibstat, outside, run
 
 
@@ -25,7 +24,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert "GPU0: 11 of 12 NVLinks are up" in ran.stdout
     ran = run("-", stdin="nothing of interest\n")
     assert ran.returncode == 3
-    assert all(name in " ".join(ran.stdout.split()) for name in known())
+    assert "preflight read --help" in ran.stdout
+    assert len(ran.stdout.splitlines()) < 12
     ran = run(str(tmp_path / "absent"))
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "absent: cannot be read: No such file or directory" in ran.stderr

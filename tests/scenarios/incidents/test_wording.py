@@ -32,7 +32,8 @@ WORDING = {
     ),
     "port down": (
         "mlx5_5:1 is DOWN/Polling, expected ACTIVE/LinkUp: no light, bad cable or peer off", "slows-job", "network",
-        "Down/Polling: cable or peer; Down/Disabled: `ip link set INTERFACE up`; Initializing: no subnet manager.",
+        "`mlxlink -d mlx5_5 -m` shows light and errors, `iblinkinfo` or the switch's LLDP table the switch port: "
+        "reseat or replace the cable or module, and check that the switch port is enabled.",
     ),
     "slow port": (
         "mlx5_9:1 runs at 200 Gb/s, its peers at 400 Gb/s", "slows-job", "network",
