@@ -100,7 +100,10 @@ class _Similar:
                 yield Group(("node", self.check, node, self.signature), several)
 
     def _same_ports(self, faults: list[NodeFault]) -> Iterator[list[NodeFault]]:
-        """Yield the faults of nodes with the same several ports: whole leaves, or the network of a rack."""
+        """Yield the faults of nodes that lost the same ports.
+
+        Their leaves failed, or the network of their rack.
+        """
         if not faults or self.findings.owner(faults[0].root) != "network":
             return
         ports = {node: frozenset(map(self._subject, several)) for node, several in _by(faults, _node).items()}

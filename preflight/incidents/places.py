@@ -17,7 +17,7 @@ from preflight.model import Scope
 #: fail independently. A judgement call.
 MANY = 3
 
-#: From here on, faults of one port are no coincidence, if they are also three times as many as chance gives a port.
+#: Minimum number of faults of one port that are not chance, if it has three times the average of all ports.
 _FAR_FROM_CHANCE = 6
 
 #: Title prefix that names the common place of similar faults.
@@ -68,7 +68,7 @@ class Places:
         return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
 
     def _is_coincidence(self, faults: Sequence[NodeFault], alike: int) -> bool:
-        """Return whether so many faults of one port may be chance, beside those of other ports."""
+        """Return whether faults of one port may be chance, beside those of other ports."""
         ports = self._findings.parts(faults[0].node).compute
         return 2 * len(faults) < alike and (len(faults) < _FAR_FROM_CHANCE or len(faults) * ports < 3 * alike)
 
