@@ -78,7 +78,7 @@ GRACE_FAULTS: Faults = {
     "a port at half its rate": (
         nic("mlx5_0", rate="200 Gb/sec (4X HDR)"),
         {
-            ("fail", "rdma.port-rate", ""),
+            ("fail", "rdma.port-rate", "mlx5_0:1"),
             ("unknown", "rdma.bandwidth-per-gpu", ""),
         },
     ),
