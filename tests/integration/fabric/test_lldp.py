@@ -50,7 +50,8 @@ class LldpPair:
             subprocess.run(["ip", "-n", name, "link", "set", interface, "mtu", "9000", "up"], check=True)
             (self.folder / name).mkdir(mode=0o777)
             (self.folder / name).chmod(0o777)
-        # A daemon that starts before its link has a carrier may miss the change
+        for name, interface in ((self.node, NETDEV), (self.switch, "swp1")):
+            self._await_carrier(name, interface)
         for name in (self.node, self.switch):
             words = ["lldpd", "-d", "-u", self.socket(name), "-S", "leaf-0", "-c", "-L", shutil.which("lldpcli") or ""]
             command = ["ip", "netns", "exec", name, *words]
@@ -65,6 +66,15 @@ class LldpPair:
             tlv = ["oui", organisation, "subtype", subtype, "oui-info", value]
             self.query(self.switch, "configure", "lldp", "custom-tlv", "add", *tlv)
 
+    def _await_carrier(self, name: str, interface: str) -> None:
+        """Wait until a link is up: a daemon that starts earlier may miss the change, and receives nothing."""
+        for _ in range(600):
+            shown = subprocess.run(["ip", "-n", name, "-j", "link", "show", interface], capture_output=True, check=True)
+            if json.loads(shown.stdout)[0]["operstate"] == "UP":
+                return
+            time.sleep(0.1)
+        raise AssertionError(shown.stdout)
+
     def socket(self, name: str) -> str:
         return str(self.folder / name / "socket")
 
@@ -78,16 +88,26 @@ class LldpPair:
             time.sleep(0.1)
         raise AssertionError(ran.stderr)
 
-    def heard(self) -> str:
+    def heard(self, attempts: int = 1200) -> str:
         """Return the announcements that the node received, once they are complete."""
-        return self._received(self.node, self.switch, lambda text: '"mfs"' in text and text.count('"subtype"') == 3)
+        return self._received(self.node, self.switch, lambda text: '"mfs"' in text and text.count('"subtype"') == 3,
+                              attempts)  # fmt: skip
 
-    def heard_by_switch(self) -> str:
+    def heard_by_switch(self, attempts: int = 1200) -> str:
         """Return the announcements that the switch received."""
-        return self._received(self.switch, self.node, lambda text: '"gpu001"' in text)
+        return self._received(self.switch, self.node, lambda text: '"gpu001"' in text, attempts)
 
-    def _received(self, receiver: str, sender: str, complete: Callable[[str], bool]) -> str:
-        for attempt in range(1200):
+    def is_connected(self) -> bool:
+        """Return whether each daemon hears the other within 5 seconds."""
+        try:
+            self.heard(50)
+            self.heard_by_switch(50)
+        except AssertionError:
+            return False
+        return True
+
+    def _received(self, receiver: str, sender: str, complete: Callable[[str], bool], attempts: int) -> str:
+        for attempt in range(attempts):
             text = self.query(receiver, "-f", "json0", "show", "neighbors", "details")
             if attempt % 20 == 19:
                 self.query(sender, "update")  # send now
@@ -108,12 +128,16 @@ class LldpPair:
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[LldpPair]:
-    pair = LldpPair()
-    try:
-        pair.start()
-        yield pair
-    finally:
-        pair.stop()
+    """Return two daemons that hear each other; a pair that never does is replaced."""
+    for last in (*[False] * 12, True):
+        pair = LldpPair()
+        try:
+            pair.start()
+            if last or pair.is_connected():
+                yield pair
+                return
+        finally:
+            pair.stop()
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
