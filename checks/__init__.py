@@ -30,6 +30,7 @@ MODULES = (
     "gpu.clocks",
     "gpu.processes",
     "gpu.nvlink",
+    "gpu.nvlink_fabric",
     "gpu.link_errors",
     "gpu.xid",
     "gpu.topology",

@@ -11,7 +11,7 @@ from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import compare, differences
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, poll
 from preflight.checks.comparison.values import of_gpus
-from preflight.checks.gpu import clocks, memory, nvlink, part, presence, processes, state
+from preflight.checks.gpu import clocks, memory, nvlink_fabric, part, presence, processes, state
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
@@ -254,7 +254,7 @@ DOMAIN = (
 def _labels(node: NodeFacts, site: Site) -> _Labels:
     uuid = _cluster(node)
     labels = uuid, _clique(node), _imex(node) if uuid else None
-    missed = failing((nvlink.fabric_state,), node, site) if uuid else ()
+    missed = failing((nvlink_fabric.fabric_state,), node, site) if uuid else ()
     by: dict[int, tuple[str, ...]] = {}
     for trait, _, compared in DOMAIN:
         label = labels[compared]

@@ -109,7 +109,8 @@ NEEDLESS = {
 OF_GPUS_AND_RDMA = {
     "gpu.per_gpu", "rdma.per_port", "gpu.memory", "gpu.part", "gpu.state", "gpu.processes", "gpu.gpudirect_host",
     "gpu.gpudirect_path",
-    "nccl.load_balancing", "host.numa", "gpu.nvlink", "rdma.optics", "rdma.pcie", "rdma.ip_rails", "rdma.ports",
+    "nccl.load_balancing", "host.numa", "gpu.nvlink", "gpu.nvlink_fabric",
+    "rdma.optics", "rdma.pcie", "rdma.ip_rails", "rdma.ports",
     "rdma.verbs", "roce.chain", "fleet.switch_peer",
     "gpu.topology", "host.versions", "gpu.xid",
 }  # fmt: skip

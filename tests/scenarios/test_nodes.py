@@ -53,6 +53,7 @@ NEED_THE_DRIVER = {
         "gpu.state",
         "gpu.processes",
         "gpu.nvlink",
+        "gpu.nvlink_fabric",
         "gpu.clocks",
         "gpu.link_errors",
     )

@@ -39,7 +39,16 @@ GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC
 
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink", "gpu.clocks", "gpu.link_errors")
+    for name in (
+        "gpu.part",
+        "gpu.memory",
+        "gpu.state",
+        "gpu.processes",
+        "gpu.nvlink",
+        "gpu.nvlink_fabric",
+        "gpu.clocks",
+        "gpu.link_errors",
+    )
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 

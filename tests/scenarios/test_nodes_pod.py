@@ -44,7 +44,16 @@ RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", 
 
 NEED_THE_DRIVER = {
     check.id
-    for name in ("gpu.part", "gpu.memory", "gpu.state", "gpu.processes", "gpu.nvlink", "gpu.clocks", "gpu.link_errors")
+    for name in (
+        "gpu.part",
+        "gpu.memory",
+        "gpu.state",
+        "gpu.processes",
+        "gpu.nvlink",
+        "gpu.nvlink_fabric",
+        "gpu.clocks",
+        "gpu.link_errors",
+    )
     for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
 }
 

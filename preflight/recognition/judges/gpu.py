@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from preflight.checks.gpu import clocks, link_errors, memory, nvlink, state, topology
+from preflight.checks.gpu import clocks, link_errors, memory, nvlink, nvlink_fabric, state, topology
 from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.model import Finding, failed, passed, unknown, warned
@@ -211,7 +211,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.clocks", _of_health(_driver_settings)),
     ("gpu.memory-headroom", _of_health(headroom)),
     ("pcie.replay", _of_health(_replays)),
-    ("gpu.fabric-state", _of_health(nvlink.judge_fabric_state)),
+    ("gpu.fabric-state", _of_health(nvlink_fabric.judge_fabric_state)),
 )
 
 

@@ -115,7 +115,7 @@ def test_both_drive_the_same_checks(case: str) -> None:
 
 
 def _node_checks() -> list[Check]:
-    names = ("gpu.memory", "gpu.state", "gpu.processes", "gpu.part", "gpu.nvlink", "gpu.xid")
+    names = ("gpu.memory", "gpu.state", "gpu.processes", "gpu.part", "gpu.nvlink", "gpu.nvlink_fabric", "gpu.xid")
     return [c for name in names for c in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))]
 
 
