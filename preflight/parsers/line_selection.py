@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
 
-#: Number of lines of one shape (equal except for digits) from which they count as repetitions; number of repetitions
+#: Number of lines of one shape (see ``shape_of``) from which they count as repetitions; number of repetitions
 #: that remain.
 ALIKE, _SHOWN = 1000, 50
 _DIGITS = b"0123456789"
+#: The beginning of a progress bar, and the bytes that change while it grows: blanks, ``#`` and the blocks of tqdm.
+_BAR, _OF_BAR = b"%|", _DIGITS + b" #" + "".join(map(chr, range(0x2588, 0x2590))).encode()
 
 #: Maximum step lines stored from the start and from the end, in addition to the first ``ALIKE`` of each shape.
 MOST_STEPS = 5_000
@@ -42,6 +44,11 @@ _TYPE = rb"(?:u?int\d{0,2}|char|half|float\d{0,2}|double|bfloat16|f8e[45]m[23]|f
 _ROW = rb"\d\s{1,40}\d{1,19}\s{1,40}" + _TYPE + rb"(?=\s|$)"
 _WANTED = re.compile(rb"%s|%s|^[\s|]*[\d.][\d.\seE+\-naifN/A*|]*$" % (_WORDS, _ROW))
 _TORN = re.compile(r"\d\s{1,40}\d{1,19}\s{1,40}[a-z]\w{2,15}\s")
+
+
+def shape_of(line: bytes) -> bytes:
+    """Return a line without its digits, and without the bar of a progress bar."""
+    return line.translate(None, _OF_BAR if _BAR in line else _DIGITS)
 
 
 def is_wanted(line: bytes) -> bool:
@@ -154,14 +161,14 @@ class LineSelection:
         With ``each``, every line of a measurement or rank is included; with ``steps``, every step line; with neither,
         no repeated step line.
         """
-        counts = Counter(line.translate(None, _DIGITS) for _, line, _ in self._items())
+        counts = Counter(shape_of(line) for _, line, _ in self._items())
         left = {shape: _SHOWN for shape, count in counts.items() if count >= ALIKE}
         complete: dict[bytes, bool] = {}
         omitted: dict[bytes, bool] = {}
         gap = False
         for number, line, after_gap in self._items():
             gap |= after_gap
-            if (shape := line.translate(None, _DIGITS)) in left and not complete.get(shape):
+            if (shape := shape_of(line)) in left and not complete.get(shape):
                 if shape not in complete:
                     complete[shape] = (each and is_wanted(line)) or (steps and is_step(line))
                     omitted[shape] = not each and not steps and is_step(line)

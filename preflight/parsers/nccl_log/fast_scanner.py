@@ -16,7 +16,7 @@ from zlib import crc32
 
 from preflight._startup.lightclass import replace
 from preflight.parsers.job_output import LONGEST_LINE_CHARS
-from preflight.parsers.line_selection import ALIKE, LineSelection, is_step, is_torn, is_wanted
+from preflight.parsers.line_selection import ALIKE, LineSelection, is_step, is_torn, is_wanted, shape_of
 from preflight.parsers.nccl_log import rails, signatures
 from preflight.parsers.nccl_log.apply_event import OF_COMMUNICATORS, apply, nowhere, sized
 from preflight.parsers.nccl_log.channels import Via, via
@@ -77,8 +77,8 @@ class Scanner(LineParser):
         self.before_rest = b""  # the end of the part that was left out last
         self.searched = 0  # bytes beyond the maximum line length
         self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
-        self.shapes: dict[bytes, int] = {}  # line without digits → its flags and count, see _STEP
-        self.frequent: set[bytes] = set()  # shapes of training steps with enough selected lines
+        self.shapes: dict[bytes, int] = {}  # shape of a line → its flags and count, see _STEP
+        self.frequent: set[bytes] = set()  # training steps with enough selected lines, without digits
         self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
         self.restamped = 0  # process names that occurred after different line starts
         self.stamps: set[bytes] = set()  # line starts before such names, without digits
@@ -139,13 +139,13 @@ class Scanner(LineParser):
                 continue
             if not line:
                 continue
-            shape = line.translate(None, _DIGITS)
+            shape = shape_of(line)
             code = shapes.get(shape)
             if code is None:
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
                 if code & _OF_TRAINING:
-                    self.frequent.add(shape)
+                    self.frequent.add(line.translate(None, _DIGITS))
                     steps.append((number, written[number - start - 1]))
                 else:
                     self.gap = True

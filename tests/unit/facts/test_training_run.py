@@ -252,3 +252,29 @@ def test_steps_in_the_middle_of_a_very_long_log(
     assert recognition.exit_status([("job.log", parts)]) == exit_status
     assert [item["status"] for item in training.findings if words in item["message"]] == [status]
     assert (status == "pass") == ({item["status"] for item in training.findings} == {"pass"})
+
+
+def test_a_growing_progress_bar_is_one_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps in the middle are counted even though each length of the bar has few lines; slow ones are named."""
+    monkeypatch.setattr(line_selection, "MOST_STEPS", 200)
+    paces = [1.0] * 2900 + [4.0] * 200 + [1.0] * 2900
+    metrics = ", ".join(f"{name}=0.731" for name in ("grad_norm", "learning_rate", "entropy", "accuracy", "aux_weight"))
+    lines = [
+        f"{step // 60:3d}%|{'█' * (step // 300)}{'▏▎▍▌▋▊▉'[step % 7]:<{20 - step // 300}}| {step}/6000 "
+        f"[01:00<02:00, {pace:5.2f}s/it, loss={2 + step % 7 / 10:.3f}, {metrics}]"
+        for step, pace in enumerate(paces)
+    ]
+    path = tmp_path / "job.log"
+    path.write_text("\n".join(lines))
+    (training,) = [part for part in recognition.read(InputSource("job.log", path)) if part.kind == "training log"]
+    facts = training.taken.facts
+    assert facts["steps"] == line_selection.ALIKE + 2 * 200
+    assert facts["steps"] + facts["steps_between"] == len(paces)
+    assert [item["status"] for item in training.findings if "200 of 4," in item["message"]] == ["warn"]
+
+
+def test_the_shape_of_a_line_leaves_out_digits_and_the_bar() -> None:
+    bars = [f"{step}%|{'#' * step:<10}| {step}/10 [0:01<0:09]".encode() for step in range(11)]
+    assert len({line_selection.shape_of(bar) for bar in bars}) == 1
+    others = [b"  8  16", b"8 16", b"   ", b"a 8%", b"a8%", b"#1", b"1"]
+    assert len({line_selection.shape_of(line) for line in others}) == len(others)
