@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from preflight.checks.job.bus_bandwidth import nics_of
 from preflight.expectations import Site
 from preflight.expectations.roofline import batch
+from preflight.expectations.roofline.datasheets import BF16_FLOPS
 from preflight.expectations.roofline.fat_tree import FatTree, Level, seconds
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.facts.job import RunFacts
@@ -158,7 +159,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
     if isinstance(built, str):
         yield unknown(f"{built}, so no batch can be computed", fix=_DECLARE)
         return
-    flops = batch.BF16_FLOPS.get(built.gpu.name)
+    flops = BF16_FLOPS.get(built.gpu.name)
     if flops is None:
         yield unknown(f"the arithmetic of {built.gpu.name} is not in the catalogue")
         return

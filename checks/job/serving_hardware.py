@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from preflight.checks.job.bus_bandwidth import nics_of
 from preflight.checks.job.serving_engines import ENOUGH, MORE, SOURCE, each_engine, seconds
 from preflight.expectations import Site
-from preflight.expectations.roofline.batch import BF16_FLOPS
-from preflight.expectations.roofline.memory import memory_bandwidth
+from preflight.expectations.roofline.datasheets import BF16_FLOPS, memory_bandwidth
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 

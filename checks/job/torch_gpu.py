@@ -8,9 +8,8 @@ from typing import Any
 
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
-from preflight.expectations.roofline.batch import BF16_FLOPS
+from preflight.expectations.roofline.datasheets import BF16_FLOPS, bandwidth_of_name
 from preflight.expectations.roofline.machine import gpu_named
-from preflight.expectations.roofline.memory import bandwidth_of_name
 from preflight.facts.host import size_text
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned

@@ -9,26 +9,11 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, field, replace
 from preflight.expectations.catalogue import PARTS, GpuModel, Part, part_by_name
 from preflight.expectations.job_table import MOST_GPUS
-from preflight.expectations.roofline.batch import BF16_FLOPS
+from preflight.expectations.roofline.datasheets import BF16_FLOPS, FP8_FLOPS, memory_bandwidth, memory_gib
 from preflight.expectations.roofline.machine import RooflineMachine, machine_of
 from preflight.facts.job_nodes import JobNode
 from preflight.layout.job import LayoutError
 from preflight.nodeset import fold
-
-#: Dense FP8 FLOP/s of a GPU, by its name in the catalogue (NVIDIA's datasheets; half of the figure with sparsity).
-FP8_FLOPS = {
-    "H100 SXM": 1979e12, "H800 SXM": 1979e12, "H200 SXM": 1979e12, "H20": 296e12,
-    "B200 SXM": 4500e12, "B300 SXM": 4500e12, "GB200": 5000e12, "GB300": 5000e12,
-}  # fmt: skip
-
-#: Bytes/s of a GPU's memory (NVIDIA's datasheets); the A100 is listed with its larger memory.
-MEMORY_BANDWIDTH = {
-    "A100 SXM": 2.039e12, "A800 SXM": 2.039e12, "H100 SXM": 3.35e12, "H800 SXM": 3.35e12, "H200 SXM": 4.8e12,
-    "H20": 4.0e12, "B200 SXM": 7.7e12, "B300 SXM": 7.7e12, "GB200": 8.0e12, "GB300": 8.0e12,
-}  # fmt: skip
-
-#: Memory in GiB of models whose PCI ids the catalogue does not map to a size (NVIDIA's datasheets).
-_MEMORY = {"B300 SXM": 270.0, "GB300": 279.0}
 
 #: Common names of systems, with the catalogue's name of a node and the number of nodes.
 _ALIASES = {"GB200 NVL72": ("GB200 tray", 18), "GB300 NVL72": ("GB300 tray", 18)}
@@ -89,16 +74,8 @@ class Hardware:
 
     @property
     def memory_bandwidth(self) -> float | None:
-        """The bytes/s of a GPU's memory; None if not in the catalogue."""
-        if self.gpu.name == "A100 SXM" and self.memory_gib is not None and self.memory_gib < 60:
-            return 1.555e12
-        return MEMORY_BANDWIDTH.get(self.gpu.name)
-
-
-def memory_of(gpu: GpuModel) -> float | None:
-    """Return the memory of a GPU model in GiB; None if unknown or of several sizes."""
-    sizes = {size for _, size in gpu.sizes_gib}
-    return float(sizes.pop()) if len(sizes) == 1 else _MEMORY.get(gpu.name)
+        """The bytes/s of a GPU's memory; None if unknown."""
+        return memory_bandwidth(self.gpu, self.memory_gib)
 
 
 def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardware:
@@ -111,7 +88,7 @@ def hardware_of(part: Part, nodes: int | None, **stated: float | None) -> Hardwa
     machine = machine_of(part, gpus or None, int(stated.get("nics") or gpus) or None, rate)
     if machine is None:
         raise LayoutError(f"{part.name}: its GPUs are not connected by NVLink, so no layout can be planned for it")
-    return Hardware(machine, part.name, nodes, memory_gib=stated.get("memory_gib") or memory_of(part.gpu),
+    return Hardware(machine, part.name, nodes, memory_gib=stated.get("memory_gib") or memory_gib(part.gpu),
                     source=f"{part.name}: {part.source}")  # fmt: skip
 
 

@@ -134,10 +134,15 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
     """Return the time of a step. Raises LayoutError if the GPU or NIC is unknown."""
     peak, share = hardware.flops(job.schedule.precision), efficiency(hardware, job.schedule.precision)
     half, memory_rate = hardware.flops("bf16"), hardware.memory_bandwidth
-    if peak is None or share is None or half is None or memory_rate is None:
+    if peak is None or share is None or half is None:
         raise LayoutError(
             f"the arithmetic of {hardware.gpu.name} in {job.schedule.precision} is not in the catalogue, so the time "
             "of a step is unknown"
+        )
+    if memory_rate is None:
+        raise LayoutError(
+            f"the memory of {hardware.gpu.name} has several sizes, and their bandwidths differ; state it: "
+            "--on '..., 80 GB'"
         )
     sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
     rates = _Rates(sustained * share * peak, sustained * _bf16(hardware) * half, MEMORY_SHARE * memory_rate)

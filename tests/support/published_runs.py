@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from preflight.expectations.catalogue import part_by_name
-from preflight.layout.hardware import Hardware, hardware_of, memory_of
+from preflight.layout.hardware import Hardware, hardware_of
 from preflight.layout.job import Parallelism, Schedule, TrainingJob, Transformer
 from tests.support.paths import DATA
 
@@ -48,7 +48,7 @@ def _run(row: dict[str, Any]) -> PublishedRun:
     part = part_by_name(_PARTS[row["gpu"]])
     assert part is not None
     each = row["gpus_per_node"] or part.gpus
-    hardware = hardware_of(part, -(-row["gpus"] // each), memory_gib=memory_of(part.gpu) or 80.0)
+    hardware = hardware_of(part, -(-row["gpus"] // each), memory_gib=row.get("memory_gib"))
     job = TrainingJob(
         Transformer(**row["model"]), Parallelism(**row["parallel"]), Schedule(**row["schedule"]), row["gpus"]
     )

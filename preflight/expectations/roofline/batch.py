@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from math import ceil
 
-#: GPU in the catalogue -> FLOP/s in dense bfloat16, from NVIDIA's datasheets. If a datasheet has only the figure with
-#: sparsity, half of that is used.
-BF16_FLOPS = {
-    "A100 SXM": 312e12, "A800 SXM": 312e12, "H100 SXM": 989e12, "H800 SXM": 989e12, "H200 SXM": 989e12, "H20": 148e12,
-    "B200 SXM": 2250e12, "B300 SXM": 2250e12, "GB200": 2500e12, "GB300": 2500e12,
-}  # fmt: skip
-
 
 def data_parallel(flops: float, all_reduce: float) -> float:
     """Return the tokens per GPU at which data parallelism is compute-bound.

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.expectations.catalogue import PARTS, part_by_name
+from preflight.expectations.catalogue import GPUS, PARTS, part_by_name
 from preflight.expectations.roofline import batch, fat_tree
 from preflight.expectations.roofline.bound import judge, proof
 from preflight.expectations.roofline.collectives import Roofline, roofline
+from preflight.expectations.roofline.datasheets import BF16_FLOPS, bandwidth_of_name, memory_bandwidth
 from preflight.expectations.roofline.machine import RooflineMachine, gpu_named, machine_of, switches_reduce
+from preflight.layout import hardware
 
 MIB, GIB = 2**20, 2**30
 
@@ -289,7 +291,7 @@ def test_an_array_sharded_over_neighbours_fills_the_levels_above_less(
 
 def test_batches_of_the_documents() -> None:
     """Document 002, section on rooflines: 1098 in a node, 1236 above it, 2472 for FSDP, 4944 and 77."""
-    flops = batch.BF16_FLOPS["H100 SXM"]
+    flops = BF16_FLOPS["H100 SXM"]
     assert int(batch.data_parallel(flops, 450e9)) == 1098
     assert int(batch.data_parallel(flops, 400e9)) == 1236
     assert int(batch.fully_sharded(flops, 400e9)) == 2472
@@ -300,3 +302,17 @@ def test_batches_of_the_documents() -> None:
     time, slowest = fat_tree.seconds("all_reduce", 10**9, levels, in_network=True, ways=256)
     assert (slowest.name, round(1 / time)) == ("spine", 6400)
     assert int(batch.least(flops, 1e9 / time)) == 77
+
+
+def test_memory_bandwidths_of_the_datasheets() -> None:
+    """The size decides for A100 with its two kinds of memory; plans and checks use the same figures."""
+    gpus = {gpu.name: gpu for gpu in GPUS}
+    assert memory_bandwidth(gpus["B200 SXM"]) == bandwidth_of_name("NVIDIA B200") == 7.7e12
+    assert memory_bandwidth(gpus["GB200"]) == 8e12
+    assert memory_bandwidth(gpus["A100 SXM"]) is None
+    assert memory_bandwidth(gpus["A100 SXM"], 40.0) == bandwidth_of_name("A100-SXM4-40GB") == 1.555e12
+    assert memory_bandwidth(gpus["A100 SXM"], 80.0) == bandwidth_of_name("NVIDIA A100-SXM4-80GB") == 2.039e12
+    assert memory_bandwidth(gpus["A100 SXM"], 64.0) is None
+    assert bandwidth_of_name("NVIDIA T4") is None
+    plan = hardware.described("4 x HGX B200")
+    assert plan.memory_bandwidth == memory_bandwidth(gpus["B200 SXM"])

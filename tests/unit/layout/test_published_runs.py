@@ -21,9 +21,9 @@ LIMITS = {
     "experts": (0.30, 0.75),
 }  # fmt: skip
 
-#: Rows of *a100* with errors above a fifth: one fills its GPU's memory, and the source of one does not name the NICs.
-_FULL, _NICS = "mpt-a100-80-30b-s8192-x8-bf16-mb1-ga21", "mpt-a100-40-70b-s2048-x64-bf16-mb2-ga1"
-_A100_OUTLIERS = {_FULL, _NICS}
+#: Rows of *a100* with errors above a fifth: one fills its GPU's memory, the other is unexplained (docs/plan.md).
+_FULL = "mpt-a100-80-30b-s8192-x8-bf16-mb1-ga21"
+_A100_OUTLIERS = {_FULL, "mpt-a100-40-70b-s2048-x64-bf16-mb2-ga1"}
 
 
 def of(name: str) -> list[PublishedRun]:
@@ -62,19 +62,8 @@ def test_a_full_memory_widens_the_range() -> None:
     job = run.job.changed(framework="megatron")  # the range of other frameworks is wide in any case
     own = step(job, run.hardware)
     assert own.low <= run.seconds <= own.high
-    roomy = step(job, replace(run.hardware, memory_gib=141.0))
-    assert roomy.seconds == own.seconds
-    assert roomy.high < run.seconds
-
-
-def test_nics_that_a_source_does_not_name_explain_its_rows() -> None:
-    """llm-foundry's A100 of 40 GB: with 200 Gb/s for each node all rows of several nodes are within 8 %."""
-    part = part_by_name("HGX A100")
-    assert part is not None
-    for run in of("a100"):
-        if run.id.startswith("mpt-a100-40") and run.job.gpus > 8:
-            slow = hardware_of(part, run.hardware.nodes, memory_gib=40.0, nics=1.0, nic_gbps=200.0)
-            assert step(run.job, slow).seconds / run.seconds == pytest.approx(1, abs=0.08)
+    shorter = step(job.changed(sequence=4096), run.hardware)
+    assert shorter.high / shorter.seconds < own.high / own.seconds
 
 
 @pytest.mark.parametrize(("fitted", "held_out"), [("dgxc", ("bridge", "nemo")), (("bridge", "nemo"), "dgxc")])
