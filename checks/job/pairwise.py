@@ -24,7 +24,8 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.bench.comparison import ComparedRun, Comparison, RateLevel
+    from preflight.bench.comparison import ComparedRun, Comparison
+    from preflight.bench.distance import RateLevel
 
 
 @check(
@@ -107,7 +108,11 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
         slow = sum(held.slow for held in comparison.held)
         low = sum(map(comparison.is_low, comparison.judged))
         explained = f"; {slow} more are slow because of a part that bench.factor names" if slow else ""
-        explained += f"; {low} more are low: all runs of a node that bench.factor names" if low else ""
+        if low and comparison.low:
+            explained += f"; {low} more are low: all runs of a node that bench.factor names"
+        elif low:
+            names = listed([item.node for item in comparison.distant])
+            explained += f"; {low} more are low due to distance: in alltoall, the ports of {names} are at full rate"
         yield passed(f"{label}: {_summary(comparison)}{explained}", evidence=keys,
                      found=f"{len(alone)} of {len(comparison.judged) - slow - low} slow")  # fmt: skip
 

@@ -25,7 +25,8 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.bench.comparison import Comparison, LowNode
+    from preflight.bench.comparison import Comparison
+    from preflight.bench.distance import LowNode
     from preflight.bench.explanation import FactorEvidence
 
 #: Minimum number of slow nodes that, if they are half of all nodes, mean two kinds of nodes rather than that many
@@ -63,7 +64,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
     a part are *unknown*. Runs that stopped are judged separately. If half of the nodes or more are slow, one warning
     covers them: the cluster has two kinds of nodes. The same applies to nodes at NIC rate if the rest exceed what NICs
     can carry. If leaves are unknown, a node all of whose runs are low is *unknown*: it lost a rail, or is on a
-    different leaf from the rest.
+    different leaf from the rest. It is not reported if alltoall shows that its ports carry the usual rate.
 
     ## False alarms
     A part whose few runs all coincided with other traffic; repeat them. A rail that is slower by design: waive it by
@@ -76,7 +77,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
         named += [(cause, "unfinished") for cause in comparison.stopped.named]
         nodes = [cause for cause, effect in named if cause.factor.kind == bench.factors.NODE and effect == "slow"]
         measured = {node for held in comparison.judged for node in held.run.nodes}
-        if outside := bench.comparison.without_nvlink(comparison, nodes):
+        if outside := bench.nic_rates.without_nvlink(comparison, nodes):
             yield _outside(label, outside, len(measured), comparison, keys)
         elif len(nodes) >= _MANY and 2 * len(nodes) >= len(measured):
             yield _two_kinds(label, nodes, len(measured), keys)
@@ -111,7 +112,7 @@ def _outside(
     label: str, nodes: Sequence[FactorEvidence], measured: int, comparison: Comparison, keys: Sequence[str]
 ) -> Finding:
     names = sorted(cause.factor.of for cause in nodes)
-    rate = median(bench.comparison.rate_of(comparison, cause) for cause in nodes)
+    rate = median(bench.nic_rates.rate_of(comparison, cause) for cause in nodes)
     return warned(
         f"{len(names)} of {measured} nodes run at {rate:.4g} GB/s in {label}, and the rest at more than "
         f"NICs can carry: these nodes are outside the NVLink domain of the rest, or do not reach it: {listed(names)}",

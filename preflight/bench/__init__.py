@@ -8,6 +8,7 @@ The modules have no side effects:
 - ``factors``: the parts that a run uses: nodes, GPUs, rails, leaves, uplinks;
 - ``explanation``: the factors that explain slow runs (``factor_runs``), with their evidence in bits (``bits``);
 - ``comparison``: the runs of one kind, with rate levels and ``blocks`` of nodes connected by good pairs;
+- ``distance``: rates that distance explains; ``nic_rates``: the rate of each NIC in a run;
 - ``planner``: the next pairs to run, given the plan and the previous runs;
 - ``campaign``: a plan, its journal, and the runs of its launches;
 - ``shared_uplinks``: runs of all pairs at once, compared with one pair at a time;
@@ -21,6 +22,16 @@ from typing import TYPE_CHECKING
 from preflight._startup.lazy_package import submodules
 
 if TYPE_CHECKING:
-    from preflight.bench import baseline, campaign, comparison, document, observation, picture, planner, shared_uplinks  # noqa: F401
+    from preflight.bench import (  # noqa: F401
+        baseline,
+        campaign,
+        comparison,
+        document,
+        nic_rates,
+        observation,
+        picture,
+        planner,
+        shared_uplinks,
+    )
 else:
     __getattr__ = submodules(__name__)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from preflight.bench import blocks, factors
-from preflight.bench.bits import ENOUGH, gain
-from preflight.bench.explanation import Explanation, FactorEvidence, explain
+from preflight.bench import factors
+from preflight.bench.bits import gain
+from preflight.bench.distance import LowNode, RateLevel, low_nodes, separate_distant, usual_level
+from preflight.bench.explanation import Explanation, explain
 from preflight.bench.observation import QUIET, SHARED, Observation, RunKind
-from preflight.bench.reference import (
-    FEWEST,
-    RESOLVED,
-    UNRESOLVED,
-    BusbwReference,
-    UsualRate,
-    deviations,
-    reference,
-    spread,
-)
+from preflight.bench.reference import FEWEST, RESOLVED, UNRESOLVED, BusbwReference, UsualRate, reference
 
 #: References from a baseline: (kind, bytes) -> usual rate.
 References = Mapping[tuple[RunKind, int], UsualRate]
@@ -34,19 +25,6 @@ _FEWEST_FAR = 3
 
 #: Number of times that runs are divided by distance: into blocks, then rails.
 _DIVISIONS = 2
-
-#: Maximum gap between levels, and maximum difference of a node from the cost of distance, that noise explains, in
-#: standard deviations.
-_NOISE_Z = 3.0
-
-#: Bandwidth of the fastest NIC (800 Gb/s) in GB/s.
-_NIC = 100.0
-
-#: Minimum number of a node's runs for concluding that all of them are low.
-_FEWEST_LOW = 3
-
-#: Ratio of the standard deviation of a median to that of a mean.
-_OF_MEDIAN = 1.26
 
 #: A run gets slower with size if its share at the largest message is below this fraction of that at the smallest.
 _FALLS = 0.5
@@ -76,30 +54,6 @@ class ComparedRun:
 
 
 @dataclass(frozen=True)
-class RateLevel:
-    """Runs at a lower rate, which distance or different rails explain."""
-
-    relation: str  # one of ``factors.RELATIONS``
-    share: float  # median as a fraction of the reference
-    runs: int
-    bits: float
-    usual: bool  # whether distance has such an effect on a healthy fabric
-    blocks: tuple[tuple[str, ...], ...] = ()  # groups of nodes whose mutual runs reach the reference
-
-
-@dataclass(frozen=True)
-class LowNode:
-    """A node with low rates in all of its runs, but none below the limit.
-
-    Without a topology, it may be alone on a leaf, or slow: one of eight rails is an eighth of the rate.
-    """
-
-    node: str
-    share: float  # median as a fraction of the other runs
-    runs: int
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The runs of one kind, and the causes of slow and stopped runs."""
 
@@ -110,6 +64,7 @@ class Comparison:
     levels: tuple[RateLevel, ...] = ()
     models: tuple[str, ...] = ()  # GPU models of the runs; empty if all runs have the same
     low: tuple[LowNode, ...] = ()  # only if leaves are unknown
+    distant: tuple[LowNode, ...] = ()  # low as well, but alltoall shows that their ports are not slow
 
     @property
     def judged(self) -> tuple[ComparedRun, ...]:
@@ -117,8 +72,8 @@ class Comparison:
         return tuple(held for held in self.held if held.reference is not None)
 
     def is_low(self, held: ComparedRun) -> bool:
-        """Return whether a run is not slow, but has a low node."""
-        return not held.slow and any(item.node in held.run.nodes for item in self.low)
+        """Return whether a run is not slow, but has a low or distant node."""
+        return not held.slow and any(item.node in held.run.nodes for item in (*self.low, *self.distant))
 
 
 def compare(runs: Iterable[Observation], given: References | None = None) -> tuple[Comparison, ...]:
@@ -132,9 +87,8 @@ def compare(runs: Iterable[Observation], given: References | None = None) -> tup
     kinds: dict[tuple[RunKind, tuple[str, ...]], list[Observation]] = {}
     for run in everything:
         kinds.setdefault((run.kind, models(run)), []).append(run)
-    return _with_distance(
-        [replace(_compare(kind, own, given or {}), models=gpus) for (kind, gpus), own in kinds.items()]
-    )
+    compared = [replace(_compare(kind, own, given or {}), models=gpus) for (kind, gpus), own in kinds.items()]
+    return _with_distance(separate_distant(compared))
 
 
 def _models(runs: Sequence[Observation]) -> Callable[[Observation], tuple[str, ...]]:
@@ -247,9 +201,9 @@ def _compare(kind: RunKind, runs: Sequence[Observation], given: References) -> C
             for place, item in zip(part, hold([held[place].run for place in part], given), strict=True):
                 held[place] = item
         explanation = _explained(held, relations=len(levels) < _DIVISIONS)
-    low = _low_nodes(held, explanation) if not levels else ()
+    low = low_nodes(held, explanation) if not levels else ()
     apart = {item.node for item in low}
-    if not levels and (usual := _usual_level([item for item in held if apart.isdisjoint(item.run.nodes)])):
+    if not levels and (usual := usual_level([item for item in held if apart.isdisjoint(item.run.nodes)])):
         levels.append(usual)
     stopped = explain([item.run for item in held], [place for place, item in enumerate(held) if not item.run.complete],
                       relations=False)  # fmt: skip
@@ -267,136 +221,6 @@ def _with(held: Sequence[ComparedRun], factor: factors.Factor, groups: Sequence[
     rails = factors.RailAddresses([item.run for item in held])
     block = {node: number for number, group in enumerate(groups) for node in group}
     return {place for place, item in enumerate(held) if item.reference and factor in factors.of(item.run, rails, block)}
-
-
-@dataclass(frozen=True)
-class _Divided:
-    """The runs on both sides of the widest gap, and the node blocks that explain it."""
-
-    near: tuple[float, ...]  # shares of the reference, of runs above the gap
-    across: tuple[tuple[float, tuple[str, ...]], ...]  # share and nodes of the runs between blocks
-    blocks: tuple[tuple[str, ...], ...]
-    bits: float
-
-
-def _usual_level(held: Sequence[ComparedRun]) -> RateLevel | None:
-    """Return the lower level that distance causes, below the widest gap, or None."""
-    if (divided := _divided(held)) is None:
-        return None
-    share = median(share for share, _ in divided.across) / median(divided.near)
-    return RateLevel(factors.BLOCKS_DIFFER, share, len(divided.across), divided.bits, True, divided.blocks)
-
-
-def _divided(held: Sequence[ComparedRun]) -> _Divided | None:
-    """Divide the runs of pairs at the widest gap between their rates.
-
-    None unless blocks of nodes explain the gap, by the same test as for a fault.
-    """
-    pairs = [(item.share, item.run.nodes) for item in held if item.share is not None and len(item.run.ends) == 2]
-    sound = sorted(((share, nodes) for share, nodes in pairs if share >= UNRESOLVED), reverse=True)
-    if len(sound) < FEWEST or len(sound) < len(pairs):
-        return None
-    at = max(range(1, len(sound)), key=lambda place: sound[place - 1][0] / sound[place][0])
-    near, far = sound[:at], sound[at:]
-    gap = math.log(near[-1][0] / far[0][0])
-    if gap <= _NOISE_Z * max(spread([share for share, _ in near]), spread([share for share, _ in far])):
-        return None
-    return _divided_at(sound, at)
-
-
-def _divided_at(sound: Sequence[tuple[float, tuple[str, ...]]], at: int) -> _Divided | None:
-    """Divide sorted runs at an index; return None unless blocks of nodes explain it."""
-    near, far = sound[:at], sound[at:]
-    groups = blocks.components(
-        {node for _, nodes in sound for node in nodes}, [(nodes[0], nodes[1]) for _, nodes in near]
-    )
-    block = {node: number for number, group in enumerate(groups) for node in group}
-    across = tuple((share, nodes) for share, nodes in sound if block[nodes[0]] != block[nodes[1]])
-    bits = gain(len(across), len(across), len(far), len(sound)) - blocks.cost(len(group) for group in groups)
-    return _Divided(tuple(share for share, _ in near), across, tuple(groups), bits) if bits >= ENOUGH else None
-
-
-def _low_nodes(held: Sequence[ComparedRun], explanation: Explanation) -> tuple[LowNode, ...]:
-    """Return the nodes whose runs are all slower than distance explains.
-
-    A block of one node does not prove distance, but a block of two nodes with fast mutual runs does. If blocks of
-    several nodes show the cost of distance, a single node at that rate may be alone on its leaf, and is not returned.
-    """
-    if any(end.leaf is not None for item in held for end in item.run.ends):
-        return ()
-    sound = [item for item in held if not item.slow and item.share is not None and len(item.run.ends) == 2]
-    if len(sound) < FEWEST:
-        return ()
-    divided = _divided(sound)
-    usual = divided.near if divided else [item.share for item in sound if item.share is not None]
-    middle, noise = median(usual), spread(usual)
-    shares: dict[str, list[float]] = {}
-    for item in sound:
-        for node in item.run.nodes:
-            shares.setdefault(node, []).append((item.share or 0.0) / middle)
-    blamed = {cause.factor.node or cause.factor.of for cause in explanation.named}
-    low = []
-    for node, own in sorted(shares.items()):
-        if node in blamed or len(own) < _FEWEST_LOW or max(own) >= RESOLVED:
-            continue
-        share = median(own)
-        if -math.log(share) <= deviations(len(shares)) * noise * _OF_MEDIAN / math.sqrt(len(own)):
-            continue
-        low.append(LowNode(node, share, len(own)))
-    if not low:
-        return ()
-    if divided is None:  # noise hides the gap; few runs are on the wrong side of the middle between usual and low rates
-        limit = middle * math.sqrt(median(item.share for item in low))
-        pairs = sorted(((item.share or 0.0, item.run.nodes) for item in sound), reverse=True)
-        divided = _divided_at(pairs, sum(share >= limit for share, _ in pairs))
-    if not (far := _cost_of_distance(divided) if divided else []):
-        return tuple(low)
-    usual_far, tolerance = median(far) / middle, _NOISE_Z * max(noise, spread(far))
-    return tuple(item for item in low if math.log(usual_far / item.share) > tolerance)
-
-
-def _cost_of_distance(divided: _Divided) -> list[float]:
-    """Return the shares of the runs between blocks of several nodes."""
-    several = {node for block in divided.blocks if len(block) > 1 for node in block}
-    return [share for share, nodes in divided.across if several.issuperset(nodes)]
-
-
-def rate_of(comparison: Comparison, cause: FactorEvidence) -> float:
-    """Return the median bandwidth of a cause's slow runs in GB/s."""
-    runs = (comparison.held[place] for place in cause.places)
-    return median(held.run.busbw[held.bytes] for held in runs if held.bytes is not None)
-
-
-def without_nvlink(comparison: Comparison, nodes: Sequence[FactorEvidence]) -> tuple[FactorEvidence, ...]:
-    """Return the slow nodes that run at NIC rate, while other nodes exceed it.
-
-    Such a node is not faulty: outside an NVLink domain, a node is as fast as its NICs. A node that is slow even for its
-    NICs is not returned.
-    """
-    most = _nic_limit(comparison.kind)
-    rates = {cause: rate_of(comparison, cause) for cause in nodes
-             if all(_reference_of(comparison, place) > most for place in cause.places)}  # fmt: skip
-    over_nics = {cause: rate for cause, rate in rates.items() if rate <= most}
-    usual = median(over_nics.values()) if over_nics else 0.0
-    return tuple(cause for cause, rate in over_nics.items() if rate >= UNRESOLVED * usual)
-
-
-def _reference_of(comparison: Comparison, place: int) -> float:
-    limit = comparison.held[place].reference
-    return limit.busbw if limit is not None else 0.0
-
-
-def _nic_limit(kind: RunKind) -> float:
-    """Return a collective's bandwidth in GB/s if each GPU has the fastest NIC.
-
-    The bus bandwidth of a ring is that of all NICs of a node. In alltoall over n nodes, each GPU sends (n-1)/n of its
-    data to other nodes over its own NIC.
-    """
-    if kind.collective == "sendrecv":
-        return _NIC
-    if kind.collective == "alltoall":
-        return _NIC * kind.nodes / max(kind.nodes - 1, 1)
-    return _NIC * kind.ranks / kind.nodes
 
 
 def falls_with_size(held: ComparedRun, runs: Sequence[ComparedRun]) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.bench import factors
-from preflight.bench.comparison import ComparedRun, Comparison, RateLevel
+from preflight.bench.comparison import ComparedRun, Comparison
+from preflight.bench.distance import RateLevel
 from preflight.bench.explanation import FactorEvidence
 from preflight.bench.factors import Factor
 from preflight.bench.observation import RunEnd, RunKind

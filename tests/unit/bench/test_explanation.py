@@ -11,8 +11,9 @@ import pytest
 
 from preflight.bench import blocks
 from preflight.bench.bits import ENOUGH, gain
-from preflight.bench.comparison import Comparison, compare, without_nvlink
+from preflight.bench.comparison import Comparison, compare
 from preflight.bench.factors import Factor
+from preflight.bench.nic_rates import without_nvlink
 from preflight.bench.observation import FAILED, Observation, RunEnd, RunKind
 from preflight.bench.reference import RESOLVED, UNRESOLVED, UsualRate, levels, reference
 
@@ -334,6 +335,37 @@ def test_no_node_is_low_by_distance(leaves: str, sigma: float, seed: int) -> Non
 @pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1])
 def test_no_node_is_low_by_noise(sigma: float, seed: int) -> None:
     assert not only(runs(lambda *ends: 40.0, seed, sigma)).low
+
+
+def _both_collectives(alltoall: Rate, gpus: Sequence[str] = RAILS) -> list[str]:
+    """Return the low nodes of sendrecv, if n10 is at seven eighths, and alltoall over all GPUs has other rates."""
+    made = []
+    for name, rate, own in (("sendrecv", lambda *ends: 35.0 if _touches("n10", *ends) else 40.0, (RAILS[0], RAILS[7])),
+                            ("alltoall", alltoall, tuple(gpus))):  # fmt: skip
+        kind = RunKind(name, 16, 2)
+        made += [replace(run, kind=kind, ends=tuple(replace(end, gpus=own) for end in run.ends))
+                 for run in runs(rate, sigma=0.005)]  # fmt: skip
+    comparison = next(item for item in compare(made) if item.kind.collective == "sendrecv")
+    assert sorted([*low(comparison), *(item.node for item in comparison.distant)]) == ["n10"]
+    return low(comparison)
+
+
+def test_a_low_node_with_ports_at_full_rate_in_alltoall_is_distant() -> None:
+    assert _both_collectives(lambda *ends: 90.0) == []
+
+
+@pytest.mark.parametrize(
+    ("full", "own", "gpus"),
+    [
+        (90.0, 79.0, RAILS),  # a port has lost an eighth
+        (90.0, 84.5, RAILS),  # half of that
+        (70.0, 70.0, RAILS),  # each port carries 37 GB/s, less than in sendrecv
+        (90.0, 90.0, RAILS[:7]),  # not over the last of its ports
+        (90.0, 90.0, ()),  # its ports are unknown
+    ],
+)
+def test_a_low_node_remains_low_unless_alltoall_refutes_it(full: float, own: float, gpus: Sequence[str]) -> None:
+    assert _both_collectives(lambda *ends: own if _touches("n10", *ends) else full, gpus) == ["n10"]
 
 
 # --- two transports ------------------------------------------------------------------------------------

@@ -78,8 +78,11 @@ def test_nothing_is_named_on_a_healthy_cluster(seed: int | None) -> None:
         assert not comparison.slow.causes
         assert not comparison.stopped.causes
         assert not any(held.slow for held in comparison.held)
+        assert not comparison.low
         assert all(level.usual for level in comparison.levels)
     (eight,) = (item for item in result if (item.kind.collective, item.kind.ranks) == ("sendrecv", 16))
     blocks = {frozenset(block) for level in eight.levels for block in level.blocks}
     leaves = (("4", "5", "6", "7", "8", "10", "11"), ("2", "3"), ("9",))
     assert blocks == {frozenset(node[item] for item in leaf) for leaf in leaves}
+    (four,) = (item for item in result if (item.kind.collective, item.kind.ranks) == ("sendrecv", 8))
+    assert {item.node for item in four.distant} == {node[item] for item in ("2", "3", "9")}
