@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from preflight.checks.job.torch_trace import each
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.facts.trace.purposes import group_kind
+from preflight.facts.trace.durations import Pool, of_job, of_rank
+from preflight.facts.trace.purposes import NAMES, group_kind
 from preflight.facts.trace.stragglers import LONGER
 from preflight.model import Finding, check, counted, passed, unknown, warned
-from preflight.parsers.torch.samples import percentile
 
 if TYPE_CHECKING:
     from preflight.facts.trace.job import JobTrace
@@ -207,8 +206,7 @@ def _slow_transfers(job: JobTrace, slow: SlowTransfers) -> Finding:
     fault="The times of a collective vary widely",
     impact="slows-job",
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
-    fix="Profile more ranks, because one late rank delays all others; then check for congestion: `preflight "
-    "check --window 60`.",
+    fix="Check for congestion while the job runs: `preflight check --window 60`.",
     action="fix-job",
     answers=("FP-LAT-1",),
     scope="run",
@@ -223,48 +221,49 @@ def collective_times(run: RunFacts, site: Site) -> Iterator[Finding]:
     time.
 
     ## Verdicts
-    A p99 above three times the median warns, and so does a p99.9 above ten times. Where collectives of several ranks
-    are matched, the time is that of the transfer, from the arrival of the last rank, and all traces are combined; else
-    it is that of one rank's kernels, which includes waiting for other ranks. Too few samples for a p99 are unknown.
+    A p99 above three times the median warns, and so does a p99.9 above ten times. If collectives of all ranks of a
+    group are matched, the time is that of the transfer, from the arrival of the last rank. Otherwise it is that of one
+    rank's kernels; since they include waiting for other ranks, such a tail is unknown. Times of one kind and size are
+    combined over all ranks, and over process groups of one purpose whose medians are similar: groups within and between
+    nodes are judged separately. Too few samples for a p99 are unknown.
 
     ## False alarms
     Different sizes under one name, in traces without sizes (before PyTorch 2.2).
     """
-    if run.job_trace.matched:
-        transfers: dict[tuple[str, int], list[float]] = {}
-        for (_, kind, size), sample in run.job_trace.waits.transfers.items():
-            transfers.setdefault((kind, size), []).extend(value / 1000 for value in sample)
-        samples = [_sample(kind, size, sample) for (kind, size), sample in transfers.items()]
-        yield from _spread("transfers of all ranks", sorted(samples, key=lambda sample: -sample["count"]),
-                           {"subject": "transfers", "evidence": list(run.traces)})  # fmt: skip
+    job = run.job_trace
+    if job.matched:
+        yield from _spread("transfers", of_job(job), {"subject": "transfers", "evidence": list(run.traces)})
         return
-    for key, name, facts in each(run):
-        yield from _spread(name, facts["collectives"], {"subject": name, "evidence": [key]})
+    for key, name, _ in each(run):
+        yield from _spread(name, of_rank(run.traces[key]), {"subject": name, "evidence": [key]})
 
 
-def _sample(kind: str, size: int, sample: list[float]) -> dict[str, Any]:
-    sample.sort()
-    digits = {share: percentile(sample, share) for share in (0.5, 0.99, 0.999)}
-    rounded = {share: None if value is None else round(value, 3) for share, value in digits.items()}
-    return {"name": kind, "bytes": size if size >= 0 else None, "count": len(sample), "mean_ms": fmean(sample),
-            "p50_ms": rounded[0.5], "p99_ms": rounded[0.99], "p999_ms": rounded[0.999]}  # fmt: skip
-
-
-def _spread(name: str, samples: Sequence[Mapping[str, Any]], at: Mapping[str, Any]) -> Iterator[Finding]:
-    enough = [sample for sample in samples if sample.get("p99_ms") is not None]
+def _spread(name: str, pools: Sequence[Pool], at: Mapping[str, Any]) -> Iterator[Finding]:
+    enough = [pool for pool in pools if pool.sample["p99_ms"] is not None]
     if not enough:
-        most = max((sample["count"] for sample in samples if "count" in sample), default=0)
+        most = max((pool.sample["count"] for pool in pools), default=0)
         yield unknown(f"{name}: at most {most} collectives of one kind and size: too few for a 99th percentile",
                       fix="profile more steps: 100 collectives for p99, 1000 for p99.9", **at)  # fmt: skip
-    for sample in enough[:_MOST_SIZES]:
-        last = f", p99.9 {sample['p999_ms']:g}" if sample["p999_ms"] is not None else ""
-        size = f" of {sample['bytes']} bytes" if sample["bytes"] is not None else ""
-        message = f"{name}: {sample['name']}{size}: median {sample['p50_ms']:g} ms, p99 {sample['p99_ms']:g}{last}"
-        if sample["p50_ms"] and sample["p99_ms"] > SPREAD * sample["p50_ms"]:
-            yield warned(message, found=f"{sample['p99_ms'] / sample['p50_ms']:.1f} times the median",
-                         expected=f"at most {SPREAD:g} times", **at)  # fmt: skip
-        elif sample["p50_ms"] and sample["p999_ms"] is not None and sample["p999_ms"] > RARE * sample["p50_ms"]:
-            yield warned(message, found=f"p99.9 is {sample['p999_ms'] / sample['p50_ms']:.1f} times the median",
-                         expected=f"at most {RARE:g} times", **at)  # fmt: skip
+    for pool in sorted(enough, key=lambda pool: (-max(pool.tail, pool.rare), -pool.sample["count"]))[:_MOST_SIZES]:
+        times = pool.sample
+        last = f", p99.9 {times['p999_ms']:g}" if times["p999_ms"] is not None else ""
+        size = f" of {pool.bytes} bytes" if pool.bytes is not None else ""
+        message = f"{name}: {pool.name}{size}{_where(pool)}: "
+        message += f"median {times['p50_ms']:g} ms, p99 {times['p99_ms']:g}{last}"
+        if pool.tail > SPREAD:
+            tail = {"found": f"{pool.tail:.1f} times the median", "expected": f"at most {SPREAD:g} times"}
+        elif pool.rare > RARE:
+            tail = {"found": f"p99.9 is {pool.rare:.1f} times the median", "expected": f"at most {RARE:g} times"}
         else:
-            yield passed(message, found=f"{sample['p99_ms']:g} ms", **at)
+            yield passed(message, found=f"{times['p99_ms']:g} ms", **at)
+            continue
+        if pool.transfers:
+            yield warned(message, **tail, **at)
+        else:
+            yield unknown(f"{message}; only the traces of all ranks show how much of it is waiting for them",
+                          found=tail["found"], fix="pass the traces of all ranks, of the same steps", **at)  # fmt: skip
+
+
+def _where(pool: Pool) -> str:
+    """Return the process groups of a pool in words, if their purpose is known."""
+    return f" in {counted(pool.groups, f'{NAMES[pool.purpose]} group')}" if pool.purpose else ""

@@ -15,6 +15,7 @@ from preflight.expectations.catalogue import PARTS
 from preflight.expectations.roofline.collectives import Roofline, roofline
 from preflight.expectations.roofline.machine import RooflineMachine, gpu_named
 from preflight.facts.job import RunFacts
+from preflight.facts.trace.pipelines import between_stages
 from preflight.facts.trace.purposes import group_kind
 from preflight.model import Finding, check, passed, skipped, unknown, warned
 
@@ -30,6 +31,8 @@ _ENOUGH, _ERRORS = 10, 5.0
 #: Maximum number of kinds listed in one message.
 _MOST_KINDS = 6
 _SENT = ("send", "recv")
+#: Kinds of kernels that may be any collective or message.
+_ANY = ("sendrecv", "generic", "other")
 _FIX_TRACES = "pass the traces of all ranks, of the same steps"
 
 
@@ -130,7 +133,7 @@ def _absent(run: RunFacts, *kinds: str) -> bool:
     """
     documents = [trace.document for trace in run.traces.values()]
     names = {sample["name"] for facts in documents for sample in facts["collectives"]}
-    return all(facts["gpu"] for facts in documents) and not names & {*kinds, "sendrecv", "generic", "other"}
+    return all(facts["gpu"] for facts in documents) and not names & {*kinds, *_ANY}
 
 
 def no_all_to_all(run: RunFacts, site: Site) -> Finding | None:
@@ -139,8 +142,16 @@ def no_all_to_all(run: RunFacts, site: Site) -> Finding | None:
 
 
 def no_message(run: RunFacts, site: Site) -> Finding | None:
-    """Skip a job whose traces have no send or receive."""
-    return skipped("no send or receive is in the traces", evidence=list(run.traces)) if _absent(run, *_SENT) else None
+    """Skip a job whose traces have no message between stages of a pipeline."""
+    if _absent(run, *_SENT):
+        return skipped("no send or receive is in the traces", evidence=list(run.traces))
+    calls = [[key for key, _ in trace.calls] for trace in run.traces.values()]
+    messages = [key for keys in calls for key in keys if key.kind in (*_SENT, *_ANY)]
+    if all(calls) and messages and not any(map(between_stages, messages)):
+        groups = " and ".join(sorted({key.group.description for key in messages})[:_MOST_KINDS])
+        return skipped(f"all sends and receives in the traces are in {groups}, not between stages of a pipeline",
+                       evidence=list(run.traces))  # fmt: skip
+    return None
 
 
 def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
@@ -364,6 +375,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
     if the bubble exceeds 20 % of the steps, or exceeds that of the schedule by more than 5 points, because stages
     differ or messages are slow. The number of microbatches is the number of messages that the first stage sends in a
     step. Stages without a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
+    The check is skipped if all messages are of groups with another purpose, such as context parallelism.
 
     ## False alarms
     Two stages with many microbatches and a long first or last layer.

@@ -81,7 +81,7 @@ def _sent(trace: RankTrace, steps: Sequence[int]) -> int:
     return max(counts, default=0)
 
 
-def _between_stages(key: CallKey) -> bool:
+def between_stages(key: CallKey) -> bool:
     """Return whether messages are between stages, unlike those of a context ring."""
     return purpose(GroupOfRanks("", key.group.description, (), True, frozenset(("sendrecv",)))) == "pp"
 
@@ -99,7 +99,7 @@ def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
     names: dict[int, str] = {}
     for rank, trace in ranks.items():
         for key, _ in trace.calls:
-            if key.kind not in ("send", "recv") or not _between_stages(key):
+            if key.kind not in ("send", "recv") or not between_stages(key):
                 continue
             if key.peer is not None:
                 others = [key.group.ranks[key.peer] if key.peer < len(key.group.ranks) else key.peer]
