@@ -77,6 +77,7 @@ MODULES = (
     "kubernetes.container",
     "site.waivers",
     "fleet.trends",
+    "fleet.congestion_trend",
     "job.benchmark_metadata",
     "kubernetes.device_plugin",
     "kubernetes.container_state",

@@ -67,7 +67,7 @@ ITEMS = (
         question("The kernel reports no memory, PCIe, disk or link fault", "kernel.events"),
         question("FEC has a margin at the switch's end of each cable", "optics.fec-margin"),
         question("BGP sessions of the switches are established", "switch.bgp", where=ROCE),
-        lack("Congestion does not grow from day to day", "a trend of ECN marks, CNPs, pauses and waits"),
+        question("Congestion and bit errors do not grow from day to day", "trend.congestion"),
     ),
     _LIST.item(
         "AN-10", "job completion time recorded per run", "report",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -167,6 +167,24 @@ def sources_of(port: Port) -> tuple[str, ...]:
     return SOURCES if port.roce else SOURCES[:2]
 
 
+def totals(evidence: Evidence, port: Port) -> dict[str, int]:
+    """Return a port's counters at the first reading, in their units.
+
+    Sources without an answer are left out, and waits at their maximum: they no longer count.
+    """
+    numbers: dict[str, int] = {}
+    for source in sources_of(port):
+        try:
+            read = _PARSERS[source](evidence.complete_record(key_of(source, port)))
+        except (EvidenceError, ValueError):
+            continue
+        for name, number in read.items():
+            entry = counter(source, name)
+            if entry.kind is not CounterKind.CONGESTION or number < 2**entry.bits - 1 or not entry.stops:
+                numbers[name] = number * entry.scale
+    return numbers
+
+
 def port_growth(evidence: Evidence, port: Port) -> PortGrowth:
     """Return the growth of all counters of a port between two readings."""
     growths: list[Growth] = []
@@ -258,7 +276,11 @@ def _carrier(record: Record) -> int:
     return integer(record.out, "carrier_changes")
 
 
-_PARSERS = {"counters": _files, "hw_counters": _files, "ethtool": lambda record: parse_ethtool(output_of(record))}
+_PARSERS: Mapping[str, Callable[[Record], Mapping[str, int]]] = {
+    "counters": _files,
+    "hw_counters": _files,
+    "ethtool": lambda record: parse_ethtool(output_of(record)),
+}
 
 
 def window_of(ports: Iterable[PortGrowth]) -> str:

@@ -31,6 +31,7 @@ class TimeSeries:
     subject: str
     days: tuple[float, ...]  # days since the first point
     values: tuple[float, ...]
+    start: float = 0.0  # the first point, days since 1970
 
     @property
     def enough(self) -> bool:
@@ -48,6 +49,11 @@ class TimeSeries:
         return median(slopes) if slopes else 0.0
 
     @property
+    def times(self) -> tuple[float, ...]:
+        """The times of the points in days since 1970, to a tenth of a second."""
+        return tuple(round(self.start + day, 6) for day in self.days)
+
+    @property
     def last(self) -> float:
         """The newest value."""
         return self.values[-1]
@@ -61,7 +67,31 @@ def since_reset(series: TimeSeries) -> TimeSeries:
     start = max((place for place in range(1, len(series.values)) if series.values[place] < series.values[place - 1]),
                 default=0)  # fmt: skip
     first = series.days[start]
-    return TimeSeries(series.subject, tuple(day - first for day in series.days[start:]), series.values[start:])
+    days = tuple(day - first for day in series.days[start:])
+    return TimeSeries(series.subject, days, series.values[start:], series.start + first)
+
+
+def ratio(counter: TimeSeries, of: TimeSeries, least: float) -> TimeSeries:
+    """Return the growth of one counter per growth of another, run by run.
+
+    Only runs that read both count; runs between which the other grew by less than ``least`` are taken together. A
+    counter that decreased was reset: its interval is left out.
+    """
+    base = dict(zip(of.times, of.values, strict=True))
+    both = [(at, value, base[at]) for at, value in zip(counter.times, counter.values, strict=True) if at in base]
+    ratios: list[tuple[float, float]] = []
+    since = 0
+    for place in range(1, len(both)):
+        (_, before, base_before), (at, after, base_after) = both[place - 1], both[place]
+        if after < before or base_after < base_before:
+            since = place
+        elif (grown := base_after - both[since][2]) >= least:
+            ratios.append((at, (after - both[since][1]) / grown))
+            since = place
+    first = ratios[0][0] if ratios else 0.0
+    return TimeSeries(
+        counter.subject, tuple(at - first for at, _ in ratios), tuple(value for _, value in ratios), first
+    )
 
 
 def series_of(evidence: Evidence, metric: str) -> tuple[TimeSeries, ...]:
@@ -90,4 +120,4 @@ def _series(subject: str, points: Any) -> TimeSeries:
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
     found.sort()
     first = found[0][0]
-    return TimeSeries(subject, tuple(day - first for day, _ in found), tuple(value for _, value in found))
+    return TimeSeries(subject, tuple(day - first for day, _ in found), tuple(value for _, value in found), first)

@@ -1,4 +1,4 @@
-"""Metrics with a trend: errors, spare rows, thermal headroom, received light."""
+"""Metrics with a trend: errors, spare rows, thermal headroom, congestion."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ _GPU = (
     "temperature_margin_c", "pcie_replays",
 )  # fmt: skip
 _PORT = ("symbol_error", "link_error_recovery", "link_downed")
+
+#: Counters of a port's traffic and congestion.
+_TRAFFIC = (
+    "port_rcv_packets", "port_xmit_packets", "port_rcv_data", "port_xmit_data", "port_xmit_wait",
+    "np_ecn_marked_roce_packets", "rp_cnp_handled",
+)  # fmt: skip
+_PAUSED_US = "_pause_duration"
 
 Course = Mapping[tuple[str, str], Sequence[tuple[str, float]]]
 
@@ -60,14 +67,14 @@ def _of_ports(node: NodeFacts) -> Iterator[tuple[str, str, float]]:
     except EvidenceError:
         return
     for port in ports:
-        try:
-            record = node.evidence.complete_record(counter_growth.key_of("counters", port))
-            values = counter_growth.parse_files(record.value)
-        except (EvidenceError, ValueError):
-            values = {}
-        for name in _PORT:
-            if name in values:
-                yield f"port.{name}", port.name, float(values[name])
+        read = counter_growth.totals(node.evidence, port)
+        for name in (*_PORT, *_TRAFFIC):
+            if name in read:
+                yield f"port.{name}", port.name, float(read[name])
+        for way in ("rx", "tx"):
+            paused = [number for name, number in read.items() if name.startswith(way) and name.endswith(_PAUSED_US)]
+            if paused:  # priorities are paused at the same time, so their times are not added
+                yield f"port.{way}_paused_us", port.name, float(max(paused))
         try:
             link = node.parsed(f"cmd:mlxlink -d {port.device} -m -c", ethtool_module.parse_mlxlink)
         except EvidenceError:

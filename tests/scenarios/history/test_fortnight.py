@@ -25,6 +25,14 @@ def errors(number: int) -> dict[str, Any]:
     return {COUNTERS: {"status": "ok", "value": {**values, "link_downed": f"{number}\n"}}}
 
 
+def waits(day: int) -> dict[str, Any]:
+    """Return records of a port with constant traffic that waits longer each day."""
+    values = dict(healthy()["gpu003"]["records"][COUNTERS]["value"])
+    grown = dict.fromkeys(("port_xmit_packets", "port_rcv_packets"), f"{100000000 * day}\n")
+    grown["port_xmit_wait"] = f"{sum(50_000_000 + 25_000_000 * past for past in range(day + 1))}\n"
+    return {COUNTERS: {"status": "ok", "value": {**values, **grown}}}
+
+
 def past(report: Mapping[str, Any], check: str, name: str) -> Mapping[str, Any]:
     (found,) = (
         one
@@ -44,7 +52,9 @@ def fortnight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int,
     for day in range(1, 15):
         sick = DOWN if day in (6, 9, 11, 12, 14) else None
         third = (
-            node("gpu003", day) if day != 10 else no_answer("gpu003", "connect", "refused", f"2026-11-{day}T03:00:00Z")
+            node("gpu003", day, waits(day))
+            if day != 10
+            else no_answer("gpu003", "connect", "refused", f"2026-11-{day}T03:00:00Z")
         )
         reports[day] = run(folder, [node("gpu001", day, errors(3 * day)), node("gpu002", day, sick), third])
     return folder, reports
@@ -90,6 +100,24 @@ def test_what_trends(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
     assert creeps["nodes"] == ["gpu001"]
     assert creeps["message"] == "mlx5_0:1: 3 link downs a day, over 4 days"
     assert past(reports[9], "trend.links", "gpu001")["said"] == "since 2026-11-03"
+
+
+def test_what_waits_longer_for_each_packet(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
+    reported = {
+        day: [
+            finding
+            for finding in fortnight[1][day]["findings"]
+            if finding["check"] == "trend.congestion" and node in finding["nodes"]
+        ]
+        for day, node in ((1, "gpu003"), (7, "gpu003"), (14, "gpu003"), (13, "gpu001"))
+    }
+    assert [finding["status"] for finding in reported[1]] == ["skip"]
+    assert {finding["status"] for finding in reported[7]} == {"unknown"}  # six intervals
+    assert {finding["status"] for finding in reported[13]} == {"unknown"}  # idle ports
+    (grown,) = (finding for finding in reported[14] if finding["status"] == "warn")
+    assert grown["message"] == (
+        "mlx5_0:1: 3.62 ticks without credit per packet sent, against 1.38 about 12 days before"
+    )
 
 
 def test_a_node_that_was_silent_is_neither_new_nor_gone(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
