@@ -93,8 +93,6 @@ def is_source(path: str, page: Path = README) -> bool:
 @pages
 def test_named_paths_exist(page: Path) -> None:
     text = page.read_text("utf-8")
-    if page.name == "architecture.md":  # its last section has planned names that do not exist
-        text = text.split("\n## Names\n")[0]
     missing = [path for path in source_paths(text) if not is_source(path, page) and path not in EXAMPLES]
     assert not missing, f"{page.relative_to(ROOT)} names {', '.join(missing)}"
 
@@ -105,18 +103,16 @@ def test_a_fragment_of_a_path_is_missing() -> None:
     assert [is_source(path) for path in source_paths(row)] == [True, False, False, True]
 
 
-def test_the_plan_of_names_shows_where_modules_are() -> None:
-    """The middle column of the table in ``architecture.md`` has paths of packages that exist."""
-    section = (ROOT / "docs/architecture.md").read_text("utf-8").split("\n## Names\n")[1]
-    cells = [row.split("|")[2] for row in section.splitlines() if row.startswith("| ")][1:]
-    named = [path for cell in cells for path in re.findall(r"`([\w]+/[\w/]+\.py)`", cell)]
-    assert len(named) > 15
-    assert [path for path in named if not is_source(path)] == []
-
-
 def test_the_readme_links_every_page() -> None:
     linked = set(re.findall(r"\]\((docs/[^)#]+)", README.read_text("utf-8")))
     assert linked == {str(page.relative_to(ROOT)) for page in (ROOT / "docs").iterdir()}
+
+
+def test_contributing_lists_the_packages_of_the_tests() -> None:
+    page, script = ((ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", ".ci/run"))
+    (listed,) = re.findall(r"apt-get install --no-install-recommends ([^`]+)", page)
+    (packages,) = re.findall(r"^packages=\(([^)]+)\)", script, re.M)
+    assert set(listed.replace("\\\n", " ").split()) == {*packages.split(), "kubernetes-client"}
 
 
 def test_the_readme_stays_short() -> None:
