@@ -113,7 +113,7 @@ def _full(report: Mapping[str, Any], number: int) -> list[Part]:
     title = Paragraph((
         (f"{number + 1}  ", "bold"), (incident["status"].upper(), COLOUR[incident["status"]]), ("  ", ""),
         (one_line(incident["title"]), "bold"),
-    ))  # fmt: skip
+    ), hang=3)  # fmt: skip
     parts: list[Part] = [title, Listing(tuple(row for row in rows if row[1]))]
     for place in incident["findings"]:
         parts += finding_parts(report["findings"][place])

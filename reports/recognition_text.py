@@ -16,6 +16,9 @@ _MOST_CUT = 20
 #: Maximum number of unrecognised sources in the first line.
 _FEW = 3
 
+#: Columns before the message of a finding: its status.
+_HANG = len("    FAIL  ")
+
 #: Labels and keys of a finding's details.
 _DETAILS = (("found", "found"), ("expected", "expected"), ("why", "why"), ("next", "fix"))
 
@@ -25,13 +28,14 @@ def render(document: Mapping[str, Any], *, colour: bool = False, width: int = 10
     parts = _answer(document)
     if together := document.get("findings"):
         parts.append(Paragraph(((("\n" if parts else "") + ALL_SOURCES, "bold"),)))
-        parts += [Paragraph((("    pass  ", "green"), (one_line(finding["message"]), ""))) for finding in together
-                  if finding["status"] == "pass"]  # fmt: skip
+        parts += [Paragraph((("    pass  ", "green"), (one_line(finding["message"]), "")), hang=_HANG)
+                  for finding in together if finding["status"] == "pass"]  # fmt: skip
         parts += _findings([finding for finding in together if finding["status"] != "pass"])
     for source in document["sources"]:
         parts.append(Paragraph(((("\n" if parts else "") + one_line(source["name"]), "bold"),)))
         parts += [
-            Paragraph(((f"  not read: {one_line(what)}", COLOUR["unknown"]),)) for what in source.get("unread", ())
+            Paragraph(((f"  not read: {one_line(what)}", COLOUR["unknown"]),), hang=4)
+            for what in source.get("unread", ())
         ]
         for part in source["parts"]:
             parts += _part(part)
@@ -51,7 +55,7 @@ def _answer(document: Mapping[str, Any]) -> list[Part]:
     parts += incomplete
     if found.rest:
         parts.append(Paragraph(((found.rest, ""),)))
-    parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command or found.step), ""))))
+    parts.append(Paragraph((("Next: ", "bold"), (one_line(found.command or found.step), "")), hang=len("Next: ")))
     return parts
 
 
@@ -64,7 +68,7 @@ def _unrecognised(source: Mapping[str, Any]) -> list[Part]:
     parts: list[Part] = [Paragraph(((f"  not recognised{looks}", COLOUR["unknown"]),))]
     if guess:
         run = "; ".join(one_line(command) for command in guess["run"])
-        parts.append(Paragraph(((f"  paste instead, from its first line: {run}", ""),)))
+        parts.append(Paragraph(((f"  paste instead, from its first line: {run}", ""),), hang=4))
     parts.append(Paragraph((("  known formats: `preflight read --help`", "dim"),)))
     return parts
 
@@ -104,7 +108,7 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
     rows = [("cut", f"line {cut['line']}: {one_line(cut['what'])}", "yellow") for cut in part["cut"][:_MOST_CUT]]
     if (more := len(part["cut"]) - _MOST_CUT) > 0:
         rows.append(("cut", f"and {more} more; --json lists them", "yellow"))
-    paragraphs: list[Part] = [Paragraph(head)]
+    paragraphs: list[Part] = [Paragraph(head, hang=4)]
     if rows:
         paragraphs.append(Listing(tuple(rows)))
     if not part["judged"]:
@@ -122,11 +126,11 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
             paragraphs.append(Paragraph((
                 (word, COLOUR[finding["status"]]), (one_line(finding["message"]), ""),
                 (f"  [{finding['check']}]", "dim"),
-            )))  # fmt: skip
+            ), hang=_HANG))  # fmt: skip
         lines = [(label, visible(same[0][key]), "") for label, key in _DETAILS if same[0][key]]
         paragraphs.append(Listing(tuple(lines)))
     if passed:
-        paragraphs.append(Paragraph(((f"    passed: {', '.join(passed)}", "green"),)))
+        paragraphs.append(Paragraph(((f"    passed: {', '.join(passed)}", "green"),), hang=len("    passed: ")))
     return paragraphs
 
 

@@ -23,10 +23,11 @@ _WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
 
 
 class Paragraph(NamedTuple):
-    """Wrapped text; ``style`` applies to spans without one."""
+    """Wrapped text; ``style`` applies to spans without one, ``hang`` columns indent all lines but the first."""
 
     spans: tuple[Span, ...]
     style: str = ""
+    hang: int = 0
 
 
 class Listing(NamedTuple):
@@ -56,13 +57,22 @@ def _texts(part: Part) -> Iterator[str]:
 
 def _lines(part: Part, width: int) -> Iterator[str]:
     if isinstance(part, Paragraph):
-        yield from _wrapped("".join(text for text, _ in part.spans), width)
+        text = "".join(text for text, _ in part.spans)
+        start = _start(text, part.hang)
+        for line in _wrapped(text[start:], width - part.hang):
+            yield text[:start] + line
+            text, start = " " * part.hang, part.hang
         return
     labels = max((len(label) for label, _, _ in part.rows), default=0) + 1
     for label, text, _ in part.rows:
         for line in _wrapped(text, width - INDENT - labels):
             yield " " * INDENT + label.ljust(labels) + line
             label = ""
+
+
+def _start(text: str, hang: int) -> int:
+    """Return the index in a paragraph from which it is wrapped: after empty lines and ``hang`` columns."""
+    return len(text) - len(text.lstrip("\n")) + hang if hang else 0
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
@@ -96,15 +106,23 @@ def _by_rich(parts: Iterable[Part], colour: bool, width: int) -> str:
     )  # fmt: skip
     for part in parts:
         if isinstance(part, Paragraph):
-            console.print(Text.assemble(*part.spans, style=part.style))
+            text = Text.assemble(*part.spans, style=part.style)
+            start = _start(text.plain, part.hang)
+            if width < _NARROWEST or not 0 < start < len(text):
+                console.print(text)
+                continue
+            head, body = text.divide([start])
+            for line in body.wrap(console, width - part.hang):
+                console.print(head + line, soft_wrap=True)
+                head = Text(" " * part.hang)
             continue
         grid = Table.grid(padding=(0, 1))
         grid.add_column(no_wrap=True, style="dim")
         grid.add_column(overflow="fold")
         labels = max((len(label) for label, _, _ in part.rows), default=0) + 1
-        for label, text, style in part.rows:
-            if _PLAIN.fullmatch(text) and width >= _NARROWEST:
-                text = "\n".join(_wrapped(text, width - INDENT - labels))
-            grid.add_row(label, Text(text, style=style))
+        for label, row, style in part.rows:
+            if _PLAIN.fullmatch(row) and width >= _NARROWEST:
+                row = "\n".join(_wrapped(row, width - INDENT - labels))
+            grid.add_row(label, Text(row, style=style))
         console.print(Group(Padding(grid, (0, 0, 0, INDENT))))
     return out.getvalue()

@@ -88,6 +88,9 @@ def _expectations(report: Mapping[str, Any], width: int) -> list[Part]:
 #: Maximum number of checks, classes or lines that are listed; more are counted (all: --verbose, --json).
 _FEW = 3
 
+#: Columns before the nodes of a finding: its status.
+_HANG = 8
+
 #: A width larger than any text.
 _ALL = sys.maxsize
 
@@ -181,7 +184,7 @@ def _head(word: str, colour: str, finding: Mapping[str, Any]) -> Paragraph:
     return Paragraph((
         (word, colour), (one_line(listed(finding["nodes"])), "bold"), ("  ", ""), (one_line(finding["message"]), ""),
         (f"  [{finding['check']}]", "dim"),
-    ))  # fmt: skip
+    ), hang=_HANG)  # fmt: skip
 
 
 def finding_parts(finding: Mapping[str, Any], verbose: bool = False) -> list[Part]:
@@ -198,7 +201,7 @@ def finding_parts(finding: Mapping[str, Any], verbose: bool = False) -> list[Par
         rows.append(("before", was, ""))
     if finding["evidence"]:
         rows.append(("evidence", one_line(", ".join(finding["evidence"])), "dim"))
-    return [_head(f"\n{WORD[status]:<8}", COLOUR[status], finding), Listing(tuple(rows))]
+    return [_head(f"\n{WORD[status]:<{_HANG}}", COLOUR[status], finding), Listing(tuple(rows))]
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
@@ -218,7 +221,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
             rows.append(("next", visible(fix), ""))
         parts.append(Paragraph((
             ("UNKNOWN ", COLOUR["unknown"]), (one_line(listed(nodes)), "bold"), ("  ", ""), (one_line(message), ""),
-        )))  # fmt: skip
+        ), hang=_HANG))  # fmt: skip
         parts.append(Listing(tuple(rows)))
     return parts
 
@@ -233,7 +236,7 @@ def _folded(by: Mapping[str, Sequence[Mapping[str, Any]]], standings: Standings,
         checks = list(dict.fromkeys(finding["check"] for finding in findings))
         if verbose:
             parts.append(_line(f"\n{title}", "bold"))
-            parts += [_head(f"{WORD[status]:<8}", COLOUR[status], finding) for finding in findings]
+            parts += [_head(f"{WORD[status]:<{_HANG}}", COLOUR[status], finding) for finding in findings]
         elif status == "pass":
             everywhere = [check for check in checks if standings.everywhere(check, "pass")]
             partly = [check for check in checks if check not in everywhere and standings.has(check, "pass")]

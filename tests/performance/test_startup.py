@@ -354,7 +354,8 @@ def test_a_closed_stdout_does_not_change_the_exit_status() -> None:
 TEXT = st.text(st.sampled_from("ab é…–→,.\n     ") | st.characters(max_codepoint=0x2FF), max_size=150)
 WORDS = st.lists(st.text("ab-/…é", min_size=1, max_size=130), max_size=8).map(" ".join)
 PARTS = st.one_of(
-    st.builds(Paragraph, st.tuples(st.tuples(TEXT | WORDS, st.just("bold")), st.tuples(WORDS, st.just("")))),
+    st.builds(Paragraph, st.tuples(st.tuples(TEXT | WORDS, st.just("bold")), st.tuples(WORDS, st.just(""))),
+              hang=st.sampled_from([0, 4, 10])),
     st.lists(st.tuples(st.sampled_from(["found", "evidence"]), TEXT | WORDS, st.just("dim")), min_size=1, max_size=3)
     .map(lambda rows: Listing(tuple(rows))),
 )  # fmt: skip
