@@ -23,7 +23,10 @@ _WORD = re.compile(r"\s*(?:`[^`\n]*`|\S)+\s*")
 
 
 class Paragraph(NamedTuple):
-    """Wrapped text; ``style`` applies to spans without one, ``hang`` columns indent all lines but the first."""
+    """Wrapped text; ``style`` applies to spans without one.
+
+    All lines but the first are indented by ``hang`` columns.
+    """
 
     spans: tuple[Span, ...]
     style: str = ""
@@ -71,7 +74,7 @@ def _lines(part: Part, width: int) -> Iterator[str]:
 
 
 def _start(text: str, hang: int) -> int:
-    """Return the index in a paragraph from which it is wrapped: after empty lines and ``hang`` columns."""
+    """Return the index of the text to wrap, after empty lines and ``hang`` columns."""
     return len(text) - len(text.lstrip("\n")) + hang if hang else 0
 
 

@@ -65,7 +65,10 @@ def save(directory: Path, evidences: Iterable[Evidence]) -> None:
 
 
 def _with_texts(evidence: Evidence) -> Evidence:
-    """Return the evidence, for a run with the text of its logs; raises OSError."""
+    """Return the evidence, for a run together with the text of its logs.
+
+    Raises OSError.
+    """
     if evidence.node != RUN:
         return evidence
 

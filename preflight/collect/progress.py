@@ -80,7 +80,7 @@ class ProgressLine:
             self._live.stop()
 
     def line(self) -> str:
-        """Return the line of progress.
+        """Return the progress line.
 
         For example ``51 of 60 answered, 4 gave no answer, 5 waiting; slowest: gpu013 4 s, gpu017 3 s``.
         """

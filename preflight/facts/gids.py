@@ -60,7 +60,10 @@ def rows_at_most(evidence: Evidence, device: str, port: int) -> int | None:
 
 
 def gid(evidence: Evidence, device: str, port: int, index: int) -> Gid:
-    """Return a row, which may be empty; raises EvidenceError if it was not read."""
+    """Return a row of a port's GID table; it may be empty.
+
+    Raises EvidenceError if the row was not read.
+    """
     address_key, type_key = keys(device, port, index)
     text = evidence.text(address_key).strip()
     try:

@@ -24,7 +24,7 @@ def impact_of(check: Check | None, status: str, stated: str = "") -> str:
 
 
 def owner_of(check: Check | None, action: str, stated: str = "") -> str:
-    """Return the owner of a finding: its own, else its check's, else by action."""
+    """Return the stated owner, else the check's, else the owner of the action."""
     declared = stated or (check.owner if check else "")
     return declared or _OF_ACTION.get(action, "node")
 

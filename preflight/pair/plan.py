@@ -24,7 +24,7 @@ __all__ = ["Wanted", "checks_of", "hosts_of", "names_of", "run_pair"]
 
 
 def names_of(tests: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the tests to run: the given ones, or the usual ones."""
+    """Return the names of the tests to run: those given, or the default ones."""
     return tuple(dict.fromkeys(tests or USUAL))
 
 

@@ -114,7 +114,7 @@ def _read(source: InputSource) -> list[TextPart]:
 
 
 def _report_once(logs: Sequence[TextPart], tools: Sequence[TextPart]) -> None:
-    """Leave out a log's error that is also the finding of a part of its own."""
+    """Drop errors of a log that another part already reports."""
     reported = {finding["found"] for part in tools for finding in part.findings if finding["status"] == "fail"}
     for part in logs:
         unlike = [item for item in part.findings if item["check"] != _ERRORS or item["found"] not in reported]

@@ -1,7 +1,4 @@
-"""One parser for each format: facts, checks and recognition compile no pattern of a tool's output.
-
-#: Small files of /proc, /sys, /etc and installed packages; each has this one reader.
-"""
+"""Facts, checks and recognition compile no pattern of a tool's output."""
 
 from __future__ import annotations
 

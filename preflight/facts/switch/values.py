@@ -21,11 +21,11 @@ def as_text(value: Any) -> str:
 
 
 def as_number(value: Any) -> int | None:
-    """Return a count, or None."""
+    """Return the value if it is a non-negative integer, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def as_decimal(value: Any) -> float | None:
-    """Return a finite number, or None."""
+    """Return the value if it is a finite number, else None."""
     real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if real else None

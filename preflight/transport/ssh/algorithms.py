@@ -49,8 +49,8 @@ _SAME = {one: other for pair in _ALIASES for one, other in (pair, pair[::-1])}
 def listed(text: str, usual: Sequence[str]) -> tuple[str, ...]:
     """Parse a list of algorithms from ssh_config.
 
-    ``+`` appends names to the usual ones, ``^`` puts them first, ``-`` removes those that match. ``ssh -G`` prints such
-    a list in full; this is used on machines without ``ssh``.
+    ``+`` appends names to the defaults (``usual``), ``^`` puts them first, ``-`` removes those that match. ``ssh -G``
+    prints such a list in full; this is used on machines without ``ssh``.
     """
     sign = text[:1] if text[:1] in ("+", "-", "^") else ""
     named = [name.strip() for name in text.removeprefix(sign).split(",")]

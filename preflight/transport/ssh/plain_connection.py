@@ -29,9 +29,9 @@ _LOOK_S, _NEVER_S = 0.01, 86400.0
 
 
 class BoundedPackets(Packetizer):
-    """Packets no longer than SSH allows.
+    """A packetizer that rejects long packets.
 
-    Their length is sent unencrypted, before the host's key is known.
+    The length of a packet is sent unencrypted, before the host's key is known.
     """
 
     def start_handshake(self, timeout: float) -> None:

@@ -101,7 +101,7 @@ def render(machine: Machine) -> Records:
 
 
 def _of_ethtool(nic: Nic) -> tuple[str, ...]:
-    """Return the names in ``ethtool -S``: a virtual function sees nothing of the physical port."""
+    """Return the counter names in ``ethtool -S`` of a physical or virtual function."""
     if not nic.qos.shown:
         return _ETHERNET
     by_priority = tuple(name.format(priority) for priority in range(8) for name in _PRIORITY)

@@ -207,12 +207,12 @@ def one_pair(name: str) -> Machine:
 
 
 def with_nic(machine: Machine, device: str, **changes: Any) -> Machine:
-    """Change one NIC."""
+    """Return a machine with one NIC changed."""
     nics = tuple(replace(nic, **changes) if nic.device == device else nic for nic in machine.nics)
     return replace(machine, nics=nics)
 
 
 def with_gpu(machine: Machine, index: int, **changes: Any) -> Machine:
-    """Change one GPU."""
+    """Return a machine with one GPU changed."""
     gpus = tuple(replace(gpu, **changes) if i == index else gpu for i, gpu in enumerate(machine.gpus))
     return replace(machine, gpus=gpus)

@@ -1,4 +1,4 @@
-"""Selection of nodes: every valid way, and every invalid one."""
+"""Selection of nodes: all valid options, and invalid ones."""
 
 from __future__ import annotations
 
