@@ -85,6 +85,6 @@ def _numbers(job: JobTrace, rank: int, group: GroupOfRanks, kind: str) -> Iterat
 def _times(trace: TraceSummary, series: CallSeries, waited: Spans) -> tuple[float, float]:
     """Return the time of calls and its exposed part, both without waiting."""
     calls = united(zip(series.begins, series.ends, strict=True))
-    waits = clipped(waited, calls)
+    waits = list(clipped(waited, calls))
     exposed = sum(trace.bare.within(*call) for call in calls) - sum(trace.bare.within(*wait) for wait in waits)
     return total(calls) - total(waits), max(0.0, exposed)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
-from operator import lt
 from typing import Any, NamedTuple
 
 from preflight.parsers.torch.gpu_work import COMPUTE, GpuWork, number_of
-from preflight.parsers.torch.intervals import Spans, Stretch, Stretches
+from preflight.parsers.torch.intervals import Spans, Stretch, Stretches, in_order
 from preflight.parsers.torch.step_budget import Activities
 
 #: Maximum number of launching threads that are distinguished; further ones count as one.
@@ -40,20 +38,30 @@ class BackwardPass(NamedTuple):
 
 
 class LaunchIndex:
-    """Launches by correlation, stored compactly, since a trace has a million."""
+    """Launches by correlation, stored compactly, since a trace has a million.
 
-    def __init__(self, started: Mapping[Any, tuple[array[int], array[float]]]) -> None:
+    It takes over the arrays of ``started``, which are empty afterwards.
+    """
+
+    def __init__(self, started: dict[Any, tuple[array[int], array[float]]]) -> None:
         self.threads = list(started)[:_MOST_THREADS]
         self._numbers, self._begins, self._by = array("q"), array("d"), array("H")
-        for at, (numbers, begins) in enumerate(started.values()):
-            self._numbers.extend(numbers)
-            self._begins.extend(begins)
+        for at, thread in enumerate(started):
+            numbers, begins = started[thread]
+            started[thread] = (array("q"), array("d"))
             self._by.extend(array("H", [min(at, _MOST_THREADS)]) * len(numbers))
-        if not all(map(lt, self._numbers, islice(self._numbers, 1, None))):
-            order = sorted(range(len(self._numbers)), key=self._numbers.__getitem__)
+            if at:
+                self._numbers.extend(numbers)
+                self._begins.extend(begins)
+            else:
+                self._numbers, self._begins = numbers, begins
+        if not isinstance(order := in_order(self._numbers), range):
             for name in ("_numbers", "_begins", "_by"):
                 values = getattr(self, name)
                 setattr(self, name, array(values.typecode, (values[at] for at in order)))
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
     def begin(self, correlation: int) -> float | None:
         """Return the time at which a kernel was launched; None if unknown."""
@@ -88,8 +96,8 @@ class Launches:
 
     @property
     def count(self) -> int:
-        """The number of calls that launch a kernel."""
-        return sum(len(numbers) for numbers, _ in self._started.values())
+        """The number of calls that launch a kernel; read it after all have been added."""
+        return len(self.begun)
 
     def started(self, thread: Any, correlation: int | None, begin: float) -> None:
         """Add a call that launches a kernel."""
@@ -106,7 +114,8 @@ class Launches:
 
     def activities(self, work: GpuWork) -> Activities:
         """Return the GPU's activities in time order, each with its launch time."""
-        launches = array("d", (begin for begin, _ in self.begun.launches(work.correlations)))
+        correlations = work.correlations if self.begun or self._copies else ()
+        launches = array("d", (begin for begin, _ in self.begun.launches(correlations)))
         for at, correlation in enumerate(work.correlations) if self._copies else ():
             if launches[at] != launches[at] and correlation in self._copies:
                 launches[at] = self._copies[correlation][1]

@@ -15,7 +15,7 @@ from math import isnan
 from typing import NamedTuple
 
 from preflight.parsers.torch.gpu_work import COMMUNICATION, COMPUTE, COPY, COPY_TO_GPU, GpuWork
-from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, total, without
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch, clipped, outside, total, without
 
 #: Time after a CPU wait during which the wait still explains an idle GPU.
 _JUST_AFTER_US = 20.0
@@ -46,6 +46,7 @@ class BusyTime:
     """The intervals in which a GPU computes, communicates or copies.
 
     ``bare`` is communication without computation; ``copying`` is copies without computation or communication.
+    ``begin`` and ``end`` are those of all its work.
     """
 
     def __init__(self, work: GpuWork) -> None:
@@ -55,7 +56,7 @@ class BusyTime:
         self.copies = work.joined(COPY, COPY_TO_GPU)
         self.bare = without(self.talk, self.compute)
         self.copying = without(without(self.copies, self.compute), self.talk)
-        self.at_all = work.joined(COMPUTE, COMMUNICATION, COPY, COPY_TO_GPU)
+        self.begin, self.end = min(work.begins, default=0.0), max(work.ends, default=0.0)
 
 
 class Activities:
@@ -84,7 +85,9 @@ def budget(
     waits: Spans,
 ) -> StepBudget:
     """Divide the time of the windows; all intervals are joined and in time order."""
-    gaps: Sequence[Stretch] = without(windows, busy.at_all)
+    gaps = outside(
+        outside(outside(windows, busy.compute), busy.bare), busy.copying
+    )  # a million, so they are not stored
     loading = Coverage(loads)
     data = sync = host = other = 0.0
     for begin, end in gaps:

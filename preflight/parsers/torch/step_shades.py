@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from preflight.parsers.torch.intervals import Coverage, Stretch
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch
 from preflight.parsers.torch.step_budget import BusyTime
 
 #: Number of equal parts of a step.
@@ -31,19 +31,19 @@ class StepShades(NamedTuple):
 
 def shades(steps: Mapping[int, Stretch], busy: BusyTime) -> dict[int, StepShades]:
     """Return the shares of the longest steps, by step number; times are microseconds."""
-    if not steps and len(busy.at_all):
-        steps = {UNMARKED: (busy.at_all.begins[0], busy.at_all.ends[-1])}
+    if not steps:
+        steps = {UNMARKED: (busy.begin, busy.end)}
     longest = sorted(steps, key=lambda number: steps[number][0] - steps[number][1])[:MOST_STEPS]
-    compute, copies = Coverage(busy.compute), Coverage(busy.copying)
     return {
-        number: StepShades(*steps[number], percent(compute, *steps[number]), percent(copies, *steps[number]))
+        number: StepShades(begin, end, percent(busy.compute, begin, end), percent(busy.copying, begin, end))
         for number in longest
-        if steps[number][1] > steps[number][0]
+        for begin, end in (steps[number],)
+        if end > begin
     }
 
 
-def percent(spans: Coverage, begin: float, end: float) -> bytes:
+def percent(covered: Coverage | Spans, begin: float, end: float) -> bytes:
     """Return the covered share of each part of an interval, in percent."""
     length = (end - begin) / PARTS
-    covered = [spans.until(begin + part * length) for part in range(PARTS + 1)]
-    return bytes(min(100, round(100 * (later - earlier) / length)) for earlier, later in pairwise(covered))
+    instants = [begin + part * length for part in range(PARTS + 1)]
+    return bytes(min(100, round(100 * covered.within(*part) / length)) for part in pairwise(instants))

@@ -152,18 +152,16 @@ def _gpu(
     """Return the totals of all GPUs in the trace; None without a kernel."""
     if not busy:
         return None
-    at_all = compute = talk = exposed = span = copied = 0.0
+    compute = talk = exposed = span = copied = 0.0
     parts: list[StepBudget] = []
     windows = _apart(steps)
     tails: list[float] = []
     for device, times in busy.items():
-        first, last = times.at_all.begins[0], times.at_all.ends[-1]
-        span += last - first
-        at_all += total(times.at_all)
+        span += times.end - times.begin
         compute, talk, exposed = compute + total(times.compute), talk + total(times.talk), exposed + total(times.bare)
         copied += total(times.copying)
         activities = trace.launches.activities(trace.work[device])
-        parts.append(budget(windows or [(first, last)], times, activities, loads, waits))
+        parts.append(budget(windows or [(times.begin, times.end)], times, activities, loads, waits))
         bare = Coverage(times.bare)
         tails += [bare.within(each.end, each.until) for each in passes[device]]
     longest = max((trace.work[device] for device in busy), key=lambda work: work.computed())
@@ -173,7 +171,7 @@ def _gpu(
         "gpus": len(busy), "span_ms": rounded(span / 1000),
         "compute_ms": rounded(compute / 1000), "communication_ms": rounded(talk / 1000),
         "overlapped_ms": rounded((talk - exposed) / 1000), "exposed_ms": rounded(exposed / 1000),
-        "idle_ms": rounded((span - at_all) / 1000), "copies_ms": rounded(copied / 1000),
+        "idle_ms": rounded(max(0.0, span - compute - exposed - copied) / 1000), "copies_ms": rounded(copied / 1000),
         "budget": _shares(parts),
         "overlap": round(1 - exposed / talk, 4) if talk else None,
         "exposed_share": round(exposed / span, 4) if span and talk else None,

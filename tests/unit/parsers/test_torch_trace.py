@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from preflight.facts.job import RunFacts
 from preflight.facts.streamed_log import LogFile
 from preflight.parsers import torch
 from preflight.parsers.torch import hang, json_stream, watchdog
-from preflight.parsers.torch.intervals import Stretches, clipped, total, without
+from preflight.parsers.torch.intervals import Coverage, Stretches, clipped, in_order, total, without
 from preflight.parsers.torch.samples import percentile
 from preflight.recognition import open_sources, read, read_text
 from tests.support import paths
@@ -256,6 +257,15 @@ def test_inside_and_outside_add_up(these: list[tuple[int, int]], those: list[tup
     a, b = one.joined(), other.joined()
     assert total(clipped(a, b)) + total(without(a, b)) == total(a)
     assert total(clipped(a, b)) == total(clipped(b, a))
+    for other_span in b:
+        assert a.within(*other_span) == Coverage(a).within(*other_span) == total(clipped(a, [other_span]))
+
+
+@pytest.mark.parametrize("most", [1, 500, 30_000])
+def test_a_long_unsorted_sequence_is_sorted_part_by_part(most: int) -> None:
+    chance = random.Random(most)
+    values = [float(chance.randrange(most)) for _ in range(30_000)]
+    assert list(in_order(values)) == sorted(range(len(values)), key=values.__getitem__)
 
 
 #: Other CPU activity in a step of 100 ms, and the milliseconds in six steps that it waits for the GPU.
