@@ -101,6 +101,9 @@ def _details(client: Endpoint, found: str) -> dict[str, Any]:
     return {"found": found, "evidence": [client.key], "subject": str(client.parameters.get("device"))}
 
 
+#: Fix for tests between GPU memories.
+FIX_GPU = "Run the same test without `-gpu`: if it is fast, look at gpudirect.path and gpudirect.iommu of both nodes."
+
 PERFTEST = "linux-rdma/perftest; AzNHC and OCI multi-node checks (380 or 384 of 400 Gb/s)"
 FIX = "Run `preflight check --hosts NODES` with both nodes, then run the same test against a third node."
 
@@ -225,6 +228,68 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
 
 @check(
+    "pair.write-bw-gpu",
+    title="RDMA writes between GPU memories reach the line rate",
+    fault="RDMA writes between GPU memories stay below the line rate",
+    impact="slows-job",
+    owner="network",
+    source=PERFTEST,
+    fix=FIX_GPU,
+    answers=("NT-GDR-2",),
+    scope="fleet",
+    pair="write-bw-gpu",
+)
+def write_bw_gpu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Compare the bandwidth of RDMA writes between GPU memories with the line rate.
+
+    Each side uses the GPU nearest to its port.
+
+    ## Why it matters
+    NCCL sends from GPU memory. A path that is fast between host memories may still be slow to a GPU, because of PCIe
+    access control (ACS), an IOMMU, or a NIC that is far from the GPU.
+
+    ## Verdicts
+    The limits are those of pair.write-bw. If the NIC cannot access the memory of the GPU, the check fails; if perftest
+    was built without CUDA, the result is unknown.
+
+    ## False alarms
+    A job that uses one of the two ports or GPUs at the same time.
+    """
+    return each_finished(nodes, "write-bw-gpu", _bandwidth)
+
+
+@check(
+    "pair.read-bw-gpu",
+    title="RDMA reads between GPU memories reach the line rate",
+    fault="RDMA reads between GPU memories stay below the line rate",
+    impact="slows-job",
+    owner="network",
+    source=PERFTEST,
+    fix=FIX_GPU,
+    answers=("NT-GDR-2",),
+    scope="fleet",
+    pair="read-bw-gpu",
+)
+def read_bw_gpu(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
+    """Compare the bandwidth of RDMA reads between GPU memories with the line rate.
+
+    Each side uses the GPU nearest to its port.
+
+    ## Why it matters
+    A read fetches data from the GPU of the other node over PCIe, which ACS, an IOMMU or a small PCIe read size slows
+    down more than writes.
+
+    ## Verdicts
+    The limits are those of pair.write-bw. If the NIC cannot access the memory of the GPU, the check fails; if perftest
+    was built without CUDA, the result is unknown.
+
+    ## False alarms
+    A job that uses one of the two ports or GPUs at the same time.
+    """
+    return each_finished(nodes, "read-bw-gpu", _bandwidth)
+
+
+@check(
     "pair.write-lat",
     title="Small RDMA writes have low, consistent latency",
     fault="Small RDMA writes have high or inconsistent latency",
@@ -256,4 +321,4 @@ def write_lat(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
 
 
 #: Checks by the name of their test.
-CHECKS = {one.pair: one for one in (path_mtu, pingpong, write_bw, read_bw, write_lat)}
+CHECKS = {one.pair: one for one in (path_mtu, pingpong, write_bw, read_bw, write_bw_gpu, read_bw_gpu, write_lat)}

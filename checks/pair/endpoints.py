@@ -81,7 +81,8 @@ def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, End
         if not record.ok:
             names = [node.node, *([peer.node] if peer else [])]
             fix = "run `rdma link` and `show_gids`, or use --device"
-            yield failed(record.why or record.describe(), evidence=[key], fix=fix).on(names)
+            make_finding = unknown if parameters.get("unread") else failed
+            yield make_finding(record.why or record.describe(), evidence=[key], fix=fix).on(names)
         elif peer is None or key not in peer.evidence:
             message = f"evidence is missing from {parameters.get('peer')}, the other side of {node.node}"
             yield unknown(message).on([node.node])
@@ -192,6 +193,16 @@ def _caused(
         return failed(f"the GID index is not usable: {rows}", subject=str(device), evidence=keys,
                       expected="on both sides a RoCE v2 entry with an IP address of the same version",
                       fix="omit --gid-index, or use the index from `show_gids` (RoCE v2, IPv4)")  # fmt: skip
+    if cause in (parsers.network.perftest.PerftestError.CUDA, parsers.network.perftest.PerftestError.DMA_BUF):
+        return unknown(f"perftest on {endpoint.node} was {cause.value}, so GPU memory was not measured", evidence=keys,
+                       fix="build perftest with CUDA (`./configure CUDA_H_PATH=.../cuda.h`)" + (
+                           ", or run `modprobe nvidia-peermem`"
+                           if cause is parsers.network.perftest.PerftestError.DMA_BUF else ""))  # fmt: skip
+    if cause is parsers.network.perftest.PerftestError.MEMORY and parameters.get("gpu"):
+        return failed(f"{device} of {endpoint.node} cannot access the memory of GPU {parameters['gpu']}",
+                      subject=str(device), evidence=keys,
+                      fix="run `modprobe nvidia-peermem`, or install the driver's open kernel modules (DMA-BUF); see "
+                      "gpudirect.peer-memory")  # fmt: skip
     if cause is parsers.network.perftest.PerftestError.MEMORY:
         try:
             limit = f"{size_text(endpoint.facts.memlock_bytes)} of locked memory allowed"

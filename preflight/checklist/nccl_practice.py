@@ -52,7 +52,7 @@ ITEMS = (
     _LIST.item(
         "NT-GDR-2", "baselines with ib_write_bw / ib_read_bw recorded", "pair",
         question("Between the memories of two hosts", "pair.write-bw", "pair.read-bw"),
-        lack("Between the memories of two GPUs", "ib_write_bw and ib_read_bw with --use_cuda"),
+        question("Between the memories of two GPUs", "pair.write-bw-gpu", "pair.read-bw-gpu"),
     ),
     # pitfalls
     _LIST.item(

@@ -122,8 +122,9 @@ targets = combine_options(
 )
 pairing = combine_options(
     click.option("--test", "tests", multiple=True, metavar="NAME",
-                 type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-lat"]),
-                 help="path-mtu, pingpong, write-bw, read-bw, write-lat."),
+                 type=click.Choice(["path-mtu", "pingpong", "write-bw", "read-bw", "write-bw-gpu", "read-bw-gpu",
+                                    "write-lat"]),
+                 help="path-mtu, pingpong, write-bw, read-bw (-gpu), write-lat."),
     click.option("--device", metavar="DEV[:PORT]", help="RDMA port (default: a compute port)."),
     click.option("--gid-index", type=click.IntRange(0, 65535), metavar="N",
                  help="GID index (default: that of RoCE v2)."),

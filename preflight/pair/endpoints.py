@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from preflight.errors import PreflightError
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import gids, rdma_ports
+from preflight.facts.kernel import PEER_MODULES
 from preflight.facts.node import NodeFacts
 from preflight.parsers.network import listening
+from preflight.parsers.nvidia import topology
 
 #: Default port of perftest and ibv_rc_pingpong, which firewalls may allow.
 FIRST_PORT = 18515
@@ -49,6 +51,8 @@ class End:
     interface: str
     interface_mtu: int | None  # bytes
     active_mtu: int | None  # RDMA MTU, bytes
+    gpu: str = ""  # PCI address of the GPU whose memory is used; empty for host memory
+    dma_buf: bool = False  # whether no peer-memory module is loaded, so that GPU memory needs DMA-BUF
 
     @property
     def name(self) -> str:
@@ -83,6 +87,23 @@ def end(node: NodeFacts, site: Site, wanted: Wanted) -> End:
         netdev.mtu if netdev else None,
         port.active_mtu,
     )
+
+
+def with_gpu(node: NodeFacts, own: End) -> End:
+    """Return an endpoint that uses the memory of the GPU nearest to its port.
+
+    Raises EndpointError if there is none.
+    """
+    addresses = {node.gpu_name(gpu): gpu.address for gpu in node.gpus_on_bus}
+    pairs = node.gpu_nic_pairs([own.device])
+    if not pairs:
+        raise EndpointError(f"{node.node} has no NVIDIA GPU with a PCIe path to {own.device}")
+    nearest = min(pairs, key=lambda pair: (topology.RANK.get(pair.code, 99), pair.same_node is not True))
+    try:
+        dma_buf = node.modules.isdisjoint(PEER_MODULES)
+    except EvidenceError:
+        dma_buf = False
+    return replace(own, gpu=addresses[nearest.gpu], dma_buf=dma_buf)
 
 
 def _port(node: NodeFacts, site: Site, device: str | None) -> rdma_ports.Port:

@@ -25,7 +25,7 @@ _ENDS = (
     "dir:/sys/class/infiniband", "file:/sys/class/infiniband", "dir:/dev/infiniband", "cmd:ibv_devinfo", "cmd:ibstat",
     "file:/sys/class/net/*/{mtu", "file:/proc/self/", "psutil:net_if_addrs", "cmd:ip -j addr",
     "dir:/sys/bus/pci/devices", "file:/sys/bus/pci/devices", "cmd:nvidia-smi topo -m", "env:process",
-    "file:/etc/nccl.conf", "file:~/.nccl.conf",
+    "file:/etc/nccl.conf", "file:~/.nccl.conf", "dir:/sys/module",
 )  # fmt: skip
 
 #: Seconds for the first collection from both nodes; additional seconds of a side to connect and to answer.
@@ -125,9 +125,11 @@ def _carry_out(
     nodes = [NodeFacts(side.evidence) for side in (server, client)]
     try:
         here, there = (endpoints.end(node, cluster.site(node), wanted) for node in nodes)
+        if name in KINDS and KINDS[name].gpu:
+            here, there = map(endpoints.with_gpu, nodes, (here, there))
     except (EndpointError, EvidenceError) as error:
         for side, peer, role in ((server, client, "server"), (client, server, "client")):
-            value = {"role": role, "peer": peer.host}
+            value = {"role": role, "peer": peer.host, "unread": isinstance(error, EvidenceError)}
             side.keep({f"pair:{name}": {"status": "error", "why": str(error), "value": value}})
         return
     if name == PATH_MTU:
@@ -190,7 +192,7 @@ def _note(name: str, role: str, own: End, peer: End, port: int, key: str, wanted
         "role": role, "peer": peer.node, "device": own.name, "rate_gbps": own.rate_gbps, "roce": own.roce,
         "software": own.software, "gid_index": own.gid_index, "gid": own.gid, "address": own.address, "port": port,
         "interface_mtu": own.interface_mtu, "active_mtu": own.active_mtu, "command": key,
-        "at_least_gbps": wanted.at_least_gbps,
+        "at_least_gbps": wanted.at_least_gbps, "gpu": own.gpu,
     }  # fmt: skip
     return {f"pair:{name}": {"status": "ok", "value": value}}
 

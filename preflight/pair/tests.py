@@ -26,6 +26,7 @@ class PairTest:
     size: int
     software_size: int
     messages: int | None = None  # None: as many as fill TRAFFIC_S
+    gpu: bool = False  # whether both sides use the memory of a GPU
 
 
 #: 8 MiB is the size for which operators state a port's required rate (AzNHC, OCI).
@@ -35,11 +36,16 @@ KINDS = {
         PairTest("pingpong", "ibv_rc_pingpong", "ibverbs-utils", 4096, 4096, 200),
         PairTest("write-bw", "ib_write_bw", "perftest", 8 << 20, 65536),
         PairTest("read-bw", "ib_read_bw", "perftest", 8 << 20, 65536),
+        PairTest("write-bw-gpu", "ib_write_bw", "perftest", 8 << 20, 65536, gpu=True),
+        PairTest("read-bw-gpu", "ib_read_bw", "perftest", 8 << 20, 65536, gpu=True),
         PairTest("write-lat", "ib_write_lat", "perftest", 8, 8, 1000),
     )
 }
 
-BANDWIDTH = ("write-bw", "read-bw")
+#: Option of perftest that selects the memory of the GPU with a PCI address, and the one for DMA-BUF.
+GPU_OPTION, DMA_BUF_OPTION = "--use_cuda_bus_id", "--use_cuda_dmabuf"
+
+BANDWIDTH = ("write-bw", "read-bw", "write-bw-gpu", "read-bw-gpu")
 PATH_MTU = "path-mtu"
 NAMES = (PATH_MTU, *KINDS)
 USUAL = (PATH_MTU, "write-bw")
@@ -61,6 +67,8 @@ def command(test: PairTest, end: End, other: End, wanted: Wanted, tcp_port: int,
         words.append("-F")
     if test.name in BANDWIDTH:
         words.append("--report_gbits")
+    if test.gpu:
+        words += [f"{GPU_OPTION}={end.gpu}", *([DMA_BUF_OPTION] if end.dma_buf else [])]
     # the output of a test that hangs would be lost with its buffer
     return ["stdbuf", "-oL", test.tool, *words, *([server] if server else [])]
 

@@ -21,8 +21,6 @@ IN_PART = {
     "AN-5": "switch", "AN-7": "switch",
     "FP-BW-4": "bench", "FP-CON-1": "declared", "FP-OBS-7": "switch",
     "GS-3": "bench",
-    "NT-GDR-2": "pair",
-   
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window",
     "PA-N1": "bench",

@@ -60,12 +60,16 @@ class PerftestError(str, enum.Enum):
     DEVICE = "device not found"
     GID = "GID index"
     MEMORY = "memory could not be registered"
+    CUDA = "built without CUDA"
+    DMA_BUF = "built without CUDA DMA-BUF"
     PATH = "packets are not acknowledged"
     QUEUE = "queue pair not connected"
 
 
 #: Patterns of error messages, the most specific ones first: after the first failure, general messages follow.
 _WORDS = (
+    (PerftestError.DMA_BUF, r"unrecognized option '--use_cuda_dmabuf"),
+    (PerftestError.CUDA, r"unrecognized option '--use_cuda"),
     (PerftestError.GID, r"Incompatibility issue with GID types|can't read sgid of index|Gid index should be between"
                 r"|(?m:^ *local address:.*, GID ::$)"),
     (PerftestError.PORT, r"Couldn't listen to port|Address already in use"),

@@ -84,6 +84,9 @@ def test_a_header_without_a_row_is_no_result() -> None:
         ("Failed to modify QP 21 to RTR\n Unable to Connect the HCA's through the link\n", PerftestError.QUEUE),
         (" Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n", PerftestError.PATH),
         ("Failed status transport retry counter exceeded (12) for wr_id 2\n", PerftestError.PATH),
+        ("ib_read_bw: unrecognized option '--use_cuda_bus_id=0000:07:00.0'\n", PerftestError.CUDA),
+        ("ib_read_bw: unrecognized option '--use_cuda_dmabuf'\n", PerftestError.DMA_BUF),
+        ("ib_read_bw: unrecognized option '--report_gbitz'\n", None),
         ("Segmentation fault\n", None),
     ],
 )
@@ -113,12 +116,30 @@ def test_the_requested_endpoint_is_used() -> None:
         end(facts, device="mlx5_77")
 
 
+def with_entries(facts: NodeFacts, key: str, *names: str) -> NodeFacts:
+    records = {**facts.evidence.records, key: {"status": "ok", "entries": {name: {"type": "dir"} for name in names}}}
+    return NodeFacts(from_document({**whole_node("hgx-h100-roce"), "records": records}, facts.node))
+
+
+def test_the_gpu_nearest_to_the_port_is_used() -> None:
+    """mlx5_3 is behind the PCIe switch of the second GPU; its node has a peer-memory module."""
+    facts = node("hgx-h100-roce")
+    near = endpoints.with_gpu(facts, end(facts, device="mlx5_3"))
+    assert (near.gpu, near.dma_buf) == ("0000:43:00.0", False)
+    bare = with_entries(facts, "dir:/sys/module", "mlx5_ib", "nvidia")
+    assert endpoints.with_gpu(bare, end(facts, device="mlx5_3")).dma_buf
+    with pytest.raises(EndpointError, match="no NVIDIA GPU with a PCIe path to mlx5_3"):
+        endpoints.with_gpu(with_entries(facts, "dir:/sys/bus/pci/devices"), end(facts, device="mlx5_3"))
+
+
 def test_commands_of_both_sides() -> None:
     one = end(node("hgx-h100-roce"), device="mlx5_0")
     call = kinds.command(kinds.KINDS["write-bw"], one, one, Wanted(mtu=4096), 18515, "10.0.0.1")
     messages = round(400e9 / 8 * kinds.TRAFFIC_S / (8 << 20))
     expected = f"stdbuf -oL ib_write_bw -d mlx5_0 -i 1 -p 18515 -s 8388608 -n {messages} -m 4096 -x {one.gid_index}"
     assert " ".join(call) == f"{expected} -F --report_gbits 10.0.0.1"
+    near = kinds.command(kinds.KINDS["read-bw-gpu"], replace(one, gpu="0000:07:00.0", dma_buf=True), one, Wanted(), 1)
+    assert near[-2:] == ["--use_cuda_bus_id=0000:07:00.0", "--use_cuda_dmabuf"]
     serve = kinds.command(kinds.KINDS["pingpong"], one, one, Wanted(size=64), 7000)
     assert " ".join(serve) == f"stdbuf -oL ibv_rc_pingpong -d mlx5_0 -i 1 -p 7000 -s 64 -n 200 -g {one.gid_index}"
 
