@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preflight.commands import options
+from preflight.nodeset import fold_for_slurm
 from preflight.run.cluster_discovery import choose_cluster
 from preflight.terminal import UsageError, print_text
 
@@ -66,6 +67,8 @@ class _Size(click.ParamType[int]):
 @click.option("--hosts", metavar="NODESET", help="Measure between these nodes.")
 @click.option("--hostfile", type=options.file_path, metavar="F", help="Measure between the nodes that a file lists.")
 @click.option("--job", metavar="ID", help="Measure within your Slurm job.")
+@click.option("--idle", type=click.IntRange(2, 4096), metavar="N", help="Measure up to N idle nodes in a Slurm job.")
+@click.option("--partition", metavar="NAME", help="Partition of --idle (the default one).")
 @click.option(
     "--goal",
     type=click.Choice(["nodes", "links"]),
@@ -134,6 +137,8 @@ def bench(
     resume: Path | None,
     allow_root: bool,
     learn: Path | None,
+    idle: int | None,
+    partition: str | None,
     **arguments: Any,
 ) -> int:
     """Find the slow node, rail or cable with nccl-tests.
@@ -148,7 +153,7 @@ def bench(
     Exit:    as check; 3 also if time ran out
     """
     # import-at-use: help lists the commands without it
-    from preflight.campaign import folder, lock, printed
+    from preflight.campaign import folder, lock, own_job, printed
     from preflight.campaign.rounds import CampaignRun
     from preflight.collect.request import Collected
     from preflight.collect.scheduler import interruptible
@@ -167,31 +172,41 @@ def bench(
     request = new_request("bench", path, outputs, only=CAMPAIGN_CHECKS, cluster_origin=origin)
     if os.getuid() == 0 and not (allow_root or form):
         raise UsageError("not as root: run the campaign as the user of the jobs, or add --allow-root")
+    if idle and (form or resume or wanted["via"] == "mpirun" or any(map(wanted.get, ("hosts", "hostfile", "job")))):
+        raise UsageError(
+            "--idle selects nodes for a Slurm job: omit --hosts, --hostfile, --job, --via, --print, --resume"
+        )
+    if partition and not idle:
+        raise UsageError("--partition needs --idle N")
     try:
-        opened = folder.open_folder(resume) if resume else None
-        plan = opened.plan if opened else _plan(wanted, request.cluster, form)
-        if resume:
-            _require_own(resume / folder.PLAN_FILE)
-        if form:
-            print_text(printed.first_round(plan, opened) if form == COMMANDS
-                       else printed.rounds(plan, form, opened, image))  # fmt: skip
-            return 0
-        plan = _within_job(plan)
-        _require_launcher(plan)
-        if not yes:
-            _confirm(plan)
-        with lock.held():
+        with contextlib.ExitStack() as held:
+            if idle:
+                seconds = wanted["budget_s"] + wanted["run_limit_s"]
+                wanted["job"] = held.enter_context(own_job.on_idle_nodes(idle, seconds, partition))
+            opened = folder.open_folder(resume) if resume else None
+            plan = opened.plan if opened else _plan(wanted, request.cluster, form)
+            if resume:
+                _require_own(resume / folder.PLAN_FILE)
+            if form:
+                print_text(printed.first_round(plan, opened) if form == COMMANDS
+                           else printed.rounds(plan, form, opened, image))  # fmt: skip
+                return 0
+            plan = _within_job(plan) if opened else plan
+            _require_launcher(plan)
+            if not yes:
+                _confirm(plan)
+            held.enter_context(lock.held())
             opened = opened or folder.create(Path(save or f"preflight-bench-{plan.id}"), plan)
             print_text(f"campaign {plan.id} in {opened.path}\n", sys.stderr)
-            with interruptible() as stop:
-                done = CampaignRun(opened, stop).carry_out()
+            done = CampaignRun(opened, held.enter_context(interruptible())).carry_out()
     except folder.CampaignError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"{resume or save}: {error.strerror}") from None
     if done.end != "complete":
-        print_text(f"{_ENDS[done.end]}; continue with: preflight bench --resume {shlex.quote(str(opened.path))}\n",
-                   sys.stderr)  # fmt: skip
+        within = f"salloc --nodelist={shlex.quote(fold_for_slurm(plan.nodes))} " if idle else ""
+        print_text(f"{_ENDS[done.end]}; continue with: {within}preflight bench --resume "
+                   f"{shlex.quote(str(opened.path))}\n", sys.stderr)  # fmt: skip
     collected = Collected((), campaign_evidence(opened))
     if learn:
         _learn(learn, done.end == "complete", collected)
@@ -210,10 +225,13 @@ _ENDS = {"budget": "time ran out", "interrupted": "interrupted", "disk": "the di
 
 
 def _within_job(plan: CampaignPlan) -> CampaignPlan:
-    """Return the plan with the Slurm job of this allocation; raises UsageError."""
-    if plan.via != "srun" or plan.job:
+    """Return a resumed plan with the Slurm job of this allocation.
+
+    Its own job has usually ended. Raises UsageError without a job.
+    """
+    if plan.via != "srun":
         return plan
-    if not (job := os.environ.get("SLURM_JOB_ID")):
+    if not (job := os.environ.get("SLURM_JOB_ID") or plan.job):
         raise UsageError("the campaign ran as a batch job: continue with --print sbatch, or in an allocation of nodes")
     return replace(plan, job=job)
 

@@ -31,7 +31,7 @@ from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAss
 
 #: SLURM_* variables that srun inherits: those of the cluster's address and the account. All others belong to the
 #: surrounding job and would attach the step to it.
-_PASSED_VARIABLES = frozenset({
+PASSED_VARIABLES = frozenset({
     "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_CLUSTER_NAME", "SLURM_JWT", "SLURM_ACCOUNT", "SLURM_PARTITION", "SLURM_QOS",
     "SLURM_RESERVATION", "SLURM_CONSTRAINT", "SLURM_WCKEY",
 })  # fmt: skip
@@ -89,9 +89,7 @@ class Srun:
         self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}
         if missing := [name for name, path in self._commands.items() if not path]:
             raise TransportError(f"no `{missing[0]}` in PATH: run on a login node of the cluster, or use --via ssh")
-        self._environment = {
-            k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in _PASSED_VARIABLES
-        }
+        self._environment = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_") or k in PASSED_VARIABLES}
 
     def close(self) -> None:
         """Do nothing: a step ends with its iteration."""

@@ -36,6 +36,11 @@ def slurm() -> Iterator[Slurm]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", "/var/tmp")
         started = Slurm(5, setup=_SETUP)
+    prolog = started.folder / "prolog"
+    prolog.write_text(f'#!/bin/sh\necho "$SLURM_JOB_ID $SLURMD_NODENAME" >>{started.folder}/tasks\n')
+    prolog.chmod(0o755)
+    with (started.folder / "etc/slurm.conf").open("a") as config:
+        config.write(f"TaskProlog={prolog}\n")
     with started:
         standin.build(started.folder / "bin")
         yield started
@@ -93,6 +98,27 @@ def test_a_node_of_another_job_is_refused(slurm: Slurm) -> None:
     assert ran.returncode == 2
     assert "n5: not a node of job" in ran.stderr
     assert not (slurm.folder / "foreign").exists()
+
+
+def test_idle_nodes_in_a_job_of_its_own(slurm: Slurm) -> None:
+    """Slurm starts no task of it on a drained node, or on one that another job uses; its job ends."""
+    slurm.run(["scontrol", "update", "nodename=n4", "state=drain", "reason=cable"], check=True)
+    other = slurm.submit("sleep 100", "--nodelist=n5", "--exclusive")
+    for _ in slurm.wait_for("the other job"):
+        if slurm.job(other)["JobState"] == "RUNNING":
+            break
+    ran = slurm.run(bench(slurm, "idle", "--idle", "8", "--budget", "3m", "--json", before=()), env=environment())
+    listed = slurm.run(["squeue", "-h", "-t", "running", "-o", "%i"]).stdout.split()
+    slurm.run(["scancel", other], check=True)
+    slurm.run(["scontrol", "update", "nodename=n4", "state=resume"], check=True)
+    assert listed == [other], ran.stderr
+    assert json.loads((slurm.folder / "idle/plan.json").read_text())["nodes"] == ["n1", "n2", "n3"], ran.stderr
+    assert list((slurm.folder / "idle/out").glob("*.txt"))
+    tasks = [line.split() for line in (slurm.folder / "tasks").read_text().splitlines()]
+    own = json.loads((slurm.folder / "idle/plan.json").read_text())["job"]
+    assert {node for job, node in tasks if job == own} == {"n1", "n2", "n3"}
+    assert {job for job, node in tasks if node in ("n4", "n5")} <= {other}
+    no_step_is_left(slurm)
 
 
 def test_ctrl_c_ends_the_steps(slurm: Slurm) -> None:
