@@ -33,7 +33,7 @@ CHOICES = {
 #: Settings that are true or false.
 SWITCHES = (
     "gated", "tied", "sequence_parallel", "overlap_gradients", "overlap_parameters", "overlap_tensor",
-    "fused_attention", "dropout", "embedding_layer", "loss_layer",
+    "fused_attention", "dropout", "embedding_layer", "loss_layer", "fused_kernels",
 )  # fmt: skip
 
 #: Settings whose value is any word.

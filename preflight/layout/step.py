@@ -18,7 +18,7 @@ from preflight.layout.placement import RankPlacement, Spread
 from preflight.layout.traffic import Exchange, exchanges, factor
 
 #: Share of the datasheet's FLOP/s that matrix products reach, fitted to published runs (docs/plan.md).
-EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.625, ("Hopper", "fp8"): 0.50}
+EFFICIENCY = {("Ampere", "bf16"): 0.75, ("Hopper", "bf16"): 0.64, ("Hopper", "fp8"): 0.51}
 
 #: Generations without published runs, and the generation whose share is used for each.
 _LIKE = {"Blackwell": "Hopper", "Volta": "Ampere"}
@@ -46,6 +46,15 @@ SEGMENT = {72: 64}
 #: Columns of a product's inner dimension that filling and draining its tiles costs: three stages of 64 and the
 #: epilogue.
 FILL = 448
+
+#: Shares of the datasheet's bf16 FLOP/s that fused attention reaches in causal sequences, forward and backward, with
+#: heads of 128: cuDNN in NVIDIA's frameworks, FlashAttention-2 in others (T. Dao, FlashAttention-2, 2023; J. Shah et
+#: al., FlashAttention-3, 2024).
+CUDNN = {"Ampere": (0.60, 0.55), "Hopper": (0.54, 0.49)}
+FLASH = {"Ampere": (0.60, 0.55), "Hopper": (0.33, 0.29)}
+
+#: Bytes per logit that the loss and its gradient move: of unfused kernels in float32, and of fused ones.
+LOSS_BYTES = (36, 20)
 
 #: Share of the memory bandwidth that element-wise kernels reach.
 MEMORY_SHARE = 0.80
@@ -145,7 +154,12 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
             "--on '..., 80 GB'"
         )
     sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
-    rates = _Rates(sustained * share * peak, sustained * _bf16(hardware) * half, MEMORY_SHARE * memory_rate)
+    kernels = CUDNN if job.schedule.framework in FUSED else FLASH
+    generation = _LIKE.get(hardware.gpu.generation, hardware.gpu.generation)
+    ahead, back = (sustained * half * own for own in kernels[generation])
+    rates = _Rates(
+        sustained * share * peak, sustained * _bf16(hardware) * half, ahead, back, MEMORY_SHARE * memory_rate
+    )
     hardware = segmented(hardware, job)
     forward, backward, last = _microbatch(job, rates)
     microbatches, stages = job.microbatches, job.parallel.pipeline
@@ -201,10 +215,12 @@ def _bf16(hardware: Hardware) -> float:
 
 @dataclass(frozen=True)
 class _Rates:
-    """The rates that a GPU reaches: FLOP/s of products, of bf16 products, bytes/s."""
+    """The rates that a GPU reaches: FLOP/s, and bytes/s of its memory."""
 
     products: float
-    bf16: float
+    bf16: float  # of products in bf16
+    attention: float  # of fused attention, forward
+    attention_back: float  # the same, backward
     memory: float
 
 
@@ -219,19 +235,24 @@ def _microbatch(job: TrainingJob, rates: _Rates) -> tuple[float, float, float]:
     products += sparse * own.sparse * _fill(model, model.expert_feed_forward)
     scores = layers * own.scores * (1 if schedule.fused_attention else 2)
     products_time = tokens * products / parallel.tensor / rates.products
-    scores_time = tokens * scores / parallel.tensor / rates.bf16
+    fused = schedule.fused_attention
+    scores_time = tokens * scores / parallel.tensor / (rates.attention if fused else rates.bf16)
     softmax = 0.0
     if not schedule.fused_attention:  # the product, softmax and dropout read and write 16-bit scores
         softmax = tokens * layers * 12 * model.heads * schedule.sequence / parallel.tensor / rates.memory
     element = tokens * layers * _element_bytes(job) / rates.memory
     forward = products_time + scores_time + softmax + element
-    scores_back = (2.5 if schedule.fused_attention else 2) * scores_time  # a fused kernel computes the scores again
+    # a fused kernel computes the scores again
+    scores_back = scores_time * (2.5 * rates.attention / rates.attention_back if fused else 2)
     backward = 2 * products_time + scores_back + 2 * softmax + 2 * element
     if schedule.recompute == "full":
         backward += forward * job.recomputed
-    elif schedule.recompute == "selective" and not schedule.fused_attention:
+    elif schedule.recompute == "selective" and schedule.framework == "torchtitan":  # stores every second product
+        backward += products_time / 2 + element
+    elif schedule.recompute == "selective" and "core_attn" in schedule.recompute_modules.split(","):
         backward += scores_time + softmax
-    logits = 3 * tokens * own.output / parallel.tensor / rates.bf16
+    loss = LOSS_BYTES[schedule.framework in FUSED] * model.vocabulary / rates.memory
+    logits = tokens * (3 * own.output / rates.bf16 + loss) / parallel.tensor
     return forward, backward, logits
 
 
@@ -257,7 +278,13 @@ def _attention_fill(job: TrainingJob) -> float:
 def _element_bytes(job: TrainingJob) -> float:
     """Return the bytes per token that one layer's element-wise kernels move."""
     model, tensor = job.model, job.parallel.tensor
-    hidden = 22 * model.hidden / (tensor if job.parallel.sequence_parallel else 1)
+    divided = tensor if job.parallel.sequence_parallel else 1
+    hidden = 22 * model.hidden / divided
+    each = 6 if model.gated else 4
+    if job.schedule.framework not in FUSED and model.gated and not job.schedule.fused_kernels:
+        # RMSNorm, rotary embedding and SwiGLU are several operations, partly in float32; each reads and writes
+        hidden = (84 * model.hidden + 20 * (model.heads + model.kv_heads) * model.head_size) / divided
+        each = 10
     inner = model.feed_forward
     if model.experts:
         sparse = model.active_experts * model.expert_feed_forward + model.shared_feed_forward
@@ -265,7 +292,7 @@ def _element_bytes(job: TrainingJob) -> float:
         inner = round(part * sparse + (1 - part) * inner)
         # rows are sorted by expert rank, by expert, and back: each reads and writes a row; the sum reads it once more
         hidden += part * 14 * model.active_experts * model.hidden / tensor
-    return hidden + (6 if model.gated else 4) * inner / tensor
+    return hidden + each * inner / tensor
 
 
 def _optimizer(job: TrainingJob, memory_rate: float) -> float:

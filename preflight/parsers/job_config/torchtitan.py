@@ -22,6 +22,13 @@ _NUMBERS = {
     "sequence": (("training", "seq_len"),),
 }
 
+_SWITCHES = {
+    "fused_kernels": (("compile", "enable"), ("training", "compile")),
+    "overlap_tensor": (
+        ("parallelism", "enable_async_tensor_parallel"), ("experimental", "enable_async_tensor_parallel"),
+    ),
+}  # fmt: skip
+
 _RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
 
 
@@ -61,6 +68,10 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     mode = _table(data, "activation_checkpoint").get("mode")
     if isinstance(mode, str) and mode in _RECOMPUTE:
         values["recompute"] = JobSetting(_RECOMPUTE[mode], f"{source}: activation_checkpoint.mode")
+    for name, places in _SWITCHES.items():
+        for table, key in places:
+            if isinstance(switch := _table(data, table).get(key), bool):
+                values.setdefault(name, JobSetting(switch, f"{source}: {table}.{key}"))
     values["overlap_gradients"] = values["overlap_parameters"] = JobSetting(True, f"{DEFAULT}torchtitan (FSDP2)")
     saved = _table(data, "checkpoint")
     if saved.get("enable", saved.get("enable_checkpoint")) is True and isinstance(saved.get("interval"), int):

@@ -1,0 +1,65 @@
+"""Time of kernels other than matrix products: attention, element-wise kernels, the loss, recomputation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from preflight.layout.hardware import described
+from preflight.layout.step import CUDNN, FLASH, step
+from preflight.parsers.job_config import torchtitan
+from tests.unit.layout.test_formulas import GPT_175B, LLAMA_8B, job
+
+H100 = described("1 x HGX H100")
+
+
+def seconds(**changes: Any) -> float:
+    """Return the arithmetic of a step of Llama 8B with FSDP on eight H100."""
+    made = job(
+        LLAMA_8B, 8, sharding="full", **{"sequence": 8192, "global_batch": 8, "framework": "megatron", **changes}
+    )
+    return step(made, H100).parts[0].seconds
+
+
+def test_attention_runs_at_the_rate_of_its_kernel() -> None:
+    """Per token and layer 2 x 4096 x 8192 operations forward, 2.5 times as many backward."""
+    tokens, layers, operations = 8192, 32, 2 * 4096 * 8192
+    for framework, (ahead, back) in (("megatron", CUDNN["Hopper"]), ("torchtitan", FLASH["Hopper"])):
+        long, short = (
+            seconds(framework=framework, fused_kernels=True, sequence=sequence, micro_batch=8192 // sequence,
+                    global_batch=8 * 8192 // sequence)
+            for sequence in (8192, 4096)
+        )  # fmt: skip
+        added = tokens * layers * operations / 2 * (1 / ahead + 2.5 / back) / 989e12
+        assert long - short == pytest.approx(added)
+
+
+def test_separate_kernels_of_other_frameworks_move_more() -> None:
+    """Norms, residuals, rotary embedding and gate: 84 h + 20 (q + k) + 10 f bytes instead of 22 h + 6 f."""
+    more = 62 * 4096 + 20 * (4096 + 1024) + 4 * 14336
+    slower, faster = (seconds(framework="torchtitan", fused_kernels=fused) for fused in (False, True))
+    assert slower - faster == pytest.approx(3 * 8192 * 32 * more / (0.8 * 3.35e12))
+    plain = job(GPT_175B, 8, sharding="full", global_batch=8, framework="deepspeed")  # LayerNorm and GELU are kernels
+    assert step(plain, H100).seconds == step(plain.changed(fused_kernels=True), H100).seconds
+
+
+def test_recomputation_repeats_what_is_not_stored() -> None:
+    scores = 8192 * 32 * 2 * 4096 * 8192 / (CUDNN["Hopper"][0] * 989e12)
+    assert seconds(recompute="selective") - seconds() == pytest.approx(scores)
+    assert seconds(recompute="selective", recompute_modules="layernorm") == seconds()
+    titan = {"framework": "torchtitan", "fused_kernels": True}
+    selective, full = (seconds(recompute=kind, **titan) - seconds(**titan) for kind in ("selective", "full"))
+    assert 0.3 < selective / full < 0.6
+
+
+def test_torchtitan_states_fused_kernels_and_the_overlap_of_tensor_parallelism() -> None:
+    stated = torchtitan.parse(
+        {"model": {}, "training": {"compile": True}, "parallelism": {"enable_async_tensor_parallel": True}}, "job.toml"
+    ).values
+    assert stated["fused_kernels"].value is True
+    assert stated["fused_kernels"].origin == "job.toml: training.compile"
+    assert stated["overlap_tensor"].value is True
+    newer = torchtitan.parse({"model": {}, "training": {}, "compile": {"enable": False}}, "job.toml").values
+    assert newer["fused_kernels"].value is False
+    assert "overlap_tensor" not in newer
