@@ -68,8 +68,9 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most half
     of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
     transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
-    pipeline, where stages wait by design, the rank that computes longer than other stages warns; waiting in collectives
-    of several stages is not judged. A job without such a rank is unknown if traces are missing, if collectives cannot
+    pipeline, where stages wait by design, the rank that computes longer than other stages warns, and so does the rank
+    whose GPU is idle, longer than theirs, while they wait for its messages; waiting in collectives of several stages is
+    not judged. A job without such a rank is unknown if traces are missing, if collectives cannot
     be matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
     communication takes at most 1 % of each GPU's time.
 
@@ -171,6 +172,8 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
         verb = "waits" if waiting.isdigit() else "wait"
         stages = f"the stage of rank {waiting}" if waiting.isdigit() else f"the stages of ranks {waiting}"
         longer = f"{'which computes' if len(names) == 1 else 'which compute'} longer"
+        if worst.idle:
+            longer = "whose GPU is idle meanwhile"
         when = (
             f" in {_steps(worst.steps)}; on average over all steps: {length}"
             if worst.steps

@@ -76,6 +76,8 @@ class JobPlan:
     jitter: float = 0.0  # standard deviation of each kernel's time, as a fraction
     slow: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its compute kernels
     slow_steps: frozenset[int] = frozenset()  # empty: all
+    paused: Mapping[int, float] = field(default_factory=dict)  # rank: how long its GPU is idle before each microbatch
+    paused_early: Mapping[int, float] = field(default_factory=dict)  # rank: the same before the first message of a step
     tokens: Mapping[int, float] = field(default_factory=dict)  # rank: factor on its experts
     microbatches: int = 4
     slow_groups: Mapping[tuple[str, int], float] = field(default_factory=dict)  # kind, first rank: factor on transfers
@@ -115,9 +117,11 @@ def operations(plan: JobPlan, rank: int, chance: random.Random) -> Iterator[Oper
     batches = plan.microbatches if layout.stages > 1 else 1
     for step in range(plan.steps):
         yield "step", step
+        yield "pause", plan.paused_early.get(rank, 0.0)
         for _ in range(batches):
             if stage > 0:
                 yield "call", "recv", "pp", (pipeline[stage - 1], rank), True
+            yield "pause", plan.paused.get(rank, 0.0)
             for _ in range(layers):
                 yield from layer(step, plan.layer_ms / batches, "forward")
             if stage < layout.stages - 1:
@@ -209,6 +213,8 @@ def simulate(plan: JobPlan) -> list[_Rank]:
                     if one_rank.pending:
                         break
                     one_rank.now = max(one_rank.now, one_rank.latest)
+                elif name == "pause":
+                    one_rank.now += rest[0]
                 elif name == "step":
                     one_rank.steps.append(one_rank.now)
                 else:

@@ -90,7 +90,8 @@ def join(traces: Mapping[str, TraceSummary]) -> JobTrace:
             unnamed.append(key)
             continue
         ranks.append(RankTrace(key, rank, document["host"], trace.calls, trace.bare, trace.steps,
-                               trace.compute, trace.tails, trace.bare.total, trace.shades))  # fmt: skip
+                               trace.compute, trace.tails, trace.bare.total, trace.shades,
+                               trace.gaps))  # fmt: skip
     by_rank, repeated = distinct(ranks)
     matched, refused = matching.match(by_rank)
     clock = matching.clocks(matched)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.facts.trace.ranks import RankTrace
 from preflight.parsers.torch.collective_calls import CallGroup, CallKey, CallSeries
 
@@ -36,6 +36,7 @@ class MatchedSeries:
     members: tuple[int, ...]  # ranks with a trace
     series: tuple[CallSeries, ...]
     places: tuple[array[int], ...]  # for each member, the index of its call in each row
+    sender: int | None = None  # of messages: the rank that sends them
 
     def __len__(self) -> int:
         return len(self.places[0])
@@ -83,7 +84,8 @@ def match(ranks: Mapping[int, RankTrace]) -> tuple[list[MatchedSeries], list[str
         if isinstance(result, str):
             refused.append(f"{_named(key)}: {result}")
         elif len(result):
-            matched.append(result)
+            ends = identity[-1]  # of messages: sender and receiver
+            matched.append(replace(result, sender=ends[0]) if isinstance(ends, tuple) else result)
     return matched, sorted(set(refused))
 
 

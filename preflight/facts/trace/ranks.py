@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.collective_calls import CallKey, CallSeries
-from preflight.parsers.torch.intervals import Coverage, Stretch
+from preflight.parsers.torch.intervals import Coverage, Spans, Stretch
 from preflight.parsers.torch.step_shades import StepShades
 
 _IN_NAME = re.compile(r"(?<![a-z])(?:rank|worker)[-_ .]?(\d{1,6})(?!\d)", re.I)
@@ -27,6 +27,7 @@ class RankTrace:
     tails: Sequence[Stretch]  # the part of each step after the last backward kernel
     bare_us: float  # total exposed communication
     shades: Mapping[int, StepShades]  # by the profiler's number
+    gaps: Spans  # of a pipeline's rank: when its GPU is idle for some time
 
 
 def rank_in(name: str) -> int | None:

@@ -3,7 +3,7 @@
 In any group some rank is last. Ranks are reported if they are at most half of their group, cause more than half
 of its waiting, exceed their peers by more than 1 % of a step, and do so in more steps than chance explains. The
 stages of a pipeline wait for each other by design; there, the rank that computes longer than the other stages is
-reported.
+reported, or the rank whose GPU is idle while they wait for it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 
 from preflight._startup.lightclass import dataclass
+from preflight.facts.trace.idle_stages import held_up
 from preflight.facts.trace.pipelines import pipelines
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
@@ -44,6 +45,7 @@ class Straggler:
     lost_share: float  # of a step
     steps: tuple[int, ...]  # steps in which it was late; empty: all
     together: tuple[int, ...] = ()  # all ranks that together cause this share and cost; empty if it is the only one
+    idle: bool = False  # a stage of a pipeline that is late because its GPU is idle, not because it computes longer
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     steps = _steps(ranks)
     candidates: list[Straggler] = []
     beyond = _deviate(waits)
-    staged = _of_pipelines(ranks, steps, length, beyond)
+    staged = _of_pipelines(ranks, waits, steps, length, beyond)
     # the other stages of a slow rank's pipeline are late wherever they meet other pipelines
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
     for number, group in _comparable(ranks, waits):
@@ -250,9 +252,9 @@ def _now_and_then(group: GroupOfRanks, caused: Mapping[int, Mapping[int, float]]
 
 
 def _of_pipelines(
-    ranks: Mapping[int, RankTrace], steps: Sequence[int], length: float, beyond: float
+    ranks: Mapping[int, RankTrace], waits: Waits, steps: Sequence[int], length: float, beyond: float
 ) -> list[Straggler]:
-    """Return the ranks of pipelines that compute longer than the other stages."""
+    """Return the ranks of pipelines that compute, or are idle, longer than others."""
     if len(steps) < FEWEST_STEPS:
         return []
     stragglers_of_all = []
@@ -264,9 +266,24 @@ def _of_pipelines(
         lost = fmean(excess)
         if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
             stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
+        elif idle := _idle_stage(ranks, waits, stages, steps, length, beyond):
+            stragglers_of_all.append(idle)
         else:
             stragglers_of_all += _stages_now_and_then(stages, compute, steps, length)
     return stragglers_of_all
+
+
+def _idle_stage(
+    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int], length: float,
+    beyond: float,
+) -> Straggler | None:  # fmt: skip
+    """Return the rank whose idle GPU holds up other stages the most, if it does."""
+    held = held_up(ranks, stages.ranks, waits, steps)
+    rank = max(held, key=lambda stage: sum(held[stage]))
+    lost = fmean(held[rank])
+    if lost > OF_A_STEP * length and _beyond_chance(held[rank], beyond):
+        return Straggler(rank, stages, 1.0, lost, lost / length, (), idle=True)
+    return None
 
 
 def _stages_now_and_then(

@@ -12,6 +12,7 @@ common clock.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -51,6 +52,21 @@ class GroupOfRanks(NamedTuple):
     kinds: frozenset[str]
 
 
+class Messages:
+    """Messages of a rank on one side: when each begins there, and a length of time."""
+
+    def __init__(self) -> None:
+        self._begins, self._lengths = array("d"), array("d")
+
+    def add(self, begin: float, length: float) -> None:
+        """Add a message."""
+        self._begins.append(begin)
+        self._lengths.append(length)
+
+    def __iter__(self) -> Iterator[tuple[float, float]]:
+        return iter(sorted(zip(self._begins, self._lengths, strict=True)))
+
+
 class Waits:
     """Waiting of all ranks: total, exposed, and by causing rank."""
 
@@ -63,6 +79,10 @@ class Waits:
         #: Exposed waiting of a rank by step in sends and receives, in which stages of a pipeline wait for each other by
         #: design.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
+        #: Messages by receiver, on its clock: when it begins to receive, and how long the sender has been ready.
+        self.received: dict[int, Messages] = defaultdict(Messages)
+        #: Messages by sender, on its clock: when it begins to send, and how long the receiver's GPU is idle until then.
+        self.sent: dict[int, Messages] = defaultdict(Messages)
         #: Times at which a rank waited in a group, on its own clock, including hidden waiting; by (rank, group).
         self.stretches: dict[tuple[int, int], Stretches] = defaultdict(Stretches)
         #: Length in microseconds of the parts that replace steps; None if steps are marked.
@@ -115,6 +135,13 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
                 # a rank that computes before the last arrival has not been delayed until then
                 blocked[member] = min(bare[member], begin + waited - ranks[rank].bare.begun(begin + waited))
                 waits.stretches[rank, group].add(begin, waited)
+        if series.sender is not None:
+            for member, rank in enumerate(series.members):
+                begin = begins[member] - clock[rank].offset
+                if rank == series.sender:
+                    waits.sent[rank].add(begin, sum(blocked) - blocked[member])
+                else:
+                    waits.received[rank].add(begin, max(0.0, 2 * begins[member] - sum(begins)))
         transfers = [delays[rank].transfers(group) for rank in series.members]
         if series.kind != "sendrecv":
             for member, rank in enumerate(series.members):

@@ -10,7 +10,7 @@ launch, is other idle time. Times are in microseconds.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import isnan
 from typing import NamedTuple
 
@@ -58,6 +58,10 @@ class BusyTime:
         self.copying = without(without(self.copies, self.compute), self.talk)
         self.begin, self.end = min(work.begins, default=0.0), max(work.ends, default=0.0)
 
+    def gaps(self, windows: Sequence[Stretch]) -> Iterator[Stretch]:
+        """Yield when the GPU is idle within these joined intervals."""
+        return outside(outside(outside(windows, self.compute), self.bare), self.copying)
+
 
 class Activities:
     """The activities of a GPU in time order, with their launch times and kinds."""
@@ -85,12 +89,9 @@ def budget(
     waits: Spans,
 ) -> StepBudget:
     """Divide the time of the windows; all intervals are joined and in time order."""
-    gaps = outside(
-        outside(outside(windows, busy.compute), busy.bare), busy.copying
-    )  # a million, so they are not stored
     loading = Coverage(loads)
     data = sync = host = other = 0.0
-    for begin, end in gaps:
+    for begin, end in busy.gaps(windows):
         following = bisect_left(activities.begins, end)
         launch = activities.launch(following)
         if launch is None:

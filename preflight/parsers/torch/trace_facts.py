@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from preflight.parsers.torch.profiler_trace import Trace
 
 
+#: Minimum length of a stored gap in microseconds, more than that between two kernels; maximum number of gaps.
+_LEAST_GAP_US, _MOST_GAPS = 10.0, 100_000
+
+
 @dataclass(frozen=True)
 class TraceSummary:
     """A trace's document, and the values that are compared with other ranks."""
@@ -35,6 +39,7 @@ class TraceSummary:
     compute: Mapping[int, float]  # with sends or receives: compute time of each step by number, microseconds
     tails: Sequence[Stretch]  # for each step with a backward pass, the time from its end to the optimizer
     shades: Mapping[int, StepShades]  # by step number
+    gaps: Spans  # with sends or receives: long times in which the GPU is idle, microseconds
 
 
 def summarize(trace: Trace) -> TraceSummary:
@@ -50,12 +55,25 @@ def summarize(trace: Trace) -> TraceSummary:
     passes = {device: trace.launches.backward_passes(trace.work[device], steps) for device in busy}
     document = _document(trace, steps, calls, busy, passes)
     if len(busy) != 1:  # if a process uses several GPUs, the GPU of a rank is unknown
-        return TraceSummary(document, (), Coverage(()), spans, {}, (), {})
+        return TraceSummary(document, (), Coverage(()), spans, {}, (), {}, Spans())
     ((device, only),) = busy.items()
     staged = any(key.kind in ("send", "recv") for key, _ in calls)
     computed = _computed(trace, trace.work[device], spans) if staged else {}
     tails = [(each.end, each.until) for each in passes[device]]
-    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails, shades(spans, only))
+    gaps = _gaps(only) if staged else Spans()
+    return TraceSummary(document, calls, Coverage(only.bare), spans, computed, tails, shades(spans, only), gaps)
+
+
+def _gaps(busy: BusyTime) -> Spans:
+    """Return when a GPU is idle for some time; of very many gaps only the longer ones."""
+    least, gaps = _LEAST_GAP_US, Spans()
+    for gap in busy.gaps([(busy.begin, busy.end)]):
+        if gap[1] - gap[0] >= least:
+            gaps.add(*gap)
+        if len(gaps) > _MOST_GAPS:
+            least *= 2
+            gaps = Spans((begin, end) for begin, end in gaps if end - begin >= least)
+    return gaps
 
 
 def _computed(trace: Trace, work: GpuWork, spans: Mapping[int, Stretch]) -> dict[int, float]:

@@ -91,3 +91,22 @@ def test_a_trace_that_breaks_off_passes_nothing() -> None:
     assert "pass" in by_key["log:a.json"]
     assert by_key["log:b.json"] <= {"unknown", "skip"}
     assert any("b.json is incomplete" in finding["message"] for finding in report["findings"])
+
+
+PIPELINE = JobPlan(Layout(stages=4), steps=6, layers=8, layer_ms=4, jitter=0.02, clock_ms=2, numbered=True)
+EQUAL = dict.fromkeys(range(4), 1.0)
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_stage_with_an_idle_gpu_is_named_if_others_wait(rank: int) -> None:
+    (finding,) = judged(traces(replace(PIPELINE, paused={rank: 1.0})))
+    assert finding.status is Status.WARN
+    assert f"wait in receives for rank {rank}, whose GPU is idle meanwhile" in finding.message
+
+
+@pytest.mark.parametrize(
+    "pauses", [{"paused": EQUAL}, {"paused_early": EQUAL}, {"paused_early": {3: 4.0}}]
+)  # fmt: skip
+def test_idle_time_that_delays_no_stage_names_none(pauses: dict[str, dict[int, float]]) -> None:
+    (finding,) = judged(traces(replace(PIPELINE, **pauses)))  # type: ignore[arg-type]
+    assert finding.status is Status.PASS
