@@ -56,7 +56,7 @@ _ALIASES = {
     "retry_exceeded_err": "req_transport_retries_exceeded", "requester_timeout": "local_ack_timeout_err",
     "responder_oos": "out_of_sequence", "rx_roce_discards": "rx_discards_phy", "tx_roce_discards": "tx_discards_phy",
 }  # fmt: skip
-_SOURCES = ("counters", "hw_counters", "ethtool")
+_SOURCES = ("counters", "hw_counters", "ethtool", "switch")
 #: Counter names of other drivers, by the words in them (Linux, drivers/net/ethernet; Amazon's ena).
 _OTHER_NAMES = (
     (

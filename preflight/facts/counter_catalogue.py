@@ -163,12 +163,33 @@ _ETHTOOL = (
     _row("tx_prioN_bytes", _T, "bytes of the priority sent", unit="bytes"),
 )
 
+#: Counters in the tables that switches print, with the names of their columns (EOS, NX-OS, SONiC).
+_SWITCH = tuple(
+    _row(name, kind, meaning)
+    for kind, meaning, names in (
+        (_Q, "damaged frames", "FCS|FCS-Err|CRC|FCS error|FCS errors|Align|Align-Err|alignment|Rcv-Err|input errors"
+         "|RX_ERR|IntMacRx-Er|in-errors|Runts|runts|UnderSize|Stomped-CRC"),
+        (_Q, "invalid symbols", "Symbol|Symbol-Err|symbol"),
+        (_Q, "codewords that FEC did not correct", "FEC_UNCORR"),
+        (_Q, "frames above the MTU of the port", "Giants|giants"),
+        (_L, "errors on transmit", "Xmit-Err|output errors|TX_ERR|out-errors"),
+        (_L, "packets dropped on transmit", "OutDiscards|output discards|output discard|TX_DRP|TX_DROPS|TX_OVR"
+         "|Drop/pkts|DropPkts|out-drops"),
+        (_L, "packets dropped on receipt", "InDiscards|input discards|input discard|RX_DRP|RX_DROPS|RX_OVR|no buffer"
+         "|overrun|in-drops"),
+        (CounterKind.FLAP, "link ups and downs", "link status changes|carrier-transitions"),
+        (_N, "symbols that FEC corrected", "FEC_SYMBOL_ERR"),
+        (_N, "bytes of dropped packets", "Drop/bytes|DropBytes"),
+    )
+    for name in names.split("|")
+)  # fmt: skip
+
 #: ``/sys/class/net/*/carrier_changes``: each up and each down counts once.
 CARRIER = _row("carrier_changes", CounterKind.FLAP, "carrier changes", bits=32, fail_per_h=0)
 
 _BY_SOURCE = {
     source: {counter.name: counter for counter in rows}
-    for source, rows in (("counters", _PORT), ("hw_counters", _HARDWARE), ("ethtool", _ETHTOOL))
+    for source, rows in (("counters", _PORT), ("hw_counters", _HARDWARE), ("ethtool", _ETHTOOL), ("switch", _SWITCH))
 }
 
 
@@ -176,7 +197,7 @@ _BY_SOURCE = {
 def counter(source: str, name: str) -> Counter:
     """Return the catalogue entry of a counter; a neutral one if there is none.
 
-    The source is ``counters``, ``hw_counters`` or ``ethtool``.
+    The source is ``counters``, ``hw_counters``, ``ethtool`` or ``switch``.
     """
     row = _BY_SOURCE[source].get(re.sub(r"(?<=x_prio)[0-7](?=_)", "N", name))
     if row is None:

@@ -69,6 +69,7 @@ NETWORK: Mapping[str, str] = {
     "devlink health": "network.devlink_health",
     "mst status": "rdma.mst_status",
     "cma_roce": "rdma.cma_mode",
+    "switch show": "switch.printed_answer",
     "ucx": "network.transport_errors",
 }
 

@@ -49,32 +49,10 @@ _EOS = (
 _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE), commands)
     for name, pattern, commands in (
-        (
-            "a table of a SONiC switch",
-            r"^ {0,8}IFACE +STATE +RX_OK\b|^ {0,8}Port [RT]x +PFC0\b|^ {0,8}Port +TxQ +Counter/pkts"
-            r"|^ {0,8}Interface +Lanes +Speed +MTU\b|^ {0,8}Port +(?:UC|MC|ALL|PG)0\b"
-            r"|^Lossless priorities: +\d|^admin@\S{1,60}:\S{1,20}\$ show ",
-            _SONIC,
-        ),
-        (
-            "a table of an Arista EOS switch",
-            r"^Port +FCS +Align +Symbol\b|^Port +Name +Status +Vlan +Duplex +Speed +Type +Flags"
-            r"|^Port +Enabled +Priorities +Active|^Port +RxPfc +TxPfc|^Port +InOctets +InUcastPkts"
-            r"|^[\w.-]{1,60}[#>] ?sh(?:ow?)? int",
-            _EOS,
-        ),
-        (
-            "a table of a Cisco NX-OS switch",
-            r"^Port +Align-Err +FCS-Err\b|^Port +Mode +Oper ?\(VL bmap\)"
-            r"|^Port +Name +Status +Vlan +Duplex +Speed +Type *$|^\|? *QOS GROUP \d",
-            _NXOS,
-        ),
-        (
-            "a table of a Cumulus Linux switch",
-            r"^Interface +(?:Admin Status|State) +(?:Oper Status|Speed) +|^ {0,8}operational +applied\b"
-            r"|^\S{1,80}[$#] nv show ",
-            _HOST_SIDE,
-        ),
+        ("output of a SONiC switch", r"^admin@\S{1,60}:\S{1,20}\$ show ", _SONIC),
+        ("output of an Arista EOS switch", r"^[\w.-]{1,60}[#>] ?sh(?:ow?)? int", _EOS),
+        ("output of a Cisco NX-OS switch", r"^\|? *QOS GROUP \d", _NXOS),
+        ("output of a Cumulus Linux switch", r"^\S{1,80}[$#] nv show ", _HOST_SIDE),
         (
             "output of a Juniper switch",
             r"^Physical interface: [a-z]{2}-\d|^Interface +Admin Link Proto|^ {0,8}Queue: \d, Forwarding classes: ",

@@ -6,7 +6,7 @@ One paste shows one switch, so only checks of a single switch judge it. Checks t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from preflight.checks import registry
@@ -15,9 +15,14 @@ from preflight.facts.switch import eos, nxos, sonic
 from preflight.judge import findings
 from preflight.parsers.parsed import ParseGap
 from preflight.parsers.switch import redis_dump, session, sonic_tables
-from preflight.recognition.detector import ParsedPart, TextPart
+from preflight.recognition.detector import ParsedPart, TextPart, parts
+from preflight.recognition.evaluate import add_findings
+from preflight.recognition.formats import kinds
+from preflight.textprep.lines import Lines, lines_of
 
-EOS_SESSION, NXOS_SESSION, SONIC_DUMP = "eos session", "nxos session", "sonic database"
+EOS_SESSION, NXOS_SESSION, SONIC_DUMP, TABLE = "eos session", "nxos session", "sonic database", "switch show"
+#: Maximum number of lines of an answer, and of those above its table.
+_LONGEST, _HEAD = 5000, 8
 _SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts)}
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
@@ -40,7 +45,8 @@ def _session(text: str) -> list[TextPart]:
         return []
     lines = text.splitlines()
     gaps = [ParseGap(shown.first, record["why"]) for _, record in answers if record["status"] != "ok"]
-    gaps += [ParseGap(number, f"the output of `{command[:60]}` is not read", True) for number, command in shown.unread]
+    tables, unread = _tables(lines_of(text), shown.unread)
+    gaps += [ParseGap(number, f"the output of `{command[:60]}` is not read", True) for number, command in unread]
     if any(line.strip() for line in lines[: shown.first - 1]):
         gaps.append(ParseGap(1, "the text before the session is not read", True))
     evidence = Evidence(shown.name, "", records, kind=SWITCH, platform=platform.name)
@@ -49,7 +55,22 @@ def _session(text: str) -> list[TextPart]:
     facts = {"name": shown.name, "model": switch.model, "answers": sorted(records), "ports": len(switch.ports),
              "ports_up": sum(port.up is True for port in switch.ports.values())}  # fmt: skip
     summary = f"{platform.title} switch {shown.name}: {len(records)} answers, {len(switch.ports)} ports"
-    return [_part(kind, text, evidence, ParsedPart(len(lines), facts, summary, gaps))]
+    return [_part(kind, text, evidence, ParsedPart(len(lines), facts, summary, gaps)), *tables]
+
+
+def _tables(lines: Lines, unread: Sequence[tuple[int, str]]) -> tuple[list[TextPart], list[tuple[int, str]]]:
+    """Return the unread answers of a session that are tables of ports, and the rest."""
+    kind = next(kind for kind in kinds() if kind.name == TABLE)
+    tables: list[TextPart] = []
+    rest: list[tuple[int, str]] = []
+    for number, command in unread:
+        part = next(parts(lines[number - 1 : number + _LONGEST], "", (kind,)), None)
+        if part is None or part.first > number + _HEAD:
+            rest.append((number, command))
+        else:
+            tables.append(part)
+    add_findings(tables, "")
+    return tables, rest
 
 
 def _dump(text: str, source: str) -> list[TextPart]:

@@ -40,6 +40,15 @@ def test_a_sick_session_fails_and_lists_what_is_not_read(tmp_path: Path) -> None
     assert "the output of `show clock` is not read" in [gap.what for gap in part.taken.cut]
 
 
+def test_a_table_in_a_session_is_read_too(tmp_path: Path) -> None:
+    errors = (
+        "leaf4#show interfaces counters errors\nPort     FCS   Align  Symbol\nEt7/1   4711       0       0\nleaf4#exit"
+    )
+    session, table = parts(tmp_path, EosLeaf().session().replace("leaf4#exit", errors))
+    assert not [gap for gap in session.taken.cut if "errors" in gap.what]
+    assert statuses(table) == {("counters.link-quality", "unknown")}
+
+
 def test_a_session_that_is_cut_is_not_a_pass(tmp_path: Path) -> None:
     text = EosLeaf().session()
     (part,) = parts(tmp_path, text[: text.rindex('"lldpNeighbors"')])
