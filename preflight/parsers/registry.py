@@ -127,6 +127,8 @@ TOOLS: Mapping[str, str] = {
     "opensm log": "infiniband.opensm_log",
     "ip neigh": "network.neighbours",
     "last": "host.boot_history",
+    "dcgm-exporter": "nvidia.dcgm_metrics",
+    "docker inspect": "cluster.container_inspect",
 }
 
 CLUSTER: Mapping[str, str] = {

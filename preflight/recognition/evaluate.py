@@ -15,6 +15,7 @@ from preflight.judge import findings
 from preflight.parsers.host.kernel_text import KernelText
 from preflight.parsers.messages.scan import LoggedError
 from preflight.parsers.network.transport_errors import TransportMessage
+from preflight.parsers.nvidia.dcgm_metrics import DcgmMetrics
 from preflight.recognition import judges
 from preflight.recognition.detector import TextPart
 from preflight.recognition.evidence_adapter import key_of
@@ -67,6 +68,8 @@ def _node_of(part: TextPart) -> str:
     """Return the node named in the lines of a part; empty if none or several."""
     value = part.taken.value if isinstance(part.taken, TypedPart) else None
     hosts = value.hosts if isinstance(value, KernelText) else ()
+    if isinstance(value, DcgmMetrics):
+        hosts = value.hosts
     if isinstance(value, tuple) and value and isinstance(value[0], LoggedError):
         hosts = tuple({error.node for error in value})
     if isinstance(value, tuple) and value and isinstance(value[0], TransportMessage):

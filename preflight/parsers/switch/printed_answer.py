@@ -1,7 +1,7 @@
-"""Single answers of Arista EOS, Cisco NX-OS, SONiC, Cumulus and Onyx, with or without a prompt.
+"""Single answers of EOS, NX-OS, SONiC, Cumulus Linux and Onyx switches.
 
-Read are tables of ports (with a ruler or known columns), blocks of ports and lists of settings. Sources: manuals of
-EOS, NX-OS, SONiC (``sonic-utilities``), NVUE and Onyx.
+They may lack a prompt. Read are tables of ports (with a ruler or known columns), blocks of ports and lists of settings.
+Sources: manuals of EOS, NX-OS, SONiC (``sonic-utilities``), NVUE and Onyx.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _table(lines: Lines, at: int) -> tuple[list[PrintedPort], int]:
     for index in range(at + 1, len(lines)):
         text = lines[index].text
         if not text.strip() and not rows and index == end:
-            end += 1  # one blank line may stand above the rows
+            end += 1  # one blank line may precede the rows
             continue
         if _RULER.fullmatch(text) or _LINE.fullmatch(text) or (index == at + 1 and text.split()[-1:] == ["#"]):
             end = index + 1
@@ -192,7 +192,7 @@ def _table(lines: Lines, at: int) -> tuple[list[PrintedPort], int]:
 
 
 def _is_row(lines: Lines, at: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a line fits the columns: another interface, or the rest of a cell."""
+    """Return whether a line fits the columns of a table."""
     text = lines[at].text
     return bool(text.strip()) and not (
         is_prompt(text) or prompt_name(text) or _torn(text, spans) or _columns(lines, at)

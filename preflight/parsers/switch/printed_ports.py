@@ -32,7 +32,7 @@ class PrintedPort:
 
     @property
     def pauses(self) -> Iterator[tuple[str, bool, str, int]]:
-        """Name of each counter of pauses, whether it counts received ones, priority, value."""
+        """Each counter of pauses: name, whether of received ones, priority, value."""
         for name, value in self.counters.items():
             if match := _PAUSE.fullmatch(name):
                 yield name, (match["way"] or match["all"]).upper() == "RX", match["priority"] or "", value
@@ -111,12 +111,12 @@ def is_up(text: str) -> bool | None:
 
 
 def is_off(text: str) -> bool:
-    """Return whether a printed state says that the port was switched off."""
+    """Return whether a port with this printed state was switched off."""
     return text.strip().lower() in _OFF
 
 
 def pfc_is_off(text: str) -> bool:
-    """Return whether a cell with the state or the priorities of PFC says that it is off."""
+    """Return whether PFC is off, by its printed state or priorities."""
     return _PFC_OFF.fullmatch(text) is not None
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from preflight._startup.lightclass import dataclass, replace
+from preflight.parsers.metric_samples import COMMENT, LABEL, LONGEST, SAMPLE
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import NumberedText
@@ -21,21 +22,13 @@ from preflight.textprep.numbered_text import NumberedText
 HINTS = ("vllm:", "sglang:", "trtllm", "dynamo_frontend_", "dynamo_component_")
 
 _ENGINES = (("vLLM", "vllm:"), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm"), ("Dynamo", "dynamo_"))
-_NAME = r"[A-Za-z_:][\w:]{0,199}"
-_SAMPLE = re.compile(
-    rf"({_NAME})(\{{(?:[^{{}}\"\\]|\"(?:[^\"\\]|\\.){{0,2000}}\"){{0,400}}\}})?\s{{1,8}}"
-    r"([+-]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?|Inf|NaN))(?:\s{1,8}-?\d{1,17})?"
-    r"(?:\s# \{.{0,400})?\s*"  # an OpenMetrics exemplar
-)
 _BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
-_COMMENT = re.compile(r"# (?:HELP|TYPE|UNIT|EOF)\b")
-_LABEL = re.compile(r"([A-Za-z_]\w{0,99})\s?=\s?\"((?:[^\"\\]|\\.){0,2000})\"")
 #: Maximum number of other lines between two samples, and maximum number of samples in one text.
 _GAP, _MOST = 4, 200_000
 #: Maximum plausible share of a cache in use; above 1, since an engine may count a block twice.
 _FULLEST = 1.05
-#: Maximum length of a line; maximum plausible value.
-_LONGEST, _LARGEST = 20_000, 1e15
+#: Maximum plausible value.
+_LARGEST = 1e15
 #: Labels that identify an engine, with the word printed before the value; maximum engines judged individually.
 _ENGINE_LABELS = {"instance": "", "pod": "", "model_name": "model ", "model": "model ", "engine": "engine ",
                   "dp_rank": "DP rank ", "worker_id": "worker "}  # fmt: skip
@@ -201,10 +194,10 @@ def _growth(before: float, after: float) -> float:
 
 def begins(lines: Lines, at: int) -> bool:
     """Return whether metrics of a serving engine begin at a line."""
-    text = lines[at].text[:_LONGEST]
+    text = lines[at].text[:LONGEST]
     if _BEGIN.match(text):
-        return _SAMPLE.fullmatch(text) is not None
-    return _COMMENT.match(text) is not None and any(hint in text for hint in HINTS)
+        return SAMPLE.fullmatch(text) is not None
+    return COMMENT.match(text) is not None and any(hint in text for hint in HINTS)
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
@@ -214,12 +207,12 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ServingMetrics]:
     end = last = at
     while end < len(lines) and end - last <= _GAP and len(samples) < _MOST:
         text = lines[end].text
-        if len(text) <= _LONGEST and (match := _SAMPLE.fullmatch(text)):
+        if len(text) <= LONGEST and (match := SAMPLE.fullmatch(text)):
             samples.append(MetricSample(match[1], match[2] or "", float(match[3])))
             last = end
-        elif _COMMENT.match(text):
+        elif COMMENT.match(text):
             last = end
-        elif _BEGIN.match(text[:_LONGEST]):
+        elif _BEGIN.match(text[:LONGEST]):
             gaps.append(ParseGap(lines[end].number, "the metric has no number"))
             last = end
         end += 1
@@ -231,7 +224,7 @@ def parse(text: NumberedText) -> ServingMetrics | None:
     samples = [
         MetricSample(match[1], match[2] or "", float(match[3]))
         for line in text.text.split("\n")[: 2 * _MOST]
-        if len(line) <= _LONGEST and (match := _SAMPLE.fullmatch(line.rstrip("\r")))
+        if len(line) <= LONGEST and (match := SAMPLE.fullmatch(line.rstrip("\r")))
     ]
     metrics = of_samples(samples)
     if not metrics.program:
@@ -245,7 +238,7 @@ def of_samples(samples: Sequence[MetricSample]) -> ServingMetrics:
     program = next((engine for engine, prefix in _ENGINES if any(name.startswith(prefix) for name in names)), "")
     models: dict[str, None] = {}
     for sample in samples:
-        for name, value in _LABEL.findall(sample.labels[:_LONGEST]):
+        for name, value in LABEL.findall(sample.labels[:LONGEST]):
             if name in ("model_name", "model") and len(models) < 100:
                 models[value[:200]] = None
     parts = list(_parts(samples))
@@ -291,7 +284,7 @@ def _engines(program: str, parts: Sequence[Sequence[MetricSample]]) -> Iterator[
 
 def _engine_of(labels: str) -> tuple[tuple[str, str], ...]:
     """Return the labels that identify an engine, in a fixed order."""
-    own = {name: value[:60] for name, value in _LABEL.findall(labels[:_LONGEST]) if name in _ENGINE_LABELS}
+    own = {name: value[:60] for name, value in LABEL.findall(labels[:LONGEST]) if name in _ENGINE_LABELS}
     return tuple((name, own[name]) for name in _ENGINE_LABELS if name in own)
 
 
@@ -375,7 +368,7 @@ def _distribution(
             continue
         below: dict[float, float] = {}
         for sample in by_name.get(f"{name}_bucket", ()):
-            bound = next((value for label, value in _LABEL.findall(sample.labels) if label == "le"), "")
+            bound = next((value for label, value in LABEL.findall(sample.labels) if label == "le"), "")
             try:
                 upper = float(bound)
             except ValueError:

@@ -26,7 +26,7 @@ from preflight.recognition.evidence_adapter import key_of
 MODULES = (
     "jobs", "signatures", "transport", "gpu", "amd", "devices", "kernel", "host", "kubernetes", "slurm",
     "ports", "counters", "interfaces", "qos", "pcie", "nic_tools", "tools", "fabric_tools", "host_tools", "hardware",
-    "system", "status", "switches",
+    "system", "status", "switches", "metrics", "containers",
 )  # fmt: skip
 
 

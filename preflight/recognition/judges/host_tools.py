@@ -55,7 +55,7 @@ def _clock(part: PastedValue) -> Iterator[Finding]:
 
 #: Sizes of /dev/shm in bytes: below the first, a job of several ranks fails; below the second, it may fail. As in
 #: host.shm.
-_LITTLE_SHM, _ENOUGH_SHM = 2**30, 8 * 2**30
+LITTLE_SHM, ENOUGH_SHM = 2**30, 8 * 2**30
 
 
 def _shm(part: PastedValue) -> Iterator[Finding]:
@@ -67,8 +67,8 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
         at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
             yield warned(f"/dev/shm ({size}) is {row.used_pct} % full", expected="room for NCCL", **at)
-        elif row.size < _ENOUGH_SHM:
-            much = "too little for several ranks" if row.size < _LITTLE_SHM else "little"
+        elif row.size < ENOUGH_SHM:
+            much = "too little for several ranks" if row.size < LITTLE_SHM else "little"
             yield warned(f"/dev/shm has {size}: {much}", expected="at least 8 GiB", **at)
         else:
             yield passed(f"/dev/shm has {size}", evidence=part.evidence)

@@ -87,7 +87,7 @@ def _compared(value_of: Callable[[PrintedPort], Any], what: str, report: Callabl
     """Return a judge of linked ports that differ from most enabled ports."""
 
     @limited
-    def judge(part: PastedValue) -> Iterator[Finding]:
+    def judge_ports(part: PastedValue) -> Iterator[Finding]:
         answer: PrintedAnswer = part.value
         enabled = [port for port in answer.ports if port.admin_up is not False and not port.management]
         values = {port.name: value for port in enabled if (value := value_of(port)) not in (None, "")}
@@ -104,7 +104,7 @@ def _compared(value_of: Callable[[PrintedPort], Any], what: str, report: Callabl
         if not odd and part.in_full:
             yield passed(f"{what.format(usual)} on all {number} ports that show it", evidence=part.evidence)
 
-    return judge
+    return judge_ports
 
 
 def _small_mtu(part: PastedValue) -> Iterator[Finding]:
@@ -286,10 +286,10 @@ def _width(part: PastedValue) -> Iterator[Finding]:
         fields = {name.lower(): value for name, value in port.fields.items()}
         for name, supported in (("width", "supported widths"), ("speed", "supported speeds")):
             best = fields.get(supported, "").split(",")[-1].strip()
-            if port.up and best and (found := fields.get(name, best)).lower() != best.lower():
+            if port.up and best and (value := fields.get(name, best)).lower() != best.lower():
                 report = warned if name == "width" else unsure
-                yield report(f"{answer.place(port)} runs at {name} {found}, and supports {best}",
-                             subject=answer.place(port), found=found, expected=best, evidence=part.evidence,
+                yield report(f"{answer.place(port)} runs at {name} {value}, and supports {best}",
+                             subject=answer.place(port), found=value, expected=best, evidence=part.evidence,
                              fix="Reseat or replace the cable; compare with the port at its other end.")  # fmt: skip
 
 

@@ -159,15 +159,15 @@ IB1/9 state:
 """
 
 
-def part(text: str) -> TextPart:
+def single(text: str) -> TextPart:
     (only,) = read_text(text, "pasted")
     assert only.kind == "switch show"
     return only
 
 
 def remarks(text: str) -> set[tuple[str, str]]:
-    """Return the status and check of each finding that is no pass."""
-    return {(item["status"], item["check"]) for item in part(text).findings if item["status"] != "pass"}
+    """Return the status and check of all findings but passes."""
+    return {(item["status"], item["check"]) for item in single(text).findings if item["status"] != "pass"}
 
 
 HEALTHY: dict[str, tuple[str, dict[str, object]]] = {
@@ -195,7 +195,7 @@ HEALTHY: dict[str, tuple[str, dict[str, object]]] = {
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_answer_is_judged_and_passes(name: str) -> None:
     text, values = HEALTHY[name]
-    answer = part(text.format(**values))
+    answer = single(text.format(**values))
     assert answer.read_in_full
     assert {item["status"] for item in answer.findings} == {"pass"}
 
@@ -242,7 +242,7 @@ def test_a_fault_is_named(name: str, values: dict[str, object], expected: set[tu
 
 def test_the_switch_of_the_prompt_is_named() -> None:
     text, healthy = HEALTHY["eos status"]
-    answer = part(text.format(**{**healthy, "state": "notconnect"}))
+    answer = single(text.format(**{**healthy, "state": "notconnect"}))
     assert answer.taken.facts["switch"] == "arl2"
     assert any(item["subject"] == "arl2 Et2/1" for item in answer.findings)
 
@@ -253,4 +253,4 @@ def test_the_switch_of_the_prompt_is_named() -> None:
     "PORT      STATE  SERVICE\n22/tcp    open   ssh\n",
 ])  # fmt: skip
 def test_tables_of_other_tools_are_none_of_a_switch(text: str) -> None:
-    assert all(found.kind != "switch show" for found in read_text(text, "pasted"))
+    assert all(part.kind != "switch show" for part in read_text(text, "pasted"))
