@@ -105,6 +105,7 @@ MODULES = (
     "switch.optics",
     "switch.shape",
     "switch.both_ends",
+    "switch.cable_errors",
     "switch.routing",
     "switch.peers",
     "job.transport",

@@ -16,6 +16,9 @@ from preflight.model import Finding, check, counted, failed, passed, unknown, wa
 #: windows begin some seconds apart. Judgement calls.
 _PAUSES, _COUNTED = 100_000, 0.5
 
+#: Share of the bytes by which counters of two vendors may differ: headers, preamble and checksum of short frames.
+_OVERHEAD = 0.02
+
 
 @check(
     "link.flaps",
@@ -93,40 +96,52 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
 
 @check(
     "link.counters-agree",
-    title="Each end of a cable counts the pauses that the other sent",
-    fault="An end of a cable does not count the pauses that the other sent",
+    title="Each end of a cable counts the bytes and pauses that the other sent",
+    fault="An end of a cable does not count the bytes or pauses that the other sent",
     impact="slows-job",
     owner="network",
     source="IEEE 802.1Qbb; mlx5 ethtool counters (tx_prioN_pause, rx_prioN_pause); SONiC COUNTERS_DB (PFC_n_RX_PKTS)",
-    fix="Compare `show pfc counters` with `ethtool -S IF | grep pause`: priority, port, and errors of the cable.",
+    fix="Compare `show pfc counters` with `ethtool -S IF | grep -e pause -e bytes_phy`: priority, port, and errors of "
+    "the cable. Counters that never change are not polled: `counterpoll show`.",
     action="fix-site",
     separate=True,
     answers=("AN-5",),
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "eos:show priority-flow-control counters detail"),
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "eos:show interfaces",
+        "eos:show priority-flow-control counters detail",
+        "nxos:show interface",
+    ),
     unless=(no_cable,),
 )
 def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
-    """Compare the pauses sent at one end of a cable with those received at the other.
+    """Compare what one end of a cable sent with what the other received.
 
     ## Why it matters
     A pause that the other end does not receive stops nothing: the buffer overflows. The settings of both ends may look
-    right if a map, the firmware or a damaged cable is the cause.
+    right if a map, the firmware or a damaged cable is the cause. Bytes that the other end does not count mean that its
+    counters do not change, or that the cable leads elsewhere: then no other result about this port can be trusted.
 
     ## Verdicts
     If one end sent at least 100,000 pauses of a lossless priority, and the other received less than half of them in
-    proportion to its window, the cable warns: a judgement call. Cables with fewer pauses pass. If no cable has counters
-    from both ends, the result is unknown.
+    proportion to its window, the cable warns: a judgement call. Cables with fewer pauses pass. Bytes warn if more are
+    missing than the port can send in the time that only one of the two windows covers, plus 2 %; RDMA traffic counts
+    alone if a host shows nothing else. Bytes are not compared if the time of a window is not recorded, as in pasted
+    answers. If no cable has counters from both ends, the result is unknown.
 
     ## False alarms
     Pauses in a short burst at the edge of a window: the windows of host and switch begin some seconds apart.
     """
-    judged = busy = 0
+    judged = busy = weighed = 0
     for cable in net.cables:
         pairs = list(_pauses(net, cable, site))
         judged += bool(pairs)
+        traffic = list(_bytes(net, cable))
+        weighed += bool(traffic)
+        yield from (_missing(net, cable, *way) for way in traffic if way[2] - way[3] > way[4])
         for sender, receiver, priority, sent, received in pairs:
             if sent < _PAUSES:
                 continue
@@ -137,14 +152,40 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     f"{cable.note}", subject=str(cable), found=f"{received:.0f}", expected=f"about {sent:.0f}",
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
-    if judged:
-        yield passed(f"{counted(judged, 'cable')} compared; {busy} of their directions had many pauses",
+    if judged or weighed:
+        yield passed(f"{counted(judged, 'cable')} compared; {busy} of their directions had many pauses; bytes of "
+                     f"{counted(weighed, 'cable')} compared",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(
-            "no cable has pause counters from both ends", evidence=[net.switches[0].key("port counters")],
+            "no cable has counters of bytes or pauses from both ends in one window",
+            evidence=[net.switches[0].key("port counters")],
             fix="read hosts and switches twice: `preflight check --hosts … --switches --window 60`",
         )  # fmt: skip
+
+
+def _bytes(net: Ethernet, cable: EthernetCable) -> Iterator[tuple[CableEnd, CableEnd, int, float, float]]:
+    """Yield sender, receiver, bytes sent, received, and those that may be missing."""
+    near, far = (cable_ends.traffic(net, end) for end in cable.ends)
+    speed = cable_ends.speed(net, cable.near) or cable_ends.speed(net, cable.other)
+    apart_s = cable_ends.apart_s(near, far) if near and far else None
+    if near is None or far is None or apart_s is None or not speed:
+        return
+    for sender, receiver, sent, received in (
+        (cable.near, cable.other, near.sent, far.received),
+        (cable.other, cable.near, far.sent, near.received),
+    ):
+        if sent is not None and received is not None:
+            yield sender, receiver, sent, received, apart_s * speed * 1e9 / 8 + _OVERHEAD * sent
+
+
+def _missing(net: Ethernet, cable: EthernetCable, sender: CableEnd, receiver: CableEnd, sent: int, received: float,
+             allowed: float) -> Finding:  # fmt: skip
+    return warned(
+        f"{sender} sent {sent / 1e9:,.1f} GB, but {receiver} counted {received / 1e9:,.1f} GB{cable.note}",
+        subject=str(cable), found=f"{received / 1e9:,.1f} GB", expected=f"at least {(sent - allowed) / 1e9:,.1f} GB",
+        evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
+    )  # fmt: skip
 
 
 def _pauses(

@@ -111,6 +111,7 @@ def _key(net: Ethernet, end: CableEnd, part: str, of_host: str) -> str:
         ("switch.pfc", "cable"),
         ("ethernet.peers-equal", "names"),
         ("link.counters-agree", "cable"),
+        ("link.errors", "cable"),
         ("switch.lossless-drops", "cable"),
         ("counters.loss", "cable", "*", "*no pause stopped the sender*"),
     ),

@@ -184,18 +184,21 @@ def _evidence(name: str, files: Sequence[_File], at: str) -> Evidence:
     """Return the document of one SONiC switch from its files."""
     readings: dict[str, list[tuple[str, _File]]] = {}
     times: dict[str, float] = {}
+    in_utc = True  # then times are seconds since 1970, else since the first reading
     for file in files:
         if match := _DUMP.fullmatch(file.name):
             readings.setdefault(f"{match[1].upper()}_DB", []).append((match[2] or "", file))
         elif (match := _DATE.fullmatch(file.name)) and (seconds := _seconds(file.text)) is not None:
             times[match[1]] = seconds
+            in_utc = in_utc and not {"UTC", "GMT"}.isdisjoint(file.text.split())
+    start = 0.0 if in_utc else min(times.values(), default=0.0)
     records: dict[str, dict[str, Any]] = {}
     for database, dumps in readings.items():
         numbered = [dump for dump in sorted(dumps, key=lambda dump: dump[0]) if dump[0]] or dumps
         for number, file in numbered[:2]:
             for key, record in _records(database, file).items():
                 if number in times:
-                    record["at_s"] = times[number] - min(times.values())
+                    record["at_s"] = times[number] - start
                 if key in records:
                     records[key]["again"] = record
                 else:

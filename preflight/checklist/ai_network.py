@@ -35,8 +35,9 @@ ITEMS = (
     _LIST.item(
         "AN-5", "host RDMA errors correlated with the switch port's counters", "window switch",
         question("No NIC pauses its switch without load", "fabric.host-storm"),
-        question("Each end of a cable counts the pauses that the other sent", "link.counters-agree", where=ROCE),
-        lack("Bytes and errors of both ends of each cable, over one window", "synchronised clocks on all devices"),
+        question("Each end of a cable counts the bytes and pauses that the other sent", "link.counters-agree",
+                 where=ROCE),
+        question("Errors and drops of a switch port beside the RDMA errors of its host", "link.errors", where=ROCE),
     ),
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",

@@ -116,6 +116,9 @@ def half_rate_uplinks(clos: Clos) -> None:
     clos.heard = {host: end for host, end in clos.heard.items() if end not in (("leaf2", "etp3"), ("leaf2", "etp4"))}
 
 
+#: Checks whose findings here have another one as their cause, within one incident.
+EXPLAINED = ("ethernet.peers-equal", "link.errors")
+
 FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     "ECN off": (every_port("QUEUE|Ethernet{}|3", wred_profile=None), ("fail", "switch.ecn", "leaf3")),
     "lower threshold above the upper": (
@@ -176,6 +179,11 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
     ),
     "lost codewords": (
         lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_NOT_CORRECTABLE_FRAMES=3),
+        ("fail", "optics.fec-margin", "leaf1 Ethernet8"),
+    ),
+    "lost codewords that damage frames": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_NOT_CORRECTABLE_FRAMES=30,
+                               SAI_PORT_STAT_IF_IN_ERRORS=28),
         ("fail", "optics.fec-margin", "leaf1 Ethernet8"),
     ),
     "codewords near the limit": (
@@ -262,6 +270,24 @@ FAULTS: dict[str, tuple[Fault, tuple[str, str, str]]] = {
         lambda clos: clos.nic("gpu001", grows={"tx_prio3_pause": 300_000}),
         ("warn", "link.counters-agree", "leaf1 Ethernet0 - gpu001 enp24s0"),
     ),
+    "damaged frames from a host, which loses packets": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_ERRORS=40).nic(
+            "gpu002", grows={"out_of_sequence": 10**7}),
+        ("fail", "link.errors", "leaf1 Ethernet8 - gpu002 enp24s0"),
+    ),
+    "one damaged frame between switches": (
+        lambda clos: clos.grow("spine1", "Ethernet0", SAI_PORT_STAT_IF_IN_ERRORS=1),
+        ("warn", "link.errors", "leaf1 Ethernet32 - spine1 Ethernet0"),
+    ),
+    "drops of which the host loses packets": (
+        lambda clos: clos.grow("leaf1", "Ethernet8", SAI_PORT_STAT_IF_OUT_DISCARDS=900).nic(
+            "gpu002", grows={"out_of_sequence": 10**7}),
+        ("warn", "link.errors", "leaf1 Ethernet8 - gpu002 enp24s0"),
+    ),
+    "counters of a port that do not change": (
+        lambda clos: clos.grow("spine2", "Ethernet0", SAI_PORT_STAT_IF_IN_OCTETS=-(10**12)),
+        ("warn", "link.counters-agree", "leaf1 Ethernet48 - spine2 Ethernet0"),
+    ),
     "headroom that was nearly full": (
         lambda clos: clos.grow_before("leaf2", "Ethernet16:pg3",
                                       "SAI_INGRESS_PRIORITY_GROUP_STAT_XOFF_ROOM_WATERMARK_BYTES", 280_000),
@@ -287,7 +313,7 @@ def test_a_fault_is_one_finding_and_changes_nothing_else(name: str) -> None:
     clos = Clos()
     plant(clos)
     judged = report(clos)
-    named = [finding for finding in bad(judged) if finding == expected or finding[1] != "ethernet.peers-equal"]
+    named = [finding for finding in bad(judged) if finding == expected or finding[1] not in EXPLAINED]
     assert named == [expected]
     assert len(judged["incidents"]) == (expected[0] != "unknown")  # what is odd as well is explained
     assert judged["exit_status"] == {"fail": 1, "unknown": 3}.get(expected[0], 0)
@@ -327,6 +353,10 @@ HEALTHY: dict[str, Fault] = {
         "leaf2", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold="1048576", green_max_threshold="1048576"),
     "corrected codewords": lambda clos: clos.grow(
         "leaf1", "Ethernet8", SAI_PORT_STAT_IF_IN_FEC_CODEWORD_ERRORS_S2=10**6),
+    "drops without a loss at the host": lambda clos: clos.grow(
+        "leaf1", "Ethernet8", SAI_PORT_STAT_IF_OUT_DISCARDS=900),
+    "bytes of a window that began a second later": lambda clos: clos.grow(
+        "spine2", "Ethernet0", SAI_PORT_STAT_IF_IN_OCTETS=-(5 * 10**10)),
     "a full uplink without pauses": lambda clos: clos.load("leaf1", "Ethernet32", 0.98),
     "pauses below a thousandth": lambda clos: clos.pause("leaf1", "Ethernet32", 0.0005),
     "storms that ended before the window": lambda clos: [
@@ -341,7 +371,7 @@ HEALTHY: dict[str, Fault] = {
 def test_what_looks_like_a_fault_and_is_none(name: str) -> None:
     clos = Clos()
     HEALTHY[name](clos)
-    assert [finding for finding in bad(report(clos)) if finding[1] != "ethernet.peers-equal"] == []
+    assert [finding for finding in bad(report(clos)) if finding[1] not in EXPLAINED] == []
 
 
 def test_without_hosts_no_leaf_is_known_and_nothing_passes_for_it() -> None:

@@ -7,6 +7,7 @@ field, so that every reader of the database sees the same switch.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
@@ -200,6 +201,11 @@ class Clos:
         octets = int(share * 400e9 / 8 * WINDOW_S)
         before = int(self.counters(switch, port)["SAI_PORT_STAT_IF_OUT_OCTETS"])
         self.counters(switch, port, later=True)["SAI_PORT_STAT_IF_OUT_OCTETS"] = str(before + octets)
+        heard = self.databases[switch]["APPL_DB"][f"LLDP_ENTRY_TABLE:{port}"]
+        if (far := heard["lldp_rem_sys_name"]) in self.databases:
+            far_port = _port_of(heard["lldp_rem_port_id"])
+            begin = int(self.counters(far, far_port)["SAI_PORT_STAT_IF_IN_OCTETS"])
+            self.counters(far, far_port, later=True)["SAI_PORT_STAT_IF_IN_OCTETS"] = str(begin + octets)
         return self
 
     # --- documents ---
@@ -224,7 +230,7 @@ class Clos:
             for key, value in sonic_tables.records("COUNTERS_DB", self.later[name]):
                 records[key]["at_s"] = 100.0
                 records[key]["again"] = {"status": "ok", "value": value, "at_s": 100.0 + window_s}
-        return Evidence(name, COLLECTED_AT, records, {"via": "file", "notes": []}, kind=SWITCH, platform="sonic",
+        return Evidence(name, COLLECTED_AT, records, {"via": "ssh", "notes": []}, kind=SWITCH, platform="sonic",
                         origin="made by hand: a Clos of SONiC switches")  # fmt: skip
 
     def hosts(self, records: Mapping[str, Mapping[str, Any]] | None = None) -> list[Evidence]:
@@ -237,7 +243,22 @@ class Clos:
         machine = with_nic(replace(one_pair(name), roce=True), "mlx5_0", **self.nics.get(name, {}))
         document = machines.evidence(machine) if name in self.nics else _healthy(name)
         heard = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}}
+        heard |= self.host_traffic(document["records"], switch, alias)
         return from_document({**document, "records": {**document["records"], **heard, **records}}, name)
+
+    def host_traffic(self, records: Mapping[str, Any], switch: str, alias: str) -> dict[str, Any]:
+        """Return the host's counters of bytes, which agree with those of its switch port."""
+        if not alias.startswith("etp"):  # the switch is replaced by one of another platform
+            return {}
+        port = _port_of(alias)
+        before, after = (self.counters(switch, port, later=later) for later in (False, True))
+        record = records[f"cmd:ethtool -S {NETDEV}"]
+        text = record["again"]["out"]
+        for name, field in (("rx", "SAI_PORT_STAT_IF_OUT_OCTETS"), ("tx", "SAI_PORT_STAT_IF_IN_OCTETS")):
+            if field in before:
+                grown = int(after[field]) - int(before[field])
+                text = re.sub(rf"({name}_bytes_phy): \d+", rf"\1: {7_300_000_000_000 + grown}", text)
+        return {f"cmd:ethtool -S {NETDEV}": {**record, "again": {**record["again"], "out": text}}}
 
     def evidences(self, window_s: float | None = WINDOW_S) -> list[Evidence]:
         """Return all documents."""
@@ -282,6 +303,10 @@ def _queue_counters() -> dict[str, str]:
 def _group_counters() -> dict[str, str]:
     head = "SAI_INGRESS_PRIORITY_GROUP_STAT_"
     return {f"{head}DROPPED_PACKETS": "0", f"{head}XOFF_ROOM_WATERMARK_BYTES": "0"}
+
+
+def _port_of(alias: str) -> str:
+    return f"Ethernet{int(alias.removeprefix('etp')) * 8 - 8}"
 
 
 def lldpcli(netdev: str, switch: str, port: str) -> str:

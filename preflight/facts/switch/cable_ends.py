@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from preflight._startup.lightclass import dataclass
 from preflight.evidence.document import EvidenceError
 from preflight.facts import port_qos
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.counter_growth import PortGrowth
+from preflight.facts.steps_in_window import seconds_since_1970
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
-from preflight.facts.switch.model import growth, went_back
+from preflight.facts.switch.model import growth
+
+#: Seconds that reading the counters of a switch takes at most, with its polling interval of a second.
+_READING_S = 2.0
 
 
 def pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
@@ -49,13 +54,80 @@ def lost(net: Ethernet, end: CableEnd) -> int | None:
     """Return how often an end lost its link in the window; None if not counted."""
     if end.is_switch:
         switch = net.by_name[end.device]
-        if switch.second is None or went_back(switch.first, switch.second):
+        if switch.second is None or switch.name in net.cleared:
             return None
         return growth(switch.first.link_changes.get(end.port), switch.second.link_changes.get(end.port))
     counted = grown(net, end)
     if counted is None or not any(own.counter.kind is CounterKind.FLAP for own in counted.growths):
         return None
     return max((own.grown for own in counted.grown(CounterKind.FLAP)), default=0)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Growth of one end's counters in its window; None if not counted."""
+
+    seconds: float
+    sent: int | None  # bytes
+    received: int | None
+    damaged: int | None  # frames received with an error
+    dropped: int | None  # packets of a switch port, in both directions
+    began: tuple[float, float] | None  # earliest and latest start of the window, seconds since 1970
+
+
+def traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
+    """Return what an end counted; None if it was not read twice, or reset."""
+    if not end.is_switch:
+        return _host_traffic(net, end)
+    switch = net.by_name[end.device]
+    second = switch.second
+    if second is None or not switch.window_s or switch.name in net.cleared:
+        return None
+    before, after = switch.first.ports.get(end.port), second.ports.get(end.port)
+    if before is None or after is None:
+        return None
+    sent, received, damaged, drops_in, drops_out = (
+        growth(getattr(before, name), getattr(after, name))
+        for name in ("out_octets", "in_octets", "in_errors", "in_discards", "out_discards")
+    )
+    dropped = None if drops_in is None and drops_out is None else (drops_in or 0) + (drops_out or 0)
+    began = None if switch.began is None else (switch.began, switch.began + _READING_S)
+    return Traffic(switch.window_s, sent, received, damaged, dropped, began)
+
+
+def _host_traffic(net: Ethernet, end: CableEnd) -> Traffic | None:
+    """Return what a host counted at its physical port.
+
+    ``port_xmit_data`` of a RoCE port counts RDMA traffic alone: at least so much was sent.
+    """
+    counted, host = grown(net, end), net.host(end)
+    if counted is None or host is None or not counted.seconds:
+        return None
+    sent, received = counted.named("tx_bytes_phy") or counted.named("port_xmit_data"), counted.named("rx_bytes_phy")
+    damaged = [own.grown for own in counted.growths if own.counter.kind is CounterKind.LINK]
+    evidence = host.node.evidence
+    start = seconds_since_1970(evidence.collected_at)
+    length = evidence.collector.get("seconds")
+    began = None
+    if start is not None and isinstance(length, (int, float)):
+        began = (start, start + max(0.0, length - counted.seconds))
+    return Traffic(counted.seconds, sent.grown if sent else None, received.grown if received else None,
+                   max(damaged) if damaged else None, None, began)  # fmt: skip
+
+
+def apart_s(near: Traffic, far: Traffic) -> float | None:
+    """Return the most seconds that only one of two windows covers; None if unknown."""
+    if near.began is None or far.began is None:
+        return None
+    starts = [abs(a - b) for a in near.began for b in far.began]
+    return 2 * max(starts) + abs(near.seconds - far.seconds) + _READING_S
+
+
+def rdma_errors(net: Ethernet, end: CableEnd) -> dict[str, int]:
+    """Return the counters of lost RDMA packets that grew at a host, by name."""
+    counted = grown(net, end)
+    lost = counted.frequent(CounterKind.LOSS) if counted else []
+    return {own.counter.name: own.grown for own in lost if own.key.endswith("/hw_counters")}
 
 
 def grown(net: Ethernet, end: CableEnd) -> PortGrowth | None:

@@ -60,6 +60,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None, bgp={},
         first=first, second=second, window_s=_window(before, after) if after is not None else None,
         keys=KEYS, gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
+        began=_refreshed(before) or None,
     )  # fmt: skip
 
 
@@ -191,6 +192,11 @@ def _port_counters(row: Mapping[str, Any], phy: Mapping[str, Any]) -> PortCounte
 
 def _window(before: Any, after: Any) -> float | None:
     """Return the seconds between two answers, by the switch's clock."""
-    times = [max((as_decimal(_object(row, "interfaceCounters").get("counterRefreshTime")) or 0.0
-                  for _, row in _rows(answer, "interfaces")), default=0.0) for answer in (before, after)]  # fmt: skip
+    times = [_refreshed(answer) for answer in (before, after)]
     return times[1] - times[0] if times[0] and times[1] > times[0] else None
+
+
+def _refreshed(answer: Any) -> float:
+    """Return when the counters were read, by the switch's clock; 0 if not shown."""
+    rows = (_object(row, "interfaceCounters") for _, row in _rows(answer, "interfaces"))
+    return max((as_decimal(row.get("counterRefreshTime")) or 0.0 for row in rows), default=0.0)

@@ -17,7 +17,7 @@ from preflight.evidence.document import Evidence, EvidenceError
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.switch import eos, nxos, sonic
-from preflight.facts.switch.model import SwitchFacts, SwitchPort
+from preflight.facts.switch.model import SwitchFacts, SwitchPort, went_back
 from preflight.parsers.network import lldp
 
 #: The node name of findings on switches; no host can have it.
@@ -122,6 +122,12 @@ class Ethernet:
     def windowed(self) -> bool:
         """Whether the counters of any switch were read twice."""
         return any(switch.second is not None for switch in self.switches)
+
+    @cached_property
+    def cleared(self) -> frozenset[str]:
+        """The switches with a counter that decreased within the window."""
+        pairs = ((switch.name, switch.first, switch.second) for switch in self.switches)
+        return frozenset(name for name, first, second in pairs if second and went_back(first, second))
 
     @cached_property
     def evidence(self) -> Evidence:

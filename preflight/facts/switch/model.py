@@ -199,6 +199,7 @@ class SwitchFacts:
     keys: Mapping[str, str]
     gaps: Mapping[str, str]
     remedy: str  # how to collect what is missing
+    began: float | None = None  # time of the first reading, seconds since 1970; None: not recorded
 
     def key(self, part: str) -> str:
         """Return a part's record as findings name it: the switch, then the record key."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from preflight.evidence.document import Evidence, EvidenceError, Record
+from preflight.facts.steps_in_window import seconds_since_1970
 from preflight.facts.switch.model import (
     BgpSession,
     Counters,
@@ -52,6 +53,9 @@ _PORTS = ("SAI_PORT_STAT_PFC_{}_RX_PKTS", "SAI_PORT_STAT_PFC_{}_TX_PKTS")
 _PAUSED, _ESTIMATED = "SAI_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US", "EST_PORT_STAT_PFC_{}_RX_PAUSE_DURATION_US"
 
 
+#: Times above this are seconds since 1970, not since a start of the switch.
+_LONG_AGO = 1e9
+
 _REMEDY = "pass the complete databases: `show techsupport`, or `sonic-db-dump -n CONFIG_DB -y > CONFIG_DB.json`"
 
 
@@ -71,8 +75,16 @@ def facts(evidence: Evidence) -> SwitchFacts:
         watchdog_poll_ms=_number(tables[KEYS["watchdog"]].get("GLOBAL", {}).get("POLL_INTERVAL")),
         poll_ms=dict(_polling(tables)), marks_counted=_marks_counted(tables), optics=dict(_optics(tables)),
         bgp=dict(_bgp(tables)), first=first, second=second, window_s=window_s, keys=KEYS, gaps=tables.gaps,
-        remedy=_REMEDY,
+        remedy=_REMEDY, began=_began(evidence, tables.record(KEYS["port counters"])),
     )  # fmt: skip
+
+
+def _began(evidence: Evidence, counters: Record | None) -> float | None:
+    """Return the time of the first reading; dated dumps have it in ``at_s``."""
+    if evidence.collector.get("via") != "file":
+        return seconds_since_1970(evidence.collected_at)
+    at_s = counters.at_s if counters else None
+    return at_s if at_s is not None and at_s > _LONG_AGO else None
 
 
 class _Tables:

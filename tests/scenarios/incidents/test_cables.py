@@ -376,6 +376,7 @@ def documents(row: CableFault) -> list[Evidence]:
         host = member(replace(one_pair(name), roce=True), name, number, len(clos.heard), 7)
         document = machines.evidence(row.of_hosts[name](host) if name in row.of_hosts else host)
         document["records"][LLDP] = {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}
+        document["records"] |= clos.host_traffic(document["records"], switch, alias)
         hosts.append(from_document(document, name))
     return [*hosts, *clos.switches()]
 
