@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from preflight.archive.switch_files import switch_documents
 from preflight.evidence.document import Evidence, from_document, to_document
 from preflight.facts.switch import nxos
+from preflight.facts.switch.model import SwitchFacts
 from preflight.judge import judge
 from preflight.parsers.switch import nxos_answers
 from preflight.redact import Redactor
@@ -134,3 +136,71 @@ def test_values_that_are_none_are_not_facts() -> None:
     made = nxos_answers.answer("show interface", json.dumps(value))["interfaces"]
     assert set(made) == {PORT}
     assert set(map(str, made[PORT].values())) == {"", "None"}
+
+
+#: Two answers with damage -> a port, and its facts that are unknown then; no other value changes.
+DAMAGED: dict[str, tuple[Callable[[dict[str, str]], dict[str, str]], Callable[[SwitchFacts], object]]] = {
+    "a lane without its power": (
+        lambda texts: edit(texts, DOM, r"(?s)(Lane Number:1.*?)  Rx Power[^\n]*\n", r"\1"),
+        lambda facts: facts.optics[PORT].rx_dbm == (None, -2.0, -3.0, -4.0),
+    ),
+    "the head of a lane is lost": (
+        lambda texts: edit(texts, DOM, r"    Lane Number:3[^\n]*\n", ""), lambda facts: PORT not in facts.optics,
+    ),
+    "the head of the next module is lost": (
+        lambda texts: edit(texts, DOM, r"Ethernet1/2\n", ""), lambda facts: PORT not in facts.optics,
+    ),
+    "other columns of thresholds": (
+        lambda texts: edit(texts, DOM, r"7\.00 dBm   -9\.90 dBm", "-9.90 dBm    7.00 dBm", 0),
+        lambda facts: not [name for name in facts.optics[PORT].thresholds if name.startswith("rx")],
+    ),
+    "power in another unit": (
+        lambda texts: edit(texts, DOM, r"(Rx Power +)-1\.00 dBm", r"\g<1> 0.79 mW "),
+        lambda facts: facts.optics[PORT].rx_dbm[0] is None,
+    ),
+    "the head of the next port is lost": (
+        lambda texts: edit(texts, SHOW, r"(?s)    7 output packets.*?(?=    7 unicast)", ""),
+        lambda facts: facts.first.ports[PORT].in_octets is None and facts.ports[PORT].mtu is None,
+    ),
+    "an answer that ends within a word": (
+        lambda texts: {**texts, SHOW: texts[SHOW].partition(f"{PORT} is up")[0] + f"{PORT} is u"},
+        lambda facts: facts.ports[PORT].up is None and facts.ports[PORT].heard,
+    ),
+    "a description that looks like a value": (
+        lambda texts: edit(texts, SHOW, r"  MTU", "  Description: to full-duplex, 10 Gb/s, 9 input errors\n  MTU"),
+        lambda facts: (facts.ports[PORT].speed_gbps, facts.first.ports[PORT].in_errors) == (400, 0),
+    ),
+    "a state of another word": (
+        lambda texts: edit(texts, SHOW, rf"{PORT} is up", f"{PORT} is initializing"),
+        lambda facts: facts.ports[PORT].up is None,
+    ),
+    "a neighbour without its first lines": (
+        lambda texts: edit(texts, LLDP, r"Chassis id[^\n]*\nPort id[^\n]*\n", ""),
+        lambda facts: facts.ports[PORT].heard is None and facts.ports["Ethernet1/2"].heard.system_name == "gpu014",
+    ),
+    "half of two neighbours": (
+        lambda texts: edit(texts, LLDP, r"(?s)Local Port id.*?(?=Local Port id: Eth1/2)", ""),
+        lambda facts: facts.ports[PORT].heard is None,
+    ),
+    "neighbours in another order of lines": (
+        lambda texts: edit(texts, LLDP, r"(Chassis id[^\n]*\n)(Port id[^\n]*\n)(Local[^\n]*\n)", r"\3\1\2", 0),
+        lambda facts: "lldp" in facts.gaps,
+    ),
+}  # fmt: skip
+SHOW, DOM, LLDP = "show interface", "show interface transceiver details", "show lldp neighbors detail"
+
+
+def edit(texts: dict[str, str], command: str, pattern: str, by: str, count: int = 1) -> dict[str, str]:
+    edited, number = re.subn(pattern, by, texts[command], count=count)
+    assert number, pattern
+    return {**texts, command: edited}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_answer_makes_values_unknown_and_moves_none(name: str) -> None:
+    damage, holds = DAMAGED[name]
+    leaf = NxosLeaf()
+    leaf.ports[PORT]["rx"] = [-1.0, -2.0, -3.0, -4.0]
+    texts = damage(leaf.texts())
+    read = nxos_answers.records((command, nxos_answers.record(command, text)) for command, text in texts.items())
+    assert holds(nxos.facts(Evidence("leaf4", "", read, kind="switch", platform="nxos")))

@@ -45,7 +45,9 @@ _REMEDY = (
 #: MTU that switches other than the Nexus 9000 show for every port, even if a network-qos policy admits larger frames.
 _SMALL_MTU = 1500
 
-_LEVELS = {"low alarm": "alrm_lo", "low warning": "warn_lo", "high alarm": "alrm_hi", "high warning": "warn_hi"}
+_STATES = {"up": True, "down": False}
+#: Thresholds, from the lowest to the highest.
+_LEVELS = {"low alarm": "alrm_lo", "low warning": "warn_lo", "high warning": "warn_hi", "high alarm": "alrm_hi"}
 
 
 def facts(evidence: Evidence) -> SwitchFacts:
@@ -64,11 +66,12 @@ def facts(evidence: Evidence) -> SwitchFacts:
     before, after = values.get(_INTERFACES, ({}, None))
     model = as_text(about.get("chassis_id"))
     heard = as_object(values.get(_READ["lldp"], ({}, None))[0].get("neighbours"))
-    ports = {
-        name: _port(name, as_object(row), heard.get(name), model)
-        for name, row in as_object(before.get("interfaces")).items()
-    }
     modules = as_object(values.get(_DOM, ({}, None))[0].get("interfaces"))
+    rows = as_object(before.get("interfaces"))
+    ports = {  # also those that `show interface` lacks, as in an answer that was cut
+        name: _port(name, as_object(rows.get(name)), heard.get(name), model)
+        for name in sorted({*rows, *heard, *modules})
+    }
     return SwitchFacts(
         name=evidence.node, system_name=as_text(about.get("host_name")), platform=evidence.platform, model=model,
         chassis="", ports=ports, ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={},
@@ -80,8 +83,8 @@ def facts(evidence: Evidence) -> SwitchFacts:
 
 
 def _port(name: str, row: Mapping[str, Any], heard: Any, model: str) -> SwitchPort:
-    up = row["state"] == "up" if row.get("state") else None
-    admin = row["admin_state"] == "up" if row.get("admin_state") else up or None
+    up = _STATES.get(as_text(row.get("state")))
+    admin = _STATES.get(as_text(row.get("admin_state")), up or None)
     mtu = as_number(row.get("mtu")) or None
     if mtu == _SMALL_MTU and "9000" not in model:
         mtu = None
@@ -102,17 +105,24 @@ def _heard(neighbours: Any) -> Heard | None:
 
 
 def _optics(lanes: Any) -> Optics:
-    """Return a module; its temperature and thresholds are those of its first lane."""
+    """Return a module, with the temperature and thresholds of its first lanes.
+
+    A lane may lack them. Thresholds that are not in order are not those of this module: its table has other columns.
+    """
     rows = [as_object(lane) for lane in lanes] if isinstance(lanes, list) else []
-    first = rows[0] if rows else {}
+    shown = {key: value for row in reversed(rows) for key, value in row.items() if value is not None}
     named = {
-        f"{short} {level}": as_decimal(first.get(f"{long}_{field}"))
+        f"{short} {level}": as_decimal(shown.get(f"{long}_{field}"))
         for short, long in (("rx", "rx_pwr"), ("tx", "tx_pwr"), ("temp", "temp"))
         for level, field in _LEVELS.items()
     }
+    for short in ("rx", "tx", "temp"):
+        limits = [limit for level in _LEVELS if (limit := named[f"{short} {level}"]) is not None]
+        if limits != sorted(limits):
+            named |= dict.fromkeys((f"{short} {level}" for level in _LEVELS), None)
     return Optics(
         tuple(as_decimal(row.get("rx_pwr")) for row in rows), tuple(as_decimal(row.get("tx_pwr")) for row in rows),
-        as_decimal(first.get("temperature")),
+        as_decimal(shown.get("temperature")),
         {name: value for name, value in named.items() if value is not None},
     )  # fmt: skip
 

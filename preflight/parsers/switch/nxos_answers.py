@@ -67,9 +67,9 @@ def _blocks(head: re.Pattern[str], text: str) -> Iterator[tuple[re.Match[str], s
 
 _UPTIME = (("kern_uptm_days", 86_400), ("kern_uptm_hrs", 3600), ("kern_uptm_mins", 60), ("kern_uptm_secs", 1))
 _VERSION_LINES = {
-    "host_name": re.compile(r"^ *Device name: (\S{1,200}) *$", re.MULTILINE),
+    "host_name": re.compile(r"^ *Device name: (\S{1,200}) *\n", re.MULTILINE),
     "chassis_id": re.compile(r"^ *cisco (Nexus.{1,100}) Chassis", re.MULTILINE | re.IGNORECASE),
-    "nxos_ver_str": re.compile(r"^ *(?:NXOS|system): {1,20}version (\S{1,60})", re.MULTILINE | re.IGNORECASE),
+    "nxos_ver_str": re.compile(r"^ *(?:NXOS|system): {1,20}version (\S{1,60})\s", re.MULTILINE | re.IGNORECASE),
 }
 _UPTIME_LINE = re.compile(
     r"Kernel uptime is ([0-9]{1,6}) day\(s\), ([0-9]{1,2}) hour\(s\), ([0-9]{1,2}) minute\(s\), ([0-9]{1,2}) second"
@@ -100,13 +100,15 @@ _COUNTERS = {
     "eth_indiscard": re.compile(r"([0-9]{1,20}) input discard"),
     "eth_outdiscard": re.compile(r"([0-9]{1,20}) output discard"),
 }
-_HEAD = re.compile(r"^([A-Za-z][A-Za-z-]{0,20}[0-9][0-9/.]{0,20}) is (\w{1,20})(?: \(([^)\n]{1,80})\))?", re.MULTILINE)
+_HEAD = re.compile(r"^([A-Za-z][A-Za-z-]{0,20}[0-9][0-9/.]{0,20}) is (\w{1,20})\s(?:\(([^)\n]{1,80})\))?", re.MULTILINE)
 _FIELDS = {
-    "admin_state": re.compile(r"^ *admin state is (\w{1,10})", re.MULTILINE),
+    "admin_state": re.compile(r"^ *admin state is (\w{1,10})[,\s]", re.MULTILINE),
     "eth_mtu": re.compile(r"^ *MTU ([0-9]{1,6}) bytes", re.MULTILINE),
-    "eth_speed": re.compile(r"-duplex, ([0-9]{1,4} [GM]b/s)"),
+    "eth_speed": re.compile(r"^ *(?:full|half|auto)-duplex, ([0-9]{1,4} [GM]b/s)", re.MULTILINE),
     **_COUNTERS,
 }
+#: A line that an administrator wrote.
+_DESCRIPTION = re.compile(r"^ *Description: .*$", re.MULTILINE)
 _SPEED = re.compile(r"([0-9]{1,4}) ([GM])b/s")
 
 
@@ -128,7 +130,10 @@ def _interfaces(value: Any) -> Row:
 def _interfaces_text(text: str) -> Row:
     rows = []
     for head, block in _blocks(_HEAD, text):
-        row = {name: match[1] for name, pattern in _FIELDS.items() if (match := pattern.search(block))}
+        own = _DESCRIPTION.sub("", block)
+        values = {name: pattern.findall(own) for name, pattern in _FIELDS.items()}
+        cut = any(len(shown) > 1 for shown in values.values())  # the head of the next port is missing
+        row = {name: shown[0] for name, shown in values.items() if shown and not cut}
         rows.append({"interface": head[1], "state": head[2], "state_rsn_desc": head[3] or "", **row})
     return {"TABLE_interface": {"ROW_interface": rows}}
 
@@ -145,6 +150,8 @@ _LINES = {
     name: re.compile(rf"^ *{words}{_GAP}{_VALUE}(?: {{0,20}}(?:\+\+?|--?))?{_GAP}{_FOUR}", re.MULTILINE)
     for name, (_, words) in _QUANTITIES.items()
 }
+_LANE = re.compile(r"^ *Lane Number: ?([0-9]{1,2})\b.*$", re.MULTILINE)
+_LANES = 16  # maximum number of lanes of a module
 _MODULE = re.compile(r"^(Ethernet[0-9/]{1,12})[ \t]*$", re.MULTILINE)
 
 
@@ -153,30 +160,42 @@ def _modules(value: Any) -> Row:
     for row in _rows(value, "interface"):
         if name := _port(row.get("interface")):
             keys = [*_QUANTITIES, *(f"{short}_{level}" for short, _ in _QUANTITIES.values() for level in _LEVELS)]
-            ports[name] = [{key: _number(lane.get(key)) for key in keys} for lane in _rows(row, "lane")]
+            lanes = {_count(lane.get("lane_number")) or place: lane for place, lane in enumerate(_rows(row, "lane"), 1)}
+            ports[name] = [
+                {key: _number(lanes.get(number, {}).get(key)) for key in keys}
+                for number in range(1, min(max(lanes, default=0), _LANES) + 1)
+            ]
     return {"interfaces": dict(sorted(ports.items()))}
 
 
 def _modules_text(text: str) -> Row:
     rows = []
     for head, block in _blocks(_MODULE, text):
-        tables = {name: [match.groups() for match in pattern.finditer(block)] for name, pattern in _LINES.items()}
-        lanes = []
-        for place in range(max(map(len, tables.values()))):
-            lane: Row = {}
-            for name, values in tables.items():
-                if place < len(values):
-                    keys = (name, *(f"{_QUANTITIES[name][0]}_{level}" for level in _LEVELS))
-                    lane |= dict(zip(keys, values[place], strict=True))
-            lanes.append(lane)
+        parts = [(match[1], own) for match, own in _blocks(_LANE, block)] or [("1", block)]
+        cut = any(int(number) != place for place, (number, _) in enumerate(parts, 1))  # a head is missing
+        lanes = [{"lane_number": number, **lane} for number, own in parts if (lane := _lane(own)) and not cut]
         rows.append({"interface": head[1], "TABLE_lane": {"ROW_lane": lanes}})
     return {"TABLE_interface": {"ROW_interface": rows}}
+
+
+def _lane(text: str) -> Row:
+    """Return the values of one lane; empty if it has those of several."""
+    lane: Row = {}
+    for name, pattern in _LINES.items():
+        lines = pattern.findall(text)
+        if len(lines) > 1:
+            return {}
+        keys = (name, *(f"{_QUANTITIES[name][0]}_{level}" for level in _LEVELS))
+        lane |= dict(zip(keys, *lines, strict=True)) if lines else {}
+    return lane
 
 
 # --- show lldp neighbors detail ---
 
 _NEIGHBOUR = {"chassis_id": "Chassis id", "port_id": "Port id", "l_port_id": "Local Port id",
               "port_desc": "Port Description", "sys_name": "System Name"}  # fmt: skip
+_LABELS = {words: key for key, words in _NEIGHBOUR.items()}
+_ORDER = tuple(_NEIGHBOUR)  # of the labels in an entry
 
 
 def _neighbours(value: Any) -> Row:
@@ -188,15 +207,20 @@ def _neighbours(value: Any) -> Row:
 
 
 def _neighbours_text(text: str) -> Row:
-    rows: list[Row] = []
-    for line in text.splitlines():
-        label, colon, value = line.strip().partition(":")
-        if colon and label == "Chassis id":
+    """Return the neighbours, in rows as in JSON.
+
+    A blank line, or a label that comes too early, begins the next one. Only complete entries count, in the order of the
+    recorded answers: half an entry may belong to another port.
+    """
+    rows: list[Row] = [{}]
+    for line in text.splitlines()[:-1]:  # the last line may be cut; no entry ends there
+        label, _, value = line.partition(":")
+        key = _LABELS.get(label.strip())
+        if not line.strip() or (key and _ORDER.index(key) < len(rows[-1])):
             rows.append({})
-        for key, words in _NEIGHBOUR.items():
-            if rows and colon and label == words:
-                rows[-1].setdefault(key, value)
-    return {"TABLE_nbor_detail": {"ROW_nbor_detail": rows}}
+        if key:
+            rows[-1][key] = value
+    return {"TABLE_nbor_detail": {"ROW_nbor_detail": [row for row in rows if tuple(row) == _ORDER]}}
 
 
 #: Command -> reader of the rows of JSON, reader of text as such rows, and whether it is sent twice.
