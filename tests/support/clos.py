@@ -37,7 +37,7 @@ _ONE_TO_ONE = {str(number): str(number) for number in range(8)}
 class Clos:
     """Databases by switch, and the LLDP neighbour of each host."""
 
-    def __init__(self, *, hosts: bool = True) -> None:
+    def __init__(self, *, hosts: bool = True, uplinks: int = UPLINKS) -> None:
         self.databases: dict[str, dict[str, Database]] = {}
         self.later: dict[str, Database] = {}  # counters at the end of the window
         self.heard: dict[str, tuple[str, str]] = {}  # host -> switch, alias of its port
@@ -54,13 +54,13 @@ class Clos:
                 if hosts:
                     self.heard[host] = leaf, f"etp{slot + 1}"
             for spine in spines:
-                for link in range(UPLINKS):
-                    ports.append((spine, f"etp{place * UPLINKS + link + 1}", ""))
+                for link in range(uplinks):
+                    ports.append((spine, f"etp{place * uplinks + link + 1}", ""))
             self._add(leaf, 0x10 + place, ports)
         for number, spine in enumerate(spines):
             ports = [
-                (leaf, f"etp{HOSTS_OF_LEAF + number * UPLINKS + link + 1}", "")
-                for leaf in leaves for link in range(UPLINKS)
+                (leaf, f"etp{HOSTS_OF_LEAF + number * uplinks + link + 1}", "")
+                for leaf in leaves for link in range(uplinks)
             ]  # fmt: skip
             self._add(spine, 0x20 + number, ports)
 
