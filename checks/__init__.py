@@ -96,6 +96,7 @@ MODULES = (
     "fabric.shape",
     "fabric.links",
     "fabric.load",
+    "fabric.waits",
     "switch.settings",
     "switch.links",
     "switch.traffic",

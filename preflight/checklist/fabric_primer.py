@@ -143,8 +143,8 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-7", "Switch queue depth is visible", "switch",
         question("Ethernet: depth of each lossless queue of the switches", "switch.queue-depth", where=ROCE),
-        lack("InfiniBand: depth of each queue of the switches", "congestion counters of the fabric's manager",
-             where=INFINIBAND),
+        question("InfiniBand: waits for credits at each port of the switches (no queue depth is counted)",
+                 "fabric.waits", where=INFINIBAND),
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
