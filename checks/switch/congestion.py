@@ -34,6 +34,16 @@ def no_leaf(net: Ethernet, site: EthernetSite) -> Finding | None:
                    fix="pass the hosts' evidence as well")  # fmt: skip
 
 
+def uplinks_of_leaves(net: Ethernet) -> dict[str, list[str]]:
+    """Return the ports of each leaf that lead to switches without hosts."""
+    uplinks: dict[str, list[str]] = {cable.near.device: [] for cable in net.cables if not cable.other.is_switch}
+    for end, far in net.far_ends.items():
+        # not a peer link between two leaves (MLAG)
+        if end.device in uplinks and far.is_switch and far.device not in uplinks:
+            uplinks[end.device].append(end.port)
+    return uplinks
+
+
 @check(
     "switch.marks",
     title="Switches mark packets where they pause senders",
@@ -153,17 +163,12 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     Flows of very different size, such as storage beside collectives.
     """
     good, worst, idle = 0, 1.0, 0
-    leaves = {cable.near.device for cable in net.cables if not cable.other.is_switch}
-    uplinks: dict[str, list[str]] = {}
-    for end, far in net.far_ends.items():
-        # not a peer link between two leaves (MLAG)
-        if end.device in leaves and far.is_switch and far.device not in leaves:
-            uplinks.setdefault(end.device, []).append(end.port)
+    uplinks = uplinks_of_leaves(net)
     for switch in net.switches:
-        if switch.name not in leaves:
+        if switch.name not in uplinks:
             continue
         results = [*unusable(switch, "port counters")]
-        for loads in () if results else _loads(switch, uplinks.get(switch.name, ())).values():
+        for loads in () if results else _loads(switch, uplinks[switch.name]).values():
             mean = sum(loads.values()) / len(loads)
             if mean < _IDLE:
                 idle += 1

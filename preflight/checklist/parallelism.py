@@ -108,7 +108,9 @@ ITEMS = (
     _LIST.item(
         "PA-17", "cross-rail traffic", "window trace",
         question("NCCL connects NICs that have the same index", "nccl.rails"),
-        lack("Bytes that cross between rails", "bytes of the spine ports, and the leaf of each NIC"),
+        question("Ethernet: bytes that leave the leaf of their rail", "switch.rail-traffic", where=ROCE),
+        lack("InfiniBand: bytes that leave the leaf of their rail", "the bytes of each leaf's uplinks in a sweep",
+             where=INFINIBAND),
     ),
     _LIST.item(
         "PA-18", "AllReduce / AllGather / ReduceScatter benchmarked", "bench",
@@ -166,7 +168,7 @@ ITEMS = (
         "the benchmark covers the job's own collectives (AllReduce; AllGather + ReduceScatter; All-to-All)",
         "bench declared",
         question("Each collective of the declared model was measured at its scale", "nccl-tests.job-collectives"),
-        lack("At the job's own message sizes", "the sizes of the job's messages"),
+        question("At the job's own message sizes", "nccl-tests.job-sizes"),
     ),
     _LIST.item(
         "PA-N3", "the job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",

@@ -47,6 +47,7 @@ CLOSED = {
     "NT-TRN-1": "torch.exposed-collectives judges each kind of collective, without idle time and late ranks",
     "NT-TRN-2": "torch.overlap adds up what is bare after the last backward kernel",
     "NT-GDR-2": "pair.write-bw-gpu and pair.read-bw-gpu use GPU memory; a perftest without CUDA leaves them unknown",
+    "PA-N1": "nccl-tests.job-sizes compares the sizes in a trace of the job; without one, it does not run",
     "PA-18": "nccl-tests.collectives is unknown for a run over fewer GPUs than the job has",
     "FP-LAT-4": "without a good run in the cluster file it is unknown: see NOTES of the page, and its fixture",
     "FP-BW-1": "the share of each GPU is worked out, and unknown where nothing expects a figure",

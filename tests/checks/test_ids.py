@@ -23,7 +23,6 @@ IN_PART = {
     "GS-3": "bench",
     "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
     "PA-17": "switch", "PA-19": "switch", "PA-20": "window",
-    "PA-N1": "bench",
 }  # fmt: skip
 
 KINDS = set(SUPPLY)

@@ -208,6 +208,13 @@ class Clos:
             self.counters(far, far_port, later=True)["SAI_PORT_STAT_IF_IN_OCTETS"] = str(begin + octets)
         return self
 
+    def rail(self, leaf: str, interface: str) -> Clos:
+        """Connect the hosts of a leaf by another interface: the leaf is of one rail."""
+        for slot, host in enumerate(host for host, (switch, _) in self.heard.items() if switch == leaf):
+            self.nics[host] = {**self.nics.get(host, {}), "interface": interface}
+            self.set(leaf, "APPL_DB", f"LLDP_ENTRY_TABLE:Ethernet{slot * 8}", lldp_rem_port_desc=interface)
+        return self
+
     # --- documents ---
 
     def switches(self, window_s: float | None = WINDOW_S) -> list[Evidence]:
@@ -242,23 +249,24 @@ class Clos:
         switch, alias = self.heard[name]
         machine = with_nic(replace(one_pair(name), roce=True), "mlx5_0", **self.nics.get(name, {}))
         document = machines.evidence(machine) if name in self.nics else _healthy(name)
-        heard = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}}
-        heard |= self.host_traffic(document["records"], switch, alias)
+        netdev = self.nics.get(name, {}).get("interface", NETDEV)
+        heard = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(netdev, switch, alias)}}
+        heard |= self.host_traffic(document["records"], switch, alias, netdev)
         return from_document({**document, "records": {**document["records"], **heard, **records}}, name)
 
-    def host_traffic(self, records: Mapping[str, Any], switch: str, alias: str) -> dict[str, Any]:
+    def host_traffic(self, records: Mapping[str, Any], switch: str, alias: str, netdev: str = NETDEV) -> dict[str, Any]:
         """Return the host's counters of bytes, which agree with those of its switch port."""
         if not alias.startswith("etp"):  # the switch is replaced by one of another platform
             return {}
         port = _port_of(alias)
         before, after = (self.counters(switch, port, later=later) for later in (False, True))
-        record = records[f"cmd:ethtool -S {NETDEV}"]
+        record = records[f"cmd:ethtool -S {netdev}"]
         text = record["again"]["out"]
         for name, field in (("rx", "SAI_PORT_STAT_IF_OUT_OCTETS"), ("tx", "SAI_PORT_STAT_IF_IN_OCTETS")):
             if field in before:
                 grown = int(after[field]) - int(before[field])
                 text = re.sub(rf"({name}_bytes_phy): \d+", rf"\1: {7_300_000_000_000 + grown}", text)
-        return {f"cmd:ethtool -S {NETDEV}": {**record, "again": {**record["again"], "out": text}}}
+        return {f"cmd:ethtool -S {netdev}": {**record, "again": {**record["again"], "out": text}}}
 
     def evidences(self, window_s: float | None = WINDOW_S) -> list[Evidence]:
         """Return all documents."""
@@ -327,7 +335,8 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
     port or a queue, and what its counters grow by; ``pause`` and ``load`` rows of switch, port and share; ``gone``
     switches without evidence; ``lack`` rows of switch and record; ``flap`` rows of switch, port and link changes;
     ``before`` rows of switch, name, field and what it has more in both readings;
-    ``keep`` the hosts with evidence; ``nics`` the changes of hosts' NICs; ``window_s`` the window, null for one
+    ``keep`` the hosts with evidence; ``nics`` the changes of hosts' NICs; ``rails`` the interface of the hosts
+    at each leaf; ``window_s`` the window, null for one
     reading.
     """
     clos = Clos()
@@ -345,6 +354,8 @@ def from_case(changes: Mapping[str, Any]) -> list[Evidence]:
         clos.grow_before(switch, name, field, by)
     for switch, port, number in changes.get("flap", ()):
         clos.flap(switch, port, number)
+    for leaf, interface in changes.get("rails", {}).items():
+        clos.rail(leaf, interface)
     if heard := changes.get("keep"):
         clos.heard = {host: clos.heard[host] for host in heard}
     clos.nics.update(changes.get("nics", {}))
