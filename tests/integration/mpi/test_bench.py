@@ -209,6 +209,20 @@ def test_a_run_that_never_ends_is_ended(hosts: MpiHosts, folder: Path) -> None:
     assert hosts.left_behind() == {}
 
 
+def test_a_launcher_that_hangs_is_ended(hosts: MpiHosts, folder: Path) -> None:
+    """A stopped mpirun ends neither by itself nor after SIGTERM."""
+    hosts.fault("n1", "hang")
+    running = begin(hosts, folder, "--json", "--run-limit", "8s")
+    wait_for(lambda: len(launches(folder, "ended")) == 3)
+    os.kill(pid_of(hosts, "mpirun"), signal.SIGSTOP)
+    hosts.fault("n1", "hang", present=False)
+    stdout, _ = running.communicate(timeout=120)
+    assert [line["status"] for line in launches(folder, "ended")].count("timeout") == 1
+    assert any("n1" in text and "no end within 8 s" in text
+               for text in findings(json.loads(stdout), "bench.pairs", "warn"))  # fmt: skip
+    assert hosts.left_behind() == {}
+
+
 def test_a_cut_link(hosts: MpiHosts, folder: Path) -> None:
     running = begin(hosts, folder, "--json")
     wait_for(lambda: len(launches(folder, "started")) == 4)
