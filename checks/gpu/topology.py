@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass
@@ -200,11 +201,13 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     through host memory, and one behind the other socket also crosses the inter-socket link.
 
     ## Verdicts
-    SYS fails, PHB and NODE warn. SYS only warns for PCIe cards, whose slots the integrator chooses, and on nodes with
-    more than two NUMA nodes (NPS4), where the NIC may be on the same socket. Ports that the cluster file reserves for
-    storage or management do not count. Pairs are read from the matrix, never derived from indexes, because real
-    machines number devices in any order. GPUs that share a NIC are listed but pass: cheaper boards are built that way.
-    Some have only one NIC for every two GPUs; the other GPU reaches it over NVLink with NCCL's PXN.
+    SYS fails, PHB and NODE warn; on a PCIe server in which each NIC is near one GPU and serves more GPUs of its
+    socket, they are unknown, or pass if the cluster file declares fewer NICs than GPUs. SYS only warns for PCIe cards,
+    whose slots the integrator chooses, and on nodes with more than two NUMA nodes (NPS4), where the NIC may be on the
+    same socket. Ports that the cluster file reserves for storage or management do not count. Pairs are read from the
+    matrix, never derived from indexes, because real machines number devices in any order. GPUs that share a NIC are
+    listed but pass: cheaper boards are built that way. Some have only one NIC for every two GPUs; the other GPU reaches
+    it over NVLink with NCCL's PXN.
 
     ## False alarms
     A virtual machine that hides the switches shows PHB, NODE or SYS everywhere: the distance is unknown, and NCCL
@@ -224,7 +227,9 @@ def nearest_nic(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if every and (hidden := flattened(node, every, [TOPO])):
         yield hidden
         return
-    yield from judge_nearest_nics(codes, topology.lenders(nics, fewer_nics(node, site)), _sys_reporter(node, site))
+    fewer = fewer_nics(node, site)
+    yield from judge_nearest_nics(codes, topology.lenders(nics, fewer), _sys_reporter(node, site),
+                                  sharers=topology.sharers(nics), declared=fewer)  # fmt: skip
     if topology.cut_rows:
         yield unknown(f"rows of the matrix are truncated: {', '.join(topology.cut_rows)}", evidence=[TOPO])
 
@@ -255,11 +260,14 @@ def judge_nearest_nics(
     lenders: Mapping[str, tuple[str, ...]],
     sys: tuple[Callable[..., Finding], str],
     evidence: Sequence[str] = (TOPO,),
+    sharers: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    declared: bool = False,
 ) -> Iterator[Finding]:
     """Judge the nearest NIC of each GPU.
 
     ``codes`` has the best code of each GPU and the NICs with it; ``lenders`` has the GPUs that use another GPU's NIC by
-    design. ``sys`` is the constructor of findings for a NIC at SYS, and the text of its location.
+    design. ``sys`` is the constructor of findings for a NIC at SYS, and the text of its location. ``sharers`` has the
+    GPUs that use another GPU's NIC over the CPU, which is unknown unless ``declared``.
     """
     near = {gpu: nics for gpu, (code, nics) in codes.items() if code in ("PIX", "PXB")}
     if near:
@@ -273,8 +281,19 @@ def judge_nearest_nics(
             found=pairs,
             evidence=evidence,
         )
+    if sharers:
+        shown = ", ".join(f"{gpu} {'+'.join(nics)} ({codes[gpu][0]})" for gpu, nics in sharers.items())
+        message = f"{', '.join(sharers)} share the NIC of another GPU over the CPU ({shown})"
+        if declared:
+            yield passed(f"{message}, by design", found=shown, evidence=evidence)
+        else:
+            yield unknown(
+                f"{message}: usual in PCIe servers with fewer NICs than GPUs, where NCCL uses host memory for them",
+                found=shown, expected="PIX or PXB, unless the server is built this way", evidence=evidence,
+                fix="Compare the slots with the server's manual; NCCL_NET_GDR_LEVEL=SYS lets NCCL try GPUDirect RDMA.",
+            )  # fmt: skip
     for gpu, (code, nics) in codes.items():
-        if gpu in near or gpu in lenders:
+        if gpu in near or gpu in lenders or gpu in sharers:
             continue
         details: dict[str, Any] = {
             "subject": gpu,

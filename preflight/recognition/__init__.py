@@ -106,8 +106,8 @@ def _read(source: InputSource) -> list[TextPart]:
     found = sorted([*logs, *tools], key=lambda part: part.first)[: MOST_PARTS + 1]
     _report_once(logs, tools)
     add_stated(found, lines)
-    if SETTING not in source.text.text or any(part.kind == NCCL_LOG for part in found):
-        return found  # a log shows the settings in force
+    if SETTING not in source.text.text or any(part.taken.facts["env"] for part in found if part.kind == NCCL_LOG):
+        return found  # the log shows the settings in force
     launched = [part for _, own in split_by_writer(lines) for part in commands(bare(own), alone=not found)]
     add_findings(launched, source.name)
     return sorted([*found, *launched], key=lambda part: part.first)[: MOST_PARTS + 1]
@@ -273,14 +273,15 @@ def exit_status(
 ) -> int:
     """Return 1 if something failed, 3 if something was not judged, else 0.
 
-    Not judged means no source, an unrecognised source, a part without a finding, an unknown finding, or truncated or
-    unread text.
+    Not judged means no source, an unrecognised source, a part without a finding, an unknown finding, a warning that
+    stands for one, or truncated or unread text.
     """
     statuses = {finding["status"] for _, parts in sources for part in parts for finding in part.findings}
     statuses |= {finding["status"] for finding in compared.findings} if compared else set()
     if "fail" in statuses:
         return 1
     complete = sources and all(
-        parts and all(part.judged and part.read_in_full for part in parts) for _, parts in sources
+        parts and all(part.judged and part.read_in_full and not part.unsettled for part in parts)
+        for _, parts in sources
     )
     return 0 if complete and "unknown" not in statuses and not any((unread or {}).values()) else 3

@@ -61,6 +61,7 @@ class TextPart:
     text: str
     findings: list[Mapping[str, Any]] = field(default_factory=list)
     stated: Mapping[str, Any] = field(default_factory=dict)  # values in and around the part that no typed fact holds
+    unsettled: bool = False  # a warning also is unknown in part: whether a job uses the port that it names, …
 
     @property
     def judged(self) -> bool:

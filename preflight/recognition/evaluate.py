@@ -51,7 +51,9 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         values.append(part.taken.value)
         results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
         shown = [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
-        part.findings += _once(shown)
+        once = _once(shown)
+        part.unsettled = len(once) < len(shown)
+        part.findings += once
 
 
 def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:

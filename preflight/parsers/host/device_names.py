@@ -14,6 +14,9 @@ _VIRTUAL = re.compile(
     r"|dummy|ifb|ip6tnl|sit\d|gre|erspan|azv|eni[0-9a-f]{8}|lo$|usb|enx)"
 )
 
+#: Predictable name of an interface on the second port or function of a card.
+_SECOND_PORT = re.compile(r"(?:en|ib|ibp|wl)\w{1,12}?(?:f[1-9]\d?(?:np\d{1,2}|d\d)?|(?<!f0)np[1-9])")
+
 
 def disk_of(device: str) -> str:
     """Return the disk of a partition; any other device is returned unchanged."""
@@ -29,3 +32,8 @@ def holds_data(device: str) -> bool:
 def is_virtual(interface: str) -> bool:
     """Return whether an interface is virtual, or on USB, by its name."""
     return _VIRTUAL.match(interface) is not None
+
+
+def is_second_port(interface: str) -> bool:
+    """Return whether an interface is not on the first port of its card, by its name."""
+    return _SECOND_PORT.fullmatch(interface) is not None

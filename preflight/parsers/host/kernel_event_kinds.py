@@ -279,7 +279,9 @@ KINDS = (
           r"(?i)memory cgroup out of memory: Kill(?:ed)? process (?P<n>\d{1,10}) \((?P<dev>[^)\n]{1,64})\)"),
     _kind("out-of-memory", ERROR, "ut of memory: Kill",
           r"(?i)out of memory: Kill(?:ed)?(?: process (?P<n>\d{1,10}) \((?P<dev>[^)\n]{1,64})\))?"),
-    _kind("out-of-memory", NOTE, "oom-kill:", r"oom-kill:(?:constraint=(?P<who>\w{1,40}))?"),
+    _kind("out-of-memory", NOTE, "oom-kill:",
+          r"oom-kill:(?:constraint=(?P<who>\w{1,40})"
+          r"(?:,.{0,1000}?\btask=(?P<dev>[^,\n]{1,64}),pid=(?P<n>\d{1,10}))?)?"),
     _kind("hung-task", ERROR, " blocked ",
           r"INFO: task (?P<dev>.{1,64}) blocked (?:in I/O wait )?(?:on .{1,60} )?for more than (?P<n>\d{1,7}) seconds"),
     _kind("lockup", ERROR, "soft lockup",

@@ -81,7 +81,7 @@ def _event(kind: Kind, groups: dict[str, str], text: str, at_s: float | None, nu
     if kind.name in ("hardware-error", *_PARTS):
         return replace(event, bus=groups["n"])
     if kind.name == "out-of-memory" and groups.get("n"):
-        return replace(event, detail=groups["n"])
+        return replace(event, detail=groups["n"], state=who)
     return event
 
 
@@ -136,14 +136,18 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
     devices = {event.bus: event.detail for event in matched if event.kind == "hardware-device"}
     hung = {event.text for event in matched if event.kind == "hung-task"}
     places = {text[:_LONGEST]: at for at, text in enumerate(texts) if text[:_LONGEST] in hung} if hung else {}
-    bound = False
+    constraint: KernelEvent | None = None  # line before the one that names the killed process
     for event in _with_states(matched):
         if event.kind in _PARTS:
             continue
         if event.kind == "out-of-memory":
-            killed = event.severity == ERROR
-            yield replace(event, severity=NOTE) if killed and bound else event
-            bound = not killed and event.detail in _OF_JOB
+            killed = "oom-kill:" not in event.text
+            if constraint is not None:
+                yield replace(constraint, device="", detail=constraint.state) if killed else _killed(constraint)
+            bound = constraint is not None and constraint.state in _OF_JOB
+            constraint = None if killed else event
+            if killed:
+                yield replace(event, severity=NOTE) if bound else event
             continue
         if event.kind == "hardware-error":
             severity, section = _SEVERITIES.get(event.detail, NOTE), sections.get(event.bus, "")
@@ -157,6 +161,16 @@ def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[Ke
             yield replace(event, detail=next(waits, "busy disk" if "in I/O wait" in event.text else ""))
         else:
             yield event
+    if constraint is not None:
+        yield _killed(constraint)
+
+
+def _killed(constraint: KernelEvent) -> KernelEvent:
+    """Return the event of a process whose own line is missing.
+
+    Without a constraint, the node lacked memory.
+    """
+    return replace(constraint, severity=ERROR) if constraint.state == "CONSTRAINT_NONE" else constraint
 
 
 def _with_states(matched: Sequence[KernelEvent]) -> list[KernelEvent]:

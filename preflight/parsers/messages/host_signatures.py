@@ -70,6 +70,12 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "every step overflowed until the loss scale reached its minimum: infinite or NaN gradients", "job.errors",
      ("grep -n -i -e overflow -e nan LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
      "Check the learning rate and the data; if only one rank reports it, test its GPU."),
+    ("loss-scale-low", "loss scale|loss_scale",
+     r"(?:OVERFLOW!|[Gg]radient overflow).{0,80}?(?:Attempted|reducing|setting|current) loss[ _]scale(?: to)?[:=]? "
+     r"(?:\d{1,2}|0?\.\d{1,12}|\d(?:\.\d{1,6})?e-\d{1,3})(?:\.0{1,6})?(?![\d.e])",
+     "warn", "nearly every step overflows: the loss scale has fallen below 100", "job.errors",
+     ("grep -n -i -e overflow -e nan LOG | head", "nvidia-smi -q -d ECC", "dcgmi diag -r 3"),
+     "Check the learning rate and the data; if only one rank reports it, test its GPU."),
     ("no-rdma-device", "No IB devices found|IB devices list|No RDMA devices",
      r"^\W{0,8}No IB devices found|[Ff]ailed to get IB devices list|No RDMA devices (?:were )?(?:found|available)",
      "unknown", "the program finds no RDMA device: there is none, its driver is not loaded, or none is assigned",

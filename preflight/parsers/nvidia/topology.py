@@ -5,6 +5,7 @@ The order of devices varies between machines, so pairs are read from the matrix,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from preflight._startup.lightclass import dataclass
@@ -51,6 +52,23 @@ class Topology:
             return "", ()
         best = min(codes.values(), key=lambda code: RANK.get(code, 99))
         return best, tuple(nic for nic, code in codes.items() if code == best)
+
+    def sharers(self, among: Collection[str] | None = None) -> dict[str, tuple[str, ...]]:
+        """Map each GPU that uses the NIC of another one over its CPU to that NIC.
+
+        PCIe servers with fewer NICs than GPUs are built this way. Each NIC is near some GPU and serves the same number
+        of others on its socket; otherwise, or with NVLink, a NIC is missing or in the wrong slot, and the result is
+        empty.
+        """
+        nearest = {gpu: self.nearest_nics(gpu, among) for gpu in self.gpus if gpu in self.links}
+        near = {nic for code, nics in nearest.values() if code in NEAR_CODES for nic in nics}
+        far = {gpu: nics for gpu, (code, nics) in nearest.items() if code in ("PHB", "NODE")}
+        users = Counter(nic for nics in far.values() for nic in nics)
+        linked = any(code.startswith("NV") for gpu in nearest for code in self.links[gpu].values())
+        fewer = near == set(self.nics if among is None else among) and len(near) < len(nearest)
+        even = set(users) == near and len(set(users.values())) == 1 and all(len(nics) == 1 for nics in far.values())
+        alone = all(code in ("PHB", "NODE", *NEAR_CODES) for code, _ in nearest.values())
+        return far if fewer and even and alone and not linked else {}
 
     def lenders(self, among: Collection[str] | None = None, by_design: bool = False) -> dict[str, tuple[str, ...]]:
         """Map each GPU without a near NIC to the GPUs that lend it theirs over NVLink.

@@ -278,7 +278,7 @@ def _near(part: PastedValue) -> Iterator[Finding]:
             fix="Compare the slots with the server's manual (`lspci -tv`); a virtual machine needs an NCCL_TOPO_FILE.",
         )  # fmt: skip
         return
-    yield from topology.judge_nearest_nics(codes, topo.lenders(), (warned, "far away"), part.evidence)
+    yield from topology.judge_nearest_nics(codes, topo.lenders(), (warned, "far away"), part.evidence, topo.sharers())
 
 
 def _peers(part: PastedValue) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ def _state(part: PastedValue) -> Iterator[Finding]:
         return
     if link.state != "Active":
         shown = "/".join(filter(None, (link.state, link.physical_state)))
-        yield unsure(f"{name} is {shown}{f': {advice}' if advice else ''}", subject=link.device or "", found=shown,
+        report = warned if link.state == "Polling" else unsure  # a port that was disabled does not poll
+        yield report(f"{name} is {shown}{f': {advice}' if advice else ''}", subject=link.device or "", found=shown,
                      expected="Active/LinkUp", evidence=part.evidence,
                      fix=f"{advice or 'No link'}: check cable, module and switch port.")  # fmt: skip
     elif advice:

@@ -1,6 +1,7 @@
 """Judges of RDMA ports and their GIDs.
 
-Pasted output does not show which ports a job uses: a port that is down or slower than others is *unknown*.
+Pasted output does not show which ports a job uses: a port that is down or slower than others is *unknown*. One that is
+enabled and finds no peer, while most others are active, warns.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from preflight.facts.gids import Gid
 from preflight.facts.rdma_ports import Port, of_listed
 from preflight.facts.roce_chain.addressing import best_row
 from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.parsers.host.device_names import is_second_port
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
 from preflight.recognition.judges import MOST_NAMED, Judges, PastedValue
@@ -39,12 +41,15 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
     ports = _ports(part)
     shown = [port for port in ports if port.state]
     up = [port for port in shown if port.active]
+    listed: PortList = part.value
+    lonely = {port.name for source, port in zip(listed.ports, ports, strict=True) if port.state == "DOWN"
+              and port.physical_state == "Polling" and not _is_second(source, listed)}  # fmt: skip
     none_up = bool(shown) and not any(port.state == "ACTIVE" for port in shown) and part.complete
 
     def report_for(port: Port) -> Callable[..., Finding]:
         if port.state == "INIT" and port.physical_state in ("LinkUp", ""):
             return failed
-        if port.state == "ACTIVE":
+        if port.state == "ACTIVE" or (port.name in lonely and len(lonely) < len(up)):
             return warned
         return failed if none_up else unsure
 
@@ -61,6 +66,25 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"the {len(up)} RDMA ports that the text shows are active, but the list is incomplete",
                       fix="Paste the complete output; an unreadable device may be faulty.",
                       evidence=part.evidence)  # fmt: skip
+
+
+def _is_second(port: RdmaPort, listed: PortList) -> bool:
+    """Return whether a port is not the first of its card.
+
+    Many cards have an unused second port. The node GUID of a card's second function is the next one.
+    """
+    guids = {number for other in listed.ports if (number := _node_guid(other)) is not None}
+    own = _node_guid(port)
+    next_one = own is not None and own - 1 in guids
+    return (port.number or 1) > 1 or is_second_port(port.netdev or "") or next_one
+
+
+def _node_guid(port: RdmaPort) -> int | None:
+    digits = str(port.other.get("node_guid") or "").replace(":", "").removeprefix("0x")
+    try:
+        return int(digits, 16)
+    except ValueError:
+        return None
 
 
 @limited

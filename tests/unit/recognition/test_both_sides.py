@@ -64,6 +64,40 @@ spec:
     resources: {{limits: {{nvidia.com/gpu: 8}}}}
 """
 
+SOCKETS = """\
+n4:51:60 [0] NCCL INFO NCCL version 2.23.4+cuda12.6
+n4:51:60 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>
+n4:51:60 [0] NCCL INFO Using network Socket
+n4:51:60 [0] NCCL INFO comm 0x5 rank 0 nranks 16 cudaDev 0 nvmlDev 0 busId 53000 commId 0x7 - Init COMPLETE
+"""
+SET = "n4:51:60 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
+KILLED = (
+    "[ 12.1] oom-kill:constraint={constraint},nodemask=(null),cpuset=/,mems_allowed=0-1,task_memcg=/a,task=py3,"
+    "pid=414,uid=7\n"
+)
+PCIE = """\
+\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
+GPU0\t X \tNODE\tSYS\tSYS\tPIX\tSYS\t0-31\t0\t\tN/A
+GPU1\tNODE\t X \tSYS\tSYS\tNODE\tSYS\t0-31\t0\t\tN/A
+GPU2\tSYS\tSYS\t X \tNODE\tSYS\tPIX\t32-63\t1\t\tN/A
+GPU3\tSYS\tSYS\tNODE\t X \tSYS\tNODE\t32-63\t1\t\tN/A
+NIC0\tPIX\tNODE\tSYS\tSYS\t X \tSYS
+NIC1\tSYS\tSYS\tPIX\tNODE\tSYS\t X 
+"""
+SLOTS = """\
+	GPU0	GPU1	NIC0	NIC1	CPU Affinity	NUMA Affinity	GPU NUMA ID
+GPU0	 X 	NODE	PIX	NODE	0-31	0		N/A
+GPU1	NODE	 X 	NODE	NODE	0-31	0		N/A
+NIC0	PIX	NODE	 X 	NODE
+NIC1	NODE	NODE	NODE	 X 
+"""
+LINKS = """\
+link mlx5_0/1 state ACTIVE physical_state LINK_UP netdev ens7f0np0
+link mlx5_1/1 state ACTIVE physical_state LINK_UP netdev ens8f0np0
+link mlx5_2/1 state DOWN physical_state POLLING netdev {other}
+"""
+OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {scale}, reducing to 1\n"
+
 DOWN = "Nov  8 10:00:09 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link down\n"
 UP = "Nov  8 10:00:11 n4 kernel: mlx5_core 0000:5e:00.0 ens7: Link up\n"
 BOOT = "Nov  8 10:00:00 n4 kernel: Linux version 6.8.0-40-generic (build@farm) #40 SMP\n"
@@ -499,6 +533,62 @@ ROWS |= {
         "an hour",
         3,
     ),
+    "a command above a log without its settings": (
+        f"$ NCCL_IB_DISABLE=1 NCCL_DEBUG=INFO mpirun -np 16 ./t\n{SOCKETS}",
+        [("warn", "nccl.run-settings", "NCCL_IB_DISABLE=1"), ("unknown", "nccl.transport", "TCP")],
+        "",
+        3,
+    ),
+    "a command above a log with them": (
+        f"$ NCCL_IB_DISABLE=1 NCCL_DEBUG=INFO mpirun -np 16 ./t\n{SET}{SOCKETS}",
+        [("warn", "nccl.run-settings", "NCCL_IB_DISABLE"), ("fail", "nccl.transport", "TCP")],
+        "the command on line",
+        1,
+    ),
+    "a kill by the job's limit, without the line of the process": (
+        KILLED.format(constraint="CONSTRAINT_MEMCG"),
+        [("warn", "kernel.events", "py3 (pid 414) was killed at its job's memory limit")],
+        "ran out",
+        0,
+    ),
+    "a kill of a node without memory": (
+        KILLED.format(constraint="CONSTRAINT_NONE"),
+        [("warn", "kernel.events", "the node ran out of memory: the kernel killed py3")],
+        "",
+        0,
+    ),
+    "both lines of a kill": (
+        KILLED.format(constraint="CONSTRAINT_NONE")
+        + "[ 12.2] Out of memory: Killed process 414 (py3) total-vm:1kB, anon-rss:1kB\n",
+        [("warn", "kernel.events", "the kernel killed py3 (pid 414)")],
+        "2 ",
+        0,
+    ),
+    "two NICs for four PCIe GPUs": (
+        PCIE,
+        [("unknown", "topology.nvlink", ""), ("unknown", "topology.nearest-nic", "GPU1, GPU3 share the NIC")],
+        "",
+        3,
+    ),
+    "a NIC in the wrong slot": (
+        SLOTS,
+        [("unknown", "topology.nvlink", ""), ("warn", "topology.nearest-nic", "GPU1's nearest NIC is behind the CPU")],
+        "",
+        3,
+    ),
+    "the unused second port of a card": (
+        LINKS.format(other="ens7f1np1"),
+        [("unknown", "rdma.port-state", "mlx5_2:1")],
+        "",
+        3,
+    ),
+    "the first port of a card without a peer": (
+        LINKS.format(other="ens9f0np0"),
+        [("warn", "rdma.port-state", "mlx5_2:1")],
+        "",
+        0,
+    ),
+    "a loss scale that collapsed": (OVERFLOW.format(scale=2) * 3, [("warn", "job.errors", "below 100")], "", 0),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }
 

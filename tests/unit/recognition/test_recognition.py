@@ -220,7 +220,11 @@ def findings_of(text: str) -> list[tuple[str, str, str]]:
 ALL_UP = ("rdma.port-state", "pass", "")
 PORTS = {
     "all are up": (ibstat(), [ALL_UP]),
-    "one of eight is down": (ibstat(("Down", "Polling", 10)), [("rdma.port-state", "unknown", "mlx5_7:1")]),
+    "one of eight is down": (ibstat(("Down", "Polling", 10)), [("rdma.port-state", "warn", "mlx5_7:1")]),
+    "one of eight is disabled": (ibstat(("Down", "Disabled", 10)), [("rdma.port-state", "unknown", "mlx5_7:1")]),
+    "five of eight are down": (ibstat(*[("Down", "Polling", 10)] * 5), [
+        ("rdma.port-state", "unknown", f"mlx5_{number}:1") for number in range(3, 8)
+    ]),
     "two of eight are": (ibstat(*[("Down", "Disabled", 10)] * 2), [
         ("rdma.port-state", "unknown", "mlx5_6:1"), ("rdma.port-state", "unknown", "mlx5_7:1"),
     ]),
