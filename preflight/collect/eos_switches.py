@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from hashlib import sha256
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,8 +36,7 @@ class WithEosSwitches:
             return self._other.collect(host, plan, until)
         at = utc_now()
         try:
-            with _alone(host):
-                records = self._records(host, plan, until)
+            records = self._records(host, plan, until)
         except NoAnswer as end:
             return end.document(host, at)
         except Exception as error:
@@ -100,25 +94,3 @@ def with_eos(request: CollectRequest, transport: NodeTransport) -> WithEosSwitch
 def eos_plan(node: str, deadline_s: float, window_s: float | None) -> dict[str, Any]:
     """Return the plan of one EOS switch: a fixed list of show commands."""
     return {"node": node, "deadline_s": deadline_s, "questions": list(eos_answers.QUESTIONS), "window_s": window_s or 0}
-
-
-@contextmanager
-def _alone(host: str) -> Iterator[None]:
-    """Lock a switch, so that several runs do not read it at the same time.
-
-    Raises NoAnswer.
-    """
-    folder = Path(tempfile.gettempdir()) / f"preflight-switches-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    owner = folder.lstat()
-    if owner.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
-        raise NoAnswer("queue", f"{folder} belongs to another user: remove it")
-    descriptor = os.open(folder / sha256(host.encode()).hexdigest()[:32], os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise NoAnswer("queue", "another run of preflight is reading this switch: try again later") from None
-        yield
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ from preflight.collect.options import DEADLINE_S, FLEET_DEADLINE_S
 from preflight.collect.progress import ProgressLine
 from preflight.collect.request import Collected, CollectRequest
 from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
+from preflight.collect.switch_lock import LockedSwitches
 from preflight.collect.switches import as_switch
 from preflight.terminal import UsageError, print_text, write_or_report
 from preflight.transport.slurm.srun import Srun
@@ -50,7 +51,8 @@ def collect(request: CollectRequest) -> Collected:
             documents = transport.gather(waiting.nodes, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
             reader = with_eos(waiting, transport) if waiting.eos_switches else transport
-            documents = gather(waiting.nodes, reader, plan_for, limits, on_event=shown, stop=stop)
+            locked = LockedSwitches(reader, waiting.switches) if waiting.switches else reader
+            documents = gather(waiting.nodes, locked, plan_for, limits, on_event=shown, stop=stop)
         for answer in documents:
             evidence = as_switch(answer) if answer.node in request.switches else answer
             del answer

@@ -26,6 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from preflight.collect import eos_switches
 from preflight.collect.eos_switches import GAP_S, WithEosSwitches, eos_plan
+from preflight.collect.switch_lock import LockedSwitches
 from preflight.evidence.document import read
 from preflight.parsers.switch.eos_answers import QUESTIONS
 from preflight.transport.eapi import Eapi
@@ -332,7 +333,7 @@ def test_a_changed_plan_is_refused_before_connecting_and_one_run_at_a_time_reads
         assert "another run of preflight" in again["no_answer"]["reason"]
         return []
 
-    reader = WithEosSwitches(Nothing(), frozenset({NAME}), commands, "ssh")
+    reader = LockedSwitches(WithEosSwitches(Nothing(), frozenset({NAME}), commands, "ssh"), frozenset({NAME}))
     for bad in ("configure terminal", "show running-config", "show version | redirect flash:x"):
         document = reader.collect(NAME, {**eos_plan(NAME, 5, None), "questions": [bad]}, time.monotonic() + 5)
         assert "is not one of the commands" in document["no_answer"]["reason"]

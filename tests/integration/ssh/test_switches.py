@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from preflight.archive.switch_files import switch_documents
+from preflight.collect.switch_lock import alone
 from preflight.collect.switches import switch_probes
 from preflight.collector.redis_databases import CONFIG, GLOBAL
 from preflight.evidence.document import SWITCH, Evidence, read
@@ -179,6 +180,17 @@ def test_a_switch_that_cannot_be_read_is_unknown_by_name(
     assert by_subject["leaf9"]["status"] == by_subject["core1"]["status"] == "unknown"
     assert "'cumulus'" in by_subject["leaf9"]["message"]
     assert "each of 2 ASICs has separate databases" in by_subject["core1"]["message"]
+
+
+def test_a_switch_that_another_run_reads_is_unknown(
+    site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path
+) -> None:
+    farm, _, recorder, _ = site
+    before = len(recorder.commands())
+    with alone("leaf1"):
+        report = check(farm, tmp_path, "leaf1", expect=(3,))
+    assert "another run of preflight is reading this switch" in json.dumps(report)
+    assert len(recorder.commands()) == before
 
 
 def test_without_a_list_of_switches_none_is_contacted(
