@@ -11,7 +11,8 @@ from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, passed, unknown, warned
 
 if TYPE_CHECKING:
-    from preflight.parsers.training.serving_metrics import Distribution, ServingMetrics
+    from preflight.parsers.training.engine_metrics import Distribution
+    from preflight.parsers.training.serving_metrics import ServingMetrics
 
 #: Judgements: use of a full cache, share of preempted requests, share of the time to the first token, ratio of p99 to
 #: mean, share of failed transfers.
