@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 SOURCE = (
     "https://docs.vllm.ai/en/stable/usage/metrics/; https://docs.sglang.io/references/production_metrics.html; "
-    "https://docs.nvidia.com/dynamo (metrics)"
+    "https://docs.nvidia.com/dynamo (metrics); https://github.com/triton-inference-server/tensorrtllm_backend"
 )
 #: Minimum requests or transfers for a mean; minimum scrapes to show how often requests wait. Judgements.
 ENOUGH, SCRAPES = 20, 3

@@ -58,7 +58,7 @@ _RAS = ("Communicators... ",)
 #: Texts, one of which occurs in each dump of the stacks of a Python process.
 _STACKS = (': "MainThread"', "(most recent call first):")
 #: Texts, one of which occurs in each scrape of a serving engine.
-_METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_")
+_METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_", "\nnv_trt_llm_")
 
 
 class RunFacts:

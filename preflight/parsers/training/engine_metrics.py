@@ -1,7 +1,8 @@
 """Values of serving engines, by the names of their metrics.
 
-Supported are vLLM, SGLang, TensorRT-LLM, and Dynamo's frontend and workers. Sources: docs.vllm.ai/en/stable/usage/
-metrics, docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM).
+Supported are vLLM, SGLang, TensorRT-LLM (also in Triton), and Dynamo's frontend and workers. Sources: docs.vllm.ai/
+en/stable/usage/metrics, docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM),
+github.com/triton-inference-server/tensorrtllm_backend (Triton metrics).
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import NamedTuple
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.metric_samples import MetricSample
 
-ENGINES = (("vLLM", "vllm:"), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm"), ("Dynamo", "dynamo_"))
+ENGINES = (("vLLM", "vllm:"), ("SGLang", "sglang:"), ("TensorRT-LLM", "trtllm"), ("Dynamo", "dynamo_"),
+           ("Triton", "nv_trt_llm_"))  # fmt: skip
+#: Metrics of Triton's TensorRT-LLM backend, whose label names the value; it becomes part of the name.
+_VALUES = {"nv_trt_llm_request_metrics": "request_type", "nv_trt_llm_kv_cache_block_metrics": "kv_cache_block_type"}
 #: Maximum plausible share of a cache in use; above 1, since an engine may count a block twice.
 _FULLEST = 1.05
 #: Maximum plausible value.
@@ -24,12 +28,14 @@ _RANK = re.compile(r"\b([tp]p_rank)=\"(\d{1,6})\"")
 #: Value -> names of its metric; the first one that a scrape has is used.
 _GAUGES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
-                "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests"),
+                "dynamo_frontend_inflight_requests", "dynamo_component_inflight_requests",
+                "nv_trt_llm_request_metrics:scheduled"),
     # not dynamo_frontend_queued_requests: it counts a request until its first token, prefill included
-    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting"),
+    "waiting": ("vllm:num_requests_waiting", "sglang:num_queue_reqs", "trtllm_num_requests_waiting",
+                "nv_trt_llm_request_metrics:waiting"),
 }  # fmt: skip
 _CACHE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc", "sglang:token_usage", "trtllm_kv_cache_utilization",
-          "dynamo_component_kvstats_gpu_cache_usage_percent")  # fmt: skip
+          "dynamo_component_kvstats_gpu_cache_usage_percent", "nv_trt_llm_kv_cache_block_metrics:fraction")  # fmt: skip
 _COUNTERS: Mapping[str, tuple[str, ...]] = {
     "preemptions": ("vllm:num_preemptions_total", "vllm:num_preemptions", "sglang:num_retracted_requests_total",
                     "sglang:num_retracted_reqs_total"),
@@ -47,6 +53,7 @@ _DIRECTION = re.compile(r"\btransfer_type=\"(\w{1,40})_to_(\w{1,40})\"")
 HISTOGRAMS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "first_token": (("vllm:time_to_first_token_seconds", 1), ("sglang:time_to_first_token_seconds", 1),
                     ("trtllm_time_to_first_token_seconds", 1), ("dynamo_frontend_time_to_first_token_seconds", 1)),
+    # not nv_inference_queue_duration_us: Triton's backend takes requests at once, and queues them itself
     "queue": (("vllm:request_queue_time_seconds", 1), ("sglang:queue_time_seconds", 1),
               ("trtllm_request_queue_time_seconds", 1)),
     "prefill": (("vllm:request_prefill_time_seconds", 1), ("trtllm_request_prefill_time_seconds", 1)),
@@ -113,7 +120,7 @@ def scrape_of(samples: Sequence[MetricSample]) -> Scrape:
     by_name: dict[str, list[MetricSample]] = {}
     series = {(sample.name, sample.labels) for sample in samples}
     for sample in samples:
-        name = sample.name.replace("trtllm:", "trtllm_", 1)
+        name = _name(sample)
         first = _RANK.sub(r'\1="0"', sample.labels)
         if first != sample.labels and (sample.name, first) in series:
             continue
@@ -157,9 +164,16 @@ def scrape_of(samples: Sequence[MetricSample]) -> Scrape:
     )
 
 
+def _name(sample: MetricSample) -> str:
+    """Return the name of a metric in one spelling, with the value that a label names."""
+    if label := _VALUES.get(sample.name):
+        return f"{sample.name}:{sample.label(label)}"
+    return sample.name.replace("trtllm:", "trtllm_", 1)
+
+
 def _cannot_be(sample: MetricSample) -> bool:
     """Return whether a metric of the KV cache has an impossible value."""
-    name = sample.name.replace("trtllm:", "trtllm_", 1)
+    name = _name(sample)
     if name in _CACHE:
         return not 0 <= sample.value <= _FULLEST
     return name in _COUNTERS["preemptions"] and not 0 <= sample.value <= _LARGEST

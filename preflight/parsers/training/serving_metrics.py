@@ -18,9 +18,9 @@ from preflight.parsers.training.engine_metrics import ENGINES, HISTOGRAMS, Distr
 from preflight.textprep.lines import Lines
 from preflight.textprep.numbered_text import NumberedText
 
-HINTS = ("vllm:", "sglang:", "trtllm", "dynamo_frontend_", "dynamo_component_")
+HINTS = ("vllm:", "sglang:", "trtllm", "dynamo_frontend_", "dynamo_component_", "nv_trt_llm_")
 
-_BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_)\w{1,100}[{\s]")
+_BEGIN = re.compile(r"(?:vllm:|sglang:|trtllm[:_]|dynamo_(?:frontend|component)_|nv_trt_llm_)\w{1,100}[{\s]")
 #: Maximum number of other lines between two samples, and maximum number of samples in one text.
 _GAP, _MOST = 4, 200_000
 #: Labels that identify an engine, with the word printed before the value; maximum engines judged individually.

@@ -292,5 +292,28 @@ def test_values_that_are_no_number(value: str) -> None:
     assert statuses["serving.queue"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("waiting", "fraction", "expected"),
+    [(0, 0.4, "pass pass"), (3, 0.4, "unknown pass"), (15, 0.4, "warn pass"), (15, 0.95, "warn warn"),
+     (0, 0.95, "pass unknown"), (None, 0.4, "unknown pass"), (0, None, "pass unknown")],
+)  # fmt: skip
+def test_metrics_of_triton(waiting: int | None, fraction: float | None, expected: str) -> None:
+    """Other models of the server, and its own queue time, are not those of the engine."""
+    labels = 'model="lark",version="1"'
+    values = {
+        'nv_inference_request_success{model="tokens",version="1"}': 480,
+        'nv_inference_queue_duration_us{model="tokens",version="1"}': 7000,
+        f'nv_trt_llm_request_metrics{{{labels},request_type="scheduled"}}': 12,
+        f'nv_trt_llm_request_metrics{{{labels},request_type="max"}}': 96,
+        f'nv_trt_llm_request_metrics{{{labels},request_type="waiting"}}': waiting,
+        f'nv_trt_llm_kv_cache_block_metrics{{{labels},kv_cache_block_type="tokens_per"}}': 32,
+        f'nv_trt_llm_kv_cache_block_metrics{{{labels},kv_cache_block_type="fraction"}}': fraction,
+    }
+    part, statuses = read("".join(f"{name} {value}\n" for name, value in values.items() if value is not None))
+    assert part["program"] == "Triton"
+    assert [statuses["serving.queue"], statuses["serving.cache"]] == expected.split()
+    assert statuses["serving.first-token"] == "unknown"
+
+
 def test_metrics_of_another_program_are_none_of_an_engine() -> None:
     assert serving_metrics.parse(NumberedText("node_load1 0.5\n# HELP up vllm:\n")) is None
