@@ -32,8 +32,8 @@ ITEMS = (
     # latency
     _LIST.item(
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
-        question("p99 of each collective in a profile, relative to its median", "torch.collective-times"),
-        question("p99.9 of each collective, from at least 1000 equal ones", "torch.collective-times"),
+        question("p99 and p99.9 of each collective in a profile, relative to its median", "torch.collective-times"),
+        within="collectives with traces of all ranks of a group: 100 equal ones for p99, 1000 for p99.9",
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",

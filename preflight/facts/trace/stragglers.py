@@ -15,6 +15,7 @@ from statistics import NormalDist, fmean, median, stdev
 from preflight._startup.lightclass import dataclass
 from preflight.facts.trace.idle_stages import held_up
 from preflight.facts.trace.pipelines import pipelines
+from preflight.facts.trace.purposes import purpose
 from preflight.facts.trace.ranks import RankTrace
 from preflight.facts.trace.waiting import BLOCKS, GroupOfRanks, WaitKey, Waits
 
@@ -28,6 +29,8 @@ _DEVIATIONS = 10.0
 LONGER = 1.5
 #: Probability of a chance difference in any group of a job, below which a rank is named.
 BY_CHANCE = 0.0005
+#: Purposes of the groups whose ranks compute one replica of the model together.
+_OF_A_REPLICA = ("tp", "cp")
 #: Minimum number of steps to name a rank.
 FEWEST_STEPS = 3
 #: Minimum fraction of a single step that a rank must cost to be named for it.
@@ -72,20 +75,35 @@ def stragglers(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
     if not length:
         return []
     steps = _steps(ranks)
-    candidates: list[Straggler] = []
     beyond = _deviate(waits)
     staged = _of_pipelines(ranks, waits, steps, length, beyond)
-    # the other stages of a slow rank's pipeline are late wherever they meet other pipelines
+    # the other stages of a slow rank's pipeline are late wherever they meet other pipelines, and so is the rest of its
+    # replica of the model where it meets other replicas
     follow = {rank for slow in staged for rank in slow.group.ranks} - {slow.rank for slow in staged}
-    for number, group in _comparable(ranks, waits):
-        of_group = _of_group(group, _caused(waits, number, steps), length, beyond)
-        candidates += [late for late in of_group if late.rank not in follow]
-    candidates += staged
+    of_groups = [(group, _of_group(group, _caused(waits, number, steps), length, beyond))
+                 for number, group in _comparable(ranks, waits)]  # fmt: skip
+    causes = [late for group, of_group in of_groups if purpose(group) in _OF_A_REPLICA for late in of_group
+              if late.rank not in follow] + staged  # fmt: skip
+    replica = _replica(ranks, waits, causes)
+    candidates = list(staged)
+    for group, of_group in of_groups:
+        delayed = follow if replica.issuperset(group.ranks) else (follow | replica) - {cause.rank for cause in causes}
+        candidates += [late for late in of_group if late.rank not in delayed]
     candidates.sort(key=lambda straggler: (bool(straggler.steps), -straggler.lost_us))
     by_rank: dict[int, Straggler] = {}
     for candidate in candidates:
         by_rank.setdefault(candidate.rank, candidate)
     return list(by_rank.values())
+
+
+def _replica(ranks: Mapping[int, RankTrace], waits: Waits, slow: Sequence[Straggler]) -> set[int]:
+    """Return the ranks that slow ranks delay in every layer or message."""
+    joined = [set(pipeline.ranks) for pipeline in pipelines(ranks)]
+    joined += [set(group.ranks) for group in waits.groups if purpose(group) in _OF_A_REPLICA]
+    replica = {rank for straggler in slow for rank in straggler.group.ranks}
+    while more := set().union(*(group for group in joined if group & replica)) - replica:
+        replica |= more
+    return replica
 
 
 def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:

@@ -110,3 +110,17 @@ def test_a_stage_with_an_idle_gpu_is_named_if_others_wait(rank: int) -> None:
 def test_idle_time_that_delays_no_stage_names_none(pauses: dict[str, dict[int, float]]) -> None:
     (finding,) = judged(traces(replace(PIPELINE, **pauses)))  # type: ignore[arg-type]
     assert finding.status is Status.PASS
+
+
+@pytest.mark.parametrize(("rank", "seed"), [(3, 1), (4, 0)])
+def test_the_replica_of_a_slow_stage_is_not_blamed(rank: int, seed: int) -> None:
+    """Its tensor-parallel peer is late for the next stage, and that for the other replica."""
+    plan = JobPlan(Layout(tensor=2, data=2, stages=2), steps=6, layers=8, jitter=0.02, clock_ms=2, numbered=True,
+                   microbatches=2, slow={rank: 1.25}, seed=seed)  # fmt: skip
+    assert set(late(joined(plan))) == {rank}
+
+
+def test_a_second_slow_rank_of_the_replica_is_named() -> None:
+    plan = JobPlan(Layout(tensor=4, data=2, stages=2), steps=6, layers=8, jitter=0.02, clock_ms=2, numbered=True,
+                   microbatches=2, slow={0: 1.3, 10: 1.3})  # fmt: skip
+    assert set(late(joined(plan))) >= {0, 10}

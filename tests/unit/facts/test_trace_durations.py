@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import pytest
+
 from preflight.checks import registry
 from preflight.checks.job.torch_collectives import collective_times
 from preflight.evidence.document import Evidence
@@ -52,6 +54,12 @@ def test_groups_within_and_between_nodes_are_judged_separately() -> None:
 def test_a_tail_in_one_of_two_groups_warns() -> None:
     groups = {"TENSOR_MODEL_PARALLEL_GROUP": (*(0.1,) * 105, *(0.5,) * 5), "DATA_PARALLEL_GROUP": (1.0,) * 110}
     assert statuses(text(0, groups), text(1, groups)) == ["warn", "pass"]
+
+
+@pytest.mark.parametrize(("late", "expected"), [(0, "pass"), (2, "warn")])
+def test_one_collective_in_a_thousand(late: int, expected: str) -> None:
+    groups = {"DATA_PARALLEL_GROUP": (*(0.1,) * 1000, *(2.0,) * late)}
+    assert statuses(text(0, groups), text(1, groups)) == [expected]
 
 
 def test_a_tail_that_may_be_waiting_is_unknown() -> None:
