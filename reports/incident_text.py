@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from preflight.incidents.parts import Parts
-from preflight.reports.sanitize import RUN, fold, one_line, visible
+from preflight.reports.sanitize import RUN, fold, one_line, short, visible
 from preflight.reports.summary_text import IMPACT, table, where
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, finding_parts
 from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
+
+#: Maximum length of a title in a note.
+_TITLE = 100
 
 
 def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, width: int, by: str = "") -> str:
@@ -31,7 +34,7 @@ def places(report: Mapping[str, Any], node: str) -> list[int]:
 
     Names in findings of logs do not count, because a log also names healthy hosts.
     """
-    name = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)")
+    name = _name(node)
     return [
         place
         for place, incident in enumerate(report["incidents"])
@@ -44,13 +47,25 @@ def places(report: Mapping[str, Any], node: str) -> list[int]:
     ]
 
 
+def _name(node: str) -> re.Pattern[str]:
+    """Return a pattern for the name of a node in a text."""
+    return re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w-]|\.\w)")
+
+
 def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return a line for each named node without an incident."""
+    """Return a line for each named node without an incident; it lists those whose title names the node."""
     lines = []
     for node in report["nodes"]:
         if node["name"] in names and not places(report, node["name"]):
             silence = node.get("no_answer")
-            why = f"no answer: {silence.get('reason', '')}" if silence else "no incident"
+            named = [
+                f"{number} ({short(incident['title'], _TITLE)})"
+                for number, incident in enumerate(report["incidents"], 1)
+                if _name(node["name"]).search(incident["title"])
+            ]
+            why = f"no incident of its own; named in incident {', '.join(named[:3])}" if named else "no incident"
+            if silence:
+                why = f"no answer: {silence.get('reason', '')}"
             lines.append(f"{one_line(node['name'])}: {one_line(why)}\n")
     return lines
 

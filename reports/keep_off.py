@@ -1,12 +1,12 @@
 """The nodes to exclude from jobs, with reasons.
 
-These are the nodes on which a gating check failed, and those that did not answer.
+These are the nodes on which a gating check failed, or found that something hangs, and those that did not answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,12 @@ from preflight.nodeset import fold_for_slurm
 from preflight.reports.sanitize import fold, short
 
 Document = Mapping[str, Any]
+
+#: Actions that correct a setting.
+_SETTINGS = ("fix-job", "fix-site")
+
+#: Stands for the incident of a finding without one.
+_NONE = -1
 
 #: A valid Slurm node name.
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -23,9 +29,10 @@ def bad_nodes(report: Document) -> str:
     """Return the nodes to exclude from jobs, folded for ``sbatch --exclude``.
 
     These are the nodes on which a gating check failed and those that did not answer. A node with an unknown result is
-    not excluded: that decision is left to the user. Nodes that differ are not excluded either if the right value is
-    unknown, because all of them would be. Invalid host names are left out: the result is used in a command line, and a
-    document may contain any text.
+    excluded only if what a job needs hangs, such as the driver: other decisions are left to the user. Nodes that differ
+    are not excluded if the right value is unknown, because all of them would be; nor is any node for a setting that
+    only slows jobs down and is the same everywhere, because no node is better. Invalid host names are left out: the
+    result is used in a command line, and a document may contain any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
@@ -61,8 +68,35 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
     return tuple(Excluded(fold(names), len(names), *reason) for reason, names in ordered)
 
 
+def remarks(report: Document) -> Iterator[str]:
+    """Yield a warning about nodes that are left out, and notes on settings that exclude no node."""
+    if names := left_out(report):
+        yield f"warning: {names}"
+    for number in sorted(_everywhere(report)):
+        title = short(report["incidents"][number]["title"], 100)
+        yield f"note: the same on all nodes, so no node is excluded for it: {title}"
+
+
+def _everywhere(report: Document) -> set[int]:
+    """Return the incidents of a job's or site's setting, on all of several nodes, that do not block a job."""
+    answered = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
+    return {
+        number
+        for number, incident in enumerate(report.get("incidents", ()))
+        if incident["owner"] in ("job", "site") and incident["impact"] != "blocks-job"
+        and incident["status"] == "fail" and len(answered) > 1 and answered.issubset(incident["nodes"])
+        and report["findings"][incident["findings"][0]].get("action") in _SETTINGS
+    }  # fmt: skip
+
+
+def _keeps_off(finding: Document) -> bool:
+    """Return whether a finding is a failure, or shows that what a job needs hangs."""
+    return finding["status"] == "fail" or (finding["status"] == "unknown" and finding.get("impact") == "blocks-job")
+
+
 def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
     """Return the nodes to exclude in report order, each with its reasons."""
+    everywhere = _everywhere(report)
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
         for place in incident["findings"]:
@@ -70,7 +104,9 @@ def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ..
     incidents: dict[str, set[int]] = {}
     checks: dict[str, set[str]] = {}
     for place, finding in enumerate(report["findings"]):
-        if finding["status"] != "fail" or not finding.get("gating", True) or finding.get("undecided"):
+        if not _keeps_off(finding) or not finding.get("gating", True) or finding.get("undecided"):
+            continue
+        if finding.get("action") in _SETTINGS and everywhere.issuperset(behind.get(place, (_NONE,))):
             continue
         for name in finding["nodes"]:
             incidents.setdefault(name, set()).update(behind.get(place, ()))

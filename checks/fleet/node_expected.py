@@ -73,6 +73,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                     f"{of}: {mine}, not {miss.wanted}", subject=trait.what, found=mine,
                     expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
                     action="isolate" if trait.part else "",
+                    fix=_REPAIR if trait.part else "",
                 )  # fmt: skip
         hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():
@@ -82,6 +83,13 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
             right.append(trait.what)
     if right:
         yield passed(f"as declared in the cluster file: {', '.join(right)}", found=f"{len(right)} values")
+
+
+#: Next step for a hardware part: no setting brings it back.
+_REPAIR = (
+    "Look for the missing part in the BMC's event log, `dmidecode` and `lspci`; reseat or replace it. If it was "
+    "removed, correct the key in the cluster file."
+)
 
 
 def _holders(trait: Trait, miss: declared_values.Miss, node: NodeFacts) -> Iterator[tuple[str, str]]:

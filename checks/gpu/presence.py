@@ -95,6 +95,7 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         ("numa.*", "unknown"),
         ("nvlink.*", "unknown"),
         ("nvlink.fabric-manager", "node", "no NVIDIA driver is loaded*"),
+        ("kernel.events", "node", "*did not answer in time*", "*tasks that hung*nvidia*"),
         ("topology.*", "unknown"),
         ("gpudirect.*", "unknown"),
         ("pcie.replay", "unknown"),
@@ -103,6 +104,9 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
         ("versions.compatibility", "unknown"),
         ("nccl.mnnvl", "unknown"),
         ("nccl.left-over-disables", "unknown"),
+        ("fleet.gpu-settings", "unknown"),
+        ("fleet.nvlink-domain", "unknown"),
+        ("fleet.firmware", "unknown", "*", "*VBIOS*"),
     ),
     source="https://docs.nvidia.com/deploy/nvml-api/ (nvmlReturn_t)",
     fix="Read `dmesg | grep -i -e nvrm -e xid`; reset the GPU or reboot the node.",
@@ -119,7 +123,8 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
     dead driver every GPU tool reports no GPUs.
 
     ## Verdicts
-    A single missing GPU fails.
+    A single missing GPU fails. If the driver does not answer in time, the result is unknown, and the node is excluded
+    from jobs.
 
     A container sees the complete PCI bus, but only its own GPUs. There, only the assigned GPUs count:
     NVIDIA_VISIBLE_DEVICES, Slurm's lists and the pod's request, which must agree. If the device nodes match the
@@ -236,6 +241,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
             f"the driver did not answer in time for {gpus} GPUs: it may hang",
             evidence=evidence,
             fix="read /proc/PID/stack of the hanging nvidia-smi and `dmesg | grep -i xid`",
+            impact="blocks-job" if any(record.hangs for record in answers) else "",
         )
     if all(record.status == "missing" for record in answers):
         return unknown(

@@ -183,7 +183,11 @@ def judge_power_limit(health: Health, meant: float | None = None) -> Iterator[Fi
     title="Every GPU's PCIe link has full width, and full speed under load",
     fault="A GPU's PCIe link lost width or speed",
     impact="slows-job",
-    explains=(("pcie.replay", "part"), ("counters.gpu-links", "part")),
+    explains=(
+        ("pcie.replay", "part"),
+        ("counters.gpu-links", "part"),
+        ("kernel.events", "part", "*", "*PCIe error*"),
+    ),
     source=f"{NVML_API} (nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth)",
     fix="Drain the node, reseat the GPU or its riser; compare with the PCIe switch above it (`lspci -vv`).",
     answers=("PA-04",),

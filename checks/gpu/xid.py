@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
+#: Messages about XIDs that take the NVLinks of a GPU down: those of the links, and of a GPU off the bus.
+LINKS_LOST = ("*: NVLink *", "*Xid 79: *")
+
 
 @check(
     "xid.gpu",
@@ -37,6 +40,8 @@ CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
         ("gpu.retired-pages", "part"),
         ("nvlink.errors", "part"),
         ("counters.gpu-links", "part"),
+        *(("gpu.driver", "unknown", f"*Xid {code}: *") for code in (79, 119, 120)),  # the driver waits for the GPU
+        *((effect, "part", words) for words in LINKS_LOST for effect in ("nvlink.links", "topology.nvlink")),
     ),
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",
     fix=RESET,

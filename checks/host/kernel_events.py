@@ -11,6 +11,7 @@ from preflight.checks.host.kernel_flood import flood
 from preflight.checks.host.kernel_judgement import Judged, Xid, judged
 from preflight.checks.host.kernel_links import FLAP, LOST_WITH_LINK
 from preflight.checks.host.kernel_problem import Problem, Window
+from preflight.checks.host.kernel_storage import OF_SERVERS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -36,6 +37,7 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
         ("kernel.events", "names", "*uncorrected memory error*", "*machine check*which reports*"),
         *((effect, on, FLAP, words) for effect, on, _, words in LOST_WITH_LINK),
         ("trend.flaps", "part", FLAP),
+        ("host.mounts", "names", "NFS server *", "*does not answer*"),
     ),
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
     "(10 corrected errors a day); driver messages: parsers/host/kernel_event_kinds.py",
@@ -139,7 +141,8 @@ def of_problem(problem: Problem, window: Window, expected: str, evidence: list[s
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
         quote="\n".join(event.text[:300] for event in problem.events[:8]),
     )  # fmt: skip
-    return replace(finding, status=problem.status, owner="network" if problem.kind == "nic-link-down" else "")
+    return replace(finding, status=problem.status, owner="network" if problem.kind == "nic-link-down" else "",
+                   action="fix-site" if problem.kind in OF_SERVERS else "")  # fmt: skip
 
 
 def words_of(judgement: Judged, hours: float) -> str:

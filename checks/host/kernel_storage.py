@@ -110,6 +110,9 @@ def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:
 
 _SERVERS = (("nfs-stalled", "nfs-back", "NFS server"), ("lustre-lost", "lustre-back", "Lustre target"))
 
+#: Kinds of problems with file servers, which are no fault of the node.
+OF_SERVERS = ("nfs-stalled", "lustre-lost", "lustre-evicted")
+
 
 def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, back, noun in _SERVERS:

@@ -47,8 +47,9 @@ def declared_mounts(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Each difference fails. Read-only mounts and file systems are found in the mount table, and the reason is looked up
     in the kernel log; the check writes nothing. Space and inodes are those available to ordinary users. A
-    separate `df` process runs for each mount; a mount whose `df` does not finish in time, or that could not be read, is
-    unknown. A mount that waits for an automounter is unknown unless it was triggered. Containers are skipped.
+    separate `df` process runs for each mount; a mount whose `df` hangs, or that could not be read, is unknown. If it
+    hangs, the node is excluded from jobs. A mount that waits for an automounter is unknown unless it was triggered.
+    Containers are skipped.
 
     ## False alarms
     A mount that only some nodes of a class have; give those nodes their own class.
@@ -68,7 +69,7 @@ def _of_place(
     key = space(place).key
     here = [mount for mount in table if mount.place == place.rstrip("/") or mount.place == place]
     mount = here[-1] if here else None
-    room, trouble = _room(node, key, place, source)
+    room, trouble = _room(node, key, place, source, f" ({mount.source})" if mount else "")
     if mount is not None and mount.kind == "autofs":
         mount = None
         if room is None and trouble is None:
@@ -104,17 +105,26 @@ def _below(place: str, other: str) -> bool:
     return place.startswith(f"{other.rstrip('/')}/")
 
 
-def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | None, Finding | None]:
-    """Return the df row of a mount, or a finding about it, or neither."""
+def _room(node: NodeFacts, key: str, place: str, source: str, of: str) -> tuple[Space | None, Finding | None]:
+    """Return the df row of a mount, or a finding about it, or neither.
+
+    ``of`` is the source of the mount, in brackets. A job that uses a mount whose df hangs would hang as well.
+    """
     if key not in node.evidence:
         return None, None
     record = node.evidence.record(key)
     expected = f"a mount that answers ({source})"
+    if record.hangs:
+        return None, unknown(
+            f"{place}{of} does not answer: df {record.describe()}", subject=place, found=record.status,
+            expected=expected, evidence=[key], action="fix-site", impact="blocks-job",
+            fix="Check the server and the path to it; jobs that use it hang in the kernel.",
+        )  # fmt: skip
     if not record.ok:
         return None, unknown(f"{place}: df {record.describe()}", subject=place, found=record.status, expected=expected,
                              evidence=[key])  # fmt: skip
     if record.rc not in (0, None):
-        return None, _refused(record, place, expected, key)
+        return None, _refused(record, place, of, expected, key)
     try:
         rows = [row for row in parse_space(record.out) if row.place == (place.rstrip("/") or "/")]
     except ValueError as error:
@@ -123,14 +133,16 @@ def _room(node: NodeFacts, key: str, place: str, source: str) -> tuple[Space | N
     return (rows[0], None) if rows else (None, None)
 
 
-def _refused(record: Record, place: str, expected: str, key: str) -> Finding | None:
+def _refused(record: Record, place: str, of: str, expected: str, key: str) -> Finding | None:
     lines = record.err.strip().splitlines()
     words = lines[0][:200] if lines else f"exit status {record.rc}"
     if words.endswith("No such file or directory"):
         return failed(f"{place} is not mounted: the directory does not exist", subject=place, found="no such directory",
                       expected=expected, evidence=[key])  # fmt: skip
     report = unknown if not lines or _REFUSED.search(words) or "option" in words else failed
-    return report(f"{place} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key])
+    return report(
+        f"{place}{of} does not answer: {words}", subject=place, found=words, expected=expected, evidence=[key]
+    )
 
 
 def _writable(node: NodeFacts, place: str, wanted: bool, mount: MountEntry | None, source: str) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ SMALL_READ_BYTES = 512
         ("counters.receiver", "part"),
         ("counters.loss", "part", "*", "*this NIC's port ran out of buffers*"),
         ("counters.balance", "part", "*", "*less than half*"),
+        ("kernel.events", "part", "*", "*PCIe error*"),
         ("pair.write-bw", "part"),
         ("pair.read-bw", "part"),
     ),

@@ -49,11 +49,11 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
         )
     report = _report(source, cluster)
     if bad:
-        from preflight.reports.keep_off import bad_nodes, left_out
+        from preflight.reports.keep_off import bad_nodes, remarks
 
         print_text(f"{bad_nodes(report)}\n")
-        if warning := left_out(report):
-            print_text(f"warning: {warning}\n", sys.stderr)
+        for remark in remarks(report):
+            print_text(f"{remark}\n", sys.stderr)
         return
     numbers = _chosen(report, which)
     if form == "json":

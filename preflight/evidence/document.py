@@ -87,6 +87,15 @@ class Record:
         """Whether the record is complete."""
         return self.status == "ok"
 
+    @property
+    def hangs(self) -> bool:
+        """Whether a command did not end in its own time, or could not be killed.
+
+        One that the deadline of the run ended may only have started late.
+        """
+        own_time = self.status in ("timeout", "abandoned") and not self.why.startswith("the run's deadline")
+        return own_time or (self.status == "abandoned" and "was not ended by SIGKILL" in self.why)
+
     def describe(self) -> str:
         """Return why the record has no complete value; empty if it has one."""
         if self.ok:

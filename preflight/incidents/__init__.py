@@ -17,7 +17,7 @@ from preflight.incidents.document import document_of
 from preflight.incidents.faults import faults_of
 from preflight.incidents.findings import Findings
 from preflight.incidents.groups import groups_of
-from preflight.incidents.order import sort_key
+from preflight.incidents.order import is_loud, sort_key
 from preflight.model import Check
 
 __all__ = ["changes", "incidents", "recorded", "sort_key"]
@@ -25,7 +25,7 @@ __all__ = ["changes", "incidents", "recorded", "sort_key"]
 
 def incidents(report: Mapping[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
     """Return the incidents of a report, most severe first, without waived causes."""
-    if not any(finding["status"] in ("fail", "warn") for finding in report["findings"]):
+    if not any(map(is_loud, report["findings"])):
         return []
     findings = Findings(report, checks)
     groups, gpus = groups_of(findings, faults_of(findings)), gpus_of(findings.nodes)

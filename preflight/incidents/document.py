@@ -10,7 +10,7 @@ from preflight.incidents.cost import cost_of
 from preflight.incidents.findings import Findings
 from preflight.incidents.groups import Group
 from preflight.incidents.titles import title
-from preflight.model import IMPACTS
+from preflight.model import IMPACTS, ROLL_UP
 
 
 def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
     return {
         "fingerprint": sha256("\0".join(group.identity).encode("utf-8", "surrogatepass")).hexdigest()[:12],
         "title": group.place + _title(findings, group, roots, subjects),
-        "status": "fail" if any(findings[number]["status"] == "fail" for number in loud) else "warn",
+        "status": min((findings[number]["status"] for number in loud), key=ROLL_UP.index),
         "impact": min(map(findings.impact, loud), key=IMPACTS.index),
         "cost": cost_of([findings[number] for number in loud], listed, findings.nodes, gpus),
         "owner": findings.owner(group.faults[0].root),

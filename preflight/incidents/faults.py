@@ -48,7 +48,7 @@ def _accepted(findings: Findings, root: int, members: Iterable[int]) -> bool:
 
 def _waived(finding: Mapping[str, Any]) -> bool:
     """Return whether a waiver covers a finding; shadow is not a waiver."""
-    return finding["status"] == "warn" and finding.get("excused", "") not in ("", SHADOW)
+    return finding["status"] in ("warn", "unknown") and finding.get("excused", "") not in ("", SHADOW)
 
 
 def _with_cables(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:

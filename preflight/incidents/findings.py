@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.incidents.order import action_of, impact_of, owner_of
+from preflight.incidents.order import action_of, impact_of, is_loud, owner_of
 from preflight.incidents.parts import Parts, is_device, signature
 from preflight.incidents.relations import Relations
 from preflight.model import Check
@@ -62,8 +62,8 @@ class Findings:
         return self._signatures[number]
 
     def is_loud(self, number: int) -> bool:
-        """Return whether a finding is a failure or a warning."""
-        return self[number]["status"] in ("fail", "warn")
+        """Return whether a finding may be an incident."""
+        return is_loud(self[number])
 
     def is_setting(self, number: int) -> bool:
         """Return whether a setting must be corrected; counters of ports are none."""

@@ -11,6 +11,14 @@ from preflight.model import IMPACTS, Check
 _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 
 
+def is_loud(finding: Mapping[str, Any]) -> bool:
+    """Return whether a finding may be an incident: a failure, a warning, or something that hangs.
+
+    An unknown result states its impact only if what it examines does not answer at all.
+    """
+    return finding["status"] in ("fail", "warn") or (finding["status"] == "unknown" and "impact" in finding)
+
+
 def impact_of(check: Check | None, status: str, stated: str = "") -> str:
     """Return the impact of a finding: its own, else that of its check.
 

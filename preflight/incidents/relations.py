@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from preflight.incidents.order import is_loud
 from preflight.incidents.parts import CABLE, Parts, device_of, is_device, ports_of
 from preflight.model import Check, Relation
 
@@ -28,9 +29,9 @@ class Relations:
     def roots(self, findings: Mapping[int, Document], parts: Parts) -> dict[int, frozenset[int]]:
         """Return the unexplained findings of a node, each with all findings it explains.
 
-        A finding that is unknown explains nothing and is never a root.
+        A finding that is unknown explains nothing and is never a root, unless it states an impact.
         """
-        loud = [number for number, finding in findings.items() if finding["status"] in ("fail", "warn")]
+        loud = [number for number, finding in findings.items() if is_loud(finding)]
         if len(findings) == 1:
             return {number: frozenset((number,)) for number in loud}
         effects = {number: set(self._effects(number, findings, parts)) for number in loud}

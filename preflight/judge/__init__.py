@@ -262,7 +262,7 @@ def _outside(fleet: Fleet, cluster: Cluster) -> list[str]:
 
 
 def _incidents(report: dict[str, Any], checks: Sequence[Check]) -> list[dict[str, Any]]:
-    if not any(finding["status"] in ("fail", "warn") for finding in report["findings"]):
+    if not any(finding["status"] in ("fail", "warn") or "impact" in finding for finding in report["findings"]):
         return []
     from preflight.incidents import incidents  # start-up: healthy nodes have none
 

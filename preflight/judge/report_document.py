@@ -182,9 +182,9 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
             "fix": "",
             "action": action_of(check, finding),
         }
-        if finding.impact and finding.status in (Status.FAIL, Status.WARN):
+        if finding.impact and urgent:
             document["impact"] = finding.impact
-        if finding.owner and finding.status in (Status.FAIL, Status.WARN):
+        if finding.owner and urgent:
             document["owner"] = finding.owner
         if finding.cause:
             document["cause"] = {"check": finding.cause[0], "nodes": list(finding.cause[1:])}

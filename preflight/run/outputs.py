@@ -62,11 +62,11 @@ def _files(
         metrics = render_metrics(report)
         yield textfile, lambda: write_file(textfile, metrics)
     if exclude_file := outputs.exclude_file:
-        from preflight.reports.keep_off import bad_nodes, left_out
+        from preflight.reports.keep_off import bad_nodes, remarks
 
         nodes = bad_nodes(report)
-        if warning := left_out(report):
-            print_text(f"warning: {warning}\n", sys.stderr)
+        for remark in remarks(report):
+            print_text(f"{remark}\n", sys.stderr)
         yield exclude_file, lambda: write_file(exclude_file, f"{nodes}\n")
 
 

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preflight.facts.kernel_log import NOTICES
+from preflight.facts.nvidia.query import NVML, QUERY
+from preflight.facts.nvidia.smi_xml import XML
 from preflight.facts.system_settings import MEMINFO
 from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
+from preflight.parsers.nvidia.nvlink_status import NVLINK
+from preflight.probes.declared import space
 from tests.support import whole_nodes
-from tests.support.machines.inventory import DISKS
+from tests.support.machines.inventory import DISKS, SHARED
 from tests.support.machines.records import ok
 from tests.support.planted_fleet import DIFFERENCES
 from tests.support.whole_nodes import Fault, both, every_rail, gpu, health, nic, node, record, set_too
@@ -25,6 +30,9 @@ PLANTED: Mapping[str, Fault] = {
     for table in whole_nodes.tables() if table.node == NODE
     for name, (fault, _) in table.faults.items()
 }  # fmt: skip
+
+#: Records of a command that does not end, and of one that is not installed.
+HANGS, ABSENT = {"status": "timeout", "why": "no end after 20 s"}, {"status": "missing", "why": "not installed"}
 
 HALF = "200 Gb/sec (2X NDR)"
 
@@ -70,6 +78,21 @@ MORE: Mapping[str, Fault] = {
     "every rail at MTU 1500": every_rail(netdev_mtu=1500),
     "drive 3 dead": record("file:/sys/class/nvme/nvme3/state", ok("dead\n")),
     "drive 5 dead": record("file:/sys/class/nvme/nvme5/state", ok("dead\n")),
+    "driver hangs": both(*(record(key, HANGS) for key in (NVML, QUERY, XML, NVLINK, NVLINK_ERRORS))),
+    "no tool to query the driver": both(*(record(key, ABSENT) for key in (NVML, QUERY, XML, NVLINK))),
+    "GSP of GPU2 silent": node(kernel_log=(
+        "<4>[421000.1] NVRM: Xid (PCI:0000:52:00): 119, pid=4711, name=python3, Timeout after 6s of waiting for RPC "
+        "response from GPU2 GSP! Expected function 76 (GSP_RM_CONTROL).",
+        "<3>[431000.1] INFO: task nvidia-smi:4711 blocked for more than 120 seconds.",
+    )),
+    "shared storage hangs": record(space(SHARED).key, HANGS),
+    "shared storage read too late": record(
+        space(SHARED).key, {"status": "timeout", "why": "the run's deadline of 5 s expired first"}
+    ),
+    "file server silent": node(kernel_log=("<4>[431100.1] nfs: server 192.0.2.200 not responding, still trying",)),
+    "another file server silent": node(
+        kernel_log=("<4>[431100.1] nfs: server 192.0.2.20 not responding, still trying",)
+    ),
     "two cards of memory gone": record(MEMINFO, ok("MemTotal:       1981452288 kB\n")),
     "/scratch read-only": record(MOUNTS, ok(DISKS.replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
     "rail 4 at leaf 9": nic("mlx5_4", leaf="leaf-9"),
@@ -194,6 +217,14 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
      ("nccl.left-over-disables NCCL_P2P_DISABLE", "nvlink.links 0000:d1:00.0")),
     (("carriage returns in /etc/nccl.conf", "NCCL_P2P_DISABLE left over"),
      ("nccl.variable-values NCCL_SOCKET_IFNAME", "nccl.left-over-disables NCCL_P2P_DISABLE")),
+    # what hangs is unknown, and an incident
+    (("driver hangs", "port down"), ("gpu.driver", "rdma.port-state mlx5_5:1")),
+    (("driver hangs", "GSP of GPU2 silent"), ("xid.gpu 0000:52:00.0",)),
+    (("driver hangs", "uncorrectable error"), ("gpu.driver",)),
+    (("no tool to query the driver", "port down"), ("rdma.port-state mlx5_5:1",)),
+    (("shared storage hangs", "file server silent"), ("kernel.events 192.0.2.200",)),
+    (("shared storage hangs", "another file server silent"), ("host.mounts /shared", "kernel.events 192.0.2.20")),
+    (("shared storage read too late", "another file server silent"), ("kernel.events 192.0.2.20",)),
     # three
     (("driver lost a GPU", "driver lost GPU5", "GPU off the bus in the log"), ("gpu.driver",)),
     (("a GPU without NVLink", "GPU3 without NVLink", "driver lost GPU5"),

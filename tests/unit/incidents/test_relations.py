@@ -63,6 +63,13 @@ BALANCE = ("counters.balance", "mlx5_5:1", "mlx5_5:1 carried 75 Gb/s, less than 
 MTU = ("fleet.mtu-equal", "MTU", "MTU differs")
 
 
+XID = ("xid.gpu", "0000:d1:00.0")
+LINKS = ("nvlink.links", "0000:d1:00.0", "GPU6: 0 of 18 NVLinks are up")
+AER = "1 uncorrected, non-fatal PCIe error of 0000:5e:00.0"
+NFS = ("kernel.events", "192.0.2.20", "NFS server 192.0.2.20 does not answer, 4 min ago")
+PARTS = Parts({"0000:5e:00.0": "mlx5_5", "enp94s0": "mlx5_5", "GPU6": "0000:d1:00.0"}, frozenset(), {})
+
+
 @pytest.mark.parametrize(
     ("cause", "effect", "explained"),
     [
@@ -79,6 +86,22 @@ MTU = ("fleet.mtu-equal", "MTU", "MTU differs")
         # one link layer has another MTU than the other
         (("fleet.nic-settings", "link layer of the compute ports", "Ethernet on 4"), MTU, True),
         (("fleet.nic-settings", "ACS", "on"), MTU, False),
+        # the NVLinks of a GPU with an NVLink error, or off the bus; not after another error, or of another GPU
+        ((*XID, "Xid 74: NVLink error, repeated"), LINKS, True),
+        ((*XID, "Xid 150: NVLink unit error"), ("topology.nvlink", "GPU6", "no NVLink"), True),
+        ((*XID, "Xid 79: GPU has fallen off the bus"), LINKS, True),
+        ((*XID, "Xid 48: uncorrectable (double-bit) memory error"), LINKS, False),
+        ((*XID, "Xid 74: NVLink error, repeated"), ("nvlink.links", "0000:43:00.0", "GPU1: 0 of 18 are up"), False),
+        # PCIe errors of the device whose link is narrow
+        (("pcie.nic-link", "mlx5_5", "carries 126 Gb/s"), ("kernel.events", "0000:5e:00.0", AER), True),
+        (("pcie.nic-link", "mlx5_6", "carries 126 Gb/s"), ("kernel.events", "0000:5e:00.0", AER), False),
+        (("pcie.nic-link", "mlx5_5", "carries 126 Gb/s"), ("kernel.events", "enp94s0", "the link of enp94s0"), False),
+        (("gpu.pcie-link", "0000:43:00.0", "8 of 16 lanes"), ("kernel.events", "0000:43:00.0", AER), True),
+        (("gpu.pcie-link", "0000:43:00.0", "8 of 16 lanes"), ("kernel.events", "0000:d1:00.0", AER), False),
+        # the mounts of a server that is silent
+        (NFS, ("host.mounts", "/data", "/data (192.0.2.20:/data) does not answer: Stale file handle"), True),
+        (NFS, ("host.mounts", "/data", "/data (192.0.2.200:/data) does not answer: Stale file handle"), False),
+        (NFS, ("host.mounts", "/data", "/data is of type nfs, not nfs4"), False),
     ],
 )
 def test_a_cause_explains_its_effect(cause: tuple[str, ...], effect: tuple[str, ...], explained: bool) -> None:
@@ -87,4 +110,4 @@ def test_a_cause_explains_its_effect(cause: tuple[str, ...], effect: tuple[str, 
         | {"nodes": ["n1"], "evidence": [], "status": "fail"}
         for words in (cause, effect)
     )
-    assert Relations(CHECKS).explains(first, second, Parts({}, frozenset(), {})) is explained
+    assert Relations(CHECKS).explains(first, second, PARTS) is explained

@@ -46,7 +46,39 @@ def test_unknown_excludes_no_node_and_the_page_states_it() -> None:
     finding = samples.finding("a.one", "unknown", ["n1"], "no record")
     report = samples.report([samples.node("n1", None, gpu__count="unknown")], [finding], 3)
     assert keep_off.bad_nodes(report) == ""
-    assert "Unknown results exclude no node." in render(report)
+    assert "An unknown result excludes a node only if what it examines hangs." in render(report)
+
+
+@pytest.mark.parametrize(
+    ("action", "owner", "impact", "nodes", "excluded"),
+    [
+        ("fix-job", "job", "slows-job", ["n1", "n2"], ""),  # no node is better
+        ("fix-site", "site", "slows-job", ["n1", "n2"], ""),
+        ("fix-site", "site", "slows-job", ["n2"], "n2"),
+        ("fix-site", "site", "blocks-job", ["n1", "n2"], "n[1-2]"),  # no job runs on any
+        ("fix-site", "network", "slows-job", ["n1", "n2"], "n[1-2]"),
+        ("isolate", "site", "slows-job", ["n1", "n2"], "n[1-2]"),
+    ],
+)
+def test_a_setting_of_all_nodes_excludes_none(
+    action: str, owner: str, impact: str, nodes: list[str], excluded: str
+) -> None:
+    findings = [samples.finding("a.one", "fail", nodes, "x is set", action=action)]
+    incident = samples.incident("0" * 12, findings, 0, impact=impact, owner=owner)
+    report = samples.report([samples.node("n1"), samples.node("n2")], findings, 1, incidents=[incident])
+    assert keep_off.bad_nodes(report) == excluded
+    assert list(keep_off.remarks(report)) == (
+        [] if excluded else ["note: the same on all nodes, so no node is excluded for it: x is set"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "excluded"), [({"impact": "blocks-job"}, "n1"), ({"impact": "drifts"}, ""), ({"gating": False}, "")]
+)
+def test_what_hangs_excludes_its_node(more: dict[str, Any], excluded: str) -> None:
+    finding = samples.finding("a.one", "unknown", ["n1"], "it does not answer", **more)
+    report = samples.report([samples.node("n1", None)], [finding], 3)
+    assert keep_off.bad_nodes(report) == excluded
 
 
 def test_every_node_has_its_square() -> None:

@@ -109,6 +109,10 @@ def test_show_a_node_at_the_other_end(tmp_path: Path) -> None:
     source = ("--from", str(tmp_path / "report.json"))
     assert cause["message"][:20] in run("show", "far012", *source)
     assert run("show", "far01", *source) == "far01: no incident\n"
+    report["incidents"][0]["title"] = "job.log:7 on gpu001, rank 3: no route"
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    named = "gpu001: no incident of its own; named in incident 1 (job.log:7 on gpu001, rank 3: no route)\n"
+    assert run("show", "gpu001", *source) == named
     assert {"rack a", "rack b", "no rack known"} <= set(run("show", "--by", "rack", *source).splitlines())
 
 
