@@ -53,7 +53,10 @@ def _name(node: str) -> re.Pattern[str]:
 
 
 def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Return a line for each named node without an incident; it lists those whose title names the node."""
+    """Return a line for each named node without an incident.
+
+    It lists the incidents whose title names the node.
+    """
     lines = []
     for node in report["nodes"]:
         if node["name"] in names and not places(report, node["name"]):

@@ -69,7 +69,7 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
 
 
 def remarks(report: Document) -> Iterator[str]:
-    """Yield a warning about nodes that are left out, and notes on settings that exclude no node."""
+    """Yield remarks on nodes that are left out, and on settings of all nodes."""
     if names := left_out(report):
         yield f"warning: {names}"
     for number in sorted(_everywhere(report)):
@@ -78,7 +78,10 @@ def remarks(report: Document) -> Iterator[str]:
 
 
 def _everywhere(report: Document) -> set[int]:
-    """Return the incidents of a job's or site's setting, on all of several nodes, that do not block a job."""
+    """Return the incidents of a job's or site's setting that all nodes have.
+
+    Those that block a job, and those of a single node, are left out.
+    """
     answered = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
     return {
         number

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, warned
@@ -86,7 +87,7 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
         ("gpu.row-remap", "part"),
         ("gpu.retired-pages", "part"),
         ("gpu.recovery-action", "part"),
-        ("job.errors", "log"),
+        *IN_LOGS,
     ),
     source="https://docs.nvidia.com/deploy/xid-errors/ (48, 94, 95); gate of azurehpc-health-checks, GCM",
     fix=RESET,

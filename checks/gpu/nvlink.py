@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import PCI_BUS, no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import MESH, gpu_model
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     title="Every GPU has all its NVLinks, at full rate",
     fault="A GPU lacks NVLinks, or has slow ones",
     impact="slows-job",
-    explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", ""), ("job.errors", "log")),
+    explains=(("topology.nvlink", "part"), ("topology.nvlink", "node", "*", ""), *IN_LOGS),
     source="part catalogue (NVIDIA whitepapers and datasheets); OCI's health checks require the same rates",
     fix="Check gpu.fabric-state and `nvidia-smi nvlink -s`, then reset all GPUs; a link that stays down is a "
     "hardware fault.",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from preflight import parsers
 from preflight.checks.applicability import no_gpu, no_nvswitch
 from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -128,7 +129,7 @@ def no_managed_switch(node: NodeFacts, site: Site) -> Finding | None:
     title="The fabric manager runs and matches the driver's version",
     fault="The fabric manager does not run, or differs from the driver's version",
     impact="blocks-job",
-    explains=(("gpu.fabric-state", "node"), ("job.errors", "log")),
+    explains=(("gpu.fabric-state", "node"), *IN_LOGS),
     source=f"{FABRIC_GUIDE} (the versions must match)",
     fix="Install nvidia-fabricmanager of exactly the driver's version. From H100 on, start it as in NVIDIA's "
     "guide: end "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import PCI_BUS, network_switch, no_gpu, nothing
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import COURSE, EvidenceError
 from preflight.expectations import Site
 from preflight.expectations.catalogue import NVSWITCH_IDS
@@ -43,7 +44,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
     fault="A GPU is missing from the PCI bus",
     impact="blocks-job",
     explains=(
-        ("job.errors", "log"),
+        *IN_LOGS,
         ("xid.gpu", "missing"),
         ("gpu.*", "missing"),
         ("nvlink.*", "missing"),
@@ -88,7 +89,8 @@ def count(node: NodeFacts, site: Site) -> Iterator[Finding]:
     fault="The driver does not answer for a GPU",
     impact="blocks-job",
     explains=(
-        ("job.errors", "log"),
+        *IN_LOGS,
+        *((effect, on, "*", "*launch failure*") for effect, on in IN_LOGS),
         ("xid.gpu", "part"),
         ("xid.gpu", "names"),
         ("gpu.*", "unknown"),

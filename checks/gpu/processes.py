@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, all_of, check, counted, failed, passed, skipped, unknown, warned
@@ -114,6 +115,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "gpu.memory-headroom",
+    explains=IN_LOGS,
     title="GPU memory is free for the job",
     fault="GPU memory is not free for the job",
     impact="blocks-job",

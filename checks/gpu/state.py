@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts
 from preflight.checks.applicability import no_gpu
 from preflight.checks.gpu.per_gpu import each_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, check, failed, unknown, warned
@@ -322,7 +323,7 @@ def judge_mig(health: Health, training: bool = True) -> Iterator[Finding]:
     title="Every GPU accepts compute processes",
     fault="A GPU does not accept every compute process",
     impact="blocks-job",
-    explains=(("job.errors", "log"),),
+    explains=IN_LOGS,
     source=f"{NVML_API} (nvmlComputeMode_t)",
     fix="Run `nvidia-smi -i N -c DEFAULT`.",
     action="fix-site",

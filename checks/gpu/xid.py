@@ -11,6 +11,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.checks.applicability import no_gpu, no_nvswitch
 from preflight.checks.gpu.xid_judgement import BAD, judged
 from preflight.checks.gpu.xid_policy import REPLACE, RESET, Act, XidPolicy
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -41,6 +42,9 @@ LINKS_LOST = ("*: NVLink *", "*Xid 79: *")
         ("nvlink.errors", "part"),
         ("counters.gpu-links", "part"),
         *(("gpu.driver", "unknown", f"*Xid {code}: *") for code in (79, 119, 120)),  # the driver waits for the GPU
+        *IN_LOGS,
+        *((effect, on, "*memory error*", "*ECC error*") for effect, on in IN_LOGS),
+        *((effect, on, "*: NVLink *", "*NVLink error*") for effect, on in IN_LOGS),
         *((effect, "part", words) for words in LINKS_LOST for effect in ("nvlink.links", "topology.nvlink")),
     ),
     source=f"{CATALOGUE} (catalogue and actions); judgement: table in checks/gpu/xid_policy.py",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.checks.applicability import no_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.compatibility import (
@@ -41,7 +42,7 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
     title="The driver supports the CUDA version of PyTorch and NCCL",
     fault="The driver is too old for the CUDA version of PyTorch or NCCL",
     impact="blocks-job",
-    explains=(("job.errors", "log"),),
+    explains=IN_LOGS,
     source=f"{GUIDE}; forward compatibility: the cuda-compat package",
     fix="Install a driver for PyTorch's CUDA version (`torch.version.cuda`), or a PyTorch for the driver's "
     "major version, with a single nvidia-nccl package.",

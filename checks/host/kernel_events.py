@@ -12,6 +12,7 @@ from preflight.checks.host.kernel_judgement import Judged, Xid, judged
 from preflight.checks.host.kernel_links import FLAP, LOST_WITH_LINK
 from preflight.checks.host.kernel_problem import Problem, Window
 from preflight.checks.host.kernel_storage import OF_SERVERS
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
@@ -38,6 +39,7 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
         *((effect, on, FLAP, words) for effect, on, _, words in LOST_WITH_LINK),
         ("trend.flaps", "part", FLAP),
         ("host.mounts", "names", "NFS server *", "*does not answer*"),
+        *((effect, on, "NFS server *", "*lost its server*") for effect, on in IN_LOGS),
     ),
     source="https://docs.kernel.org/admin-guide/ras.html, https://docs.kernel.org/PCI/pcieaer-howto.html; mcelog.conf "
     "(10 corrected errors a day); driver messages: parsers/host/kernel_event_kinds.py",

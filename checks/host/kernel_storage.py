@@ -110,7 +110,7 @@ def _writable_again(event: KernelEvent, kinds: Kinds) -> bool:
 
 _SERVERS = (("nfs-stalled", "nfs-back", "NFS server"), ("lustre-lost", "lustre-back", "Lustre target"))
 
-#: Kinds of problems with file servers, which are no fault of the node.
+#: Kinds of problems with file servers, which the node does not cause.
 OF_SERVERS = ("nfs-stalled", "lustre-lost", "lustre-evicted")
 
 

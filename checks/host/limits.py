@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from preflight.checks.applicability import no_rdma
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.clock import Clock
@@ -42,7 +43,7 @@ def nothing_to_pin(node: NodeFacts, site: Site) -> Finding | None:
     title="RDMA may pin memory without limit",
     fault="RDMA may not pin enough memory",
     impact="blocks-job",
-    explains=(("nccl.failures", "log"), ("job.errors", "log")),
+    explains=IN_LOGS,
     source="setrlimit(2); ibv_reg_mr(3); floor 1 GiB: below it registration of NCCL's buffers fails",
     fix="Set LimitMEMLOCK=infinity for slurmd, containerd, sshd; `* - memlock unlimited` in limits.d; IPC_LOCK "
     "in the pod.",
@@ -102,7 +103,7 @@ def _cap_ipc_lock(node: NodeFacts) -> bool:
     title="/dev/shm has room for NCCL",
     fault="/dev/shm is too small for NCCL",
     impact="blocks-job",
-    explains=(("job.errors", "log"),),
+    explains=IN_LOGS,
     source="runc default 64 MiB; 8 GiB: AMD Primus preflight; 1 GiB with several GPUs: a judgement",
     fix="Kubernetes: mount an emptyDir with medium Memory at /dev/shm; Docker: --shm-size; host: remount tmpfs larger.",
     action="fix-site",
@@ -188,6 +189,7 @@ def local_ports(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 @check(
     "host.open-files",
+    explains=IN_LOGS,
     title="The limit of open files is high enough",
     fault="The limit of open files is too low",
     impact="blocks-job",

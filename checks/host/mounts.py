@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.applicability import no_mount_declared, own_file_systems
+from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError, Record
 from preflight.expectations import Site
 from preflight.expectations.values import DeclaredMount as Declared
@@ -28,6 +29,7 @@ _REFUSED = re.compile(r"Permission denied|Operation not permitted")
 
 @check(
     "host.mounts",
+    explains=IN_LOGS,
     title="The declared file systems are mounted, writable and have free space",
     fault="A declared file system is not mounted, not writable or has no free space",
     impact="blocks-job",
@@ -218,7 +220,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     gating=False,
     unless=(own_file_systems,),
     action="fix-site",
-    explains=[("fleet.host", "node", "*read-only*", "mounts*")],
+    explains=[("fleet.host", "node", "*read-only*", "mounts*"), *IN_LOGS],
 )
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look for file systems without space or inodes, or turned read-only by an error.

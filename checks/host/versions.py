@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from preflight import facts
 from preflight.checks.applicability import no_gpu
+from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.node import NodeFacts
@@ -19,7 +20,7 @@ from preflight.parsers.nvidia.driver_version import driver_version
     title="The driver's libraries are complete and match the kernel module's version",
     fault="The driver's libraries do not match the kernel module",
     impact="blocks-job",
-    explains=(("job.errors", "log"),),
+    explains=IN_LOGS,
     source="NVIDIA driver README: the user-space libraries and the kernel module must have the same version",
     fix="Install one complete driver version and reboot; from an image, remove `libcuda.so*` and `libnvidia-*.so*`.",
     action="fix-site",

@@ -38,7 +38,7 @@ _ELSEWHERE = ("ib_no_device_tcp_fallback", "ibverbs_missing", "gdr_disabled_capa
     title="The log has no failure of NCCL or the layers below it",
     fault="The log has a failure of NCCL or the layers below it",
     impact="blocks-job",
-    explains=AFTER_FAILURE,
+    explains=(*AFTER_FAILURE, ("job.errors", "parts")),
     source="signatures in preflight/parsers/nccl_log/signatures.toml, each with its origin; NCCL 2.4 … 2.30",
     fix="Fix the earliest first, because later ones are often its consequences. `preflight check --hosts NODES "
     "--log FILE` finds its cause.",
@@ -76,7 +76,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
         for number, (failure, end) in enumerate(parts[:_MAX_FINDINGS]):
             groups = [_of_port(run, log, failure, end)] if end else _causes(run, log, failure)
             echoes = sum(one.echo for one in log.failures) if not number else 0
-            reported = _finding(failure, key, echoes, next((group for group in groups if group.agreed), None))
+            group = next((group for group in groups if group.agreed), None)
+            reported = _with_fault(_finding(failure, key, echoes, group), run, key, failure)
             if failure.id.startswith(_CONNECTIONS) and (inside := _inside_node(log)):
                 words = f"; its sockets use {inside}, which no other node reaches: it is a bridge inside the node"
                 reported = replace(reported, message=reported.message + words)
@@ -140,6 +141,24 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         fix=_steps(remedies, failure.collect[:3]),
         quote="\n".join(text for text in (str(failure.line), witness(group) if group else "") if text),
     ).from_cause(blamed(group))
+
+
+def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> Finding:
+    """Return the finding with the check and places of the same fault on nodes."""
+    lines = [f"{key}:{process.line.number}" for process in failure.processes if not process.line.file]
+    check = facts.logged_faults.check_of(failure)
+    if not check:
+        return finding.with_parts(*lines)
+    log = run.nccl_logs[key]
+    of_rank: dict[int | None, str | None] = {rank: host.host for host in of_log(log) for rank in host.ranks}
+    writers = [
+        (line.host or of_rank.get(process.rank), process.rank, line.device)
+        for process in failure.processes if (line := process.line)
+    ]  # fmt: skip
+    names: dict[str | None, str] = {host: node.node for host, _, _ in writers if (node := run.host(host))}
+    at = dict.fromkeys(facts.logged_faults.places(log, check, writers, names))
+    finding = finding.with_parts(*lines, *at)
+    return finding if finding.cause or not names else finding.from_cause((check, *dict.fromkeys(names.values())))
 
 
 #: Prefixes of ids of connection failures, and of interfaces that exist only inside a node.

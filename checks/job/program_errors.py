@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from preflight import facts
 from preflight.checks.job.cause import AFTER_FAILURE, of_log
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
@@ -58,7 +59,7 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
         ended = [group for group in ordered(logged) if group[0].id != _LOGGED]
         for signature, same in ended[:_MAX_FINDINGS]:
             reported = finding_of(signature, same, [key], f"{key.removeprefix('log:')}:{same[0].line}: ")
-            yield reported.from_cause(_cause(run, key, signature, same))
+            yield _with_fault(reported, run, key, signature, same)
         if not ended:
             yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
                          f"{counted(len(logged), 'kind of lines is', 'kinds of lines are')} logged as errors",
@@ -66,14 +67,25 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
                          evidence=[key])  # fmt: skip
 
 
-def _cause(run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[LoggedError]) -> tuple[str, ...]:
-    """Return the check of the same fault on a node, and the nodes; may be empty."""
+def _with_fault(
+    finding: Finding, run: RunFacts, key: str, signature: ErrorSignature, logged: Sequence[LoggedError]
+) -> Finding:
+    """Return the finding with the check and places of the same fault on nodes."""
+    finding = finding.with_parts(*(f"{key}:{error.line}" for error in logged))
+    if signature.check == "job.errors":
+        return finding
     log = run.nccl_logs.get(key)
     of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
-    hosts = [run.host(error.node or of_rank.get(error.rank or error.writer.removeprefix("rank")) or error.writer)
-             for error in logged]  # fmt: skip
-    nodes = dict.fromkeys(node.node for node in hosts if node)
-    return (signature.check, *nodes) if nodes and signature.check != "job.errors" else ()
+    writers, names = [], dict[str | None, str]()
+    for error in logged:
+        rank = error.rank or error.writer.removeprefix("rank")
+        host = error.node or of_rank.get(rank) or error.writer or None
+        if node := run.host(host):
+            names[host] = node.node
+        writers.append((host, int(rank) if rank.isdecimal() else None, None))
+    at = dict.fromkeys(facts.logged_faults.places(log, signature.check, writers, names))
+    finding = finding.with_parts(*finding.parts, *at)
+    return finding.from_cause((signature.check, *dict.fromkeys(names.values()))) if names else finding
 
 
 #: Signature of lines that a program logs as errors and that match no other signature.

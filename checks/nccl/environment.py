@@ -203,6 +203,7 @@ def _left_over(node: NodeFacts, site: Site, leftover: Leftover, setting: Setting
 
 @check(
     "nccl.socket-ifname",
+    explains=(("nccl.failures", "log"),),
     title="NCCL_SOCKET_IFNAME selects an interface that is up",
     fault="NCCL_SOCKET_IFNAME selects no interface that is up",
     impact="blocks-job",

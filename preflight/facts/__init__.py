@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         job,
         kernel,
         kernel_log,
+        logged_faults,
         lspci,
         majority,
         nccl_environment,

@@ -98,16 +98,29 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
             homes = [
                 home for named in findings.relations.of_logs(findings[number], causes) for home in within[named]
                 if not home.far.union((home.node,)).isdisjoint(blamed)
+                and _of_same_gpu(findings[number], findings[named], home.node, findings)
             ]  # fmt: skip
             for home in homes:
                 home.members |= fault.members - (same - {number})
-            if not homes:
+            at = {home.node for home in homes}.union(*(home.far for home in homes))
+            if not homes or not at.issuperset(blamed):
                 alone.add(number)
         if same and alone:
             fault.root, fault.members = min(alone), fault.members - (same - alone)
         if alone or not same:
             left.append(fault)
     return left
+
+
+def _of_same_gpu(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
+    """Return whether a log's finding may be about the GPU of a node's finding.
+
+    It may if the log does not show its GPU, or if the node's finding is not about a GPU on the bus.
+    """
+    parts, places = findings.parts(node), [place.partition(": ")[0] for place in logged.get("parts", ())]
+    gpus = frozenset().union(*(parts.of_subject(at.removeprefix(f"{node} ")) for at in places if at != node))
+    mine = parts.of_subject(cause["subject"]) & parts.gpus
+    return not mine or not gpus & parts.gpus or bool(mine & gpus)
 
 
 def _of_log(findings: Findings, fault: NodeFault) -> set[int]:

@@ -12,7 +12,7 @@ _OF_ACTION = {"fix-job": "job", "fix-site": "site"}
 
 
 def is_loud(finding: Mapping[str, Any]) -> bool:
-    """Return whether a finding may be an incident: a failure, a warning, or something that hangs.
+    """Return whether a finding may be the cause of an incident.
 
     An unknown result states its impact only if what it examines does not answer at all.
     """

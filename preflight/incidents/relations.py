@@ -24,6 +24,7 @@ class Relations:
             if logs := _logs(finding):
                 self._logs.setdefault(finding["check"], set()).update(logs)
         self._of = {check.id: check.relations for check in checks if check.explains}
+        self._ids = {check.id for check in checks}
         self._separate = {check.id for check in checks if check.separate}
 
     def roots(self, findings: Mapping[int, Document], parts: Parts) -> dict[int, frozenset[int]]:
@@ -47,8 +48,8 @@ class Relations:
         """Return the node findings that a log's finding names as its cause.
 
         The log's finding states the possible causes as the id of a check or a pattern of ids. If its message names the
-        subject of some of these causes, only those are returned. If it names none, all are returned for an id or for
-        ``*``, and none for another pattern.
+        subject of some of these causes, only those are returned. If it names none, all but mounts are returned for an
+        id or for ``*``, and none for another pattern.
         """
         blamed = finding.get("cause")
         if not blamed:
@@ -56,12 +57,24 @@ class Relations:
         named = [
             number
             for number, cause in causes.items()
-            if fnmatchcase(cause["check"], blamed["check"])
-            and not set(blamed["nodes"]).isdisjoint(cause["nodes"])
-            and any(relation.on == "log" and _is_of(relation, finding) for relation in self._of.get(cause["check"], ()))
+            if not set(blamed["nodes"]).isdisjoint(cause["nodes"]) and self._in_log(cause, finding, blamed["check"])
         ]
         stated = [number for number in named if _names(finding["message"], causes[number]["subject"])]
-        return stated or (named if blamed["check"] in ("*", *self._of) else [])
+        if stated or blamed["check"] not in ("*", *self._ids):
+            return stated
+        return [number for number in named if not causes[number]["subject"].startswith("/")]
+
+    def _in_log(self, cause: Document, finding: Document, blamed: str) -> bool:
+        """Return whether a relation joins a node's finding to a log's that blames a check.
+
+        It does so for that check, and for another one if it names the words of the log.
+        """
+        same = fnmatchcase(cause["check"], blamed)
+        return any(
+            relation.on == "log" and (same or relation.about != "*")
+            and _is_about(cause, relation.cause) and _is_of(relation, finding)
+            for relation in self._of.get(cause["check"], ())
+        )  # fmt: skip
 
     def _one_per_setting(
         self, roots: Mapping[int, frozenset[int]], findings: Mapping[int, Document]

@@ -85,7 +85,7 @@ MEMLOCK = CauseKind(
 GID = CauseKind(
     "gid", "the GID row is not usable", network_evidence.gid, "`show_gids` on both nodes, inside the container",
     "Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise name a RoCE v2 entry with an IP address on all nodes.",
-    check="nccl.gid-index",
+    check="nccl.gid-index", of_port=True,
 )  # fmt: skip
 NO_ROUTE = CauseKind(
     "no-route", "no route to the peer's address", network_evidence.no_route,

@@ -100,10 +100,14 @@ def not_registered(node: NodeFacts, host: HostStatements, line: LogLine | None) 
 
 
 def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
-    """Look for an accessible device node of each device that NCCL_IB_HCA selects."""
-    devices: tuple[str, ...] = node.rdma_devices
-    if selection(node, host) is not None:  # if nothing is selected, the filter is at fault
-        devices = tuple(dict.fromkeys(port.device for port in selected_ports(node, host))) or devices
+    """Look for an accessible device node of each device that NCCL may use.
+
+    It uses devices with an active port, of those that NCCL_IB_HCA selects.
+    """
+    refused = re.search(r"open device (\S+)", line.message) if line else None
+    devices = _usable(node, host)
+    if refused and (named := refused[1].partition(":")[0]) in node.rdma_devices:
+        devices = tuple(dict.fromkeys((*devices, named)))
     if not devices:
         return SILENT
     if not node.evidence.exists(_DEV):
@@ -116,11 +120,19 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
             return SILENT
         if entry is None or entry["access"] != "rw":
             shut.append(device)
-    refused = re.search(r"open device (\S+)", line.message) if line else None
     if shut and (len(shut) == len(devices) or (refused and refused[1].partition(":")[0] in shut)):
         return NodeEvidence(True, f"{names(shut)} cannot be opened: no usable node in /dev/infiniband", (_DEV,))
     good = len(devices) - len(shut)
     return NodeEvidence(False, f"{good} of {len(devices)} RDMA devices can be opened", (_DEV,))
+
+
+def _usable(node: NodeFacts, host: HostStatements) -> tuple[str, ...]:
+    """Return the devices with an active port, of those selected; all if there is none."""
+    ports: list[Port] = []
+    with suppress(EvidenceError):
+        ports = selected_ports(node, host)  # none: the filter is at fault
+    active = [port.device for port in ports if port.active]
+    return tuple(dict.fromkeys(active or [port.device for port in ports])) or node.rdma_devices
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:

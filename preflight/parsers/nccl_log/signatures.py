@@ -43,6 +43,7 @@ class Signature:
     collect: tuple[str, ...]
     examples: tuple[str, ...]
     counter: tuple[str, ...]
+    check: str = ""  # id of the check of the same fault on a node; empty if there is none
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -82,6 +83,7 @@ def _signature(name: str, fields: dict[str, Any]) -> Signature:
         collect=tuple(fields["collect"]),
         examples=tuple(fields["examples"]),
         counter=tuple(fields["counter"]),
+        check=fields.get("check", ""),
     )
 
 

@@ -11,12 +11,15 @@ import pytest
 from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import decode
+from preflight.facts.inventory import DISK_SPACE
 from preflight.judge import judge
 from preflight.reports.verdict_line import headline
 from tests.scenarios.incidents.combinations import PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
+from tests.support.machines.inventory import HEAD, ROOT_SPACE
+from tests.support.machines.records import ran
 from tests.support.planted_fleet import CLUSTER
-from tests.support.whole_nodes import Fault, both, env, nic
+from tests.support.whole_nodes import Fault, both, env, health, nic, node, record
 
 OFF = "NCCL_IB_DISABLE set by environment to 1."
 NOTHING = ("NCCL_IB_HCA set to mlx5_11", "NET/IB : No device found.")
@@ -47,6 +50,42 @@ def failed_queue_pair(number: int, rail: int, peer: int, process: int = 7) -> st
         f"gpu{number:03d}:{process}:{process} [0] transport/net_ib.cc:1295 NCCL WARN NET/IB: Got completion from peer "
         f"192.0.2.{peer}<41000> with status=12 opcode=0 len=0 vendor err 129 (Send) {ends} hca {HCAS[rail]}\n"
     )
+
+
+def nccl(number: int, gpu: int, message: str) -> str:
+    """Return a warning of NCCL on a node of eight ranks."""
+    return f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] init.cc:1700 NCCL WARN {message}\n"
+
+
+def cuda(number: int, gpu: int, error: str) -> str:
+    """Return NCCL's line of a failed call of CUDA."""
+    return nccl(number, gpu, f"Cuda failure '{error}'")
+
+
+def raised(rank: int, error: str) -> str:
+    """Return the last line of a rank's traceback."""
+    return f"[rank{rank}]: {error}\n" if "Error" in error else f"[rank{rank}]: RuntimeError: CUDA error: {error}\n"
+
+
+#: Three nodes of eight ranks.
+EIGHT = "".join(
+    f"gpu{number:03d}:{7 + gpu}:{7 + gpu} [{gpu}] NCCL INFO {line}\n"
+    for number in (1, 2, 3) for gpu in range(8)
+    for line in ("NCCL version 2.26.2+cuda12.8", f"comm 0x55e1a2b0 rank {8 * number - 8 + gpu} nRanks 24 nNodes 3 "
+                 f"localRanks 8 localRank {gpu} MNNVL 0", "Using network IB")
+)  # fmt: skip
+ECC, SHM = "uncorrectable ECC error encountered", "Error while creating shared memory segment /dev/shm/nccl-a (size 9)"
+NO_SPACE, SCRATCH = "OSError: [Errno 28] No space left on device:", "host.file-systems @gpu002 site drifts"
+FULL = record(DISK_SPACE, ran(f"{HEAD}{ROOT_SPACE}xfs 30725966397440 0 3000975360 3000870112 /scratch\n"))
+XID_48 = node(kernel_log=(
+    "<4>[421000.1] NVRM: Xid (PCI:0000:61:00): 48, pid=4711, name=python3, An uncorrectable double bit error (DBE) has "
+    "been detected on GPU in the framebuffer at partition 1, subpartition 0.",
+))  # fmt: skip
+
+
+def bad_gpu(number: int) -> Fault:
+    """Plant an uncorrectable memory error in a GPU."""
+    return health(number, ecc_volatile_dram_uncorrected=1)
 
 
 def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> Any:
@@ -152,6 +191,31 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     "a few symbol errors are no cause": (
         {2: nic("mlx5_5", grows={"symbol_error": 1})}, GOOD + failed_queue_pair(2, 3, peer=1),
         ["counters.link-quality @gpu002 network slows-job", ALONE],
+    ),
+    # errors of a GPU and of a host, in the log of its ranks: one incident with the fault of the node
+    "a GPU with the error that NCCL and PyTorch print, and the disk that is full": (
+        {2: both(bad_gpu(3), FULL)}, EIGHT + cuda(2, 3, ECC) + raised(11, ECC) + raised(12, f"{NO_SPACE} '/scratch/a'"),
+        ["gpu.ecc-uncorrected @gpu002 node blocks-job", SCRATCH.replace("drifts", "blocks-job")],
+    ),
+    "another GPU, another place, and another node": (
+        {2: both(bad_gpu(5), FULL), 3: node(shm_gib=0.0625)},
+        EIGHT + cuda(2, 3, ECC) + raised(11, ECC) + raised(12, f"{NO_SPACE} '/home/a'") + nccl(2, 3, SHM),
+        ["gpu.ecc-uncorrected @gpu002 node blocks-job", SCRATCH, "host.shm @gpu003 site blocks-job",
+         ALONE, ALONE, ALONE.replace("nccl.failures", "job.errors")],
+    ),
+    "no node shows what NCCL and PyTorch print": ({}, EIGHT + cuda(2, 3, ECC) + raised(11, ECC), [ALONE]),
+    "they print it of two GPUs": (
+        {}, EIGHT + cuda(2, 3, ECC) + raised(12, ECC), [ALONE, ALONE.replace("nccl.failures", "job.errors")],
+    ),
+    "an XID of the same error": ({2: XID_48}, EIGHT + cuda(2, 3, ECC), ["xid.gpu @gpu002 node blocks-job"]),
+    "an interface that the node lacks, and a small /dev/shm": (
+        {2: both(env(NCCL_SOCKET_IFNAME="bond7"), node(shm_gib=0.0625))},
+        EIGHT + nccl(2, 3, "Bootstrap : no socket interface found") + nccl(2, 4, SHM),
+        ["nccl.socket-ifname @gpu002 job blocks-job", "host.shm @gpu002 site blocks-job"],
+    ),
+    "only storage can be opened": (
+        {2: both(*(nic(f"mlx5_{rail}", uverbs=False) for rail in (0, 3, 4, 5, 6, 9, 10, 11)))},
+        lines(1) + lines(2, *NOTHING, network="Socket") + lines(3), [UVERBS],
     ),
     "a queue pair at the port, and one elsewhere": (
         {2: nic("mlx5_5", **DOWN)}, GOOD + failed_queue_pair(2, 3, peer=1) + failed_queue_pair(3, 5, 1), [ALONE, PORT],

@@ -10,6 +10,7 @@ from preflight.checks import registry
 from preflight.incidents.parts import Parts
 from preflight.incidents.relations import Relations, acyclic
 from preflight.model import IMPACTS, OWNERS, RELATIONS, Check, check
+from preflight.parsers.nccl_log.signatures import all_signatures
 from tests.support.in_process import run
 
 CHECKS = registry().checks
@@ -20,6 +21,12 @@ def test_relations_name_checks_that_exist(declared: Check) -> None:
     for relation in declared.relations:
         assert any(fnmatchcase(other.id, relation.effect) for other in CHECKS), relation
         assert relation.on in RELATIONS
+
+
+def test_a_check_that_a_signature_names_explains_its_failure() -> None:
+    declared = {check.id: {(relation.effect, relation.on) for relation in check.relations} for check in CHECKS}
+    for signature in all_signatures():
+        assert not signature.check or ("nccl.failures", "log") in declared[signature.check], signature.name
 
 
 def test_no_chain_of_relations_leads_back() -> None:

@@ -1,0 +1,61 @@
+"""Faults of a node in a log: the check of the same fault, and the GPU of the rank."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from preflight.facts.nccl_root_cause.host_statements import hosts
+from preflight.parsers.nccl_log.signatures import by_id
+
+if TYPE_CHECKING:
+    from preflight.parsers.nccl_log import Failure, NcclLog
+
+#: Checks of single GPUs: on a node, an error in a log is the same fault only if it is of the same GPU.
+_OF_GPUS = ("gpu.", "xid.", "nvlink.")
+
+#: Layer of the failures whose message is an error of CUDA.
+_CUDA = "cuda"
+
+
+def check_of(failure: Failure) -> str:
+    """Return the id of the check of the same fault on a node; empty if there is none."""
+    if check := next((signature.check for signature in by_id([failure.id])), ""):
+        return check
+    if failure.layer != _CUDA:
+        return ""
+    error = importlib.import_module("preflight.parsers.messages.scan").error_in(failure.line.message)
+    return str(error[0].check) if error else ""
+
+
+def places(
+    log: NcclLog | None,
+    check: str,
+    writers: Iterable[tuple[str | None, int | None, int | None]],
+    names: Mapping[str | None, str],
+) -> Iterator[str]:
+    """Yield where a fault was logged, such as ``gpu004 GPU3: gpu.ecc-uncorrected``.
+
+    ``writers`` are the host, rank and CUDA device of each process; ``names`` are the nodes of the hosts.
+    """
+    for host, rank, device in writers:
+        gpu = _gpu(log, host, rank, device) if log and check.startswith(_OF_GPUS) else None
+        at = names.get(host) or host or (f"rank {rank}" if rank is not None else "")
+        if at:
+            yield f"{at}{f' GPU{gpu}' if gpu is not None else ''}: {check}"
+
+
+def _gpu(log: NcclLog, host: str | None, rank: int | None, device: int | None) -> int | None:
+    """Return the number of a rank's GPU on its node; None if unknown.
+
+    It is the number of the rank on its host, if the log has all ranks, and the CUDA device agrees: a process that sees
+    one GPU has device 0.
+    """
+    here = hosts(log).get(host)
+    ranks = sorted(here.ranks) if here else []
+    complete = bool(log.nranks and log.nnodes and len(ranks) * log.nnodes == log.nranks and len(ranks) > 1)
+    if rank not in ranks or not complete:
+        return device or None  # 0 may be the only visible one
+    own = ranks.index(rank)
+    return own if device in (None, 0, own) else None
