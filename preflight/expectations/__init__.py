@@ -45,6 +45,10 @@ class Cluster:
         """Return the rack of a node; None if it is not declared."""
         return self.racks.get(node) or self.racks.get(node.split(".")[0])
 
+    def leaf_of(self, node: str) -> str | None:
+        """Return the leaf, or group of leaves, of a node; None if it is not declared."""
+        return self.leaves.get(node) or self.leaves.get(node.split(".")[0])
+
     def class_of(self, node: str) -> str | None:
         """Return a node's class: the one that lists it, else the one without a list.
 

@@ -37,18 +37,20 @@ class Cabling:
     def leaf(self, node: Parts, subject: str) -> str:
         """Infer the leaf of a port that has no LLDP neighbour; empty if unknown.
 
-        Peers are nodes with all other ports on the same leaves. If none of them shows the leaf, and at least three
-        other ports are all on one leaf, this port is assumed to be there as well.
+        Peers are nodes whose other ports are on the same leaves: at least half of them, if more ports of the peer are
+        down, and none on another leaf. If no peer shows the leaf, and at least three other ports are all on one leaf,
+        this port is assumed to be there as well.
         """
         mine, names = node.leaves, node.of_subject(subject)
         if not mine:
             return ""
-        theirs = {
-            plan[name]
-            for plan in self.plans
-            for name in names & plan.keys()
-            if all(plan.get(device) == leaf for device, leaf in mine.items())
-        }
+        theirs = {plan[name] for plan in self.plans for name in names & plan.keys() if _agree(mine, plan)}
         if not theirs and len(mine) >= _ALL_AT_ONE:
             theirs = set(mine.values())
         return theirs.pop() if len(theirs) == 1 else ""
+
+
+def _agree(mine: Plan, plan: Plan) -> bool:
+    """Return whether at least half of a node's ports are in a plan, all on the same leaves."""
+    shared = mine.keys() & plan.keys()
+    return 2 * len(shared) >= len(mine) and all(mine[device] == plan[device] for device in shared)

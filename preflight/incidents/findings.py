@@ -8,7 +8,7 @@ from typing import Any
 from preflight.incidents.order import action_of, impact_of, is_loud, owner_of
 from preflight.incidents.parts import Parts, is_device, signature
 from preflight.incidents.relations import Relations
-from preflight.model import Check
+from preflight.model import Check, Scope
 
 #: Actions that correct a setting: the same wrong setting on several nodes comes from one place.
 _SETTINGS = ("fix-job", "fix-site")
@@ -80,6 +80,19 @@ class Findings:
         """Return whether a finding is about Ethernet switches and their ports."""
         check = self.check(number)
         return bool(check and check.switches)
+
+    def is_of_fleet(self, number: int) -> bool:
+        """Return whether the check compares the nodes of the fleet."""
+        check = self.check(number)
+        return bool(check and check.scope is Scope.FLEET and not check.switches)
+
+    def lasting_signature(self, number: int) -> str:
+        """Return the signature of a finding without the name of its log."""
+        message = str(self[number]["message"])
+        for key in self[number]["evidence"]:
+            if key.startswith("log:") and message.startswith(name := key.removeprefix("log:")):
+                return signature(f"log{message[len(name) :]}", self.subject(number), named=self.names_parts(number))
+        return self.signature(number)
 
     def names_parts(self, number: int) -> bool:
         """Return whether the subject is a switch port, a rank of a job, or a log."""

@@ -41,11 +41,24 @@ def groups_of(findings: Findings, faults: Iterable[NodeFault]) -> Iterator[Group
             settings.setdefault(("setting", check, subject, signature), []).append(fault)
         else:
             similar.setdefault((check, signature), []).append(fault)
+    shorter = {identity: _lasting(findings, identity, several[0].root) for identity, several in settings.items()}
+    same = Counter(shorter.values())
     for identity, several in settings.items():
-        yield Group(identity, several)
+        yield Group(shorter[identity] if same[shorter[identity]] == 1 else identity, several)
     places = Places(findings)
     for (check, signature), several in similar.items():
         yield from _Similar(findings, places, check, signature).groups(several)
+
+
+def _lasting(findings: Findings, identity: tuple[str, ...], root: int) -> tuple[str, ...]:
+    """Return the identity of a setting without words that change while its cause lasts.
+
+    These are the names of logs, and the majority that a comparison of the fleet finds or does not find.
+    """
+    kind, check, subject, _ = identity
+    if subject and findings.is_of_fleet(root):
+        return kind, check, subject
+    return kind, check, subject, findings.lasting_signature(root)
 
 
 @dataclass
@@ -77,7 +90,7 @@ class _Similar:
 
         One or two places take precedence over the fleet: a leaf with 30 % of the nodes is reported as a leaf.
         """
-        at_places, left = self._at_places(faults, ("value", "end", "leaf", "rack"))
+        at_places, left = self._at_places(faults, ("value", "end", "leaf", "unit", "rack"))
         if self.places.is_systemic(faults) and len(at_places) > _PLACES:
             at_places, left = [], faults
         yield from at_places

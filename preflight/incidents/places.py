@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from preflight.facts.majority import systemic
 from preflight.incidents.cabling import Cabling
@@ -21,7 +21,10 @@ MANY = 3
 _FAR_FROM_CHANCE = 6
 
 #: Title prefix that names the common place of similar faults.
-_WHERE = {"leaf": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
+_WHERE = {"leaf": "all on {}: ", "unit": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
+
+#: Maximum number of ports of a node whose leaves fail one by one; more of them fail together. A judgement call.
+FEW_PORTS = 2
 
 #: Maximum length of a place's name in a title: in a table, the fault must be visible after it.
 _LONGEST = 24
@@ -36,7 +39,10 @@ class Places:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._cabling: Cabling | None = None
-        self._in_rack = Counter(node["rack"] for node in findings.nodes.values() if "rack" in node)
+        self._members = {
+            place: Counter(node[key] for node in findings.nodes.values() if key in node)
+            for place, key in (("rack", "rack"), ("unit", "leaf"))
+        }
 
     def kinds(self, faults: Sequence[NodeFault]) -> Iterator[tuple[str, Callable[[NodeFault], str]]]:
         """Yield each kind of place that faults may share, and a function for its name."""
@@ -48,6 +54,10 @@ class Places:
             sessions = Counter(end for fault in faults for end in self._ends(fault) * self._sessions(fault))
             yield "end", lambda fault: max(self._ends(fault), key=lambda end: sessions[end], default="")
             yield "leaf", self._leaf
+            down: dict[str, set[str]] = {}
+            for fault in faults:
+                down.setdefault(fault.node, set()).add(self._subject(fault))
+            yield "unit", lambda fault: self._unit(fault, down[fault.node])
         if not self._findings.is_defect(root):
             yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
         if network:
@@ -65,7 +75,9 @@ class Places:
         nodes = len({self._subject(fault) if of_switches(fault.root) else fault.node for fault in faults})
         if kind == "port" and not self.is_systemic(faults) and self._is_coincidence(faults, alike):
             return False
-        return nodes >= MANY and (kind != "rack" or 2 * nodes >= self._in_rack[name])
+        if kind in self._members:
+            return nodes >= MANY and 2 * nodes >= self._members[kind][name.partition(" ")[0]]
+        return nodes >= MANY
 
     def _is_coincidence(self, faults: Sequence[NodeFault], alike: int) -> bool:
         """Return whether faults of one port may be chance, beside those of other ports."""
@@ -89,6 +101,7 @@ class Places:
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
         """Return the title prefix that names a place; may be empty."""
+        name = name.partition(" ")[0] if kind == "unit" else name
         short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(short)
 
@@ -116,6 +129,18 @@ class Places:
         if self._cabling is None:
             self._cabling = Cabling.of(map(self._findings.parts, self._findings.nodes))
         return self._cabling.leaf(self._findings.parts(fault.node), self._subject(fault))
+
+    def _unit(self, fault: NodeFault, ports: Collection[str]) -> str:
+        """Return the declared leaf of a port that shows none, and its port; may be empty.
+
+        On a rail-optimised fabric, it is a group of leaves: one for each port. If more than two ports of the node are
+        down, or all, the group failed together.
+        """
+        leaf = self._findings.nodes.get(fault.node, {}).get("leaf", "")
+        if not leaf or self._leaf(fault):
+            return ""
+        few = len(ports) <= FEW_PORTS and len(ports) != self._findings.parts(fault.node).compute
+        return " ".join((leaf, self._subject(fault))) if few else " ".join((leaf, *sorted(ports)))
 
     def _known_leaf(self, fault: NodeFault) -> str:
         """Return the leaf that LLDP names for a port, or for all ports of the node."""

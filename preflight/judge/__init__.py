@@ -82,6 +82,8 @@ def judge(
     for node in report["nodes"]:
         if rack := cluster.rack_of(node["name"]):
             node["rack"] = rack
+        if leaf := cluster.leaf_of(node["name"]):
+            node["leaf"] = leaf
     report["incidents"] = _incidents(report, judged.planned.checks)
     if judged.ethernet is not None and (cables := _cables(judged.ethernet, report["findings"])):
         report["cables"] = cables

@@ -30,6 +30,9 @@ def without(plan: Mapping[str, str], *devices: str) -> Parts:
         (without(ONE_LEAF, "mlx5_2"), [], "leaf-9"),
         (without(RAILS, "mlx5_2"), [OTHER_POD], ""),  # no peer has its plan
         (without(RAILS, "mlx5_2"), [], ""),
+        (without(RAILS, "mlx5_2"), [without(RAILS, "mlx5_3").leaves], "leaf-3"),  # another port of the peer is down
+        (without(RAILS, "mlx5_2"), [{"mlx5_0": "leaf-1", "mlx5_2": "leaf-3"}], ""),  # too few ports in common
+        (without(RAILS, "mlx5_2"), [{**without(OTHER_POD, "mlx5_3").leaves, "mlx5_0": "leaf-1"}], ""),
         (without(RAILS, "mlx5_2"), [RAILS, {**RAILS, "mlx5_2": "leaf-6"}], ""),  # peers differ
         (without(ONE_LEAF, "mlx5_2"), [{**ONE_LEAF, "mlx5_2": "leaf-6"}], "leaf-6"),  # peers take precedence
         (without(ONE_LEAF, "mlx5_1", "mlx5_2"), [], ""),  # two ports left: chance

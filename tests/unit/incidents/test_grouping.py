@@ -31,9 +31,16 @@ def node(number: int, rails: Sequence[str], leaves: Mapping[str, str]) -> dict[s
 
 
 def report(
-    count: int, faults: Faults, rails: Sequence[str] = RAILS, leaf: Mapping[int, str] | None = None
+    count: int,
+    faults: Faults,
+    rails: Sequence[str] = RAILS,
+    leaf: Mapping[int, str] | None = None,
+    units: int = 0,
 ) -> dict[str, Any]:
-    """Return a report of this many nodes; ``leaf`` names the leaf of the intact ports of a node."""
+    """Return a report of this many nodes; ``leaf`` names the leaf of the intact ports of a node.
+
+    With ``units``, the cluster file declares a leaf, or group of leaves, for every that many nodes.
+    """
     down = {(part, number) for parts in faults.values() for part, numbers in parts.items() for number in numbers}
     nodes = [
         node(number, rails, {
@@ -42,6 +49,8 @@ def report(
         })
         for number in range(1, count + 1)
     ]  # fmt: skip
+    for number, made in enumerate(nodes if units else ()):
+        made["leaf"] = f"unit{number // units}"
     failures = [
         {"check": check, "status": "fail", "subject": part, "message": MESSAGES[check].format(part), "action": "drain",
          "nodes": [f"gpu{number:03d}"], "found": "", "expected": "", "evidence": [], "fix": ""}
@@ -102,6 +111,45 @@ def test_all_ports_of_nodes_with_two_ports_have_one_cause() -> None:
     two = RAILS[:2]
     assert named(report(8, {DOWN: dict.fromkeys(two, ALL)}, two)) == ["mlx5_0:1,mlx5_1:1 @gpu[001-008]"]
     assert named(report(8, {DOWN: {two[0]: ALL}}, two)) == ["mlx5_0:1 @gpu[001-008]"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        # a leaf for all ports of its nodes; two of them
+        ({DOWN: dict.fromkeys(RAILS, (*range(1, 5), *range(13, 17)))}, ["gpu[001-004]", "gpu[013-016]"]),
+        # two leaves of a unit; one leaf of each of two units
+        ({DOWN: dict.fromkeys(RAILS[4:6], range(5, 9))}, ["gpu[005-008]", "gpu[005-008]"]),
+        ({DOWN: {RAILS[5]: (1, 2, 3, 9, 10, 11)}}, ["gpu[001-003]", "gpu[009-011]"]),
+        # cables of several units, and of one unit
+        ({DOWN: {RAILS[4]: (1, 2), RAILS[5]: (6, 10), RAILS[6]: (14,)}}, ["gpu001", "gpu002", "gpu006", "gpu010",
+                                                                         "gpu014"]),
+        ({DOWN: {RAILS[4]: (1,), RAILS[5]: (2,), RAILS[6]: (3,)}}, ["gpu001", "gpu002", "gpu003"]),
+    ],
+)  # fmt: skip
+def test_declared_leaves(faults: Faults, expected: Sequence[str]) -> None:
+    given = [entry.rpartition("@")[2] for entry in named(report(16, faults, units=4))]
+    assert sorted(given) == sorted(expected)
+
+
+DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",
+          "nodes": ["n1"], "found": "", "expected": "", "evidence": [], "fix": ""}  # fmt: skip
+FAILED = {**DRIVER, "check": "nccl.failures", "subject": "cuda_ecc", "status": "fail", "nodes": ["@run"],
+          "action": "fix-job"}  # fmt: skip
+
+
+def printed(*findings: Mapping[str, Any]) -> list[str]:
+    entries = incidents({"nodes": [], "findings": findings}, CHECKS)
+    return sorted(entry["fingerprint"] for entry in entries)
+
+
+def test_fingerprint_lasts_without_a_majority_and_in_another_log() -> None:
+    minority = {**DRIVER, "message": "550.90.07; most nodes (12 of 16) have 570.124.06"}
+    assert printed(minority) == printed({**DRIVER, "message": "the driver differs, and no value has a majority"})
+    assert printed(minority) != printed({**minority, "subject": "CUDA version"})
+    logs = [{**FAILED, "message": f"{name}:4 on gpu004: ECC", "evidence": [f"log:{name}"]} for name in ("a", "job-7")]
+    assert printed(logs[0]) == printed(logs[1])
+    assert printed(logs[0]) != printed({**logs[0], "message": "a:4 on gpu004: no memory"})
 
 
 def fingerprint(*arguments: Any, **options: Any) -> str:
