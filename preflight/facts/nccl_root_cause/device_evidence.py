@@ -104,14 +104,14 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
     It uses devices with an active port, of those that NCCL_IB_HCA selects.
     """
-    refused = re.search(r"open device (\S+)", line.message) if line else None
-    devices = _usable(node, host)
-    if refused and (named := refused[1].partition(":")[0]) in node.rdma_devices:
-        devices = tuple(dict.fromkeys((*devices, named)))
+    selected, devices = _selected(node, host)
     if not devices:
         return SILENT
     if not node.evidence.exists(_DEV):
-        return NodeEvidence(True, f"/dev/infiniband is missing for {len(devices)} RDMA devices", (_DEV, _CLASS))
+        return NodeEvidence(True, f"/dev/infiniband is missing for {len(selected)} RDMA devices", (_DEV, _CLASS))
+    refused = re.search(r"open device (\S+)", line.message) if line else None
+    if refused and (named := refused[1].partition(":")[0]) in selected:
+        devices = tuple(dict.fromkeys((*devices, named)))
     nodes, uverbs = node.evidence.listing(_DEV), node.uverbs
     shut = []
     for device in devices:
@@ -126,13 +126,13 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
     return NodeEvidence(False, f"{good} of {len(devices)} RDMA devices can be opened", (_DEV,))
 
 
-def _usable(node: NodeFacts, host: HostStatements) -> tuple[str, ...]:
-    """Return the devices with an active port, of those selected; all if there is none."""
+def _selected(node: NodeFacts, host: HostStatements) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the selected devices, and those of them with an active port; all if there is none."""
     ports: list[Port] = []
     with suppress(EvidenceError):
         ports = selected_ports(node, host)  # none: the filter is at fault
-    active = [port.device for port in ports if port.active]
-    return tuple(dict.fromkeys(active or [port.device for port in ports])) or node.rdma_devices
+    selected = tuple(dict.fromkeys(port.device for port in ports)) or node.rdma_devices
+    return selected, tuple(dict.fromkeys(port.device for port in ports if port.active)) or selected
 
 
 def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> NodeEvidence:
