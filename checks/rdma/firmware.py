@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from preflight.checks.applicability import RDMA_CLASS, no_rdma
 from preflight.evidence.document import EvidenceError
@@ -42,7 +42,8 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Differences warn, with the device, both versions and the board. NICs of different boards are not compared; virtual
-    functions have their host's firmware. Without a majority, it is unknown which version is right: declare
+    functions have their host's firmware. If all compute NICs run one version and the other NICs another, neither is
+    reported as the wrong one. Without a majority, it is unknown which version is right: declare
     `firmware.nics` in the cluster file, and node.expected compares the versions. If that key lists several versions for
     a board, a mixture of them passes.
 
@@ -66,10 +67,34 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if len(counts) == 1:
             same.append(f"{len(versions)} x {board} with {versions.popitem()[1]}")
             continue
-        yield from judge_board(board, versions, {device: nic_firmware.key_of(device) for device in versions})
+        keys = {device: nic_firmware.key_of(device) for device in versions}
+        compute = {port.device for port in site.roles(node).compute}
+        of_roles = _of_roles(board, versions, compute, keys)
+        yield from [of_roles] if of_roles else judge_board(board, versions, keys)
     if same:
         yield passed(f"one firmware on all NICs of a board: {', '.join(same)}", found=", ".join(same),
                      evidence=[RDMA_CLASS])  # fmt: skip
+
+
+def _of_roles(
+    board: str, versions: Mapping[str, str], compute: Collection[str], keys: Mapping[str, str]
+) -> Finding | None:
+    """Report that the compute NICs run one version and the others another, or None.
+
+    They were updated separately: the version of the smaller number need not be the wrong one.
+    """
+    own, rest = ({device: mine for device, mine in versions.items() if (device in compute) is side}
+                 for side in (True, False))  # fmt: skip
+    if min(len(own), len(rest)) < 2 or len(set(own.values())) != 1 or len(set(rest.values())) != 1:
+        return None
+    (mine, *_), (theirs, *_) = own.values(), rest.values()
+    listed = f"{mine} on the {len(own)} compute NICs, {theirs} on {_devices(versions, theirs)}"
+    return warned(
+        f"NICs of board {board} run 2 versions of firmware: {listed}",
+        subject=board, found=listed, expected="one version", evidence=list(dict.fromkeys(keys.values())),
+        fix="`mlxfwmanager` shows both versions; install the newer one on all, or the one of the other nodes, then run "
+        "`mlxfwreset -d DEVICE reset` or power-cycle. Declare both if they are intended (`firmware.nics`).",
+    )  # fmt: skip
 
 
 def judge_board(board: str, versions: Mapping[str, str], keys: Mapping[str, str]) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from preflight.expectations.cluster_file import ClusterFileError, decode
 from preflight.facts.node import NodeFacts
 from preflight.judge import judge
 from tests.support.machines import evidence, hgx_h100
-from tests.support.whole_nodes import firmware
+from tests.support.whole_nodes import both, firmware
 
 TRAITS = (
     core.DRIVER, rank_agreement.NCCL, *software.SOFTWARE, *software.FIRMWARE,
@@ -135,6 +135,22 @@ def test_each_value_of_a_list_is_right() -> None:
         if finding["status"] == "warn" and "not 28" in finding["message"]
     )
     assert message == "firmware of NICs MT_0000000838, mlx5_3: 28.39.1002, not 28.43.2026 or 28.45.1200"
+
+
+def test_firmware_of_all_compute_nics_makes_no_other_nic_wrong() -> None:
+    rails = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
+    titles = []
+    for old in (rails, rails[:2]):
+        machine = both(*(firmware(rail, "28.39.1002") for rail in old))(hgx_h100("x1"))
+        judged = judge(
+            [from_document(evidence(machine), "x1")], [check for check in FIRMWARE if check.id == "rdma.firmware"]
+        )
+        titles += [finding["message"] for finding in judged["findings"]]
+    assert titles == [
+        "NICs of board MT_0000000838 run 2 versions of firmware: 28.39.1002 on the 8 compute NICs, 28.43.2026 on "
+        "mlx5_1, mlx5_2, mlx5_7, mlx5_8",
+        "mlx5_0, mlx5_3: firmware 28.39.1002; 10 of 12 NICs of its board (MT_0000000838) run 28.43.2026",
+    ]
 
 
 def test_a_rail_that_the_node_does_not_show_is_no_pass() -> None:
