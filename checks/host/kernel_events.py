@@ -38,6 +38,7 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
         ("kernel.events", "names", "*uncorrected memory error*", "*machine check*which reports*"),
         *((effect, on, FLAP, words) for effect, on, _, words in LOST_WITH_LINK),
         ("trend.flaps", "part", FLAP),
+        ("nccl.failures", "log", FLAP),
         ("host.mounts", "names", "NFS server *", "*does not answer*"),
         *((effect, on, "NFS server *", "*lost its server*") for effect, on in IN_LOGS),
     ),

@@ -147,6 +147,8 @@ def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> 
     """Return the finding with the check and places of the same fault on nodes."""
     lines = [f"{key}:{process.line.number}" for process in failure.processes if not process.line.file]
     check = facts.logged_faults.check_of(failure)
+    if not finding.cause and failure.id in facts.nccl_root_cause.CONNECTION and run.nodes:
+        return _with_ports(finding.with_parts(*lines), run, key, failure)
     if not check:
         return finding.with_parts(*lines)
     log = run.nccl_logs[key]
@@ -160,6 +162,23 @@ def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> 
     finding = finding.with_parts(*lines, *at)
     return finding if finding.cause or not names else finding.from_cause((check, *dict.fromkeys(names.values())))
 
+
+def _with_ports(finding: Finding, run: RunFacts, key: str, failure: Failure) -> Finding:
+    """Return the finding with the ports of its connections that went down.
+
+    Their links may be up again: the kernel log shows it.
+    """
+    nodes = filter(None, map(run.host, run.nccl_logs[key].hosts))
+    ends = [end for end in facts.nccl_root_cause.ends(failure, run.host, nodes) if end.went_down]
+    if not ends:
+        return finding
+    places = dict.fromkeys(f"{end.node.node} {end.port.name}: {_FLAPPED}" for end in ends)
+    cause = (_FLAPPED, *dict.fromkeys(end.node.node for end in ends))
+    return finding.with_parts(*finding.parts, *places).from_cause(cause)
+
+
+#: The check of the kernel log, which shows a link that went down and came back before the evidence was collected.
+_FLAPPED = "kernel.events"
 
 #: Prefixes of ids of connection failures, and of interfaces that exist only inside a node.
 _CONNECTIONS = ("connect_", "bootstrap_", "socket_")

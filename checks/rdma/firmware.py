@@ -79,7 +79,7 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
 def _of_roles(
     board: str, versions: Mapping[str, str], compute: Collection[str], keys: Mapping[str, str]
 ) -> Finding | None:
-    """Report that the compute NICs run one version and the others another, or None.
+    """Report that compute NICs run one version, and NICs of other roles another.
 
     They were updated separately: the version of the smaller number need not be the wrong one.
     """

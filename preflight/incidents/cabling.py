@@ -51,6 +51,6 @@ class Cabling:
 
 
 def _agree(mine: Plan, plan: Plan) -> bool:
-    """Return whether at least half of a node's ports are in a plan, all on the same leaves."""
+    """Return whether at least half of a node's ports are on the leaves of a plan."""
     shared = mine.keys() & plan.keys()
     return 2 * len(shared) >= len(mine) and all(mine[device] == plan[device] for device in shared)

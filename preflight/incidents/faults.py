@@ -98,7 +98,7 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
             homes = [
                 home for named in findings.relations.of_logs(findings[number], causes) for home in within[named]
                 if not home.far.union((home.node,)).isdisjoint(blamed)
-                and _of_same_gpu(findings[number], findings[named], home.node, findings)
+                and _of_same_part(findings[number], findings[named], home.node, findings)
             ]  # fmt: skip
             for home in homes:
                 home.members |= fault.members - (same - {number})
@@ -112,15 +112,16 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
     return left
 
 
-def _of_same_gpu(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
-    """Return whether a log's finding may be about the GPU of a node's finding.
+def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
+    """Return whether a log's finding may be about the GPU or NIC of a node's finding.
 
-    It may if the log does not show its GPU, or if the node's finding is not about a GPU on the bus.
+    It may if the log shows no such part of the node, or if the node's finding is about neither.
     """
     parts, places = findings.parts(node), [place.partition(": ")[0] for place in logged.get("parts", ())]
-    gpus = frozenset().union(*(parts.of_subject(at.removeprefix(f"{node} ")) for at in places if at != node))
-    mine = parts.of_subject(cause["subject"]) & parts.gpus
-    return not mine or not gpus & parts.gpus or bool(mine & gpus)
+    devices = parts.gpus.union(parts.names.values())
+    shown = [parts.of_subject(at.removeprefix(f"{node} ")) & devices for at in places if at.startswith(f"{node} ")]
+    mine = parts.of_subject(cause["subject"]) & devices
+    return not mine or not any(shown) or any(mine & part for part in shown)
 
 
 def _of_log(findings: Findings, fault: NodeFault) -> set[int]:

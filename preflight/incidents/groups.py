@@ -51,7 +51,7 @@ def groups_of(findings: Findings, faults: Iterable[NodeFault]) -> Iterator[Group
 
 
 def _lasting(findings: Findings, identity: tuple[str, ...], root: int) -> tuple[str, ...]:
-    """Return the identity of a setting without words that change while its cause lasts.
+    """Return the identity of a setting without words that change while it lasts.
 
     These are the names of logs, and the majority that a comparison of the fleet finds or does not find.
     """

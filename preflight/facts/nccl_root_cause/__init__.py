@@ -8,12 +8,12 @@ device node, no process reaches the GID table.
 from __future__ import annotations
 
 from preflight.facts.nccl_root_cause.causes import KINDS
-from preflight.facts.nccl_root_cause.connection_evidence import ConnectionEnd, split
+from preflight.facts.nccl_root_cause.connection_evidence import ConnectionEnd, ends, split
 from preflight.facts.nccl_root_cause.decide import CONNECTION, of_failure, of_fallback, of_staging
 from preflight.facts.nccl_root_cause.host_statements import HostStatements, hosts
 from preflight.facts.nccl_root_cause.model import Cause, CauseKind, Proof
 
 __all__ = [
-    "CONNECTION", "KINDS", "Cause", "CauseKind", "ConnectionEnd", "HostStatements", "Proof", "hosts",
+    "CONNECTION", "KINDS", "Cause", "CauseKind", "ConnectionEnd", "HostStatements", "Proof", "ends", "hosts",
     "of_failure", "of_fallback", "of_staging", "split",
 ]  # fmt: skip

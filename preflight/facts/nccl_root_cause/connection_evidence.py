@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from preflight import facts
@@ -12,11 +13,13 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.evidence.document import EvidenceError
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.nccl_root_cause.model import SILENT, NodeEvidence
+from preflight.parsers.host.kernel_events import events
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause.host_statements import HostStatements
     from preflight.facts.node import NodeFacts
     from preflight.facts.rdma_ports import Port
+    from preflight.parsers.host.kernel_log import KernelLogLine
     from preflight.parsers.nccl_log import Failure, LogLine
     from preflight.parsers.nccl_log.model import ProcessFailure
 
@@ -70,6 +73,18 @@ class ConnectionEnd:
         """The first cause that the port shows; empty without one."""
         return next((cause for cause in PORT_CAUSES if self.evidence(cause).confirms), "")
 
+    @property
+    def went_down(self) -> bool:
+        """Whether the kernel log shows that the link of the port went down."""
+        names = {name for name in (self.port.netdev, self.port.device) if name}
+        lines: list[KernelLogLine] = []
+        for log in ("kernel_log", "kernel_notices"):
+            with suppress(EvidenceError):
+                lines += getattr(self.node, log).lines
+        named = ((number, line.at_s, line.text) for number, line in enumerate(lines, 1)
+                 if any(name in line.text for name in names))  # fmt: skip
+        return any(event.kind == "nic-link-down" and event.device in names for event in events(named))
+
 
 def remote_gid(message: str) -> ipaddress.IPv6Address | None:
     """Return the peer's GID in a message, or None."""
@@ -114,6 +129,17 @@ def split(
     rest = failure.count - sum(part.count for part, _ in parts) - sum(process.count for process in apart)
     parts[0] = (replace(parts[0][0], count=parts[0][0].count + rest), parts[0][1])
     return [*parts, *([(_only(failure, apart), None)] if apart else [])]
+
+
+def ends(
+    failure: Failure, node_of: Callable[[str | None], NodeFacts | None], nodes: Iterable[NodeFacts]
+) -> Iterator[ConnectionEnd]:
+    """Yield the known ports at both ends of the failed connections."""
+    peers = dict(_ends(nodes)) if any(remote_gid(process.line.message) for process in failure.processes) else {}
+    for process in failure.processes:
+        message, node = process.line.message, node_of(process.line.host)
+        gid = remote_gid(message)
+        yield from filter(None, (own_end(node, message) if node else None, peers.get(gid) if gid else None))
 
 
 def _only(failure: Failure, processes: Sequence[ProcessFailure]) -> Failure:

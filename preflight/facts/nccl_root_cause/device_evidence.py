@@ -127,7 +127,10 @@ def device_nodes(node: NodeFacts, host: HostStatements, line: LogLine | None) ->
 
 
 def _selected(node: NodeFacts, host: HostStatements) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the selected devices, and those of them with an active port; all if there is none."""
+    """Return the selected devices, and those of them with an active port.
+
+    Without an active port, these are all.
+    """
     ports: list[Port] = []
     with suppress(EvidenceError):
         ports = selected_ports(node, host)  # none: the filter is at fault

@@ -14,7 +14,7 @@ from preflight.expectations.cluster_file import decode
 from preflight.facts.inventory import DISK_SPACE
 from preflight.judge import judge
 from preflight.reports.verdict_line import headline
-from tests.scenarios.incidents.combinations import PLANTED
+from tests.scenarios.incidents.combinations import MORE, PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
 from tests.support.machines.inventory import HEAD, ROOT_SPACE
 from tests.support.machines.records import ran
@@ -171,6 +171,14 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     ),
     "its port counts the failed queue pair": (
         {2: DIED}, GOOD + failed_queue_pair(2, 3, peer=1), ["counters.loss @gpu002 network blocks-job"],
+    ),
+    "its link flapped in the kernel log": (
+        {2: MORE["port 5 flapped in the kernel log"]}, GOOD + failed_queue_pair(1, 3, peer=2),
+        ["kernel.events @gpu002 network blocks-job"],
+    ),
+    "another link of the node flapped in the kernel log": (
+        {2: MORE["port 5 flapped in the kernel log"]}, GOOD + failed_queue_pair(2, 5, peer=1),
+        [ALONE, "kernel.events @gpu002 network drifts"],
     ),
     "another port of the node flaps": (
         {2: FLAPS}, GOOD + failed_queue_pair(2, 5, peer=1), ["counters.flaps @gpu002 network blocks-job", ALONE],
