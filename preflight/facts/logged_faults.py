@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from preflight.facts.nccl_root_cause.host_statements import hosts
@@ -39,23 +39,26 @@ def places(
 
     ``writers`` are the host, rank and CUDA device of each process; ``names`` are the nodes of the hosts.
     """
+    ranks = _ranks(log) if log and check.startswith(_OF_GPUS) else None
     for host, rank, device in writers:
-        gpu = _gpu(log, host, rank, device) if log and check.startswith(_OF_GPUS) else None
+        gpu = _gpu(ranks.get(host, []), rank, device) if ranks is not None else None
         at = names.get(host) or host or (f"rank {rank}" if rank is not None else "")
         if at:
             yield f"{at}{f' GPU{gpu}' if gpu is not None else ''}: {check}"
 
 
-def _gpu(log: NcclLog, host: str | None, rank: int | None, device: int | None) -> int | None:
+def _ranks(log: NcclLog) -> dict[str | None, list[int]]:
+    """Return the ranks of each host of which the log has all ranks, in order."""
+    ranks = {name: sorted(host.ranks) for name, host in hosts(log).items() if len(host.ranks) > 1}
+    return {name: own for name, own in ranks.items() if log.nnodes and len(own) * log.nnodes == log.nranks}
+
+
+def _gpu(ranks: Sequence[int], rank: int | None, device: int | None) -> int | None:
     """Return the number of a rank's GPU on its node; None if unknown.
 
-    It is the number of the rank on its host, if the log has all ranks, and the CUDA device agrees: a process that sees
-    one GPU has device 0.
+    It is the number of the rank on its host, if the CUDA device agrees: a process that sees one GPU has device 0.
     """
-    here = hosts(log).get(host)
-    ranks = sorted(here.ranks) if here else []
-    complete = bool(log.nranks and log.nnodes and len(ranks) * log.nnodes == log.nranks and len(ranks) > 1)
-    if rank not in ranks or not complete:
+    if rank not in ranks:
         return device or None  # 0 may be the only visible one
     own = ranks.index(rank)
     return own if device in (None, 0, own) else None
