@@ -65,14 +65,14 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
     counts = Counter(finding["status"] for _, finding in pairs)
     status = next((status_ for status_ in _ORDER if counts[status_]), "unknown")
     if missing and not sum(counts[status_] for status_ in ("fail", "warn", "unknown")):
-        return Answer("unknown", f"Not judged: {missing}.", "", _suggested(document))
+        return Answer("unknown", f"Not judged: {missing}.", _read(document), _suggested(document))
     if status == "pass":
         parts = sum(len(source["parts"]) for source in document["sources"])
         return Answer("pass", f"No fault found: {_count(counts['pass'], 'check')} passed.",
                       f"{_count(parts, 'part')} recognised.", "preflight check")  # fmt: skip
     kinds = {id(finding): part["kind"] for source in document["sources"] for part in source["parts"]
              for finding in part["findings"]}  # fmt: skip
-    source, worst = next((source, finding) for source, finding in pairs if finding["status"] == status)
+    source, worst = _first([pair for pair in pairs if pair[1]["status"] == status])
     node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
     message = one_line(worst["message"])
     named = "" if not node or node in message else f"{one_line(node)}: "
@@ -89,6 +89,25 @@ def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
         for part in source["parts"]:
             for finding in part["findings"]:
                 yield source["name"], finding
+
+
+#: Checks of what a bad link does, and the check of the link itself, which is the cause.
+_OF_LINK, _LINK = frozenset({"counters.loss", "counters.receiver", "counters.congestion"}), "counters.link-quality"
+
+
+def _first(pairs: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[str, Mapping[str, Any]]:
+    """Return the first finding, or the cause that the same source shows."""
+    source, first = pairs[0]
+    if first["check"] not in _OF_LINK:
+        return pairs[0]
+    same = (pair for pair in pairs if pair[0] == source and pair[1]["subject"] == first["subject"])
+    return next((pair for pair in same if pair[1]["check"] == _LINK), pairs[0])
+
+
+def _read(document: Mapping[str, Any]) -> str:
+    """Return what was read in the first parts of a text without a finding."""
+    parts = [part for source in document["sources"] for part in source["parts"]][:2]
+    return one_line(f"Read: {'; '.join(part['summary'] for part in parts)}.") if parts else ""
 
 
 def _rest(counts: Mapping[str, int], shown: str) -> str:

@@ -175,7 +175,7 @@ def _is_of_a_slow_network(best: Best, report: Report) -> bool:
 
 def _ratio(judged: RooflineVerdict, roof: Roofline) -> str:
     line = f"line rate {roof.wire.line:.0f} GB/s, bound by {roof.wire.name}"
-    return f"{judged.ratio:.3g} of {roof.customary:.0f} GB/s, {line}"
+    return f"{100 * judged.ratio:.0f} % of {roof.customary:.0f} GB/s, {line}"
 
 
 def _line(roof: Roofline) -> str:

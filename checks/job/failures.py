@@ -20,6 +20,7 @@ from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import ConnectionEnd
@@ -132,8 +133,8 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         cause = f"; {likely}cause on {group.named}: {group.cause.summary}"
         remedies = (group.cause.kind.fix,)
     return grade(
-        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: {failure.line.message[:200]}"
-        f"{echo}{cause}",
+        f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: "
+        f"{ends_of(failure.line.message, 300, 160)}{echo}{cause}",
         subject=failure.id,
         found=failure.id,
         evidence=[key],
@@ -219,7 +220,7 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
         more = f", and {len(strange) - 1} more such lines" if strange[1:] else ""
         return unknown(
             f"{name}: no known failure in {log.lines} lines of NCCL{but}; no rule recognises the warning on "
-            f"line {first.number}: {first.message[:160]}{more}",
+            f"line {first.number}: {ends_of(first.message, 200)}{more}",
             subject=name, found=first.message[:200], evidence=[key],
             fix="read the lines around it; NCCL_DEBUG=INFO shows the preceding events",
         )  # fmt: skip

@@ -110,6 +110,8 @@ def _read(source: InputSource) -> list[TextPart]:
         return found  # the log shows the settings in force
     launched = [part for _, own in split_by_writer(lines) for part in commands(bare(own), alone=not found)]
     add_findings(launched, source.name)
+    if any(part.kind == NCCL_LOG for part in found):  # it shows which settings have no effect
+        launched = [part for part in launched if any(item["status"] in ("fail", "warn") for item in part.findings)]
     return sorted([*found, *launched], key=lambda part: part.first)[: MOST_PARTS + 1]
 
 

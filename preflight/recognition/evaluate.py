@@ -49,7 +49,8 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
             part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]), part.read_in_full
         )
         values.append(part.taken.value)
-        results = findings([Evidence(part.writer or _node_of(part) or source, "", records)], rules) if rules else []
+        node = _without_number(part.writer) or _node_of(part) or source
+        results = findings([Evidence(node, "", records)], rules) if rules else []
         shown = [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
         once = _once(shown)
         part.unsettled = len(once) < len(shown)
@@ -64,6 +65,12 @@ def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     faults = {of(item) for item in findings if item["status"] in ("fail", "warn") and item["subject"]}
     return [item for item in findings if item["status"] != "unknown" or of(item) not in faults]
+
+
+def _without_number(writer: str) -> str:
+    """Return a writer without the number of its task before the name of its host."""
+    number, _, host = writer.partition(" ")
+    return host if host and number.isdecimal() else writer
 
 
 def _node_of(part: TextPart) -> str:

@@ -21,8 +21,8 @@ from preflight.recognition.formats import kinds
 from preflight.textprep.lines import Lines, lines_of
 
 EOS_SESSION, NXOS_SESSION, SONIC_DUMP, TABLE = "eos session", "nxos session", "sonic database", "switch show"
-#: Maximum number of lines of an answer, and of those above its table.
-_LONGEST, _HEAD = 5000, 8
+#: Maximum number of lines of an answer, of those above its table, and of tables in one session.
+_LONGEST, _HEAD, _MOST_TABLES = 5000, 8, 100
 _SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts)}
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
@@ -64,8 +64,10 @@ def _tables(lines: Lines, unread: Sequence[tuple[int, str]]) -> tuple[list[TextP
     tables: list[TextPart] = []
     rest: list[tuple[int, str]] = []
     for number, command in unread:
-        part = next(parts(lines[number - 1 : number + _LONGEST], "", (kind,)), None)
-        if part is None or part.first > number + _HEAD:
+        head = range(number, min(number + _HEAD, len(lines)))
+        begin = next((at for at in head if kind.matches(lines, at)), None) if len(tables) < _MOST_TABLES else None
+        part = next(parts(lines[number - 1 : number + _LONGEST], "", (kind,)), None) if begin is not None else None
+        if part is None:
             rest.append((number, command))
         else:
             tables.append(part)

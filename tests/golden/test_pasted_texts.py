@@ -140,7 +140,7 @@ def test_every_kind_has_a_pasted_text() -> None:
     pasted = seen | {entry["kind"] for entry in FRESH.values()}
     elsewhere = {
         "bonding", "cma_roce", "dcb", "devlink health", "ethtool -a", "flight recorder", "ibqueryerrors", "mlxlink",
-        "mst status", "pytorch trace", "rdma ports", "ucx",
+        "mst status", "pytorch trace", "rdma ports", "switch show", "ucx",
     }  # fmt: skip
     in_sets = {
         "eos session",

@@ -36,6 +36,10 @@ def _ports(part: PastedValue) -> list[Port]:
     return [of_listed(port, part.evidence) for port in listed.ports]
 
 
+#: Least number of ports of which one that finds no peer is odd: a judgement call.
+_COMPARED = 3
+
+
 @limited
 def _port_states(part: PastedValue) -> Iterator[Finding]:
     ports = _ports(part)
@@ -44,12 +48,13 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
     listed: PortList = part.value
     lonely = {port.name for source, port in zip(listed.ports, ports, strict=True) if port.state == "DOWN"
               and port.physical_state == "Polling" and not _is_second(source, listed)}  # fmt: skip
+    few = len(lonely) >= len(up) or len(shown) < _COMPARED
     none_up = bool(shown) and not any(port.state == "ACTIVE" for port in shown) and part.complete
 
     def report_for(port: Port) -> Callable[..., Finding]:
         if port.state == "INIT" and port.physical_state in ("LinkUp", ""):
             return failed
-        if port.state == "ACTIVE" or (port.name in lonely and len(lonely) < len(up)):
+        if port.state == "ACTIVE" or (port.name in lonely and up and not few):
             return warned
         return failed if none_up else unsure
 

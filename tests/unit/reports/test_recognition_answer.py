@@ -70,3 +70,24 @@ def test_a_strange_text_is_guessed_by_its_look(looks: str, tmp_path: Path) -> No
     assert text.startswith("NOT JUDGED: nothing was recognised")
     assert all(command in " ".join(text.split()) for command in answer.commands)
     assert len(text.splitlines()) <= 8
+
+
+COUNTERS = (
+    "# Port counters: Lid 41 port 1 (CapMask: 0x5A00)\nPortSelect:......................1\n"
+    "CounterSelect:...................0x0000\nSymbolErrorCounter:..............{errors}\n"
+    "PortXmitDiscards:................880\n"
+)
+
+
+@pytest.mark.parametrize(("errors", "check"), [(4711, "counters.link-quality"), (0, "counters.loss")])
+def test_the_link_precedes_what_it_loses(errors: int, check: str, tmp_path: Path) -> None:
+    status, text = output(COUNTERS.format(errors=errors), tmp_path)
+    assert status == 3
+    assert check in " ".join(text.split()).partition("Next:")[0]
+
+
+def test_what_was_read_without_a_judgement_is_named(tmp_path: Path) -> None:
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
+    status, text = output(version + "GCC version:  gcc version 12.3.0\n", tmp_path)
+    assert status == 3
+    assert "Read: driver 570.86.15." in text
