@@ -10,7 +10,7 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, warned
+from preflight.model import Finding, check, failed, skipped, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -36,6 +36,15 @@ def _mig_hides(gpu: GpuHealth) -> str:
     return "hidden with MIG on" if gpu.mig else ""
 
 
+#: Series of GPUs for displays, whose ECC is off by default.
+_WITHOUT_ECC = ("GeForce", "TITAN")
+
+
+def is_for_displays(name: str | None) -> bool:
+    """Return whether a GPU belongs to a series whose ECC is off by default."""
+    return name is not None and any(series in name for series in _WITHOUT_ECC)
+
+
 @check(
     "gpu.ecc-mode",
     title="ECC is on",
@@ -54,8 +63,8 @@ def ecc_mode(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Without ECC, training continues with a flipped bit in a weight or gradient, and nothing counts it.
 
     ## Verdicts
-    A GPU with ECC off fails; a change that turns it off at the next reset warns. Consumer parts have no ECC: the driver
-    reports N/A, and the check does not apply.
+    A GPU with ECC off fails; a change that turns it off at the next reset warns. For consumer parts, the check does not
+    apply: the driver reports N/A, or ECC is off by default (GeForce).
 
     ## False alarms
     A site that disables ECC on GDDR parts (T4, A10, L4) on purpose to gain memory.
@@ -67,6 +76,8 @@ def judge_ecc_mode(health: Health) -> Iterator[Finding]:
     """Judge the ECC mode of each GPU."""
 
     def judge(gpu: GpuHealth) -> Finding | None:
+        if gpu.ecc is False and is_for_displays(gpu.name):
+            return skipped("ECC is off, as on all GPUs of this series", subject=gpu.address, evidence=health.evidence)
         if gpu.ecc is False:
             then = "" if gpu.ecc_pending is None else f" (after the next reset: {'on' if gpu.ecc_pending else 'off'})"
             return failed(f"ECC is off{then}", found="off", expected="on")

@@ -21,6 +21,9 @@ NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 #: Margin to the slowdown temperature, in degrees Celsius, at or below which the check warns: a judgement call.
 MARGIN_LOW_C = 5
 
+#: Event reason of a GPU without work, whose PCIe link may slow down (NVML, nvmlClocksEventReasonGpuIdle).
+_RESTING = 0x01
+
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
 
@@ -205,8 +208,9 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
     only while the GPU is busy (at least 10 %), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
-    Fewer lanes fail, and so does a low generation under load. On GH200, GB200 and GB300, fewer lanes only warn if no
-    GPU of the node has more: the processor reaches these GPUs over NVLink-C2C.
+    Fewer lanes fail, and so does a low generation under load; on a GPU that the driver does not call idle, it warns. On
+    GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the processor reaches these GPUs over
+    NVLink-C2C.
 
     ## False alarms
     None known: generation 1 on an idle GPU saves power and is not judged.
@@ -228,6 +232,9 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
             return failed(f"PCIe link has {width} of {widest} lanes", found=f"x{width}", expected=f"x{widest}")
         if generation < newest and (gpu.utilisation_pct or 0) >= IDLE_PCT:
             return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
+        if generation < newest and gpu.event_reasons is not None and not gpu.event_reasons & _RESTING:
+            return warned(f"PCIe link runs at generation {generation} of {newest}, although the GPU is not idle",
+                          found=generation, expected=newest)  # fmt: skip
         return None
 
     most = max((gpu.pcie_width or 0 for gpu in health.gpus), default=0)

@@ -59,7 +59,8 @@ def failures(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     A failure that stops or hangs a job fails; one that slows it warns. An NCCL warning without a matching signature is
     unknown and quoted. So is a log of which a part was not read: overlong lines, damaged compressed data, truncated
-    lines. A log without a warning only shows that NCCL wrote none: WARN lines need NCCL_DEBUG=WARN or more.
+    lines; and one whose ranks wait for another to set up a communicator. A log without a warning only shows that NCCL
+    wrote none: WARN lines need NCCL_DEBUG=WARN or more.
 
     For network failures, the finding states the cause if the host's evidence shows it: limited locked memory, an
     unusable row of the GID table, a port of the connection that is down, flaps, damages or loses packets, no route to
@@ -210,6 +211,21 @@ def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
     return "; ".join((*(remedy.removesuffix(".") for remedy in remedies), *look))
 
 
+def _never_set_up(log: NcclLog, key: str, words: str) -> Finding:
+    """Return *unknown* for a log whose ranks wait for others while they set up a communicator."""
+    first = log.missing[0]
+    ranks = ", ".join(str(one.rank) for one in log.missing[:16]) + (" and more" if len(log.missing) > 16 else "")
+    hosts = ", ".join(dict.fromkeys(one.host for one in log.missing[:16] if one.host))
+    where = f" ({hosts})" if hosts else ""
+    which = f"rank {ranks}" if len(log.missing) == 1 else f"ranks {ranks}"
+    return unknown(
+        f"{words}, but {which}{where}: {first.why}; the job hangs there, or the log ends before it",
+        subject=f"rank {first.rank}", found=f"no line of {which}", expected="every rank sets up the communicator",
+        evidence=[key], fix=f"on {hosts or 'its host'}, check whether the process of {which} runs and what it prints; "
+        "then pass the logs of all ranks",
+    )  # fmt: skip
+
+
 def _clean(log: NcclLog, key: str, less: int) -> Finding:
     name = key.removeprefix("log:")
     but = " except what nccl.transport and nccl.gpudirect-rdma report" if less else ""
@@ -224,6 +240,8 @@ def _clean(log: NcclLog, key: str, less: int) -> Finding:
             subject=name, found=first.message[:200], evidence=[key],
             fix="read the lines around it; NCCL_DEBUG=INFO shows the preceding events",
         )  # fmt: skip
+    if log.missing:
+        return _never_set_up(log, key, f"{name}: no failure in {log.lines} lines of NCCL{but}")
     loaders = {use.first.host: use.name for use in log.versions if use.first.host}
     if len(set(loaders.values())) > 1 and len(loaders) == len(log.versions):
         return unknown(

@@ -43,6 +43,8 @@ _RAS = re.compile(
 _RAS_NAMES = re.compile(r"\s*Block\s+Status\s+Correctable Error\s+Uncorrectable Error\s*")
 _CONCISE_NAMES = re.compile(r"\s*(?:Device|GPU)\s+.*(?:Temp|PwrCap|VRAM%).*|\s*\((?:DID|Junction|Socket).*")
 _CONCISE = re.compile(r"\s*(\d{1,3})\s+.{0,80}?(\d{1,3}(?:\.\d{1,2})?)°?[cC]\s+.*")
+#: The end of a row: power cap in W, and use of memory and GPU in percent.
+_CAP = re.compile(r".*\s(\d{1,4}(?:\.\d{1,2})?)W\s+\d{1,3}%\s+\d{1,3}%\s*")
 _COLUMNS = re.compile(r"\s+(?:GPU\d{1,4}\s*){1,1024}")
 _ROW = re.compile(r"GPU(\d{1,4})((?:\s+\S{1,20}){1,1024})\s*")
 _FORMS = (_FRAME, _HEAD, _FIELD, _RAS, _RAS_NAMES, _CONCISE_NAMES, _CONCISE, _COLUMNS, _ROW)
@@ -163,5 +165,7 @@ def _of_text(lines: Lines, at: int, gpus: dict[int, _Values]) -> int:
             sensor = "edge" if "Edge" in text else "hotspot"
         elif match := _CONCISE.fullmatch(text):
             gpus[int(match[1])].temperatures[sensor] = float(match[2])
+            if cap := _CAP.fullmatch(text):
+                gpus[int(match[1])].fields["power_limit_w"] = float(cap[1])
         end += 1
     return last + 1

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from statistics import median
 
 from preflight.checks.gpu import link_errors, state
+from preflight.checks.gpu.memory import is_for_displays
 from preflight.checks.gpu.processes import ORPHANED_MIB
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
@@ -97,7 +98,7 @@ def _uncorrectable(part: PastedValue) -> Iterator[Finding]:
 
 
 def _ecc_off(part: PastedValue) -> Iterator[Finding]:
-    off = [f"GPU{gpu.index}" for gpu in part.value.gpus if gpu.ecc_off]
+    off = [f"GPU{gpu.index}" for gpu in part.value.gpus if gpu.ecc_off and not is_for_displays(gpu.name)]
     if off:
         yield warned(f"{', '.join(off)}: ECC is off", found="off", expected="on", evidence=part.evidence)
 

@@ -151,6 +151,50 @@ HEALTH = """\
 +---------------------------+----------------------------------------------------------+
 """
 
+ROCM = """\
+========================================= ROCm System Management Interface =========================================
+=================================================== Concise Info ===================================================
+Device  Node  IDs              Temp        Power     Partitions          SCLK    MCLK    Fan  Perf  PwrCap  VRAM%  GPU%
+              (DID,     GUID)  (Junction)  (Socket)  (Mem, Compute, ID)
+====================================================================================================================
+0       2     0x74a1,   10311  51.0°C      140.0W    NPS1, SPX, 0        132Mhz  900Mhz  0%   auto  750.0W  0%     0%
+1       3     0x74a1,   20622  50.0°C      139.0W    NPS1, SPX, 0        131Mhz  900Mhz  0%   auto  {cap}  0%     0%
+====================================================================================================================
+=============================================== End of ROCm SMI Log ================================================
+"""
+LOADED = """index, name, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max, \
+clocks_event_reasons.active
+0, NVIDIA H100 80GB HBM3, {generation}, 5, 16, 16, {reasons}
+1, NVIDIA H100 80GB HBM3, 5, 5, 16, 16, 0x0000000000000000
+"""
+TABLE = """+-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.133.20             Driver Version: 570.133.20     CUDA Version: 12.8     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  {name:26}  On  |   00000000:0B:00.0 Off |                  Off |
+| 31%   39C    P8             20W /  450W |     110MiB /  24564MiB |      0%      Default |
+|                                         |                        |                  N/A |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+def set_up(absent: int | None, complete: bool) -> str:
+    """Return the log of eight ranks on two hosts that set up a communicator; one may be absent."""
+    lines = []
+    for rank in range(8):
+        head = f"c{rank // 4}:{700 + rank}:{700 + rank} [{rank % 4}] NCCL INFO "
+        named = f"comm 0x7a{rank:03x} rank {rank} nranks 8 cudaDev {rank % 4} busId {rank % 4 + 1}a000 commId 0x51"
+        if rank != absent:
+            lines += [f"{head}NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.9.0.{rank // 4}<0>",
+                      f"{head}Using network IB", f"{head}ncclCommInitRank {named} - Init START",
+                      *([f"{head}ncclCommInitRank {named} - Init COMPLETE"] if complete else [])]  # fmt: skip
+        else:
+            lines.append(f"{head}Bootstrap : Using eth0:10.9.0.{rank // 4}<0>")
+    return "\n".join(lines) + "\n"
+
 
 def stamped(text: str) -> str:
     lines = text.splitlines()
@@ -589,6 +633,34 @@ ROWS |= {
         0,
     ),
     "a loss scale that collapsed": (OVERFLOW.format(scale=2) * 3, [("warn", "job.errors", "below 100")], "", 0),
+    "a rank for which the others wait": (
+        set_up(absent=6, complete=False),
+        [("unknown", "nccl.failures", "but rank 6: 7 of 8 ranks began")],
+        "",
+        3,
+    ),
+    "all ranks set up their communicator": (set_up(absent=None, complete=True), [], "", 0),
+    "a slow link of a busy GPU": (
+        LOADED.format(generation=3, reasons="0x0000000000000000"),
+        [("warn", "gpu.pcie-link", "generation 3 of 5, although the GPU is not idle")],
+        "",
+        0,
+    ),
+    "a slow link of an idle GPU": (LOADED.format(generation=1, reasons="0x0000000000000001"), [], "", 0),
+    "one lower power cap": (
+        ROCM.format(cap="400.0W"),
+        [("warn", "gpu.power-limit", "GPU1 is limited to 400 W")],
+        "",
+        0,
+    ),
+    "equal power caps": (ROCM.format(cap="750.0W"), [], "", 0),
+    "ECC off on a GPU for displays": (TABLE.format(name="NVIDIA GeForce RTX 4090"), [], "ECC", 0),
+    "ECC off on a GPU for computing": (
+        TABLE.format(name="NVIDIA L40S"),
+        [("warn", "gpu.ecc-mode", "ECC is off")],
+        "",
+        0,
+    ),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
 }
 
