@@ -150,6 +150,7 @@ def test_every_kind_has_a_pasted_text() -> None:
         "program log",
         "kubernetes quota",
         "serving metrics",
+        "switch show",
         "python stacks",
     }  # these have separate tests
     assert set(known()) - pasted <= elsewhere | set(TOOLS) | in_sets
