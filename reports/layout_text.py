@@ -21,6 +21,9 @@ def render(plan: Mapping[str, Any], *, explain: bool = False) -> str:
     lines += [*_axes(plan), *_links(plan), *_batches(plan), *_costs(plan, explain=explain), *_search(plan)]
     if explain:
         lines += _timeline(plan)
+        lines += ["", "rates"] if plan["rates"] else []
+        lines += [f"  {own['name']:24}{own['value']:16}{own['origin']}" for own in plan["rates"]]
+        lines += [f"  {'cluster':24}{'':16}{one_line(plan['cluster']['source'])}"] if plan["cluster"] else []
         lines += ["", "settings"]
         lines += [
             f"  {name:24}{one_line(str(own['value'])):16}{one_line(own['origin'])}"

@@ -10,7 +10,7 @@ from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.job_description import RECORD
 from preflight.layout.job import TrainingJob
-from preflight.layout.memory import FRAGMENTATION, GIB, OVERHEAD_GIB, PARTS, least, most, open_settings
+from preflight.layout.memory import FRAGMENTATION, FUSED, GIB, OVERHEAD_GIB, PARTS, least, most, open_settings
 from preflight.layout.plan import Plan
 from preflight.layout.stages import layers_of
 from preflight.layout.step import bubble_share
@@ -351,6 +351,15 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield passed(message, found=f"{share:.1%}")
 
 
+#: Changes that reduce the memory of a job, in the words of its framework.
+_SMALLER = {
+    "deepspeed": "Use a higher `zero_optimization.stage`, checkpoint activations (`gradient_checkpointing=True`), or "
+    "lower `train_micro_batch_size_per_gpu`.",
+    "torchtitan": 'Set `activation_checkpoint.mode = "full"`, raise `tensor_parallel_degree`, or lower '
+    "`training.local_batch_size`.",
+}
+
+
 @check(
     "layout.memory",
     title="The job fits the memory of a GPU",
@@ -394,16 +403,23 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     available = plan.hardware.memory_gib
     statement = f"{message}; the GPU has {available:g} GiB"
-    limits: dict[str, Any] = {"found": f"{need:.1f} GiB", "expected": f"at most {available:g} GiB"}
     job = job_of(run, site)
+    smaller = {"fix": fix} if (fix := _SMALLER.get(job.schedule.framework)) else {}
+    limits: dict[str, Any] = {"found": f"{need:.1f} GiB", "expected": f"at most {available:g} GiB"}
     if least(job) > available * GIB:
-        yield failed(statement, **limits)
+        yield failed(statement, **limits, **smaller)
     elif most(job) <= available * GIB:
         yield passed(statement, found=limits["found"])
     elif need > available and (names := open_settings(job)):
         yield warned(f"{statement}: it fits only with settings that are not stated ({', '.join(names)})",
                      fix="state them: " + " ".join(f"--set {name}=..." for name in names), **limits)  # fmt: skip
     elif need > available:
-        yield warned(f"{statement}: the difference is within the accuracy of this estimate", **limits)
+        yield warned(f"{statement}: the difference is within the accuracy of this estimate", **limits, **smaller)
     else:
-        yield warned(f"{statement}: too little is left for NCCL, workspace and fragmentation", **limits)
+        yield warned(f"{statement}; with {_others(job)}, it may need {most(job) / GIB:.0f}", **limits, **smaller)
+
+
+def _others(job: TrainingJob) -> str:
+    """Return what a framework stores in addition to the tensors."""
+    unfused = "" if job.schedule.framework in FUSED else ", unfused kernels"
+    return f"NCCL, workspace{unfused} and fragmentation"

@@ -73,7 +73,9 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
     job, dense, _, place = placed(run, site)
     interleaved = job.parallel.virtual_stages > 1
     pairs = [(pair[0], pair[1]) for group in dense.groups("pp") for pair in neighbours(group, interleaved)]
-    apart = [(a, b) for a, b in pairs if place.domain(a) != place.domain(b) and place.rail(a) != place.rail(b)]
+    domain, unit = (list(map(where, range(job.gpus))) for where in (place.domain, place.unit))
+    outside = [(a, b) for a, b in pairs if domain[a] != domain[b]]
+    apart = [(a, b) for a, b in outside if place.rail(a) != place.rail(b)]
     fabric = place.hardware.fabric
     if apart and fabric.rail_optimised is not False:
         a, b = apart[0]
@@ -87,7 +89,7 @@ def pipeline_rails(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{message}; it is not known whether a leaf connects the NICs of one rail",
                           fix='name the fabric: --on "..., rail-optimised"')  # fmt: skip
         return
-    crossing = [(a, b) for a, b in pairs if crosses_spine(place, (a, b))]
+    crossing = [(a, b) for a, b in outside if unit[a] is None or unit[a] != unit[b]]
     cross = "cross" if place.unit(0) is not None else "may cross"
     many = f"{len(crossing)} of {len(pairs)} neighbours of the pipeline {cross} the spine"
     if crossing and (undecided := spine_unknown(place, many)) is not None:
@@ -139,9 +141,9 @@ def ring_order(run: RunFacts, site: Site) -> Iterator[Finding]:
     job, dense, _, placement = placed(run, site)
     returning = False
     for axis, what, grade in (("cp", "context-parallel", failed), ("dp", "data-parallel", warned)):
-        if axis == "cp" and job.parallel.context_exchange != "p2p":
+        if dense.sizes[axis] == 1 or (axis == "cp" and job.parallel.context_exchange != "p2p"):
             continue
-        group = next((group for group in dense.groups(axis) if _returns(placement, group)), None)
+        group = next((group for group in placement.distinct(dense.groups(axis)) if _returns(placement, group)), None)
         if group is not None:
             returning = True
             nodes = ", ".join(placement.name(rank) for rank in group[:4])
@@ -242,8 +244,9 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield grade(f"{policy} sharding ({origin}) with {stages} stages gathers or reduces for each microbatch",
                     found=policy, expected="none or optimizer")  # fmt: skip
         return
-    spread = max((placement.spread(group) for group in dense.groups("dp")), key=lambda spread: spread.units or 0)
-    crosses = any(crosses_spine(placement, group) for group in dense.groups("dp"))
+    groups = list(placement.distinct(dense.groups("dp")))
+    spread = max(map(placement.spread, groups), key=lambda spread: spread.units or 0)
+    crosses = any(crosses_spine(placement, group) for group in groups)
     many = f"full sharding over {spread.ranks} GPUs may cross the spine"
     if policy == "full" and crosses and (undecided := spine_unknown(placement, many)) is not None:
         yield undecided

@@ -18,7 +18,7 @@ from preflight.layout.memory import GIB, PARTS
 from preflight.layout.placement import RankPlacement
 from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
-from preflight.layout.step import Step, active_stages, bubble_share, joined
+from preflight.layout.step import Step, active_stages, assumptions, bubble_share, joined
 from preflight.layout.traffic import exchanges
 
 SCHEMA = "preflight.layout/1"
@@ -60,6 +60,7 @@ def document(
         "missing": list(plan.described.missing),
         "gaps": [*plan.described.gaps, *_assumed(plan), *plan.ignored, *plan.unused],
         "measured": dict(plan.measured),
+        "rates": [],
         "job": None,
         "memory": None,
         "step": None,
@@ -112,6 +113,9 @@ def document(
         ]  # fmt: skip
     shown["pipeline"] = _pipeline(job)
     if hardware is not None:
+        shown["rates"] = [
+            {"name": name, "value": value, "origin": origin} for name, value, origin in assumptions(job, hardware)
+        ]
         shown["batches"] = [
             {
                 "level": own.level, "least_tokens": own.least, "too_few_tokens": too_few(own.least),

@@ -20,6 +20,8 @@ class RankPlacement:
     def __init__(self, hardware: Hardware, ranks: int) -> None:
         self.hardware = hardware
         self.ranks = ranks
+        self._each = hardware.each
+        self._nodes_of_domain = hardware.domain // hardware.each
         #: Number of nodes that the job needs.
         self.nodes = -(-ranks // hardware.each)
         if hardware.gpus is not None and hardware.names and ranks > hardware.gpus and not hardware.order:
@@ -63,7 +65,7 @@ class RankPlacement:
 
     def node(self, rank: int) -> int:
         """Return the node number of a rank, in the order of the job."""
-        return self._order[rank] if self._order else rank // self.hardware.each
+        return self._order[rank] if self._order else rank // self._each
 
     @cached_property
     def _gpus(self) -> list[int]:
@@ -77,7 +79,7 @@ class RankPlacement:
 
     def gpu(self, rank: int) -> int:
         """Return the number of a rank's GPU on its node."""
-        return self._gpus[rank] if self._order else rank % self.hardware.each
+        return self._gpus[rank] if self._order else rank % self._each
 
     def rail(self, rank: int) -> int:
         """Return the number of a rank's NIC on its node; neighbouring GPUs may share it."""
@@ -89,7 +91,7 @@ class RankPlacement:
         """Return the name or number of a rank's NVLink domain."""
         if domains := self.hardware.fabric.domains:
             return domains[self.name(rank)]
-        return self.node(rank) // (self.hardware.domain // self.hardware.each)
+        return self.node(rank) // self._nodes_of_domain
 
     def unit(self, rank: int) -> int | str | None:
         """Return the group of leaves above a rank's node; None if unknown."""

@@ -6,7 +6,7 @@ products reach in training. Everything else follows from the job and the cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.expectations.roofline.collectives import NIC_PAIRS, NICS, PAIRS, RING
@@ -179,6 +179,28 @@ def step(job: TrainingJob, hardware: Hardware) -> Step:
         tuple(parts), low * total, high * total, model_flops(job.model, job.schedule.sequence) * job.tokens / job.gpus,
         peak, bubble(stages, job.parallel.virtual_stages, microbatches),
     )  # fmt: skip
+
+
+def assumptions(job: TrainingJob, hardware: Hardware) -> Iterator[tuple[str, str, str]]:
+    """Yield the rates and the range behind the time of a step: name, value, origin."""
+    precision = job.schedule.precision
+    peak, share, memory_rate = hardware.flops(precision), efficiency(hardware, precision), hardware.memory_bandwidth
+    if peak is None or share is None or memory_rate is None:
+        return
+    sustained = SUSTAINED.get(hardware.gpu.name, 1.0)
+    sheet = f"the datasheet's {peak / 1e12:,.0f} in {precision}"
+    yield ("matrix products", f"{sustained * share * peak / 1e12:,.0f} TFLOP/s",
+           f"{sustained * share:.3g} of {sheet}; fitted to published runs")  # fmt: skip
+    if job.schedule.fused_attention:
+        own = job.schedule.framework in FUSED
+        ahead, back = (CUDNN if own else FLASH)[_LIKE.get(hardware.gpu.generation, hardware.gpu.generation)]
+        half = sustained * (hardware.flops("bf16") or 0.0) / 1e12
+        yield ("attention", f"{ahead * half:,.0f} TFLOP/s",
+               f"{'cuDNN' if own else 'FlashAttention-2'} in benchmarks; backward {back * half:,.0f}")  # fmt: skip
+    yield ("GPU memory", f"{MEMORY_SHARE * memory_rate / 1e12:.3g} TB/s",
+           f"{MEMORY_SHARE:g} of the datasheet's {memory_rate / 1e12:.3g}")  # fmt: skip
+    low, high = _range(job, hardware)
+    yield "range", f"{low:g} to {high:g}", "published runs: ratios of their times to the computed ones"
 
 
 def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from preflight.layout.hardware import described
-from preflight.layout.step import CUDNN, FLASH, step
+from preflight.layout.step import CUDNN, FLASH, assumptions, step
 from preflight.parsers.job_config import torchtitan
 from tests.unit.layout.test_formulas import GPT_175B, LLAMA_8B, job
 
@@ -63,3 +63,16 @@ def test_torchtitan_states_fused_kernels_and_the_overlap_of_tensor_parallelism()
     newer = torchtitan.parse({"model": {}, "training": {}, "compile": {"enable": False}}, "job.toml").values
     assert newer["fused_kernels"].value is False
     assert "overlap_tensor" not in newer
+
+
+def test_the_rates_behind_a_step_have_origins() -> None:
+    """`--explain` shows them; the share of each datasheet is that of the computation."""
+    made = job(LLAMA_8B, 8, sharding="full", framework="megatron")
+    own = {name: (value, origin) for name, value, origin in assumptions(made, H100)}
+    assert own["matrix products"] == ("633 TFLOP/s", "0.64 of the datasheet's 989 in bf16; fitted to published runs")
+    assert own["attention"][0] == f"{0.54 * 989:.0f} TFLOP/s"
+    assert own["GPU memory"] == ("2.68 TB/s", "0.8 of the datasheet's 3.35")
+    assert own["range"][0] == "0.86 to 1.16"
+    other = {name: value for name, value, _ in assumptions(made.changed(framework="deepspeed"), H100)}
+    assert other["attention"] == f"{0.33 * 989:.0f} TFLOP/s"
+    assert other["range"] == "0.78 to 3"
