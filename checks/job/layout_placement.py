@@ -225,4 +225,7 @@ def expert_domain(run: RunFacts, site: Site) -> Iterator[Finding]:
     elif (limit := plan_of(run, site).described.values.get("group_topk")) is not None:
         yield passed(f"{message} would leave the domain; the routing limits a token to {limit} groups")
     else:
-        yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {domain}")
+        parts, ways = job.parallel.expert_tensor, job.parallel.expert
+        fits = f"Use --expert-tensor-parallel-size 1 (it is {parts}): groups of {ways} fit a domain."
+        yield warned(f"{message} leave the domain", found=f"{size} GPUs", expected=f"at most {domain}",
+                     fix=fits if parts > 1 and domain % ways == 0 else "")  # fmt: skip

@@ -15,6 +15,7 @@ from preflight.cli.app import main
 from preflight.expectations import job_table
 from preflight.layout import costs
 from preflight.layout.job import Parallelism, Schedule, Transformer
+from preflight.parsers.job_config import deepspeed
 from tests.support.paths import ROOT
 
 SCHEMA = json.loads((ROOT / "preflight" / "schemas" / "layout-1.json").read_text())
@@ -388,3 +389,23 @@ def test_wrong_arguments(words: list[str], message: str) -> None:
     done = CliRunner().invoke(main, ["plan", *words], catch_exceptions=False)
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_experts_that_tensor_parallelism_divides_name_the_option(tmp_path: Path) -> None:
+    """Megatron-LM divides each expert by the tensor-parallel size: 8 x 2 GPUs do not fit a node, 8 do."""
+    divided = MIXTRAL.replace(" --expert-tensor-parallel-size 1", "")
+    sizes: dict[str, int] = {"tp": 2, "pp": 4, "ep": 8, "gbs": 1024}
+    document = plan(tmp_path, script(divided, **sizes), INFINIBAND, 512)
+    (fix,) = (f["fix"] for f in document["findings"] if f["check"] == "layout.expert-domain")
+    assert fix == "Use --expert-tensor-parallel-size 1 (it is 2): groups of 8 fit a domain."
+    assert "layout.expert-domain" not in raised(plan(tmp_path, script(MIXTRAL, **sizes), INFINIBAND, 512))
+
+
+@pytest.mark.parametrize(("accumulation", "gaps"), [(4, ()), ("auto", ("train_batch_size", "gradient_accumulation"))])
+def test_a_batch_of_deepspeed_that_follows_from_others_is_no_gap(accumulation: Any, gaps: tuple[str, ...]) -> None:
+    found = deepspeed.parse(
+        {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": accumulation},
+        "ds.json",
+    )
+    assert len(found.gaps) == len(gaps)
+    assert all(name in gap for name, gap in zip(gaps, found.gaps, strict=True))

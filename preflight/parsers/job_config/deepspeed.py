@@ -39,6 +39,8 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
             gaps.append(f'{source}: {key} is "auto"; state it with --set {name}=...')
         elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
             values[name] = JobSetting(value, f"{source}: {key}")
+    if {"micro_batch", "accumulation"} <= values.keys():  # the global batch follows from both
+        gaps = [gap for gap in gaps if "global_batch" not in gap]
     zero = data.get("zero_optimization")
     zero = zero if isinstance(zero, Mapping) else {}
     stage = zero.get("stage")
