@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from preflight.checks.job.layout import plan_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.layout.comparison import MeasuredPart, MeasuredStep, compare, logged
 from preflight.layout.job import LayoutError
 from preflight.layout.step import Step
 from preflight.model import Finding, check, passed, skipped, unknown, warned
+
+if TYPE_CHECKING:
+    from preflight.layout.comparison import MeasuredPart, MeasuredStep
 
 #: Share of a measured step by which a part may exceed its plan (judgement call).
 BEYOND = 0.05
@@ -54,6 +57,8 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A profile of the first steps, or with stacks and shapes recorded, which slows the CPU.
     """
+    from preflight.layout.comparison import compare, logged  # start-up: only with a profile or a log
+
     plan = plan_of(run, site)
     try:
         measured_step = compare(plan, run.job_trace) if run.traces else logged(plan, run.training)

@@ -93,7 +93,7 @@ def judge(
 def _curves(report: dict[str, Any], judged: _Judged) -> list[dict[str, Any]]:
     """Return the curves of logs and trends; most runs have none and skip the import."""
     trends = [finding for finding in report["findings"] if finding["check"].startswith("trend.")]
-    if judged.logs is None and not trends:
+    if not trends and not (judged.logs is not None and judged.logs.logs):
         return []
     from preflight.judge.curves import curves
 

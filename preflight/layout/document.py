@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from preflight.expectations.roofline.batch import too_few
-from preflight.facts.trace.job import JobTrace
-from preflight.facts.training_run import TrainingRun
 from preflight.layout.arithmetic import parameters
-from preflight.layout.comparison import compare, logged
 from preflight.layout.costs import INPUTS, costs, level_batches
 from preflight.layout.description import CLUSTER
 from preflight.layout.job import LayoutError, TrainingJob
@@ -20,6 +17,10 @@ from preflight.layout.plan import Plan
 from preflight.layout.search import Candidate
 from preflight.layout.step import Step, active_stages, assumptions, bubble_share, joined
 from preflight.layout.traffic import exchanges
+
+if TYPE_CHECKING:
+    from preflight.facts.trace.job import JobTrace
+    from preflight.facts.training_run import TrainingRun
 
 SCHEMA = "preflight.layout/1"
 
@@ -167,6 +168,8 @@ def _assumed(plan: Plan) -> list[str]:
 
 def _compared(plan: Plan, trace: JobTrace | None, trainings: Mapping[str, TrainingRun]) -> dict[str, Any] | None:
     """Return the measured step beside the planned one; None if not comparable."""
+    from preflight.layout.comparison import compare, logged  # start-up: only with a profile or a log
+
     try:
         measured_step = compare(plan, trace) if trace is not None else logged(plan, trainings)
     except LayoutError:

@@ -403,9 +403,9 @@ def test_experts_that_tensor_parallelism_divides_name_the_option(tmp_path: Path)
 
 @pytest.mark.parametrize(("accumulation", "gaps"), [(4, ()), ("auto", ("train_batch_size", "gradient_accumulation"))])
 def test_a_batch_of_deepspeed_that_follows_from_others_is_no_gap(accumulation: Any, gaps: tuple[str, ...]) -> None:
-    found = deepspeed.parse(
+    settings = deepspeed.parse(
         {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": accumulation},
         "ds.json",
     )
-    assert len(found.gaps) == len(gaps)
-    assert all(name in gap for name, gap in zip(gaps, found.gaps, strict=True))
+    assert len(settings.gaps) == len(gaps)
+    assert all(name in gap for name, gap in zip(gaps, settings.gaps, strict=True))
