@@ -244,7 +244,9 @@ def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator
     for (holders, why), found in folded.items():
         what = ", ".join(trait.what for trait, _ in found)
         keys = list(dict.fromkeys(error.key for _, error in found))
-        yield unknown(f"{what} could not be read: {keys[0].partition(':')[2]} {why}",
+        target = keys[0].partition(":")[2]
+        reason = why if why.startswith(target) else f"{target}: {why}"
+        yield unknown(f"{what} could not be read: {reason}",
                       subject=found[0][0].what if len(found) == 1 else "", evidence=keys[:8]).on(holders)  # fmt: skip
 
 

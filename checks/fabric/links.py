@@ -301,5 +301,5 @@ def _port(swept: FabricFacts, port: tuple[str, int]) -> str:
 
 def _span(window: float) -> str:
     if window >= 1:
-        return f"{window:.1f} hours"
-    return f"{window * 60:.0f} minutes" if window >= 0.05 else f"{window * 3600:.0f} seconds"
+        return f"{window:.3g} h"
+    return f"{window * 60:.0f} min" if window >= 0.05 else f"{window * 3600:.0f} s"

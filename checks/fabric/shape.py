@@ -61,7 +61,8 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     for leaf in over:
         ratio = f"{leaf.ratio:.2f}:1" if leaf.up_gbps else "no uplink"
-        links = f"{leaf.hosts} links to hosts ({leaf.down_gbps:g} Gb/s), {leaf.uplinks} uplinks ({leaf.up_gbps:g} Gb/s)"
+        hosts = f"{counted(leaf.hosts, 'link')} to hosts ({leaf.down_gbps:g} Gb/s)"
+        links = f"{hosts}, {counted(leaf.uplinks, 'uplink')} ({leaf.up_gbps:g} Gb/s)"
         report = failed if allowed is not None else warned
         yield report(f"{leaf.switch.label} is oversubscribed: {links}, {ratio}", subject=leaf.switch.label, found=ratio,
                   expected=wanted, evidence=[swept.net_key])  # fmt: skip
@@ -118,12 +119,14 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     placement = facts.fabric.graph.place(swept.graph, swept.here())
     if placement.nodes < 2:
         yield unknown(
-            f"{placement.nodes} of the {len(swept.nodes)} collected nodes are in this sweep",
+            f"{'only one' if placement.nodes else 'none'} of the {len(swept.nodes)} collected nodes is in this sweep",
             evidence=[swept.net_key], fix="collect from the job's nodes as well as from the one that sweeps: --hosts "
                                           "or --job",
         )  # fmt: skip
         return
-    hop_counts = ", ".join(f"{counted(pairs, 'pair')} over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    hop_counts = ", ".join(
+        f"{counted(pairs, 'pair')} {f'over {n}' if n else 'without a path'}" for n, pairs in placement.pairs.items()
+    )
     places = f"{counted(placement.nodes, 'node')} on {counted(placement.leaves, 'leaf', 'leaves')}"
     spread = f"{places}; switches on the path: {hop_counts}"
     longest = max(placement.pairs, default=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight import parsers
 from preflight.expectations.fabric_table import FabricSite
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.fabric.sweep import FabricFacts
@@ -159,7 +159,7 @@ def manager(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 def _beside(others: list[Manager]) -> str:
     states = [parsers.infiniband.sminfo_saquery.STATES.get(one.state, "?") for one in others]
-    return f", and {len(others)} beside it: {', '.join(states)}" if others else ""
+    return f", and {counted(len(others), 'other')}: {', '.join(states)}" if others else ""
 
 
 def _no_manager(swept: FabricFacts) -> Iterator[Finding]:

@@ -239,7 +239,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good += 1
     if good:
-        yield passed(f"{counted(good, 'GPU')} keep their headroom", evidence=[COURSE])
+        yield passed(f"enough thermal headroom on {counted(good, 'GPU')}", evidence=[COURSE])
 
 
 @check(
@@ -295,16 +295,17 @@ def _grown(node: NodeFacts, rules: Sequence[_Rule], noun: str) -> Iterator[Findi
             seen.append(course)
             if course.enough and course.per_day >= rule.limit:
                 bad.add(course.subject)
+                rate = f"{course.per_day:,.0f}" if course.per_day >= 10 else f"{course.per_day:.2g}"
                 yield warned(
-                    f"{course.subject}: {course.per_day:,.3g} {rule.what} {rule.per}, over {course.days[-1]:.0f} days",
-                    subject=course.subject, found=f"{course.per_day:,.3g} {rule.per}",
+                    f"{course.subject}: {rule.what}: {rate} {rule.per}, over {course.days[-1]:.0f} days",
+                    subject=course.subject, found=f"{rate} {rule.per}",
                     expected=f"less than {rule.limit:,g} {rule.per}", evidence=[COURSE],
                 )  # fmt: skip
     judged = {course.subject for course in seen if course.enough}
     if not judged:
         yield _too_few(seen, noun)
     elif good := judged - bad:
-        yield passed(f"{counted(len(good), noun)} gain no more errors than usual", evidence=[COURSE])
+        yield passed(f"no more errors than usual on {counted(len(good), noun)}", evidence=[COURSE])
 
 
 #: Message if no earlier run has the value.

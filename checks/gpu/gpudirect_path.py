@@ -132,7 +132,7 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
     good = [pair for pair in pairs if pair.same_node]
     if good:
         names = ", ".join(pair.name for pair in good)
-        yield passed(f"{part}: {len(good)} of {len(pairs)} GPUs have a NIC on their own CPU", found=names,
+        yield passed(f"{part}: NIC on the GPU's own CPU for {len(good)} of {counted(len(pairs), 'GPU')}", found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
         yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS])
@@ -140,11 +140,11 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
 
 def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
     if node.in_virtual_machine:
-        message = f"{len(pairs)} GPU-NIC pairs are close to each other"
+        message = f"short path between GPU and NIC: {counted(len(pairs), 'pair')}"
         yield passed(message, found=_named(pairs), evidence=pairs[0].evidence).about("PA-04", "NT-FAB-2")
         yield skipped("in a virtual machine the host controls ACS", evidence=pairs[0].evidence).about("NT-GDR-1")
         return
-    near = f"{len(pairs)} GPU-NIC pairs are close to each other"
+    near = f"short path between GPU and NIC: {counted(len(pairs), 'pair')}"
     try:
         configuration = node.pci_configuration
     except EvidenceError as error:

@@ -16,7 +16,7 @@ from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
 from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 from preflight.parsers.host.kernel_log import parse_uptime
-from preflight.parsers.nvidia.nvlink_errors import FAILED, RECOVERY
+from preflight.parsers.nvidia.nvlink_errors import DAMAGED, FAILED, RECOVERY
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -257,7 +257,8 @@ def _names(node: NodeFacts) -> dict[str, tuple[str, str]]:
 
 
 def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in counts.items() if number) + " errors"
+    nouns = {FAILED: ("failed recovery", "failed recoveries"), DAMAGED: (DAMAGED,)}
+    return ", ".join(counted(number, *nouns.get(kind, (f"{kind} error",))) for kind, number in counts.items() if number)
 
 
 def _minutes(text: str) -> float:

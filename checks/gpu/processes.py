@@ -204,7 +204,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     health = node.gpu_health
     if cut := [gpu for gpu in health.gpus if gpu.mig and gpu.utilisation_pct is None]:
         yield warned(
-            f"{counted(len(cut), 'GPU')} partitioned by MIG without a utilisation",
+            f"the driver reports no utilisation for {counted(len(cut), 'GPU')} in MIG mode",
             found="N/A", expected="a rate per GPU", evidence=health.evidence,
         )  # fmt: skip
         return

@@ -215,7 +215,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
         fix, action = NO_ROW_LEFT, "replace"
     elif remapping and fix == RESET:
         fix = REPLACE
-    code = f"Xid {event.code}" if event.coded else f"a line without a code, which means Xid {event.code}"
+    code = f"Xid {event.code}" if event.coded else f"Xid {event.code} (from a line without a code)"
     return report(
         f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")

@@ -57,7 +57,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
     try:
         age_min = (parsers.host.checkpoint.seconds(node.evidence.collected_at) - latest.changed_at_s) / 60
     except ValueError as error:
-        yield unknown(f"the time of collection cannot be read: {error}", evidence=[key])
+        yield unknown(f"the time of collection cannot be parsed: {error}", evidence=[key])
         return
     words = f"{latest.path}, written at {latest.changed_at}"
     if interval_min.value is None:
@@ -69,7 +69,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      fix="Compare the clocks of node and file server.")  # fmt: skip
     elif age_min > 2 * interval_min.value:
         least_min = age_min // interval_min.value * interval_min.value
-        seldom = f"over {least_min:g} minutes old, saved every {interval_min.value:g}"
+        seldom = f"over {least_min:g} minutes old, but one is due every {interval_min.value:g}"
         yield warned(f"the newest checkpoint is {seldom}{_loss(node, 'more than', least_min)}",
                      found=words, expected=f"at most {2 * interval_min.value:g} minutes ({interval_min.source})",
                      evidence=[key])  # fmt: skip

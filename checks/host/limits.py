@@ -213,7 +213,8 @@ def files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """
     limit = node.parsed(LIMITS, open_files)
     if limit >= 65_536:
-        yield passed(f"{limit:.0f} open files are allowed", found=f"{limit:.0f}", evidence=[LIMITS])
+        shown = "unlimited" if limit == math.inf else f"{limit:.0f}"
+        yield passed(f"{shown} open files are allowed", found=shown, evidence=[LIMITS])
     else:
         yield warned(f"{limit:.0f} open files are allowed, expected at least 65536", found=f"{limit:.0f}",
                      expected="at least 65536", evidence=[LIMITS])  # fmt: skip

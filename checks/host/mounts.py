@@ -130,7 +130,7 @@ def _room(node: NodeFacts, key: str, place: str, source: str, of: str) -> tuple[
     try:
         rows = [row for row in parse_space(record.out) if row.place == (place.rstrip("/") or "/")]
     except ValueError as error:
-        return None, unknown(f"{place}: the output of df cannot be read: {error}", subject=place, expected=expected,
+        return None, unknown(f"{place}: the output of df cannot be parsed: {error}", subject=place, expected=expected,
                              evidence=[key])  # fmt: skip
     return (rows[0], None) if rows else (None, None)
 
@@ -280,4 +280,4 @@ def _rows(node: NodeFacts) -> tuple[Space, ...]:
     try:
         return parse_space(text)
     except ValueError as error:
-        raise EvidenceError(DISK_SPACE, f"cannot be read: {error}") from None
+        raise EvidenceError(DISK_SPACE, f"cannot be parsed: {error}") from None

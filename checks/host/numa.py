@@ -56,7 +56,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if far := [gpu for gpu in placed if gpu not in near]:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(
-            f"{len(far)} of {len(gpus)} GPUs have no local CPU among the allowed CPUs {fold_ids(allowed)}",
+            f"no local CPU of {len(far)} of {counted(len(gpus), 'GPU')} is among the allowed CPUs {fold_ids(allowed)}",
             subject=far[0].address if len(far) == 1 else "",
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,

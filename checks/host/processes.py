@@ -57,7 +57,7 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
                 yield failed(f"{name} {what}: {_shown(running)}", subject=name, found=f"{len(running)} processes",
                              expected=f"none ({expected.source})", evidence=[PROCESSES])  # fmt: skip
     if not wrong:
-        yield passed("no process runs that the cluster file forbids", evidence=[PROCESSES])
+        yield passed("no process is running that the cluster file forbids", evidence=[PROCESSES])
 
 
 def _is(process: ProcessEntry, name: str, key: str) -> bool:
@@ -107,7 +107,7 @@ def zombies(node: NodeFacts, site: Site) -> Iterator[Finding]:
             process for process in parse(first.again.out) if process.zombie and (process.pid, process.parent) in then
         ]
     except ValueError as error:
-        raise EvidenceError(PROCESSES, f"cannot be read: {error}") from None
+        raise EvidenceError(PROCESSES, f"cannot be parsed: {error}") from None
     if not lasting:
         yield passed("no process was a zombie at both readings", evidence=[PROCESSES])
         return

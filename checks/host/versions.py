@@ -11,7 +11,7 @@ from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.kernel import NVIDIA_VERSION
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 from preflight.parsers.nvidia.driver_version import driver_version
 
 
@@ -47,7 +47,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     empty = [library.path for library in libraries if library.size_bytes == 0]
     if empty:
         yield failed(
-            f"{len(empty)} driver libraries are empty files: {', '.join(empty[:3])}",
+            f"{counted(len(empty), 'driver library', 'driver libraries')} without content: {', '.join(empty[:3])}",
             subject=empty[0] if len(empty) == 1 else "",
             found="0 bytes",
             expected="a shared library",
@@ -74,7 +74,8 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
             quote="\n".join(f"{path} -> {version}" for path, version in wrong.items()),
         )
     if not wrong and not empty:
-        yield passed(f"{len(versions)} driver libraries have the kernel module's version", found=loaded,
+        shown = counted(len(versions), "driver library", "driver libraries")
+        yield passed(f"{shown} with the kernel module's version", found=loaded,
                      evidence=[facts.versions.LIBRARIES, NVIDIA_VERSION])  # fmt: skip
 
 

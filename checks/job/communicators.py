@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, counted, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
@@ -60,8 +60,8 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
     makes little progress.
 
     ## Verdicts
-    More than 100 of one size by one rank warn: no parallel layout needs that many. A log that begins after the start of
-    the job, or shows no communicator setup, is unknown.
+    More than 100 of one size created by one rank warn: no parallel layout needs that many. A log that begins after the
+    start of the job, or shows no communicator setup, is unknown.
 
     ## False alarms
     One log of many consecutive jobs.
@@ -73,7 +73,7 @@ def communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix="run with NCCL_DEBUG=INFO, and keep the log from its start")  # fmt: skip
             continue
         most = max(log.communicators, key=lambda one: one.most_by_one)
-        message = f"{name}: at most {most.most_by_one} communicators of one size by one rank ({most.nranks} ranks)"
+        message = f"{name}: one rank creates at most {counted(most.most_by_one, 'communicator')} of {most.nranks} ranks"
         if most.most_by_one > MANY:
             yield warned(message, subject=name, found=most.most_by_one, expected=f"at most {MANY}", evidence=[key])
         else:
@@ -129,7 +129,8 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
         versions = _versions(run, key, ends)
         worst = max(after, key=lambda setups: len(setups.keys() - {0})).keys() - {0}
         new = max(len(setups.keys() - {0} - versions - _repeats(setups, len(ends))) for setups in after)
-        message = f"{name}: at most {len(worst)} of {len(ends)} steps are followed by a new communicator of one process"
+        after_steps = f"up to {len(worst)} of {len(ends)} steps" if worst else f"any of {len(ends)} steps"
+        message = f"{name}: {'a' if worst else 'no'} process creates a new communicator after {after_steps}"
         if new >= RECREATED:
             yield warned(message, found=len(worst), expected=f"fewer than {RECREATED}", **at)
         elif len(worst) >= RECREATED:
@@ -190,11 +191,12 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
         subsystems = log.variable("NCCL_DEBUG_SUBSYS")
         on = subsystems is not None and any(word in ("REG", "ALL") for word in subsystems.value.upper().split(","))
         if log.registering and log.registering < log.processes:
-            yield warned(f"{name}: {log.registering} of {log.processes} processes register buffers",
+            yield warned(f"{name}: buffers are registered by {log.registering} of {log.processes} processes",
                          found=log.registering, expected=f"{log.processes}, or none", **at)  # fmt: skip
         elif log.registering or (on and log.processes):
             which = "all" if log.registering else "none"
-            yield passed(f"{name}: {which} of {log.processes} processes register buffers", found=which, **at)
+            owners = all_of(log.processes, "process") if log.registering else "no process"
+            yield passed(f"{name}: buffers are registered by {owners}", found=which, **at)
         else:
             yield unknown(f"{name}: no line shows registered buffers",
                           fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,REG", **at)  # fmt: skip

@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.logs import RERUN, no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import Hca, NcclLog
@@ -79,7 +79,7 @@ def _of_log(key: str, log: NcclLog, compute: tuple[str, ...] | None, aside: Mapp
                 **at,
             )
         else:
-            yield passed(f"{name}: all {len(log.hcas)} HCAs that NCCL selected are compute ports", subject=name,
+            yield passed(f"{name}: NCCL selected only compute ports ({counted(len(log.hcas), 'HCA')})", subject=name,
                          found=_named(log.hcas), evidence=[key])  # fmt: skip
 
 

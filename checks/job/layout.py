@@ -398,7 +398,9 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     parts = ", ".join(f"{name} {getattr(plan.memory, name) / GIB:.1f}" for name in PARTS if getattr(plan.memory, name))
     message = f"tensors need {need:.1f} GiB on the most loaded GPU ({parts})"
     if plan.hardware is None or plan.hardware.memory_gib is None:
-        what = plan.no_hardware or f"the memory of a {plan.hardware.gpu.name if plan.hardware else 'GPU'} is not known"
+        what = (
+            plan.no_hardware or f"the memory of the {plan.hardware.gpu.name if plan.hardware else 'GPU'} is not known"
+        )
         yield unknown(f"{message}; {what}", found=f"{need:.1f} GiB", fix='name it: --on "... , 80 GB"')
         return
     available = plan.hardware.memory_gib

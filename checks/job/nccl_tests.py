@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts, report_subjects
-from preflight.model import Finding, check, failed, passed, skipped, unknown
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_tests.model import Row
@@ -65,7 +65,9 @@ def so_far(report: Report) -> str:
     best = report.best()
     best_so_far = f", best busbw so far {best.busbw_gbytes_s:g} GB/s" if best else ""
     where = report.cut_rows[-1].bytes if report.cut_rows else None
-    return f"{len(report.rows)} rows{best_so_far}" + (f", stopped at {size_of(where)}" if where is not None else "")
+    return f"{counted(len(report.rows), 'row') if report.rows else 'no rows'}{best_so_far}" + (
+        f", stopped at {size_of(where)}" if where is not None else ""
+    )
 
 
 def no_measurement(name: str, row: Row) -> str:
@@ -121,11 +123,12 @@ def _wrong(run: RunFacts, key: str, name: str, report: Report) -> Finding:
             evidence=[key],
             quote=text_of(run, key, *(row.line for row in bad[:3])) if bad else "",
         )
+    right = ", without a wrong value" if report.rows else ""
     if report.failures:
-        message = f"{name}: the run stopped with an error: {so_far(report)}, none of them wrong"
+        message = f"{name}: the run stopped with an error: {so_far(report)}{right}"
         return unknown(message, subject=name, evidence=[key], fix="see nccl-tests.stopped")
     if not report.complete:
-        message = f"{name}: the run did not finish: {so_far(report)}, none of them wrong"
+        message = f"{name}: the run did not finish: {so_far(report)}{right}"
         return unknown(message, subject=name, evidence=[key], fix="let it run to completion")
     if not report.validated:
         message = f"{name}: the run did not validate its results, although it printed {report.out_of_bounds} OK"

@@ -21,7 +21,7 @@ from preflight.checks.job.pair_messages import (
 )
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.bench.comparison import ComparedRun, Comparison
@@ -85,9 +85,10 @@ def _pairs(comparison: Comparison, keys: Sequence[str], run: RunFacts) -> Iterat
     for level in comparison.levels:
         if not level.usual:
             yield _apart(label, level, keys)
+    runs = len(comparison.judged)
     if (below := _all_below_baseline(comparison)) is not None:
         yield warned(
-            f"{label}: all {len(comparison.judged)} runs are slow, {below:.2g} of the baseline",
+            f"{label}: {all_of(runs, 'run')} {'is' if runs == 1 else 'are'} slow, {below:.2g} of the baseline",
             found=f"{below:.2g} of the baseline",
             expected="as in the baseline",
             evidence=keys,

@@ -93,7 +93,7 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         return
     of_weights, ratio = tokens.mean / bound.weights, tokens.mean / bound.longest
     if of_weights <= BOUND:
-        message = f"{shown}, {of_weights:.2g} times the {seconds(bound.weights)} of reading the weights"
+        message = f"{shown}, {of_weights:.2g} times the {seconds(bound.weights)} that reading the weights takes"
         if of_weights >= IMPOSSIBLE:
             yield passed(message, found=f"{of_weights:.2g} times", evidence=evidence)
         else:
@@ -103,15 +103,16 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
     what = "reading the weights" if bound.without_cache else "reading weights and KV cache"
     if bound.longest > bound.memory:
         what = "the arithmetic of its batch"
-    message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} of {what}"
+    message = f"{shown}, {ratio:.2g} times the {seconds(bound.longest)} that {what} takes"
     if bound.full is not None and tokens.mean > UNEXPLAINED * max(bound.full, bound.longest):
         yield warned(message, found=f"{ratio:.2g} times", expected=f"at most {BOUND:g}", evidence=evidence)
         return
     why = ": something else takes part of it"
     if ratio <= BOUND:
-        why = " at the moment of the scrape, which is shorter than that of the mean"
+        why = " at the moment of the scrape; the mean covers a longer time"
     elif bound.full is not None and ratio > UNEXPLAINED:
-        why = f", and {tokens.mean / max(bound.full, bound.longest):.2g} times that with a full KV cache"
+        full = max(bound.full, bound.longest)
+        why = f", and {tokens.mean / full:.2g} times the {seconds(full)} with a full KV cache"
     missing = f"; {bound.without_cache}" if bound.without_cache else ""
     yield unknown(f"{message}{why}{missing}", found=f"{ratio:.2g} times",
                   expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip

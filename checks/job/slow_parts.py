@@ -22,7 +22,7 @@ from preflight.checks.job.pair_messages import (
 )
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.bench.comparison import Comparison
@@ -97,7 +97,7 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix=QUIETER)  # fmt: skip
         elif slow:
             yield unknown(
-                f"{label}: {slow} of {len(comparison.judged)} runs are slow, and no part explains them 100 to 1",
+                f"{label}: no part explains {counted(slow, 'slow run')} of {len(comparison.judged)}, 100 to 1",
                 evidence=keys,
                 fix="run the nodes of the slow pairs with other nodes",
             )

@@ -11,7 +11,7 @@ from preflight._startup.lightclass import replace
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.trace.ranks import rank_in
-from preflight.model import Finding, check, counted, passed, unknown, warned
+from preflight.model import Finding, all_of, check, counted, passed, unknown, warned
 from preflight.parsers.training.python_stacks import ProcessStacks, StackFrame
 
 #: Functions of processes that are not ranks: loader workers, launchers, compilers, helpers of multiprocessing.
@@ -130,7 +130,7 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
         groups[rank.frames].append(rank.name)
     keys = list(dict.fromkeys(rank.key for rank in ranks))
     if all(rank.moved for rank in ranks):
-        return passed(f"all {len(ranks)} processes have moved since their first dump", evidence=keys)
+        return passed(f"{all_of(len(ranks), 'process')} have moved since their first dump", evidence=keys)
     if any(rank.repeated for rank in ranks):
         return _repeated(ranks, groups)
     (usual, most), *others = sorted(groups.items(), key=lambda group: -len(group[1]))
@@ -138,7 +138,7 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
                       for own, names in [*others[:_GROUPS], (usual, most)])  # fmt: skip
     at: dict[str, Any] = {"subject": "stacks", "quote": quote, "evidence": keys}
     if not others:
-        return unknown(f"all {len(most)} processes are in {_place(usual)}; stacks do not show what they wait for",
+        return unknown(f"{all_of(len(most), 'process')} are in {_place(usual)}; stacks do not show what they wait for",
                        found="one place", fix="pass the dumps of PyTorch's flight recorder, or the output of `ncclras`",
                        **at)  # fmt: skip
     shown = "; ".join(f"{_names(names)} in {_place(own, usual)}" for own, names in others[:_GROUPS])

@@ -10,7 +10,7 @@ from preflight import parsers
 from preflight.checks.job.cause import AFTER_FAILURE
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, unknown, warned
 from preflight.parsers.torch import messages
 
 if TYPE_CHECKING:
@@ -211,7 +211,8 @@ def _of_recordings(run: RunFacts) -> Iterator[Finding]:
             )
         else:
             yield passed(
-                f"the dumps of all {len(members)} ranks have no unfinished operation", evidence=list(keys.values())
+                f"the dumps of {all_of(len(members), 'rank')} have no unfinished operation",
+                evidence=list(keys.values()),
             )
 
 

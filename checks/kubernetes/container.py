@@ -28,7 +28,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, interfaces
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.network.network_status import PodNetwork
@@ -99,7 +99,9 @@ def gpu_devices(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      expected="nvidiactl and nvidia-uvm", **details)  # fmt: skip
     else:
         usable = len(gpus) - max(withheld, 0)
-        yield passed(f"{usable} GPU devices in this container, {len(node.gpus_on_bus)} on the host's bus", **details)
+        yield passed(
+            f"{counted(usable, 'GPU device')} in this container, {len(node.gpus_on_bus)} on the host's bus", **details
+        )
 
 
 #: Follows the NVIDIA container toolkit's troubleshooting section on containers that lose access to GPUs.
@@ -164,7 +166,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield failed(f"the pod is not attached to {', '.join(missing)}", found=found,
                      expected=f"{', '.join(wanted.value)} ({wanted.source})", evidence=[key])  # fmt: skip
     elif not broken:
-        yield passed(f"the pod is attached to {len(names)} secondary networks", found=found, evidence=[key])
+        yield passed(f"the pod is attached to {counted(len(names), 'secondary network')}", found=found, evidence=[key])
 
 
 def _faults(node: NodeFacts, network: PodNetwork, key: str) -> Iterator[Finding]:
@@ -250,8 +252,8 @@ def rdma_address(node: NodeFacts, site: Site) -> Iterator[Finding]:
     elif not devices:
         yield unknown("there is no compute port", evidence=[RDMA_CLASS])
     elif all(guids.values()):
-        local = f", {len(here)} of {len(roce)} RoCE interfaces are in the pod" if roce else ""
-        yield passed(f"{len(devices)} RDMA devices have a GUID{local}", evidence=list(keys.values())[:3])
+        local = f", {len(here)} of {counted(len(roce), 'RoCE interface')} in the pod" if roce else ""
+        yield passed(f"{counted(len(devices), 'RDMA device')} with a GUID{local}", evidence=list(keys.values())[:3])
 
 
 def _here(node: NodeFacts, roce: list[Port]) -> tuple[list[Port], list[EvidenceError]]:

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Container, pod
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
 
 
 def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
@@ -63,9 +63,12 @@ def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      found=container.ended or str(container.restarts), expected="no restart",
                      evidence=[POD], fix=_fix(container))  # fmt: skip
     if len(reported) < len(containers):
-        yield unknown(f"{len(containers) - len(reported)} containers of the pod have no state", evidence=[POD])
+        yield unknown(
+            f"no state is reported for {counted(len(containers) - len(reported), 'container')} of the pod",
+            evidence=[POD],
+        )
     elif not bad:
-        yield passed(f"{len(reported)} containers, none of them restarted", evidence=[POD])
+        yield passed(f"{counted(len(reported), 'container')}, not restarted", evidence=[POD])
 
 
 def _failed(container: Container) -> bool:

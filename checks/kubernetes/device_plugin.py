@@ -14,7 +14,7 @@ from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Pod, is_gpu, is_rdma, pod, variable_of
 from preflight.facts.rdma_ports import DEVICE_NODES
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 _REQUEST = (
     "Request it in this container's resources.limits, such as rdma/hca_shared_devices_a: 1 or nvidia.com/mlnxnics: 8; "
@@ -142,7 +142,7 @@ def _without_api(
                       fix=_access_fix(error.why), evidence=[POD, PROCESS])  # fmt: skip
     elif not broken:
         count = sum(len(functions[name]) for name in rdma)
-        yield passed(f"{count} functions of RDMA NICs were allocated to this container",
+        yield passed(f"{counted(count, 'function')} of RDMA NICs allocated to this container",
                      found=", ".join(sorted(rdma)), evidence=[PROCESS, RDMA_CLASS])  # fmt: skip
 
 

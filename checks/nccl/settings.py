@@ -75,7 +75,7 @@ def _owners(node: NodeFacts) -> str:
         return ""
     owners = {table().owner(one.name) for one in node.nccl_env.settings if "NCCL" in one.name}
     theirs = sorted(owners - {"NCCL", ""})
-    return ", all are known" + (f", some by {' and '.join(theirs)}" if theirs else "")
+    return "; every name is known" + (f", some of them from {', '.join(theirs)}" if theirs else "")
 
 
 @check(
@@ -118,8 +118,8 @@ def _releases(node: NodeFacts) -> str:
     release = f"NCCL {' and '.join(map(dotted, versions))}" if versions else "the newest NCCL"
     mine = [table().variables.get(one.name) for one in node.nccl_env.settings]
     private = [variable.name for variable in mine if variable is not None and not variable.documented]
-    also = f"; {', '.join(private[:3])} is undocumented and may be removed in any release" if private else ""
-    return f", none of a release other than {release}{also}"
+    also = f"; undocumented, so any release may remove it: {', '.join(private[:3])}" if private else ""
+    return f"; no name belongs to a release other than {release}{also}"
 
 
 # --- values ----------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def _releases(node: NodeFacts) -> str:
         ("nccl.run-settings", "log"),
     ),
     source=f"{GUIDE}; numbers as in NCCL 2.30 src/misc/param.cc (strtoll, base 0)",
-    fix="Correct it in the job script or /etc/nccl.conf: use plain digits, no quotes or units, and the guide's words.",
+    fix="Correct it in the job script or /etc/nccl.conf: digits without quotes or units, words as in the user guide.",
     action="fix-job",
 )
 def variable_values(node: NodeFacts, site: Site) -> Iterator[Finding]:
@@ -169,8 +169,8 @@ def _defaults(node: NodeFacts) -> str:
     if not concerned(node.nccl_env):
         return ""
     same = repeats_default(node.nccl_env)
-    also = f"; {', '.join(same[:3])} is set to its default" if same else ""
-    return f", each to a value that NCCL takes as written{also}"
+    also = f"; set to the default: {', '.join(same[:3])}" if same else ""
+    return f"; NCCL takes every value as written{also}"
 
 
 @check(

@@ -87,7 +87,7 @@ def _fault(node: NodeFacts, setting: Setting, named: Named) -> tuple[Any, str, s
     if named.status != "ok":
         return unknown, f"it could not be read ({named.why or named.status})", "a readable file"
     if named.type != "file":
-        return grade, f"it is a {named.type}, not a file", "a file"
+        return grade, f"it is a {'directory' if named.type == 'dir' else named.type}, not a file", "a file"
     if "r" not in named.access:
         return grade, "this user cannot read it", "a readable file"
     return _topology(node, named) if setting.name == "NCCL_TOPO_FILE" else None

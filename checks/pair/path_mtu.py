@@ -54,7 +54,7 @@ def _way(endpoint: Endpoint, other: Endpoint) -> Finding | None:
         try:
             pings[int(size)] = parsers.network.ping.parse(f"{record.out}\n{record.err}")
         except ValueError as error:
-            raise EvidenceError(key, f"cannot be read: {error}") from None
+            raise EvidenceError(key, f"cannot be parsed: {error}") from None
     passing = max((size for size, one in pings.items() if one.passes), default=None)
     limit = min(mtu, _mtu_of(other))
     if passing is not None and passing >= limit:

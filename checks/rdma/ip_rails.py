@@ -82,7 +82,7 @@ def _apart(node: NodeFacts, rails: list[str], report: Callable[..., Finding]) ->
         # With point-to-point addresses, every node has different networks; this wording lets nodes be grouped.
         found = [address.network for name in rails for address in known.ipv4(name)]
         networks = [str(one) if one.prefixlen < 30 else f"/{one.prefixlen}" for one in found]
-        yield passed(f"{len(rails) - len(bare)} RoCE rails are in separate subnets",
+        yield passed(f"separate subnets on {counted(len(rails) - len(bare), 'RoCE rail')}",
                      found=", ".join(networks) or "IPv6", evidence=[known.evidence])  # fmt: skip
 
 

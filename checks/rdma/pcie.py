@@ -86,7 +86,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             good.append((found, key))
     if good:
         links = ", ".join(sorted({str(found) for found, _ in good}))
-        yield passed(f"{len(good)} of {len(ports)} compute NICs have their full PCIe link", found=links,
+        yield passed(f"full PCIe link: {len(good)} of {counted(len(ports), 'compute NIC')}", found=links,
                      evidence=[key for _, key in good[:3]])  # fmt: skip
     elif virtual:
         yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])

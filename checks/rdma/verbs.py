@@ -9,7 +9,7 @@ from preflight.checks.applicability import RDMA_CLASS, efa_only, failing, no_com
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 #: Usual RDMA MTU of training fabrics in bytes.
 USUAL_MTU = 4096
@@ -155,7 +155,7 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     good = [port for port in active if _has_wanted_mtu(port, site.mtu)]
     if good:
         yield passed(
-            f"{len(good)} of {len(active)} active InfiniBand ports have an active MTU of {good[0].active_mtu}",
+            f"active MTU of {good[0].active_mtu} on {len(good)} of {counted(len(active), 'active InfiniBand port')}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )

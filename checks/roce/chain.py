@@ -12,7 +12,7 @@ from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, ChainLink, RocePolicy, State, Want
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, unknown, warned
 
 #: Checklist items of each link.
 ITEMS = {
@@ -153,7 +153,7 @@ def _judge_chains(chains: Sequence[Chain], ports: int, site: Site, report: Calla
         yield _intact(intact, ports)
     sound, items = _sound(chains)
     if items and len(intact) < len(chains):
-        yield passed(f"healthy on all {len(chains)} active RoCE ports: {', '.join(sound)}",
+        yield passed(f"healthy on {all_of(len(chains), 'active RoCE port')}: {', '.join(sound)}",
                      evidence=chains[0].link(sound[0]).evidence).about(*items)  # fmt: skip
     if site.lossless.value is None:
         yield _lossless_unknown(chains, site)

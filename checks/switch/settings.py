@@ -283,12 +283,12 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     where = f"at {speed:g} Gb/s and {length:g} m"
     if group.xoff < least.minimum:
         words = (
-            f"has {has} of headroom, but {least.minimum} still arrive {where}: {least.in_flight} from "
+            f"{has} of headroom, but {least.minimum} still arrive {where}: {least.in_flight} from "
             "the cable, and a frame"
         )
         return _Buffer(failed, f"{words} ({group.profile})", has, f"at least {least.minimum} bytes")
     if group.xoff < least.worst:
-        words = f"has {has} of headroom, but the worst case {where} is {least.worst}"
+        words = f"{has} of headroom, but the worst case {where} is {least.worst}"
         return _Buffer(warned, f"{words} ({group.profile})", has, f"at least {least.worst} bytes")
     return None
 

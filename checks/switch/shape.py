@@ -134,7 +134,9 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{placement.nodes} of the collected hosts have a cable to a known switch", evidence=keys,
                       fix="pass the evidence of the job's hosts and their leaves")  # fmt: skip
         return
-    counts = ", ".join(f"{counted(pairs, 'pair')} over {n or 'no path'}" for n, pairs in placement.pairs.items())
+    counts = ", ".join(
+        f"{counted(pairs, 'pair')} {f'over {n}' if n else 'without a path'}" for n, pairs in placement.pairs.items()
+    )
     places = f"{counted(placement.nodes, 'host')} on {counted(placement.leaves, 'leaf', 'leaves')}"
     shown = f"{places}; switches on the path: {counts}"
     longest = max(placement.pairs, default=0)

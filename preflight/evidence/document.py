@@ -57,7 +57,8 @@ class EvidenceError(PreflightError):
     """Raised for an unusable record; ``key`` names it, and ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
-        super().__init__(f"{key}: {why}")
+        target = key.partition(":")[2] or key
+        super().__init__(why if why.startswith((f"{key}: ", f"{target}: ")) else f"{key}: {why}")
         self.key = key
         self.why = why
 

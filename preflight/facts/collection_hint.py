@@ -27,6 +27,8 @@ def collection_hint(key: str, evidence: Evidence) -> str:
         record = evidence.record(key)
     except EvidenceError:
         return f"collect again with this version of preflight, which reads {target}"
+    if kind == "log":
+        return f"look into {target}"
     status = record.status
     if status == "missing" and kind == "cmd" and not record.why.startswith(("nothing to collect", "nothing to ask")):
         tool = target.split()[0]

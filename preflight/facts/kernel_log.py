@@ -57,7 +57,7 @@ def kernel_log(evidence: Evidence, key: str = DMESG) -> KernelLog:
     try:
         lines = parse(text)
     except ValueError as error:
-        raise EvidenceError(key, f"cannot be read: {error}") from None
+        raise EvidenceError(key, f"cannot be parsed: {error}") from None
     return KernelLog(lines, _uptime(evidence), cut)
 
 

@@ -60,7 +60,7 @@ class NodeFacts:
         try:
             value = self._parsed[key, parse] = parse(text)
         except ValueError as error:
-            raise EvidenceError(key, f"cannot be read: {error}") from None
+            raise EvidenceError(key, f"cannot be parsed: {error}") from None
         return value
 
     @cached_property
@@ -272,7 +272,7 @@ class NodeFacts:
         try:
             return facts.versions.parse_libraries(text)
         except ValueError as error:
-            raise EvidenceError(facts.versions.LIBRARIES, f"cannot be read: {error}") from None
+            raise EvidenceError(facts.versions.LIBRARIES, f"cannot be parsed: {error}") from None
 
     @cached_property
     def packages(self) -> tuple[facts.versions.Package, ...]:

@@ -42,7 +42,7 @@ def plugin(node: NodeFacts) -> SharpPlugin:
     try:
         found = parse_libraries(text)
     except ValueError as error:
-        raise EvidenceError(FILES, f"cannot be read: {error}") from None
+        raise EvidenceError(FILES, f"cannot be parsed: {error}") from None
     nets = [one for one in found if one.name.startswith("libnccl-net")]
     return SharpPlugin(
         tuple(one for one in nets if "sharp" in posixpath.dirname(one.path) or "sharp" in one.name),

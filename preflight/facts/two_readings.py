@@ -56,4 +56,4 @@ def _parsed(key: str, record: Record, parse: Callable[[Record], T]) -> T:
     try:
         return parse(record)
     except ValueError as error:
-        raise EvidenceError(key, f"cannot be read: {error}") from None
+        raise EvidenceError(key, f"cannot be parsed: {error}") from None

@@ -106,8 +106,10 @@ class Finding:
 
 
 def all_of(number: int, noun: str) -> str:
-    """Return ``all 3 nodes``, or ``the only node``."""
-    return f"all {counted(number, noun)}" if number != 1 else f"the only {noun}"
+    """Return ``the only node``, ``both nodes`` or ``all 3 nodes``."""
+    if number == 1:
+        return f"the only {noun}"
+    return f"both {counted(2, noun)[2:]}" if number == 2 else f"all {counted(number, noun)}"
 
 
 def counted(number: int, noun: str, several: str = "") -> str:

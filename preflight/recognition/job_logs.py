@@ -106,7 +106,7 @@ def _summary(facts: Mapping[str, Any]) -> str:
     between = facts["transports"]["inter_node"]
     if between:
         direct = {True: " with GPUDirect RDMA", False: " without GPUDirect RDMA", None: ""}[facts["gpudirect_rdma"]]
-        phrases.append(f"between nodes {', '.join(between)}{direct}")
+        phrases.append(f"between nodes: {', '.join(between)}{direct}")
     if facts["failures"]:
         phrases.append(f"first failure on line {facts['failures'][0]['line']}: {facts['failures'][0]['text'][:120]}")
     return "; ".join(phrases)

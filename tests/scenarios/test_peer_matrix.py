@@ -236,7 +236,7 @@ ROWS: dict[str, MatrixRow] = {
         "nvidia_peermem is not loaded",
     ),
     "F23 bound to one socket": MatrixRow(
-        IB, node(allowed_cpus="0-55"), {("fail", "numa.affinity", "")}, "4 of 8 GPUs have no local CPU",
+        IB, node(allowed_cpus="0-55"), {("fail", "numa.affinity", "")}, "no local CPU of 4 of 8 GPUs",
     ),
     "F24 NCCL_P2P_DISABLE": MatrixRow(
         IB, env(NCCL_P2P_DISABLE="1"), {("fail", "nccl.left-over-disables", "NCCL_P2P_DISABLE")}, "NCCL_P2P_DISABLE=1",

@@ -51,7 +51,7 @@ class FabricFacts:
         try:
             return parse(text)
         except ValueError as error:
-            raise EvidenceError(key, f"cannot be read: {error}") from None
+            raise EvidenceError(key, f"cannot be parsed: {error}") from None
 
     @cached_property
     def net(self) -> ibnetdiscover.Net:
@@ -113,7 +113,7 @@ class FabricFacts:
         try:
             latest = parse(second.out)
         except ValueError as error:
-            raise EvidenceError(key, f"the second reading cannot be read: {error}") from None
+            raise EvidenceError(key, f"the second reading cannot be parsed: {error}") from None
         if first.at_s is None or second.at_s is None or second.at_s <= first.at_s:
             raise EvidenceError(key, "has no time of reading")
         return latest, second.at_s - first.at_s

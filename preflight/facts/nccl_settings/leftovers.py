@@ -153,5 +153,5 @@ def fabric_fit(env: NcclEnvironment, here: SettingScope) -> Iterator[Violation]:
         number = read.number(name)
         if number is not None and 0 <= number <= 255 and number & 3 == 3:
             (setting,) = read.set(name)
-            what = f"{setting.text} in {setting.where}: its two last bits mark every packet as having met congestion"
+            what = f"{setting.text} in {setting.where}: its last two bits mark every packet as having met congestion"
             yield Violation("fabric-fit", (setting,), what, f"{number - 1} (DSCP {number >> 2}, ECN-capable)")

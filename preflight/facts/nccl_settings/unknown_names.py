@@ -62,17 +62,15 @@ def version_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
                 continue
             if not here.versions and variable.last is not None and variable.last[:2] == known.newest[:2]:
                 continue  # the newest series reads it, so nearly every NCCL in use does
-            until = f"since NCCL {variable.ended_in}" if variable.ended_in else "any more"
+            until = f"{variable.ended} in NCCL {variable.ended_in}" if variable.ended_in else "NCCL no longer reads it"
             if not variable.ended_in and variable.last is not None:
-                until = f"after NCCL {dotted(variable.last)}"
-            yield Violation(
-                "ended-name", (setting,), f"{place}: NCCL does not read it {until}", variable.instead or "unset"
-            )
+                until = f"last read by NCCL {dotted(variable.last)}"
+            yield Violation("ended-name", (setting,), f"{place}: {until}", variable.instead or "unset")
         elif variable.ended and all(version >= _ended(variable.ended_in) for version in here.versions):
             if of_googles_plugin(env, setting):
                 continue
             instead = variable.instead or "unset"
-            what = f"{place} is deprecated since NCCL {variable.ended_in}"
+            what = f"{place}: deprecated since NCCL {variable.ended_in}"
             yield Violation("deprecated-name", (setting,), what, instead)
         elif here.versions and not any(variable.is_read_by(version) for version in here.versions):
             versions = " and ".join(dotted(version) for version in sorted(set(here.versions)))

@@ -51,7 +51,7 @@ def totals(evidence: Evidence) -> Counts:
     try:
         return parse(evidence.text(key)) if key == NVLINK_ERRORS else _of_nvml(evidence.complete_record(key))
     except ValueError as error:
-        raise EvidenceError(key, f"cannot be read: {error}") from None
+        raise EvidenceError(key, f"cannot be parsed: {error}") from None
 
 
 def _of_nvml(record: Record) -> Counts:

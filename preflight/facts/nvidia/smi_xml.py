@@ -115,7 +115,7 @@ def read_health(evidence: Evidence) -> Health:
     try:
         return parse(text)
     except ValueError as error:
-        raise EvidenceError(XML, f"cannot be read: {error}") from None
+        raise EvidenceError(XML, f"cannot be parsed: {error}") from None
 
 
 def parse(text: str) -> Health:

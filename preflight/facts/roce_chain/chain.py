@@ -120,7 +120,7 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
     except EvidenceError as error:
         kind, _, target = error.key.partition(":")
         named = kind == "cmd" and not error.why.startswith(target)
-        why = f"{target} {error.why}" if named else error.why
+        why = f"{target}: {error.why}" if named else error.why
         if at.netdev:  # replaced, so that ports with the same gap have the same text
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)

@@ -19,7 +19,7 @@ from preflight.expectations import Expected
 from preflight.facts.gids import Gid
 from preflight.facts.rdma_ports import Port, of_listed
 from preflight.facts.roce_chain.addressing import best_row
-from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.model import Finding, Status, all_of, failed, passed, unknown, warned
 from preflight.parsers.host.device_names import is_second_port
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
@@ -175,7 +175,9 @@ def _active_mtus(part: PastedValue) -> Iterator[Finding]:
                                         expected=f"{USUAL_MTU} bytes", evidence=part.evidence))  # fmt: skip
     yield from findings
     if active and not findings:
-        yield passed(f"{len(active)} active ports have an active MTU of {USUAL_MTU} or more", evidence=part.evidence)
+        yield passed(
+            f"active MTU of {USUAL_MTU} or more on {all_of(len(active), 'active port')}", evidence=part.evidence
+        )
 
 
 def _in_software(port: RdmaPort) -> bool:

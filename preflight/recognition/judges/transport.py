@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.kubernetes.container import judge_address
-from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.model import Finding, Status, counted, failed, passed, unknown, warned
 from preflight.parsers.infiniband.iblinkinfo import PortState
 from preflight.parsers.network.network_status import PodNetwork
 from preflight.parsers.network.perftest_text import PerftestRow, PerftestRun
@@ -30,7 +30,9 @@ def _networks(part: PastedValue) -> Iterator[Finding]:
                           subject=network.interface or network.name, found="no rdma-device", expected="rdma-device",
                           evidence=part.evidence)  # fmt: skip
     if not faults and len(with_rdma) == len(secondary) and secondary and part.complete:
-        yield passed(f"{len(secondary)} secondary networks have an address and an RDMA device", evidence=part.evidence)
+        yield passed(
+            f"{counted(len(secondary), 'secondary network')} with an address and an RDMA device", evidence=part.evidence
+        )
     elif not with_rdma and not faults:
         names = ", ".join(network.name for network in secondary[:MOST_FINDINGS]) or "only the cluster's own network"
         yield unknown(f"no network of the pod has an RDMA device: {names}; the text does not show the pod's request",

@@ -98,7 +98,7 @@ def test_what_trends(fortnight: tuple[Path, dict[int, dict[str, Any]]]) -> None:
     assert [f["status"] for f in early] == ["unknown"]
     (creeps,) = (f for f in reports[5]["findings"] if f["check"] == "trend.links" and f["status"] == "warn")
     assert creeps["nodes"] == ["gpu001"]
-    assert creeps["message"] == "mlx5_0:1: 3 link downs a day, over 4 days"
+    assert creeps["message"] == "mlx5_0:1: link downs: 3 a day, over 4 days"
     assert past(reports[9], "trend.links", "gpu001")["said"] == "since 2026-11-03"
 
 
