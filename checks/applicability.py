@@ -22,7 +22,7 @@ from preflight.facts.node import NodeFacts
 from preflight.facts.pci import ROOT as PCI
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.facts.rdma_ports import Port, all_efa, is_software
-from preflight.model import Finding, Status, failed, skipped, unknown
+from preflight.model import Finding, Status, counted, failed, skipped, unknown
 
 PCI_BUS = f"dir:{PCI}"
 RDMA_CLASS = f"dir:{IB}"
@@ -233,7 +233,7 @@ def no_rdma(node: NodeFacts, site: Site) -> Finding | None:
         return unknown("no RDMA device to judge: see rdma.device-count", evidence=[RDMA_CLASS])
     if nics := node.rdma_nics_on_bus:
         return unknown(
-            f"no RDMA device to judge: {len(nics)} RDMA NICs on the PCI bus, none registered",
+            f"no RDMA device to judge: {counted(len(nics), 'RDMA NIC')} on the PCI bus, none registered",
             evidence=[RDMA_CLASS, PCI_BUS],
             fix="see rdma.registered",
         )

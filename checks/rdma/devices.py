@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.applicability import PCI_BUS, RDMA_CLASS, no_rdma
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, compare, failed, passed, skipped, unknown
+from preflight.model import Finding, check, compare, counted, failed, passed, skipped, unknown
 
 SYSFS = "https://docs.kernel.org/admin-guide/abi-stable.html (sysfs-class-infiniband)"
 
@@ -139,17 +139,17 @@ def registered(node: NodeFacts, site: Site) -> Iterator[Finding]:
     bonded = sum("bond" in device for device in devices)
     if len(devices) + bonded >= len(nics):
         yield passed(
-            f"{len(nics)} RDMA NICs on the PCI bus, {len(devices)} RDMA devices",
+            f"{counted(len(nics), 'RDMA NIC')} on the PCI bus, {counted(len(devices), 'RDMA device')}",
             evidence=[PCI_BUS, RDMA_CLASS],
         )
         return
     details: dict[str, Any] = {
-        "found": f"{len(devices)} RDMA devices",
+        "found": counted(len(devices), "RDMA device"),
         "expected": f"{len(nics)}, as on the PCI bus",
         "evidence": [RDMA_CLASS, PCI_BUS],
     }
     unbound = [nic.address for nic in nics if not nic.driver]
-    message = f"{len(devices)} RDMA devices for {len(nics)} RDMA NICs on the PCI bus"
+    message = f"{counted(len(devices), 'RDMA device')} for {counted(len(nics), 'RDMA NIC')} on the PCI bus"
     if node.in_container:
         yield unknown(message + " in this container", fix="run preflight on the host", **details)
     elif unbound:

@@ -33,7 +33,7 @@ def findings_of(check: Check, case: Case) -> list[dict[str, object]]:
 
 #: One of something, with the noun of several.
 _PLURAL = re.compile(
-    r"(?<!\bof )(?<![\w.,:/+=#-])1 (?:(?!of )[A-Za-z-]+ ){0,2}"
+    r"(?<!\bof )(?<![\w.,:/+=#-])1 (?:(?:active )?(?!of )[A-Za-z-]+ )?"
     r"(?:nodes|ports|cables|switches|leaves|GPUs|HCAs|NICs|CPUs|rails|pairs"
     r"|rounds|buckets|traces|dumps|stacks|settings|records|lines|files|hosts|ranks|runs|steps|processes|kinds|channels"
     r"|connections|mounts|modules|sessions|packets|interfaces|links|receivers|directions|networks|devices|functions"
