@@ -764,6 +764,7 @@ _evidence("port_qos.traffic_class", lambda e: port_qos.traffic_class(e, "mlx5_0"
 _evidence(
     "counter_growth.port_growth", lambda e: [counter_growth.port_growth(e, port) for port in rdma_ports.ports(e)[:2]]
 )
+_evidence("counter_growth.totals", lambda e: [counter_growth.totals(e, port) for port in rdma_ports.ports(e)[:2]])
 _evidence("cpu_time.cpu_window")
 _evidence("gids.gid", lambda e: gids.gid(e, "rxe0", 1, 1))
 _evidence("gids.rows_at_most", lambda e: gids.rows_at_most(e, "rxe0", 1))
