@@ -212,10 +212,10 @@ def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
 
 
 def _never_set_up(log: NcclLog, key: str, words: str) -> Finding:
-    """Return *unknown* for a log whose ranks wait for others while they set up a communicator."""
+    """Return *unknown* for a log whose ranks wait for missing ones."""
     first = log.missing[0]
-    ranks = ", ".join(str(one.rank) for one in log.missing[:16]) + (" and more" if len(log.missing) > 16 else "")
-    hosts = ", ".join(dict.fromkeys(one.host for one in log.missing[:16] if one.host))
+    ranks = ", ".join(str(absent.rank) for absent in log.missing[:16]) + (" and more" if log.missing[16:] else "")
+    hosts = ", ".join(dict.fromkeys(absent.host for absent in log.missing[:16] if absent.host))
     where = f" ({hosts})" if hosts else ""
     which = f"rank {ranks}" if len(log.missing) == 1 else f"ranks {ranks}"
     return unknown(

@@ -26,7 +26,8 @@ _LONGEST, _HEAD, _MOST_TABLES = 5000, 8, 100
 _SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts)}
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
-_OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.uplink-balance")
+_OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.rail-traffic",
+               "switch.uplink-balance")  # fmt: skip
 
 
 def read_switch(text: str, source: str) -> list[TextPart]:

@@ -424,6 +424,10 @@ _text(
 )
 _text("parsers.host.device_names.disk_of", "nvme0n1p2", "sda1")
 _text("parsers.host.device_names.holds_data", "nvme0n1p2", "loop3")
+_text("parsers.host.device_names.is_second_port", "ens1f1np1", "ens1f0np0")
+_text("parsers.metric_samples.is_comment", "# HELP vllm:num_requests_running Requests", "up 1")
+_text("parsers.metric_samples.labels_of", '{gpu="3",Hostname="n4"}', "{}")
+_text("parsers.metric_samples.sample_of", 'DCGM_FI_DEV_XID_ERRORS{gpu="3"} 79', "up 1")
 _text("parsers.host.device_names.is_virtual", "docker0", "ens1f0np0")
 _text("parsers.nvidia.xid_marks.pid_in", "pid=4711, name=python", "pid='<unknown>'")
 _text(

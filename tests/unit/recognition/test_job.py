@@ -78,7 +78,9 @@ def test_a_command_is_read_where_there_is_nothing_else(tmp_path: Path) -> None:
     assert part.taken.facts["env"] == {"NCCL_IB_DISABLE": "1", "NCCL_ALGO": "Ring", "NCCL_DEBUG": "INFO"}
     assert [finding["status"] for finding in part.findings] == ["warn", "warn"]
     assert "NCCL_IB_DISABLE=1 in the command on line 3 (not seen in force)" in part.findings[1]["message"]
-    assert [one.kind for one in parts(f"{command}NCCL version 2.21.5+cuda12.4\n", tmp_path)] == ["nccl-log"]
+    assert [one.kind for one in parts(f"{command}NCCL version 2.21.5+cuda12.4\n", tmp_path)] == [
+        "nccl-env", "nccl-log"
+    ]  # fmt: skip
     assert not parts("Try `NCCL_DEBUG=INFO` and NCCL_IB_DISABLE=1 with python.\n", tmp_path)
 
 
