@@ -57,7 +57,8 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## False alarms
     A profile of the first steps, or with stacks and shapes recorded, which slows the CPU.
     """
-    from preflight.layout.comparison import compare, logged  # start-up: only with a profile or a log
+    # import-at-use: only with a profile or a log
+    from preflight.layout.comparison import compare, logged
 
     plan = plan_of(run, site)
     try:

@@ -168,7 +168,8 @@ def _assumed(plan: Plan) -> list[str]:
 
 def _compared(plan: Plan, trace: JobTrace | None, trainings: Mapping[str, TrainingRun]) -> dict[str, Any] | None:
     """Return the measured step beside the planned one; None if not comparable."""
-    from preflight.layout.comparison import compare, logged  # start-up: only with a profile or a log
+    # import-at-use: only with a profile or a log
+    from preflight.layout.comparison import compare, logged
 
     try:
         measured_step = compare(plan, trace) if trace is not None else logged(plan, trainings)

@@ -165,7 +165,7 @@ HOT = {
 }
 
 #: Function-level imports elsewhere, each with its reason.
-MOST_ELSEWHERE = 20
+MOST_ELSEWHERE = 22
 
 REASON = "# import-at-use: "
 

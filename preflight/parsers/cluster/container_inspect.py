@@ -6,12 +6,12 @@ Read are complete objects, and excerpts such as a ``HostConfig`` that ``jq`` pri
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import json_at, json_head
 from preflight.textprep.lines import Lines
@@ -70,7 +70,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[InspectedContainer, ...]]
         end = at + 1
         while end < len(lines) and (lines[end].text[:1] in " \t}]" or not lines[end].text):
             if match := _PLAIN.fullmatch(lines[end].text):
-                plain[match[1]] = json.loads(match[2])
+                plain[match[1]] = json_limits.text(match[2])
             end += 1
         return Parsed(
             (_container(plain, number),) if plain else (), (ParseGap(number, "the JSON value is cut or invalid"),), end

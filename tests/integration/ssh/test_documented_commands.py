@@ -72,6 +72,7 @@ OTHERS = {
     r"salloc -N64 preflight bench ": "people, on a Slurm cluster with nccl-tests",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
     r"ncclras |py-spy ": "people, where a job of NCCL runs",
+    r"sudo apt-get install ": ".ci/run installs the same packages; tests/architecture compares the lists",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
     r"helm ": "pytest -m helm renders the chart; people install it",
