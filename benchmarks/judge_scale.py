@@ -3,7 +3,8 @@
 The fleet is made by hand (``tests/support/planted_fleet.py``): DGX H100 on RoCE, seeded variation, 25 planted
 differences. It is written to a folder, 0.5 MB a node, and judged by ``preflight judge`` with all checks, in a separate
 process with an 80x24 terminal. The benchmark measures the CPU time of all its processes and their total memory (PSS),
-sampled five times a second. The first screen must fit the terminal.
+sampled five times a second. The first screen must fit the terminal. With ``--verdicts``, each node has judged itself
+(``collect --judge``) before the measurement.
 """
 
 from __future__ import annotations
@@ -24,8 +25,16 @@ import tempfile
 import termios
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from preflight.checks import registry
+from preflight.evidence import node_result
+from preflight.evidence.document import dump, read
+from preflight.expectations import Cluster
+from preflight.expectations.cluster_file import load
+from preflight.judge.node_verdict import verdict
 from tests.support import planted_fleet
 
 #: The size of the terminal, and its control sequences.
@@ -40,16 +49,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--folder", type=Path, help="keep the fleet and the report here, and use what is there")
+    parser.add_argument("--verdicts", action="store_true", help="judge documents of nodes that judged themselves")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="judge-scale-"))
     try:
-        sys.exit(_run(folder, options.nodes))
+        sys.exit(_run(folder, options.nodes, options.verdicts))
     finally:
         if not options.folder:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(folder: Path, count: int) -> int:
+def _run(folder: Path, count: int, verdicts: bool) -> int:
     evidence, cluster = folder / "evidence", folder / "cluster.toml"
     expected_file = folder / "planted.json"
     if not expected_file.exists():
@@ -58,6 +68,10 @@ def _run(folder: Path, count: int) -> int:
         cluster.write_text(planted_fleet.CLUSTER)
         expected_file.write_text(json.dumps({name: sorted(findings) for name, findings in expected.items()}))
         print(f"made {count} nodes: {1000 * (time.process_time() - began) / count:.1f} ms CPU each")
+    if verdicts:
+        began = time.monotonic()
+        evidence = _with_verdicts(evidence, cluster)
+        print(f"nodes judged themselves: {time.monotonic() - began:.0f} s here, on all processors")
     sizes = [path.stat().st_size for path in evidence.glob("*.json")]
     print(
         f"evidence: {len(sizes)} documents, {sum(sizes) / len(sizes) / 1000:.0f} kB each, least {min(sizes) / 1000:.0f}"
@@ -85,6 +99,25 @@ def _run(folder: Path, count: int) -> int:
     incidents = len(document["incidents"])
     print(f"incidents: {incidents}")
     return 0 if reported == expected and incidents == len(expected) and shown == 10 and len(screen) <= LINES else 1
+
+
+def _with_verdicts(evidence: Path, cluster: Path) -> Path:
+    """Write the documents of nodes that judge themselves, beside their evidence; return the folder."""
+    folder = evidence.with_name("results")
+    folder.mkdir(exist_ok=True)
+    expectations = load(cluster)
+    left = [path for path in sorted(evidence.glob("*.json")) if not (folder / path.name).exists()]
+    with ProcessPoolExecutor() as pool:
+        for _ in pool.map(partial(_judge_itself, folder, expectations), left, chunksize=16):
+            pass
+    return folder
+
+
+def _judge_itself(folder: Path, expectations: Cluster, path: Path) -> None:
+    evidence = read(path)
+    found = verdict(evidence, registry().checks, expectations)
+    assert found is not None
+    (folder / path.name).write_text(node_result.dump(evidence.node, found, dump(evidence)))
 
 
 def _measured(command: list[str]) -> tuple[float, float, int, str]:

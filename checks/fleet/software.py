@@ -160,7 +160,10 @@ def _mixed(board: str) -> Misses:
 
 
 def _boards(node: NodeFacts) -> tuple[str, ...]:
-    return node.remember_for_fleet("boards of NICs", lambda: tuple(facts.nic_firmware.boards(node)))
+    def read_boards() -> tuple[str, ...]:
+        return tuple(facts.nic_firmware.boards(node))
+
+    return node.remember_for_fleet("boards of NICs", read_boards)
 
 
 def _gsp(node: NodeFacts, site: Site) -> str | None:

@@ -7,15 +7,15 @@ import re
 import stat
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import overload
+from typing import Any, overload
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.archive import directory
-from preflight.evidence import bundle, json_limits, safe_read
+from preflight.evidence import bundle, json_limits, node_result, safe_read
 from preflight.evidence.document import (
     NODE,
     DocumentError,
@@ -47,6 +47,9 @@ _HEAD = re.compile(
 )
 _HEAD_BYTES = 16384
 
+#: The header of the document of a node that judged itself.
+_RESULT_HEAD = re.compile(rb'\{\n"schema": "' + node_result.SCHEMA.encode() + rb'",\n"node": ("[^\n]*"),\n')
+
 
 @dataclass(frozen=True)
 class File:
@@ -70,6 +73,19 @@ class File:
         if found is not None and found.no_answer is not None:  # a damaged file is named after its path
             return replace(found, node=self.node)
         return no_answer(self.node, "read", f"{self.path} was replaced while it was judged", "")
+
+
+@dataclass(frozen=True)
+class ResultFile(File):
+    """The file of a node that judged itself."""
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """Return the node's verdict, not validated; None if it cannot be read."""
+        try:
+            document = json_limits.read(self.path)
+            return document["verdict"] if document["node"] == self.node else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
 
 @dataclass(frozen=True)
@@ -161,7 +177,8 @@ def load(paths: Sequence[Path]) -> tuple[Sequence[Evidence], Evidence | None]:
         elif node in known:
             known[node] = _together(known[node], path)
         else:
-            known[node] = File(node, path, kind=evidence.kind if evidence else NODE)
+            kind = ResultFile if evidence is None and _is_result(path) else File
+            known[node] = kind(node, path, kind=evidence.kind if evidence else NODE)
     return Saved([known[name] for name in sorted(known)], large=large), run
 
 
@@ -235,12 +252,18 @@ def _glance(path: Path) -> str | None:
     if not path.is_file():  # a pipe without a writer would block
         return None
     with path.open("rb") as stream:
-        head = _HEAD.match(stream.read(_HEAD_BYTES))
+        start = stream.read(_HEAD_BYTES)
+        head = _HEAD.match(start) or _RESULT_HEAD.match(start)
         if head is None:
             return None
         stream.seek(-2, 2)
         is_complete = stream.read() == b"}\n"
     return str(json.loads(head[1])) if is_complete else None
+
+
+def _is_result(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return _RESULT_HEAD.match(stream.read(_HEAD_BYTES)) is not None
 
 
 def _together(known: File, path: Path) -> File:

@@ -26,6 +26,9 @@ SCHEMA = "preflight.evidence/1"
 #: The schema of a network switch's document.
 SWITCH_SCHEMA = "preflight.evidence/2"
 
+#: Start of the schema of the document of a node that judged itself.
+_RESULT = "preflight.node-result/"
+
 #: Kinds of documents.
 NODE, SWITCH = "node", "switch"
 
@@ -268,6 +271,8 @@ def from_document(document: object, name: str) -> Evidence:
     if not isinstance(document, dict):
         raise DocumentError(f"{name} contains a JSON {type(document).__name__}, not an evidence document")
     doc = cast("dict[str, Any]", document)
+    if str(doc.get("schema")).startswith(_RESULT):
+        return _of_result(doc, name)
     is_switch = doc.get("schema") == SWITCH_SCHEMA
     if not is_switch and doc.get("schema") != SCHEMA:
         raise DocumentError(
@@ -296,6 +301,18 @@ def from_document(document: object, name: str) -> Evidence:
         kind=SWITCH if is_switch else NODE,
         platform=doc.get("platform", ""),
     )
+
+
+def _of_result(document: Mapping[str, Any], name: str) -> Evidence:
+    """Return the evidence in the document of a node that judged itself."""
+    # import-at-use: only saved documents of such nodes need it
+    from preflight.evidence.node_result import unpacked
+
+    try:
+        evidence = unpacked(document)
+    except ValueError as error:
+        raise DocumentError(f"{name} is damaged: {error}; collect it again") from None
+    return from_document(evidence, name)
 
 
 def memory(evidence: Evidence, enough: int = json_limits.FILE) -> int:

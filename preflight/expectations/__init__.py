@@ -7,7 +7,7 @@ catalogue. An expectation without a value names the key of the cluster file that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from preflight._startup.lightclass import dataclass, field
@@ -18,6 +18,7 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.expectations.waivers import Chosen, Waiver
 
 if TYPE_CHECKING:
+    from preflight.expectations.catalogue import Part
     from preflight.expectations.gate_table import Gate
     from preflight.expectations.site import Expected, Roles, Site
     from preflight.facts.node import NodeFacts
@@ -40,6 +41,7 @@ class Cluster:
     leaves: Mapping[str, str] = field(default_factory=dict)  # node -> leaf switch
     switches: EthernetSite = field(default_factory=EthernetSite)
     job: Mapping[str, Any] = field(default_factory=dict)  # settings of a job, for ``preflight plan``
+    content: str = field(default="", compare=False, repr=False)  # the file itself
 
     def rack_of(self, node: str) -> str | None:
         """Return the rack of a node; None if it is not declared."""
@@ -78,15 +80,23 @@ class Cluster:
     def site(self, node: NodeFacts) -> Site:
         """Return the expectations of a node."""
         from preflight.evidence.document import EvidenceError
+
+        try:
+            return self.site_of(node.node, lambda: recognise(node.pci))
+        except EvidenceError:
+            return self.site_of(node.node, lambda: None)
+
+    def site_of(self, node: str, recognised: Callable[[], Part | None]) -> Site:
+        """Return the expectations of a node with this name.
+
+        ``recognised`` returns its part, unless its class declares it.
+        """
         from preflight.expectations.site import Site
 
-        name = self.class_of(node.node)
+        name = self.class_of(node)
         members = self.classes[name] if name is not None else NodeClass()
-        try:
-            part = part_by_name(members.part) if members.part else recognise(node.pci)
-        except EvidenceError:
-            part = None
-        waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node.node))
+        part = part_by_name(members.part) if members.part else recognised()
+        waivers = tuple(waiver for waiver in self.waivers if waiver.speaks_of(node))
         baseline = self.baselines.get(name or "", ())
         return Site(self.path, name or self.to_add, members, part, baseline, waivers, name is not None)
 

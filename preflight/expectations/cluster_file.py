@@ -119,7 +119,9 @@ def from_data(
         reader.add_error((), "the file describes no class of nodes", "add a table [class.NAME] with gpus = 8")
     _consistent(reader, classes)
     baselines = {name: roofline_table.baseline(reader, name, c.baseline, path) for name, c in classes.items()}
-    made = Cluster(path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks, leaves, ethernet, job)
+    made = Cluster(
+        path, name, classes, expected_fabric, baselines, gate, chosen, waivers, racks, leaves, ethernet, job, text
+    )  # fmt: skip
     if ids is not None:
         exceptions.unknown_checks(reader, _named(made), ids)
         gate_table.without_checks(reader, gate, ids)

@@ -6,7 +6,7 @@ any number of processes. Nodes are judged one by one; only their results are sto
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from preflight import bench
@@ -213,7 +213,7 @@ def _each(
         one.outcomes = []
         seen.append(one)
         if one.no_answer is None:
-            nodes[number] = facts or ReloadedNode(one.node, one.fleet_answers, opened(sources[number]), recall)
+            nodes[number] = facts or _reloaded(one, opened(sources[number]), recall)
     sites = {one.node: one.site for one in seen if one.site is not None}
     return Fleet(seen, nodes, sites, Reported(folded)), folded
 
@@ -228,8 +228,27 @@ def _surveys(
             yield seen, None
         return
     for source in sources:
-        seen, facts = judge_node(opened(source)(), checks, cluster, fleet_answers=many)
+        seen, facts = _survey(source, checks, cluster, many)
         yield seen, None if many else facts
+
+
+def _survey(
+    source: Evidence | EvidenceSource, checks: Sequence[Check], cluster: Cluster, many: bool
+) -> tuple[NodeResult, NodeFacts | None]:
+    if isinstance(source, Evidence):
+        return judge_node(source, checks, cluster, fleet_answers=many)
+    from preflight.judge.node_verdict import survey  # start-up: only saved documents have a verdict
+
+    return survey(source, checks, cluster, fleet_answers=many)
+
+
+def _reloaded(one: NodeResult, read: Callable[[], Evidence], recall: EvidenceCache) -> NodeFacts:
+    """Return the facts of a judged node whose evidence is not in memory."""
+    if one.encoded is None:
+        return ReloadedNode(one.node, one.fleet_answers, read, recall)
+    from preflight.judge.node_verdict import JudgedNode
+
+    return JudgedNode(one.node, one.encoded, read, recall)
 
 
 def _has_history(evidences: Sequence[Evidence]) -> bool:

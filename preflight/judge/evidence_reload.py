@@ -56,6 +56,6 @@ class ReloadedNode(NodeFacts):
 
     def forget(self) -> None:
         """Drop all facts except the fleet answers."""
-        retained = ("node", "fleet_answers", "read", "_recall")
+        retained = ("node", "fleet_answers", "encoded", "read", "_recall")
         for name in [name for name in vars(self) if name not in retained]:
             del vars(self)[name]

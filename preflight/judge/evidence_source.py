@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from preflight.evidence.document import Evidence
 
@@ -18,6 +18,20 @@ class EvidenceSource(Protocol):
 
     def read(self) -> Evidence:
         """Return the evidence; for an unreadable document, that of a silent node."""
+        ...
+
+
+@runtime_checkable
+class JudgedSource(Protocol):
+    """The document of a node that judged itself."""
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        ...
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """Return the node's verdict, not validated; None if it cannot be read."""
         ...
 
 

@@ -45,6 +45,7 @@ class NodeResult:
     more: Mapping[str, Any] = field(default_factory=dict)  # further details, if any
     outcomes: list[Outcome] = field(default_factory=list)
     fleet_answers: FleetAnswers = field(default_factory=dict)
+    encoded: Mapping[str, str] | None = None  # compared values as JSON texts, of a node that judged itself
 
 
 def inspect(evidence: Evidence) -> NodeResult:
@@ -137,14 +138,19 @@ def _vote(facts: NodeFacts, site: Site, checks: Sequence[Check]) -> None:
                 continue
 
 
-def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
-    evidence = facts.evidence
-    about = {
-        "collected_at": evidence.collected_at,
+def about_node(site: Site, collected_at: str, where: str | None) -> dict[str, Any]:
+    """Return the details that a report has of every node."""
+    return {
+        "collected_at": collected_at,
         "class": site.class_name if site.declared_class else None,
         "part": site.part.name if site.part else None,
-        "where": str(evidence.collector.get("where", "")) or None,
+        "where": where,
     }
+
+
+def _about(facts: NodeFacts, site: Site) -> tuple[dict[str, Any], dict[str, Any]]:
+    evidence = facts.evidence
+    about = about_node(site, evidence.collected_at, str(evidence.collector.get("where", "")) or None)
     more: dict[str, Any] = {}
     if evidence.origin:
         more["origin"] = evidence.origin

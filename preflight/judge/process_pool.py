@@ -26,8 +26,9 @@ from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.facts.streamed_log import LogFile, seen_on_disk
 from preflight.judge.check_result import Outcome
-from preflight.judge.evidence_source import EvidenceSource, opened
-from preflight.judge.node_result import NodeResult, judge_node
+from preflight.judge.evidence_source import EvidenceSource
+from preflight.judge.node_result import NodeResult
+from preflight.judge.node_verdict import survey
 from preflight.model import Check
 from preflight.parsers.torch import TorchOutput
 
@@ -52,7 +53,7 @@ def surveys(
     context = get_context("forkserver")
     context.set_forkserver_preload(["preflight.judge.process_pool", "preflight.checks"])
     done = 0
-    known: dict[bytes, Any] = {}
+    known: dict[Any, Any] = {}
     with ProcessPoolExecutor(
         min(processes, len(batches)), context, _begin, ([check.id for check in checks], cluster, context.Lock())
     ) as pool:
@@ -67,7 +68,7 @@ def surveys(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     for source in (source for batch in islice(batches, done, None) for source in batch):
-        yield judge_node(opened(source)(), checks, cluster, fleet_answers=True)[0]
+        yield survey(source, checks, cluster, fleet_answers=True)[0]
 
 
 def read_traces(run: Evidence, processes: int) -> None:
@@ -106,14 +107,16 @@ def _trace_size(path: Path) -> int:
     return size * UNPACKED if head.startswith(b"\x1f\x8b") else size if head[:1] in (b"{", b"[") else 0
 
 
-def _share(batch: Sequence[NodeResult], known: dict[bytes, Any]) -> None:
-    """Store equal expectations and equal topologies of several nodes only once."""
+def _share(batch: Sequence[NodeResult], known: dict[Any, Any]) -> None:
+    """Store equal expectations, topologies and encoded values of several nodes only once."""
     for seen in batch:
         if seen.site is not None:
             seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)
         if drawn := seen.more.get("topology"):
             drawn = known.setdefault(json.dumps(drawn).encode("ascii"), drawn)
             seen.more = {**seen.more, "topology": drawn}
+        if seen.encoded is not None:
+            seen.encoded = {known.setdefault(k, k): known.setdefault(v, v) for k, v in seen.encoded.items()}
 
 
 # --- in a worker -----------------------------------------------------------------------------------
@@ -150,7 +153,7 @@ def _batch(sources: Sequence[Evidence | EvidenceSource]) -> list[NodeResult]:
     found = []
     for source in sources:
         with _alone if getattr(source, "bytes", 0) > LARGE else nullcontext():
-            seen = judge_node(opened(source)(), _checks, _cluster, fleet_answers=True)[0]
+            seen = survey(source, _checks, _cluster, fleet_answers=True)[0]
         seen.outcomes = [outcomes.setdefault(outcome, outcome) for outcome in seen.outcomes]
         found.append(seen)
     _share(found, {})

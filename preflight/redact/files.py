@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import IO, Any
 from preflight._startup.lightclass import dataclass
 from preflight.archive.directory import replacing
 from preflight.errors import PreflightError
+from preflight.evidence import node_result
 from preflight.redact import json_rewriter
 from preflight.redact.redactor import Redactor
 
@@ -71,7 +73,7 @@ def learn(redactor: Redactor, found: Sequence[InputFile]) -> list[str]:
             else:
                 formats: set[str] = set()
                 for piece in _pieces(item.path):
-                    redactor.learn(piece, formats)
+                    redactor.learn(_readable(piece), formats)
         except (OSError, EOFError, zlib.error, RedactionError) as error:
             left.append(f"{item.path}: {getattr(error, 'strerror', None) or error}")
     return left
@@ -91,7 +93,7 @@ def redacted(redactor: Redactor, item: InputFile) -> Iterator[bytes]:
     if (document := _document(item.path)) is not None:
         text = json_rewriter.rewritten(*document, redactor.value)
     else:
-        text = (redactor.text(piece) for piece in _pieces(item.path))
+        text = (redactor.text(_readable(piece)) for piece in _pieces(item.path))
     for piece in text:
         yield piece.encode("utf-8", "surrogateescape")
 
@@ -114,7 +116,10 @@ def place(redactor: Redactor, item: InputFile, taken: set[str]) -> Path:
 
 
 def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
-    """Return the text and document of a JSON file; None for any other file."""
+    """Return the text and document of a JSON file; None for any other file.
+
+    For a node that judged itself, these are its evidence. Raises OSError or RedactionError.
+    """
     if path.stat().st_size > DOCUMENT:
         return None
     with path.open("rb") as stream:
@@ -126,7 +131,22 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
             document = json_rewriter.loads(text, DOCUMENT)
         except (ValueError, json_rewriter.DuplicateKey):
             return None
-    return (text, document) if isinstance(document, dict | list) else None
+    if isinstance(document, dict) and document.get("schema") == node_result.SCHEMA:
+        try:
+            document = node_result.unpacked(document)
+        except ValueError as error:
+            raise RedactionError(str(error)) from None
+        return json.dumps(document, indent=1), document
+    return (_readable(text), document) if isinstance(document, dict | list) else None
+
+
+def _readable(text: str) -> str:
+    """Return the text; raises RedactionError if it has compressed evidence, in which no name would be found."""
+    if node_result.SCHEMA in text:
+        raise RedactionError(
+            f"it contains {node_result.SCHEMA}, but is not such a document: its evidence is compressed"
+        )
+    return text
 
 
 def _pieces(path: Path) -> Iterator[str]:

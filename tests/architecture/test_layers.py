@@ -39,6 +39,7 @@ LAYERS = {
     "checks": {"bench", "evidence", "expectations", "facts", "layout", "model", "parsers", "probes", "textprep"},
     "judge": {
         "bench", "checklist", "checks", "evidence", "expectations", "facts", "incidents", "model", "parsers", "reports",
+        "schemas", "version",
     },
     "learn": {"checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers"},
     "plugin_fixture": {"evidence", "expectations", "facts", "judge", "model"},

@@ -91,7 +91,7 @@ CLUSTER = "[class.a]\ngpus = 0\nhcas = 0\n"
         (f"judge {DEMO} --json report.json", ["request", "run block", "outputs", "end"]),
         ("demo", ["request", "run block", "outputs", "end"]),
         (f"checklist {DEMO}", ["request", "run block", "end"]),
-        ("collect -o node.json", ["this node", "end"]),
+        ("collect -o node.json", ["request", "this node", "end"]),
         (f"read {DEMO}/job.log", ["end"]),
     ],
 )  # fmt: skip

@@ -165,7 +165,7 @@ HOT = {
 }
 
 #: Function-level imports elsewhere, each with its reason.
-MOST_ELSEWHERE = 22
+MOST_ELSEWHERE = 23
 
 REASON = "# import-at-use: "
 

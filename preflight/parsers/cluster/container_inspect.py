@@ -6,6 +6,7 @@ Read are complete objects, and excerpts such as a ``HostConfig`` that ``jq`` pri
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

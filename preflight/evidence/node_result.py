@@ -1,0 +1,49 @@
+"""The document of a node that judged itself: its verdict, and its compressed evidence.
+
+Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from preflight.evidence import json_limits
+from preflight.schemas.conform import find_error
+
+SCHEMA = "preflight.node-result/1"
+
+#: The schema of the evidence in it.
+_EVIDENCE = "preflight.evidence/1"
+
+#: Maximum number of bytes of the unpacked evidence; a complete node takes 2 to 5 MB.
+MOST = 64 << 20
+
+
+def dump(node: str, verdict: Mapping[str, Any], evidence: str) -> str:
+    """Return the document as JSON text; ``evidence`` is the text of the evidence document."""
+    packed = base64.b64encode(zlib.compress(evidence.encode("ascii"), 6)).decode("ascii")
+    document = {"schema": SCHEMA, "node": node, "verdict": verdict, "evidence": packed}
+    return json.dumps(document, indent=0, ensure_ascii=True) + "\n"
+
+
+def unpacked(document: Mapping[str, Any]) -> Any:
+    """Return the evidence document in it, decoded; raises ValueError."""
+    needed = "schema", "node", "evidence"
+    if wrong := find_error({name: document[name] for name in needed if name in document}, "node-result-1", needed):
+        raise ValueError(wrong)
+    try:
+        unzip = zlib.decompressobj()
+        text = unzip.decompress(base64.b64decode(document["evidence"], validate=True), MOST)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"the evidence cannot be unpacked: {error}") from None
+    if not unzip.eof:
+        raise ValueError(f"the evidence is incomplete, or longer than {MOST} bytes")
+    found = json_limits.decoded(text)
+    if not isinstance(found, dict) or found.get("schema") != _EVIDENCE or found.get("node") != document["node"]:
+        raise ValueError("the evidence in it is not that of its node")
+    return found

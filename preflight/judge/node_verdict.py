@@ -1,0 +1,170 @@
+"""A node's own verdict, saved with its evidence, so that a judge of many only compares.
+
+``preflight collect --judge`` writes it. It is used only if the same version judged the node by the same cluster file
+and by every check of the run; otherwise, and if anything in it is malformed, the evidence beside it is judged. Outcomes
+and compared values are JSON texts: those that many nodes have in common are stored and decoded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from types import CodeType
+from typing import Any, ParamSpec, TypeVar
+
+from preflight.evidence import json_limits
+from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
+from preflight.expectations.catalogue import part_by_name
+from preflight.facts.node import NodeFacts
+from preflight.judge.check_result import Outcome
+from preflight.judge.evidence_reload import EvidenceCache, ReloadedNode
+from preflight.judge.evidence_source import EvidenceSource, JudgedSource, opened
+from preflight.judge.node_result import NodeResult, about_node, judge_node
+from preflight.judge.typed_json import hints_of, plain, typed
+from preflight.judge.waivers import chosen
+from preflight.model import ACTIONS, IMPACTS, OWNERS, Check, Finding, Scope, Status
+from preflight.schemas.conform import find_error
+from preflight.version import VERSION
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Prefix of the modules of checks that ship with preflight; others may differ between two machines.
+_OURS = "preflight.checks."
+
+#: Maximum characters of the outcome of one check on one node, and number of remembered texts.
+_LONGEST, _REMEMBERED = 256 << 10, 100_000
+
+
+def verdict(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> dict[str, Any] | None:
+    """Judge a node; return the verdict to save with its evidence.
+
+    None for a node without an answer, and for fabric sweeps and pair tests, which are judged with their peers.
+    """
+    checks = [check for check in chosen(checks, (), cluster)[0] if not check.history]
+    seen, _ = judge_node(evidence, checks, cluster, fleet_answers=True)
+    if not seen.answered or seen.site is None or seen.swept or seen.pair_tests:
+        return None
+    return {
+        "version": VERSION,
+        "cluster": _digest(cluster),
+        "part": seen.site.part.name if seen.site.part else None,
+        "windowed": seen.windowed,
+        "switch": seen.switch,
+        "collected_at": evidence.collected_at,
+        "where": seen.about["where"],
+        "more": dict(seen.more),
+        "outcomes": {checks[one.check].id: _outcome_text(one) for one in seen.outcomes},
+        "values": {name: json.dumps(plain(answer)) for name, answer in seen.fleet_answers.items()},
+    }
+
+
+def survey(
+    source: Evidence | EvidenceSource, checks: Sequence[Check], cluster: Cluster, fleet_answers: bool
+) -> tuple[NodeResult, NodeFacts | None]:
+    """Return a node's saved verdict; without a usable one, judge its evidence.
+
+    The facts are None for a saved verdict.
+    """
+    if isinstance(source, JudgedSource) and isinstance(saved := source.verdict(), dict):
+        try:
+            return _result(source.node, saved, checks, cluster), None
+        except (ValueError, KeyError, TypeError, RecursionError):  # another version, cluster file or check; damaged
+            pass
+    return judge_node(opened(source)(), checks, cluster, fleet_answers=fleet_answers)
+
+
+def _result(node: str, saved: Mapping[str, Any], checks: Sequence[Check], cluster: Cluster) -> NodeResult:
+    """Return the result of a node from its verdict; raises ValueError if it is unusable."""
+    if saved.get("version") != VERSION or saved.get("cluster") != _digest(cluster):
+        raise ValueError("it was judged by another version, or by another cluster file")
+    if wrong := find_error(saved, "node-result-1", part="verdict", exact=True):
+        raise ValueError(wrong)
+    drawn = saved["more"].get("topology")
+    if drawn and (wrong := find_error(drawn, "report-1", part="topology", exact=True)):
+        raise ValueError(wrong)
+    site = cluster.site_of(node, lambda: part_by_name(saved["part"] or ""))
+    made = NodeResult(
+        node=node, no_answer=None, pair=None, pair_tests=frozenset(), answered=True, windowed=saved["windowed"],
+        swept=False, origin=saved["more"].get("origin"), site=site, switch=saved["switch"],
+        about=about_node(site, saved["collected_at"], saved["where"]), more=saved["more"],
+    )  # fmt: skip
+    for number, check in enumerate(checks):
+        if not check.run.__module__.startswith(_OURS):
+            raise ValueError("a check of a plug-in")
+        if check.scope is Scope.NODE and not check.pair and (made.windowed or not check.window):
+            made.outcomes.append(_outcome(number, saved["outcomes"][check.id]))
+    made.encoded = saved["values"]
+    return made
+
+
+def _digest(cluster: Cluster) -> str:
+    return hashlib.sha256(cluster.content.encode()).hexdigest() if cluster.content else ""
+
+
+#: Plain values that a field of a finding has by default.
+_USUAL = {name: value for name, value in plain(Finding(Status.PASS, "")).items() if name != "message"}
+
+
+def _outcome_text(outcome: Outcome) -> str:
+    """Write the outcome of a check; fields of findings that have their defaults are left out."""
+    findings = [
+        {name: value for name, value in plain(finding).items() if name == "status" or value != _USUAL.get(name)}
+        for finding in outcome.findings
+    ]
+    return json.dumps([outcome.crashed, findings])
+
+
+@lru_cache(_REMEMBERED)
+def _outcome(number: int, text: str) -> Outcome:
+    """Read the outcome of a check; raises ValueError."""
+    if len(text) > _LONGEST:
+        raise ValueError("the outcome is too long")
+    crashed, findings = typed(json_limits.text(text), tuple[bool, tuple[Finding, ...]])
+    for finding in findings:
+        if finding.nodes or finding.cause or finding.excused:
+            raise ValueError("a check of one node sets no such field")
+        if not ({finding.action, finding.impact, finding.owner} <= {"", *ACTIONS, *IMPACTS, *OWNERS}):
+            raise ValueError("an unknown action, impact or owner")
+    if not findings:
+        raise ValueError("a check without a finding")
+    return Outcome(number, findings, crashed)
+
+
+class JudgedNode(ReloadedNode):
+    """Facts of a node with a saved verdict: its values are decoded when they are compared.
+
+    A value that does not have the type of its function is read from the evidence.
+    """
+
+    def __init__(
+        self, node: str, encoded: Mapping[str, str], read: Callable[[], Evidence], recall: EvidenceCache
+    ) -> None:
+        super().__init__(node, {}, read, recall)
+        self.encoded = encoded
+
+    def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Return a compared value, decoded if the node saved it."""
+        if name not in self.fleet_answers and name in self.encoded:
+            with suppress(ValueError, KeyError, TypeError, AttributeError, NameError, RecursionError):
+                self.fleet_answers[name] = _answer(self.encoded[name], query.__code__, query)
+        return super().remember_for_fleet(name, query, *args, **more)
+
+
+_answers: dict[tuple[str, CodeType], Any] = {}
+
+
+def _answer(text: str, code: CodeType, query: Callable[..., Any]) -> Any:
+    """Read a value, or the record that has none and the reason, as in ``FleetAnswers``."""
+    if (text, code) not in _answers:
+        value, refused = json_limits.text(text)
+        kind = hints_of(query)["return"]
+        found = (None, typed(refused, tuple[str, str])) if refused is not None else (typed(value, kind), None)
+        if len(_answers) >= _REMEMBERED:
+            _answers.clear()
+        _answers[text, code] = found
+    return _answers[text, code]

@@ -1,0 +1,92 @@
+"""Values of checks as JSON, and back by their type hints.
+
+Supported are the types that checks return: text, numbers, tuples, lists, sets, mappings, enumerations, IP addresses,
+dataclasses, and unions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+from enum import Enum
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from preflight._startup.lightclass import fields
+
+_PLAIN = (str, int, float, bool, NoneType)
+_LISTS: dict[Any, Callable[[Any], Any]] = {list: list, Sequence: list, set: set, frozenset: frozenset, Set: frozenset}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON types."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, Set):
+        return sorted(plain(one) for one in value)
+    if isinstance(value, IPv4Address | IPv6Address):
+        return str(value)
+    return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+
+
+def typed(value: Any, kind: Any) -> Any:
+    """Return decoded JSON as a type; raises ValueError if it does not fit."""
+    if kind is Any:
+        return value
+    if kind in _PLAIN:
+        if type(value) is kind or (kind is float and type(value) is int):
+            return value
+        raise ValueError(f"not of type {kind.__name__}")
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _one_of(value, args)
+    if origin is tuple:
+        return _tuple(value, args)
+    if origin in _LISTS and isinstance(value, list):
+        return _LISTS[origin](typed(one, args[0]) for one in value)
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {_key(key, args[0]): typed(one, args[1]) for key, one in value.items()}
+    if kind in (IPv4Address, IPv6Address) or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return kind(typed(value, str))
+    if isinstance(value, dict) and isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
+        hints = hints_of(kind)
+        return kind(**{name: typed(one, hints[name]) for name, one in value.items()})
+    raise ValueError(f"not a value of {kind}")
+
+
+def _one_of(value: Any, kinds: Sequence[Any]) -> Any:
+    for kind in kinds:
+        try:
+            return typed(value, kind)
+        except (ValueError, KeyError, TypeError):
+            continue
+    raise ValueError(f"not a value of {kinds}")
+
+
+def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise ValueError("not a list")
+    if len(kinds) == 2 and kinds[1] is ...:
+        return tuple(typed(one, kinds[0]) for one in value)
+    return tuple(typed(one, kind) for one, kind in zip(value, kinds, strict=True))
+
+
+def _key(key: str, kind: Any) -> Any:
+    return int(key) if kind is int else typed(key, kind)
+
+
+def hints_of(described: Any) -> dict[str, Any]:
+    """Return the type hints of a class or function; raises NameError for unknown names."""
+    return _hints(described) if isinstance(described, type) else get_type_hints(described)
+
+
+@lru_cache(256)
+def _hints(described: type) -> dict[str, Any]:
+    return get_type_hints(described)
