@@ -15,7 +15,7 @@ def test_a_dead_port_is_named_with_its_state() -> None:
         "-",
         stdin="$ nvidia-smi nvlink -s\n" + outside("nvlink_a100.txt") + "$ ibstat\n" + ibstat(("Down", "Polling", 10)),
     )
-    assert ran.returncode == 3
+    assert (ran.returncode, ran.stdout[:5]) == (0, "WARN:")
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ PREFLIGHT = re.compile(
 HERE = (
     (r"'?gpu\[001-0\d\d\]'?|\bgpu00[1-3]\b(?= |$)", "127.77.0.1"),
     (r"(pair) 127\.77\.0\.1 127\.77\.0\.1", r"\1 127.77.0.1 127.77.0.2"),
-    (r"/etc/(?:slurm/)?preflight/cluster\.toml", "cluster.toml"),
+    (r"(?:/etc/(?:slurm/)?preflight|/shared)/cluster\.toml", "cluster.toml"),
     (r"/etc/nhc/nhc\.conf", "nhc.conf"),
     (r"/shared/evidence/\$\(hostname\)", "node"),
     (r"/shared/evidence|\bDIR\b|\bruns/today\b", "evidence"),
