@@ -21,8 +21,8 @@ NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 #: Margin to the slowdown temperature, in degrees Celsius, at or below which the check warns: a judgement call.
 MARGIN_LOW_C = 5
 
-#: Event reason of a GPU without work, whose PCIe link may slow down (NVML, nvmlClocksEventReasonGpuIdle).
-_RESTING = 0x01
+#: Event reasons of a GPU that works and is not slowed down: none, or the power cap (NVML, nvmlClocksEventReason*).
+_AT_WORK = (0x00, 0x04)
 
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
@@ -232,7 +232,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
             return failed(f"PCIe link has {width} of {widest} lanes", found=f"x{width}", expected=f"x{widest}")
         if generation < newest and (gpu.utilisation_pct or 0) >= IDLE_PCT:
             return failed(f"PCIe link runs at generation {generation} under load", found=generation, expected=newest)
-        if generation < newest and gpu.event_reasons is not None and not gpu.event_reasons & _RESTING:
+        if generation < newest and gpu.event_reasons in _AT_WORK:
             return warned(f"PCIe link runs at generation {generation} of {newest}, although the GPU is not idle",
                           found=generation, expected=newest)  # fmt: skip
         return None
