@@ -115,9 +115,9 @@ def _with_verdicts(evidence: Path, cluster: Path) -> Path:
 
 def _judge_itself(folder: Path, expectations: Cluster, path: Path) -> None:
     evidence = read(path)
-    found = verdict(evidence, registry().checks, expectations)
-    assert found is not None
-    (folder / path.name).write_text(node_result.dump(evidence.node, found, dump(evidence)))
+    result = verdict(evidence, registry().checks, expectations)
+    assert result is not None
+    (folder / path.name).write_text(node_result.dump(evidence.node, result, dump(evidence)))
 
 
 def _measured(command: list[str]) -> tuple[float, float, int, str]:

@@ -68,7 +68,7 @@ def collect(
 
 
 def _document(request: RunRequest, evidence: Evidence, judged: bool) -> str:
-    """Return the text of the evidence document, with the node's verdict if it is wanted."""
+    """Return the text of the document, with the node's verdict if wanted."""
     from preflight.evidence.document import dump
 
     text = dump(evidence)
@@ -77,5 +77,5 @@ def _document(request: RunRequest, evidence: Evidence, judged: bool) -> str:
     from preflight.evidence import node_result
     from preflight.judge.node_verdict import verdict
 
-    found = verdict(evidence, request.checks, request.cluster)
-    return text if found is None else node_result.dump(evidence.node, found, text)
+    result = verdict(evidence, request.checks, request.cluster)
+    return text if result is None else node_result.dump(evidence.node, result, text)

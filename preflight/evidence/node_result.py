@@ -1,4 +1,4 @@
-"""The document of a node that judged itself: its verdict, and its compressed evidence.
+"""The document of a node that judged itself: verdict and compressed evidence.
 
 Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``.
 """
@@ -25,7 +25,7 @@ MOST = 64 << 20
 
 
 def dump(node: str, verdict: Mapping[str, Any], evidence: str) -> str:
-    """Return the document as JSON text; ``evidence`` is the text of the evidence document."""
+    """Return the document as JSON text; ``evidence`` is that of the evidence."""
     packed = base64.b64encode(zlib.compress(evidence.encode("ascii"), 6)).decode("ascii")
     document = {"schema": SCHEMA, "node": node, "verdict": verdict, "evidence": packed}
     return json.dumps(document, indent=0, ensure_ascii=True) + "\n"
@@ -43,7 +43,7 @@ def unpacked(document: Mapping[str, Any]) -> Any:
         raise ValueError(f"the evidence cannot be unpacked: {error}") from None
     if not unzip.eof:
         raise ValueError(f"the evidence is incomplete, or longer than {MOST} bytes")
-    found = json_limits.decoded(text)
-    if not isinstance(found, dict) or found.get("schema") != _EVIDENCE or found.get("node") != document["node"]:
+    content = json_limits.decoded(text)
+    if not isinstance(content, dict) or content.get("schema") != _EVIDENCE or content.get("node") != document["node"]:
         raise ValueError("the evidence in it is not that of its node")
-    return found
+    return content

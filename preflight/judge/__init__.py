@@ -242,13 +242,13 @@ def _survey(
     return survey(source, checks, cluster, fleet_answers=many)
 
 
-def _reloaded(one: NodeResult, read: Callable[[], Evidence], recall: EvidenceCache) -> NodeFacts:
+def _reloaded(result: NodeResult, read: Callable[[], Evidence], recall: EvidenceCache) -> NodeFacts:
     """Return the facts of a judged node whose evidence is not in memory."""
-    if one.encoded is None:
-        return ReloadedNode(one.node, one.fleet_answers, read, recall)
+    if result.encoded is None:
+        return ReloadedNode(result.node, result.fleet_answers, read, recall)
     from preflight.judge.node_verdict import JudgedNode
 
-    return JudgedNode(one.node, one.encoded, read, recall)
+    return JudgedNode(result.node, result.encoded, read, recall)
 
 
 def _has_history(evidences: Sequence[Evidence]) -> bool:

@@ -1,4 +1,4 @@
-"""A node's own verdict, saved with its evidence, so that a judge of many only compares.
+"""A node's own verdict, saved with its evidence for a judge of many nodes.
 
 ``preflight collect --judge`` writes it. It is used only if the same version judged the node by the same cluster file
 and by every check of the run; otherwise, and if anything in it is malformed, the evidence beside it is judged. Outcomes
@@ -46,20 +46,20 @@ def verdict(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> di
     None for a node without an answer, and for fabric sweeps and pair tests, which are judged with their peers.
     """
     checks = [check for check in chosen(checks, (), cluster)[0] if not check.history]
-    seen, _ = judge_node(evidence, checks, cluster, fleet_answers=True)
-    if not seen.answered or seen.site is None or seen.swept or seen.pair_tests:
+    result, _ = judge_node(evidence, checks, cluster, fleet_answers=True)
+    if not result.answered or result.site is None or result.swept or result.pair_tests:
         return None
     return {
         "version": VERSION,
         "cluster": _digest(cluster),
-        "part": seen.site.part.name if seen.site.part else None,
-        "windowed": seen.windowed,
-        "switch": seen.switch,
+        "part": result.site.part.name if result.site.part else None,
+        "windowed": result.windowed,
+        "switch": result.switch,
         "collected_at": evidence.collected_at,
-        "where": seen.about["where"],
-        "more": dict(seen.more),
-        "outcomes": {checks[one.check].id: _outcome_text(one) for one in seen.outcomes},
-        "values": {name: json.dumps(plain(answer)) for name, answer in seen.fleet_answers.items()},
+        "where": result.about["where"],
+        "more": dict(result.more),
+        "outcomes": {checks[outcome.check].id: _outcome_text(outcome) for outcome in result.outcomes},
+        "values": {name: json.dumps(plain(answer)) for name, answer in result.fleet_answers.items()},
     }
 
 
@@ -79,7 +79,7 @@ def survey(
 
 
 def _result(node: str, saved: Mapping[str, Any], checks: Sequence[Check], cluster: Cluster) -> NodeResult:
-    """Return the result of a node from its verdict; raises ValueError if it is unusable."""
+    """Return a node's result from its verdict; raises ValueError if unusable."""
     if saved.get("version") != VERSION or saved.get("cluster") != _digest(cluster):
         raise ValueError("it was judged by another version, or by another cluster file")
     if wrong := find_error(saved, "node-result-1", part="verdict", exact=True):
@@ -111,7 +111,7 @@ _USUAL = {name: value for name, value in plain(Finding(Status.PASS, "")).items()
 
 
 def _outcome_text(outcome: Outcome) -> str:
-    """Write the outcome of a check; fields of findings that have their defaults are left out."""
+    """Write the outcome of a check, without fields that have their defaults."""
     findings = [
         {name: value for name, value in plain(finding).items() if name == "status" or value != _USUAL.get(name)}
         for finding in outcome.findings
@@ -136,7 +136,7 @@ def _outcome(number: int, text: str) -> Outcome:
 
 
 class JudgedNode(ReloadedNode):
-    """Facts of a node with a saved verdict: its values are decoded when they are compared.
+    """Facts of a node with a saved verdict, whose values are decoded at their use.
 
     A value that does not have the type of its function is read from the evidence.
     """
@@ -159,12 +159,12 @@ _answers: dict[tuple[str, CodeType], Any] = {}
 
 
 def _answer(text: str, code: CodeType, query: Callable[..., Any]) -> Any:
-    """Read a value, or the record that has none and the reason, as in ``FleetAnswers``."""
+    """Read a value, or the record without one and the reason."""
     if (text, code) not in _answers:
         value, refused = json_limits.text(text)
         kind = hints_of(query)["return"]
-        found = (None, typed(refused, tuple[str, str])) if refused is not None else (typed(value, kind), None)
+        answer = (None, typed(refused, tuple[str, str])) if refused is not None else (typed(value, kind), None)
         if len(_answers) >= _REMEMBERED:
             _answers.clear()
-        _answers[text, code] = found
+        _answers[text, code] = answer
     return _answers[text, code]

@@ -108,7 +108,7 @@ def _trace_size(path: Path) -> int:
 
 
 def _share(batch: Sequence[NodeResult], known: dict[Any, Any]) -> None:
-    """Store equal expectations, topologies and encoded values of several nodes only once."""
+    """Store equal expectations, topologies and encoded values only once."""
     for seen in batch:
         if seen.site is not None:
             seen.site = known.setdefault(pickle.dumps(seen.site), seen.site)

@@ -26,14 +26,14 @@ def plain(value: Any) -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, Set):
-        return sorted(plain(one) for one in value)
+        return sorted(plain(item) for item in value)
     if isinstance(value, IPv4Address | IPv6Address):
         return str(value)
-    return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def typed(value: Any, kind: Any) -> Any:
@@ -50,14 +50,14 @@ def typed(value: Any, kind: Any) -> Any:
     if origin is tuple:
         return _tuple(value, args)
     if origin in _LISTS and isinstance(value, list):
-        return _LISTS[origin](typed(one, args[0]) for one in value)
+        return _LISTS[origin](typed(item, args[0]) for item in value)
     if origin in (dict, Mapping) and isinstance(value, dict):
-        return {_key(key, args[0]): typed(one, args[1]) for key, one in value.items()}
+        return {_key(key, args[0]): typed(item, args[1]) for key, item in value.items()}
     if kind in (IPv4Address, IPv6Address) or (isinstance(kind, type) and issubclass(kind, Enum)):
         return kind(typed(value, str))
     if isinstance(value, dict) and isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
         hints = hints_of(kind)
-        return kind(**{name: typed(one, hints[name]) for name, one in value.items()})
+        return kind(**{name: typed(item, hints[name]) for name, item in value.items()})
     raise ValueError(f"not a value of {kind}")
 
 
@@ -74,8 +74,8 @@ def _tuple(value: Any, kinds: Sequence[Any]) -> tuple[Any, ...]:
     if not isinstance(value, list):
         raise ValueError("not a list")
     if len(kinds) == 2 and kinds[1] is ...:
-        return tuple(typed(one, kinds[0]) for one in value)
-    return tuple(typed(one, kind) for one, kind in zip(value, kinds, strict=True))
+        return tuple(typed(item, kinds[0]) for item in value)
+    return tuple(typed(item, kind) for item, kind in zip(value, kinds, strict=True))
 
 
 def _key(key: str, kind: Any) -> Any:
@@ -83,7 +83,7 @@ def _key(key: str, kind: Any) -> Any:
 
 
 def hints_of(described: Any) -> dict[str, Any]:
-    """Return the type hints of a class or function; raises NameError for unknown names."""
+    """Return the type hints of a class or function; raises NameError."""
     return _hints(described) if isinstance(described, type) else get_type_hints(described)
 
 

@@ -141,7 +141,7 @@ def _document(path: Path) -> tuple[str, dict[str, Any] | list[Any]] | None:
 
 
 def _readable(text: str) -> str:
-    """Return the text; raises RedactionError if it has compressed evidence, in which no name would be found."""
+    """Return the text; raises RedactionError if it has compressed evidence."""
     if node_result.SCHEMA in text:
         raise RedactionError(
             f"it contains {node_result.SCHEMA}, but is not such a document: its evidence is compressed"

@@ -60,9 +60,9 @@ def cluster(folder: Path) -> Cluster:
 def judged(path: Path, expectations: Cluster) -> str:
     """Return the document of a node that judges itself."""
     evidence = read(path)
-    found = verdict(evidence, registry().checks, expectations)
-    assert found is not None
-    return result_file.dump(evidence.node, found, dump(evidence))
+    result = verdict(evidence, registry().checks, expectations)
+    assert result is not None
+    return result_file.dump(evidence.node, result, dump(evidence))
 
 
 def report(folder: Path, expectations: Cluster) -> str:
@@ -161,9 +161,9 @@ def test_an_unusable_verdict_is_replaced_by_the_evidence(
         return node_result.judge_node(evidence, *rest, **more)
 
     monkeypatch.setattr(node_verdict, "judge_node", spy)
-    found = json.loads(report(tmp_path, cluster(fleet)))
+    result = json.loads(report(tmp_path, cluster(fleet)))
     assert again == [document["node"]]
-    assert found["coverage"]["nodes"]["answered"] == 1
+    assert result["coverage"]["nodes"]["answered"] == 1
 
 
 def test_a_value_of_another_type_is_read_from_the_evidence(fleet: Path, tmp_path: Path) -> None:
