@@ -29,7 +29,7 @@ BASES: dict[tuple[str, ...], list[str]] = {
     ("bench",): ["--gpus", "1", "--print"],
     ("pair",): ["127.0.0.1", "127.0.0.2", "--deadline", "1"],
     ("gate",): ["ci", "--state-dir", "state"],
-    ("collect",): ["--deadline", "5"],
+    ("collect",): ["--judge", "--deadline", "5"],
     ("judge",): ["n.json", "--only", "host.*"],
     ("diff",): ["n.json", "n.json"],
     ("history", "job"): ["h.db", "7", "--seconds", "3", "--name", "x"],
