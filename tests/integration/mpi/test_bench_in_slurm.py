@@ -117,7 +117,6 @@ def test_idle_nodes_in_a_job_of_its_own(slurm: Slurm) -> None:
     tasks = [line.split() for line in (slurm.folder / "tasks").read_text().splitlines()]
     own = json.loads((slurm.folder / "idle/plan.json").read_text())["job"]
     assert {node for job, node in tasks if job == own} == {"n1", "n2", "n3"}
-    assert {job for job, node in tasks if node in ("n4", "n5")} <= {other}
     no_step_is_left(slurm)
 
 
