@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 
-from preflight.checks import in_module
 from preflight.evidence.document import from_document
 from preflight.facts.nvidia.model import GpuFabric, Process
 from preflight.facts.sharp_files import FILES as SHARP
@@ -21,6 +20,7 @@ from tests.support.machines.system import NFS
 from tests.support.whole_nodes import (
     CHECKS,
     LESS_PER_GPU,
+    NEED_THE_DRIVER,
     Fault,
     Table,
     both,
@@ -43,22 +43,6 @@ DO_NOT_APPLY = {
     "pcie.relaxed-ordering", "gpu.retired-pages", "gpu.process-per-gpu",
     "nvlink.imex",
 }  # fmt: skip
-
-#: Checks that are unknown if no driver is loaded.
-NEED_THE_DRIVER = {
-    check.id
-    for name in (
-        "gpu.part",
-        "gpu.memory",
-        "gpu.state",
-        "gpu.processes",
-        "gpu.nvlink",
-        "gpu.nvlink_fabric",
-        "gpu.clocks",
-        "gpu.link_errors",
-    )
-    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
-}
 
 
 @pytest.mark.parametrize("name", NODES)

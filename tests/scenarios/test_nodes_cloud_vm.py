@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from preflight.checks import in_module
 from preflight.facts.nvidia.model import Process
 from tests.support.machines import hgx_h100
 from tests.support.machines.cloud_vm import NAME, cloud_vm
 from tests.support.whole_nodes import (
     INVENTORY,
     LESS_PER_GPU,
+    NEED_THE_DRIVER,
     Fault,
     Faults,
     Table,
@@ -36,21 +36,6 @@ ALWAYS: frozenset[tuple[str, str, str]] = frozenset(
 
 #: PCI addresses of the GPUs, each in a separate domain.
 GPUS = tuple(f"{domain:04x}:00:00.0" for domain in (0x1, 0x2, 0x3, 0x4, 0xB, 0xC, 0xD, 0xE))
-
-NEED_THE_DRIVER = {
-    check.id
-    for name in (
-        "gpu.part",
-        "gpu.memory",
-        "gpu.state",
-        "gpu.processes",
-        "gpu.nvlink",
-        "gpu.nvlink_fabric",
-        "gpu.clocks",
-        "gpu.link_errors",
-    )
-    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
-}
 
 
 def without_nic(device: str) -> Fault:

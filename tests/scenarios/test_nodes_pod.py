@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from preflight.checks import in_module
 from preflight.facts.container import ANNOTATIONS, GPU_NODES
 from preflight.facts.node import TOPO
 from preflight.facts.nvidia.model import Process
@@ -19,6 +18,7 @@ from tests.support.machines import Machine
 from tests.support.machines.pod import HIDDEN, NAME, NETWORKS, NO_TOOL, RESOURCE, given, pod, requesting
 from tests.support.machines.records import MISSING, ran
 from tests.support.whole_nodes import (
+    NEED_THE_DRIVER,
     Fault,
     Faults,
     Findings,
@@ -41,21 +41,6 @@ ALWAYS: frozenset[tuple[str, str, str]] = frozenset({
 })  # fmt: skip
 
 RAILS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
-
-NEED_THE_DRIVER = {
-    check.id
-    for name in (
-        "gpu.part",
-        "gpu.memory",
-        "gpu.state",
-        "gpu.processes",
-        "gpu.nvlink",
-        "gpu.nvlink_fabric",
-        "gpu.clocks",
-        "gpu.link_errors",
-    )
-    for check in in_module(__import__(f"preflight.checks.{name}", fromlist=["_"]))
-}
 
 
 def records(changes: dict[str, Any]) -> Fault:

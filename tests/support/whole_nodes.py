@@ -35,10 +35,17 @@ Fault = Callable[[Machine], Machine]
 #: A report's findings other than passes and skips: status, check, subject.
 Findings = set[tuple[str, str, str]]
 
-#: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
+#: Checks that are unknown if no driver is loaded.
+NEED_THE_DRIVER = {
+    check.id
+    for name in ("part", "memory", "state", "processes", "nvlink", "nvlink_fabric", "clocks", "link_errors")
+    for check in in_module(__import__(f"preflight.checks.gpu.{name}", fromlist=["_"]))
+}
+
 #: What every node gives with a class that does not declare its server.
 INVENTORY = ("unknown", "host.inventory", "")
 
+#: What a fault of a compute port takes from each GPU, where the catalogue has the customary figure.
 LESS_PER_GPU = ("warn", "rdma.bandwidth-per-gpu", "")
 
 #: Name of a fault -> the fault, and the exact findings of the report.
