@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
@@ -34,7 +34,11 @@ def answer(checks: Sequence[Check], statuses: Statuses) -> list[dict[str, Any]]:
     A check that answers an item but is named in none of its questions, such as a plug-in's, becomes a question.
     """
     known = {check.id: check for check in checks}
-    return [_item(item, known, statuses) for item in ITEMS]
+    claiming: dict[str, list[Check]] = {}
+    for check in checks:
+        for item_id in check.answers:
+            claiming.setdefault(item_id, []).append(check)
+    return [_item(item, known, claiming.get(item.id, ()), statuses) for item in ITEMS]
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,11 @@ class _Answer:
         return "; ".join([*parts, *_reasons(self.waiting, self.vague), *needs])
 
 
-def _item(item: ChecklistItem, known: Mapping[str, Check], statuses: Statuses) -> dict[str, Any]:
+def _item(
+    item: ChecklistItem, known: Mapping[str, Check], claiming: Iterable[Check], statuses: Statuses
+) -> dict[str, Any]:
     named = item.checks
-    added = [check for check in known.values() if item.id in check.answers and check.id not in named]
+    added = [check for check in claiming if check.id not in named]
     questions = (*item.questions, *(Question(check.title, (check.id,)) for check in added))
     answers = [_question(question, item.id, statuses) for question in questions]
     bearing = [*named, *(check.id for check in added)]

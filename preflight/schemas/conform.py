@@ -107,7 +107,13 @@ def _made(schema: Any, defs: Mapping[str, Any], exact: bool) -> _Check:
 
 
 def _each(checks: list[_Check]) -> _Check:
-    return lambda value: next((wrong for check in checks if (wrong := check(value))), "")
+    def each(value: Any) -> str:
+        for check in checks:
+            if wrong := check(value):
+                return wrong
+        return ""
+
+    return each
 
 
 def _is_finite(value: float) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 
@@ -13,13 +14,16 @@ from tests.support import docs_pages
 from tests.support.in_process import run
 from tests.support.paths import ROOT
 
-PAGES = dict(docs_pages.pages())
+
+@cache  # not at import: every worker imports every module, and the pages run all checks
+def pages() -> dict[str, str]:
+    return dict(docs_pages.pages())
 
 
 def test_each_check_has_the_page_that_explain_prints() -> None:
     checks = registry().checks
     for check in checks[::15]:
-        page = " ".join(re.sub(r"[`*]", "", PAGES[f"checks/{check.id}.md"].replace("&lt;", "<")).split())
+        page = " ".join(re.sub(r"[`*]", "", pages()[f"checks/{check.id}.md"].replace("&lt;", "<")).split())
         title, *lines = run("explain", check.id).splitlines()
         assert check.title in title
         assert check.title in page
@@ -29,14 +33,14 @@ def test_each_check_has_the_page_that_explain_prints() -> None:
 
 
 def test_each_item_schema_and_command_has_a_page() -> None:
-    assert {f"items/{item.id}.md" for item in ITEMS} <= set(PAGES)
+    assert {f"items/{item.id}.md" for item in ITEMS} <= set(pages())
     schemas = {f"schemas/{path.stem}.md" for path in (ROOT / "preflight/schemas").glob("*.json")}
-    assert schemas <= set(PAGES)
-    assert set(re.findall(r"^## (\w+)$", PAGES["commands.md"], re.M)) == set(COMMANDS)
+    assert schemas <= set(pages())
+    assert set(re.findall(r"^## (\w+)$", pages()["commands.md"], re.M)) == set(COMMANDS)
 
 
 def test_each_field_of_a_report_is_on_its_page() -> None:
-    page = PAGES["schemas/report-1.md"]
+    page = pages()["schemas/report-1.md"]
     assert "| `exit_status` | `0`, `1`, `3` |" in page
     assert "| `fabrics` | array of *fabric* | optional; " in page
 
