@@ -14,7 +14,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.majority import Vote, vote
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, Status, all_of, failed, passed, skipped, unknown, warned
 
 #: Maximum length of a value in a message, in characters.
 _SHOWN = 90
@@ -46,7 +46,7 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         return unknown(
             f"{trait.what}: {value} on the only node of its kind: nothing to compare with", evidence=keys
         ).on(fine)
-    message = f"{trait.what} is {value} on {_nodes(found.total, 'all ')}"
+    message = f"{trait.what} is {value} on {all_of(found.total, 'node')}"
     if len(found.values) > 1:
         message = f"{trait.what} is {value}, as on most nodes ({len(found.holders)} of {found.total})"
     elif differing := len(polled.values) + len(polled.apart) - len(fine):
@@ -78,7 +78,7 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
     applies = [trait for trait in traits if polled[trait.what].shown or polled[trait.what].unread]
     if not applies:
         what = ", ".join(trait.what for trait in traits[:3])
-        yield skipped(f"these nodes have none of these values: {what}, …", evidence=[traits[0].key]).on(names)
+        yield skipped(f"no node of this kind has these values: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
         yield unknown("the only node of its kind: nothing to compare with", evidence=[applies[0].key]).on(names)

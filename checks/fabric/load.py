@@ -73,7 +73,7 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     narrow = [one for one in points if one.link_gbps < one.fastest_gbps]
     for one in narrow:
-        yield warned(f"{_name(one)} takes {one.link_gbps:g} Gb/s, and each of {one.senders} nodes sends up to "
+        yield warned(f"{_name(one)} receives at most {one.link_gbps:g} Gb/s, but each of {one.senders} nodes can send "
                      f"{one.fastest_gbps:g}", subject=_name(one), found=f"{one.link_gbps:g} Gb/s",
                      expected=f"at least {one.fastest_gbps:g} Gb/s, like its senders", evidence=keys)  # fmt: skip
     if swept.partial:
@@ -82,8 +82,8 @@ def fan_in(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         widest = points[0]
         yield passed(
             f"{counted(len(points), 'receiver')}; up to {counted(widest.senders, 'node')} of a rail can send to "
-            f"one, {widest.ratio:.3g} "
-            f"times the link of {_name(widest)} at {widest.leaf}", found=_waits(swept) or f"{widest.ratio:.3g}:1",
+            f"one of them: {widest.ratio:.3g} times the rate of the link to {_name(widest)} at {widest.leaf}",
+            found=_waits(swept) or f"{widest.ratio:.3g}:1",
             evidence=[*keys, swept.errors_key] if _waits(swept) else keys,
         )  # fmt: skip
 

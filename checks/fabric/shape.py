@@ -11,6 +11,7 @@ from preflight.expectations.fabric_table import FabricSite
 from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
+    from preflight.facts.fabric.graph import Placement
     from preflight.facts.fabric.sweep import FabricFacts
 
 
@@ -124,11 +125,9 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
                                           "or --job",
         )  # fmt: skip
         return
-    hop_counts = ", ".join(
-        f"{counted(pairs, 'pair')} {f'over {n}' if n else 'without a path'}" for n, pairs in placement.pairs.items()
-    )
+    hop_counts = path_lengths(placement)
     places = f"{counted(placement.nodes, 'node')} on {counted(placement.leaves, 'leaf', 'leaves')}"
-    spread = f"{places}; switches on the path: {hop_counts}"
+    spread = f"{places}; {hop_counts}"
     longest = max(placement.pairs, default=0)
     if swept.partial:
         yield unknown(f"{swept.partial}: paths outside the sweep cannot be counted", evidence=[swept.net_key])
@@ -144,3 +143,13 @@ def hops(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         )
     else:
         yield passed(spread, found=f"up to {longest}", evidence=[swept.net_key])
+
+
+def path_lengths(placement: Placement) -> str:
+    """Return the number of pairs for each path length: ``6 pairs cross 1 switch``."""
+    return ", ".join(
+        f"{counted(pairs, 'pair')} " + (
+            f"cross{'es' * (pairs == 1)} {counted(switches, 'switch')}" if switches else "without a path"
+        )
+        for switches, pairs in placement.pairs.items()
+    )  # fmt: skip

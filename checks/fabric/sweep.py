@@ -220,7 +220,7 @@ def sharp(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     elif swept.partial and without:
         yield unknown(f"{swept.partial}; in the part that was swept, {coverage}", evidence=keys)
     elif not inside and not wanted:
-        yield skipped(f"no switch has an aggregation node: SHARP cannot be used here ({coverage})", evidence=keys)
+        yield skipped("no switch has an aggregation node: SHARP cannot be used here", evidence=keys)
     else:
         yield _aggregation_nodes(without, coverage, keys, wanted)
         yield _aggregation_manager(swept, wanted)

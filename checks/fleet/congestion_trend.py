@@ -98,7 +98,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
             if (change := _growth(rule, values)) is not None:
                 grown.add(values.subject)
                 earlier, now = (f"{rule.scale * value:.3g}" for value in change)
-                when = f"about {values.days[-1]:.0f} days before"
+                when = f"about {values.days[-1]:.0f} days earlier"
                 yield warned(
                     f"{values.subject}: {rule.words.format(now)}, against {earlier} {when}",
                     subject=values.subject, found=rule.words.format(now), expected=f"about {earlier}, as before",

@@ -14,7 +14,7 @@ from preflight.checks.roce import fleet as roce
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 
 #: Maximum number of devices listed for one wrong value.
 _NAMED = 4
@@ -82,7 +82,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if not (wrong or hidden):
             right.append(trait.what)
     if right:
-        yield passed(f"as declared in the cluster file: {', '.join(right)}", found=f"{len(right)} values")
+        yield passed(f"as declared in the cluster file: {', '.join(right)}", found=counted(len(right), "value"))
 
 
 #: Next step for a hardware part: no setting brings it back.

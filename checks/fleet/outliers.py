@@ -227,7 +227,7 @@ def _compare(
     for members in kinds(nodes, sites):
         polled = {node.node: _poll(node, sites[node.node], ballot, read, known) for node in members}
         if without := [name for name, one in polled.items() if one is None]:
-            yield skipped("these nodes have none of these values", evidence=keys).on(without)
+            yield skipped("these nodes report none of the compared values", evidence=keys).on(without)
         shown = {name: one for name, one in polled.items() if one is not None}
         silent: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for name in (name for name, one in shown.items() if not one.numbers):

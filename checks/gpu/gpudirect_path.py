@@ -71,7 +71,7 @@ def _by_distance(node: NodeFacts, pairs: Iterable[GpuNicPair]) -> Iterator[Findi
         if forced:
             why = f"{forced} still uses GPUDirect RDMA, through the CPU"
         yield warned(
-            f"{pair.name}: no direct path, the NIC is behind the CPU ({pair.code}); {why}",
+            f"{pair.name}: no direct path: the NIC is behind the CPU ({pair.code}); {why}",
             subject=pair.name,
             found=pair.code,
             expected="PIX or PXB",

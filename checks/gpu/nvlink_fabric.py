@@ -168,7 +168,7 @@ def fabric_manager(node: NodeFacts, site: Site) -> Iterator[Finding]:
         state = service.active if service.known else "not installed"
         report = warned if _joined(node) else failed
         yield report(
-            f"the fabric manager is {state}" + (_NEXT if report is warned else ""),
+            f"the fabric manager {parsers.host.services.state_in_words(state)}" + (_NEXT if report is warned else ""),
             found=state, expected="active", evidence=[parsers.host.services.SERVICES],
         )  # fmt: skip
         return
@@ -246,7 +246,9 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if state == "active" and channel:
         yield passed("IMEX is active, and channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
     else:
-        summary = f"IMEX is {state}, and channel0 {'exists' if channel else 'is missing'}"
+        summary = (
+            f"IMEX {parsers.host.services.state_in_words(state)}, and channel0 {'exists' if channel else 'is missing'}"
+        )
         yield warned(
             summary,
             found=summary,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.facts.nvidia.model import NOT_IN_OUTPUT
-from preflight.model import Finding, passed, skipped, unknown
+from preflight.model import Finding, counted, passed, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -73,7 +73,7 @@ def each_gpu(
         yield passed(f"{fine} of {len(health.gpus)} GPUs: {good}", evidence=evidence)
     if health.partial and not health.pasted:
         yield unknown(
-            f"only {len(health.gpus)} GPUs reported their {what}: {health.partial}",
+            f"only {counted(len(health.gpus), 'GPU')} reported their {what}: the query {health.partial}",
             evidence=evidence, fix="find out on the node why it hangs: run `nvidia-smi -q` and `dmesg | grep -i xid`",
         )  # fmt: skip
     elif not health.gpus and not health.pasted:

@@ -388,7 +388,7 @@ def recovery_action(node: NodeFacts, site: Site) -> Iterator[Finding]:
     error again.
 
     ## Verdicts
-    The driver's request overrides the table entry of an XID. Anything but "None" fails; an action that this version
+    The driver's request overrides the table entry of an Xid. Anything but "None" fails; an action that this version
     does not know is unknown. Drivers before 565 do not report it; the check does not apply there.
 
     ## False alarms

@@ -1,4 +1,4 @@
-"""Checks of XIDs and SXIDs in the kernel log."""
+"""Checks of Xids and SXids in the kernel log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from preflight.checks.in_logs import IN_LOGS
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import ACTIONS, Finding, check, failed, passed, unknown, warned
+from preflight.model import ACTIONS, Finding, check, counted, failed, passed, unknown, warned
 from preflight.parsers.nvidia.xid_marks import is_cleared, no_row_left, own_words, required_recovery
 from preflight.textprep.plain_text import ends_of
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 CATALOGUE = "https://docs.nvidia.com/deploy/xid-errors/"
 
-#: Messages about XIDs that take the NVLinks of a GPU down: those of the links, and of a GPU off the bus.
+#: Messages about Xids that take the NVLinks of a GPU down: those of the links, and of a GPU off the bus.
 LINKS_LOST = ("*: NVLink *", "*Xid 79: *")
 
 
 @check(
     "xid.gpu",
-    title="The kernel log has no XID that requires taking a GPU out of service",
-    fault="The kernel log has an XID that requires taking a GPU out of service",
+    title="The kernel log has no Xid that requires taking a GPU out of service",
+    fault="The kernel log has an Xid that requires taking a GPU out of service",
     impact="blocks-job",
     explains=(
         ("gpu.recovery-action", "part"),
@@ -55,7 +55,7 @@ LINKS_LOST = ("*: NVLink *", "*Xid 79: *")
     unless=(no_gpu,),
 )
 def gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Judge the XIDs of each GPU in the kernel log, and report the most severe one.
+    """Judge the Xids of each GPU in the kernel log, and report the most severe one.
 
     ## Why it matters
     An uncorrectable error, a GPU off the bus or a dead GSP ends the job, and the next job on the same GPU as well.
@@ -106,7 +106,7 @@ class XidContext:
 
 
 def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
-    """Judge each GPU's XIDs by the policy table, and report the most severe one."""
+    """Judge each GPU's Xids by the policy table, and report the most severe one."""
     harmless: Counter[int] = Counter()
     reported = False
     for address in sorted({event.address for event in found.gpus}):
@@ -122,7 +122,7 @@ def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
             f"{code}" + (f" x{number}" if number > 1 else "") for code, number in sorted(harmless.items())
         )
         yield passed(
-            f"no XID that requires action{context.since}"
+            f"no Xid that requires action{context.since}"
             + (f"; application errors and notes: {notes}" if notes else ""),
             evidence=context.evidence,
         )
@@ -220,7 +220,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
         f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
         + (f", {when}" if when else "") + (f"; also {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
-        subject=address, found=event.line[:200], expected=f"no such XID{context.since}", evidence=context.evidence,
+        subject=address, found=event.line[:200], expected=f"no such Xid{context.since}", evidence=context.evidence,
         fix=fix, action=action,
         quote="\n".join(one.line[:300] for one, _ in policies[:8]),
     )  # fmt: skip
@@ -280,7 +280,7 @@ def nvswitch(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
-    """Judge each NVSwitch's SXIDs by whether their lines contain the word Fatal."""
+    """Judge each NVSwitch's SXids by whether their lines contain the word Fatal."""
     found = events.switches
     for address in sorted({event.address for event in found if event.fatal}):
         mine = [event for event in found if event.address == address and event.fatal]
@@ -302,6 +302,6 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
             fix="Most follow from a GPU or program error: look for an Xid before them, and run `nvidia-smi nvlink -e`.",
         )  # fmt: skip
     elif not fatal and not events.unread_switches:
-        notes = f", {len(found)} that were not fatal" if found else ""
+        notes = f"; {counted(len(found), 'SXid')} not fatal" if found else ""
         yield passed(f"no fatal SXid{context.since}{notes}", evidence=context.evidence)
     yield from _unreadable(events.unread_switches, "SXid", context)

@@ -1,4 +1,4 @@
-"""Judgement of one XID by the policy table and the event's context.
+"""Judgement of one Xid by the policy table and the event's context.
 
 The context is the rest of the log and the recovery action that the driver requests.
 """
@@ -18,7 +18,7 @@ BAD = (Act.OUT, Act.RESET)
 
 
 def judged(event: XidEvent, found: Events, recovery: str | None = None) -> XidPolicy:
-    """Return the meaning and action of one XID.
+    """Return the meaning and action of one Xid.
 
     ``recovery`` is the recovery action that the driver requests now; None if unknown.
     """
@@ -44,7 +44,7 @@ def _on_this_gpu_alone(event: XidEvent, found: Events) -> bool:
 
 
 def _read(event: XidEvent, policy: XidPolicy, found: Events) -> XidPolicy:
-    """Judge an XID whose severity depends on its text or on repetitions."""
+    """Judge an Xid whose severity depends on its text or on repetitions."""
     if event.code == 154:
         named = xid_marks.required_recovery(event.text) or event.text[:60]
         return RECOVERY.get(named.lower()) or XidPolicy(f"{policy.meaning}: {named}", Act.WARN, SUPPORT, "monitor")

@@ -1,6 +1,6 @@
-"""Policy table of XIDs.
+"""Policy table of Xids.
 
-Meanings and first actions follow NVIDIA's XID catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere and
+Meanings and first actions follow NVIDIA's Xid catalogue (https://docs.nvidia.com/deploy/xid-errors/) for Ampere and
 newer. Where operators disagree on an error that an application can cause, the milder action applies. The
 machine-readable action follows from the catalogue's first action: an application restart is ``fix-job``, a GPU reset
 ``reset``, a restart of the machine or virtual machine ``reboot``, and contacting support ``monitor``.
@@ -14,7 +14,7 @@ from preflight._startup.lightclass import dataclass
 
 
 class Act(str, enum.Enum):
-    """Kind of action that an XID requires."""
+    """Kind of action that an Xid requires."""
 
     OUT = "out"  # take the GPU or node out of service now
     RESET = "reset"  # reset or drain soon
@@ -46,7 +46,7 @@ BEFORE = "Look for the Xid or program exit before it, which is the cause."
 
 @dataclass(frozen=True)
 class XidPolicy:
-    """Policy for one XID: meaning, severity, first step and action."""
+    """Policy for one Xid: meaning, severity, first step and action."""
 
     meaning: str
     act: Act

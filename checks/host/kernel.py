@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import integer_file
 from preflight.facts.kernel import CMDLINE, MODULES, RELEASE, release
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, Status, all_of, check, failed, passed, skipped, warned
+from preflight.model import Finding, Status, all_of, check, counted, failed, passed, skipped, warned
 from preflight.parsers.host.boot_options import Option
 
 PARAMETERS = "https://docs.kernel.org/admin-guide/kernel-parameters.html"
@@ -218,7 +218,7 @@ def cpu_governor(node: NodeFacts, site: Site) -> Iterator[Finding]:
     else:
         odd = ", ".join(f"{name} ({number})" for name, number in governors.items() if name != "performance")
         yield warned(
-            f"CPU governor {odd} of {len(keys)} CPUs that were read, expected performance",
+            f"CPU governor of {counted(len(keys), 'readable CPU')}: {odd}, expected performance",
             found=odd,
             expected="performance",
             evidence=keys[:3],

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.host.kernel_problem import Problem, Window, listed
-from preflight.model import Status
+from preflight.model import Status, times
 from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.host.kernel_events import KernelEvent
 
@@ -37,7 +37,7 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
             yield Problem(Status.WARN, f"the link of {shown} went down and came back {len(back)} times"
                           f"{window.span(back)}", shown, "nic-link-down", tuple(back), _FIX)  # fmt: skip
         else:
-            often = f"{len(events)}x"
+            often = times(len(events))
             if later(events[-1], rose):
                 seldom.append(f"{shown} {often} and came back{window.when(events)}")
             else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight.checks.host.kernel_links import later
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
-from preflight.model import Status
+from preflight.model import Status, times
 from preflight.parsers.host.device_names import disk_of, holds_data
 from preflight.parsers.host.kernel_events import KernelEvent
 
@@ -118,7 +118,7 @@ def _servers(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     for kind, back, noun in _SERVERS:
         for device, events in devices_of(kinds.get(kind, ())):
             if later(events[-1], [other for other in kinds.get(back, ()) if other.device == device]):
-                yield f"{noun} {device} was unreachable {len(events)}x and recovered"
+                yield f"{noun} {device} was unreachable {times(len(events))} and recovered"
             else:
                 yield Problem(
                     Status.WARN,

@@ -8,7 +8,7 @@ from preflight.checks.applicability import nothing_forbidden
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
 from preflight.parsers.host.processes import PROCESSES, ProcessEntry, parse
 
 #: Maximum number of processes in a finding.
@@ -54,7 +54,7 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
             if running:
                 wrong = True
                 what = "is running" if key == "forbidden_processes" else "has processes"
-                yield failed(f"{name} {what}: {_shown(running)}", subject=name, found=f"{len(running)} processes",
+                yield failed(f"{name} {what}: {_shown(running)}", subject=name, found=counted(len(running), "process"),
                              expected=f"none ({expected.source})", evidence=[PROCESSES])  # fmt: skip
     if not wrong:
         yield passed("no process is running that the cluster file forbids", evidence=[PROCESSES])

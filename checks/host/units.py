@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from preflight.checks.applicability import no_service_declared, no_systemd
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, unknown, warned
-from preflight.parsers.host.services import FAILED, Service, parse, parse_units
+from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.parsers.host.services import FAILED, Service, parse, parse_units, state_in_words
 from preflight.probes.declared import unit_name, units
 
 #: Units that jobs need to start, to see their files, or for the correct time. A judgement call.
@@ -63,7 +63,7 @@ def services(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         yield _not_active(name, unit, f"active ({expected.source})", key)
     if right:
-        yield passed(f"active, as declared in the cluster file: {', '.join(right)}", found=f"{len(right)} units",
+        yield passed(f"active, as declared in the cluster file: {', '.join(right)}", found=counted(len(right), "unit"),
                      evidence=[key])  # fmt: skip
 
 
@@ -76,7 +76,13 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
     if unit.active in ("activating", "deactivating") and unit.sub != "auto-restart":
         return unknown(f"{name} is {state}: neither active nor failed", subject=name, found=state, expected=expected,
                        evidence=[key], fix=f"wait, then check again: `systemctl status {name}`")  # fmt: skip
-    return failed(f"{name} is {state}, not active", subject=name, found=state, expected=expected, evidence=[key])
+    return failed(
+        f"{name} {state_in_words(unit.active, unit.sub)}, not active",
+        subject=name,
+        found=state,
+        expected=expected,
+        evidence=[key],
+    )
 
 
 @check(
@@ -120,7 +126,7 @@ def failed_units(node: NodeFacts, site: Site) -> Iterator[Finding]:
             others.append(unit.name)
     if others:
         more = f" and {len(others) - 12} more" if len(others) > 12 else ""
-        yield unknown(f"not declared whether jobs need these failed units: {', '.join(others[:12])}{more}",
+        yield unknown(f"it is not declared whether jobs need these failed units: {', '.join(others[:12])}{more}",
                       found=f"{len(others)} failed units", expected="none, or units that may fail", evidence=[FAILED],
                       fix=f"`systemctl status`; declare it: {site.host('services').key}, "
                       f"{site.host('may_fail').key}")  # fmt: skip

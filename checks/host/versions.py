@@ -116,9 +116,11 @@ def nccl(node: NodeFacts, site: Site) -> Iterator[Finding]:
     versions |= {f"{package.directory} ({package.name})": package.version for package in bundled}
     found = ", ".join(f"{version} in {where}" for where, version in versions.items())
     if not versions:
-        yield skipped("neither the system nor a Python package here has an NCCL", evidence=[facts.versions.LIBRARIES])
+        yield skipped("neither the system nor a Python package contains NCCL", evidence=[facts.versions.LIBRARIES])
     elif len(set(versions.values())) == 1:
-        yield passed(f"one NCCL: {next(iter(versions.values()))}", found=found, evidence=[facts.versions.LIBRARIES])
+        yield passed(
+            f"one NCCL version: {next(iter(versions.values()))}", found=found, evidence=[facts.versions.LIBRARIES]
+        )
     else:
         several = " and ".join(sorted(set(versions.values())))
         yield warned(f"several NCCL versions are installed: {several}", found=found, expected="one version",

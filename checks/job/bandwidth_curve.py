@@ -236,8 +236,8 @@ def _levels(found: Sequence[Report], keys: Sequence[str]) -> Finding:
     """Report which collectives were not measured in a node, or not across nodes."""
     inside, above = levels(found)
     lacks = [
-        f"{where}: {', '.join(names)}" for where, names in (("in a node", inside), ("across nodes", above)) if names
+        f"{where}: {', '.join(names)}" for where, names in (("within a node", inside), ("across nodes", above)) if names
     ]
     if lacks:
         return unknown(f"not measured {'; '.join(lacks)}", evidence=keys, fix="run each on one node and on several")
-    return passed("all four collectives were measured in a node and across nodes", evidence=keys)
+    return passed("all four collectives were measured within a node and across nodes", evidence=keys)

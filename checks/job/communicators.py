@@ -137,7 +137,8 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{message}; the job may have restarted there", fix="pass the log of one start of the job",
                           found=len(worst), **at)  # fmt: skip
         elif any(comm.most_by_one >= len(ends) for comm in log.communicators):
-            yield unknown(f"{message}; a process sets up as many as there are steps, so step lines may be late",
+            yield unknown(f"{message}; before the first, a process creates as many as there are steps, so the step "
+                          "lines may be late",
                           fix="run with PYTHONUNBUFFERED=1", found=len(worst), **at)  # fmt: skip
         else:
             yield passed(message, found=len(worst), **at)
@@ -191,12 +192,16 @@ def buffers(run: RunFacts, site: Site) -> Iterator[Finding]:
         subsystems = log.variable("NCCL_DEBUG_SUBSYS")
         on = subsystems is not None and any(word in ("REG", "ALL") for word in subsystems.value.upper().split(","))
         if log.registering and log.registering < log.processes:
-            yield warned(f"{name}: buffers are registered by {log.registering} of {log.processes} processes",
+            yield warned(f"{name}: {log.registering} of {log.processes} processes register buffers",
                          found=log.registering, expected=f"{log.processes}, or none", **at)  # fmt: skip
         elif log.registering or (on and log.processes):
             which = "all" if log.registering else "none"
             owners = all_of(log.processes, "process") if log.registering else "no process"
-            yield passed(f"{name}: buffers are registered by {owners}", found=which, **at)
+            yield passed(
+                f"{name}: {owners} register{'s' * (log.processes == 1 or not log.registering)} buffers",
+                found=which,
+                **at,
+            )
         else:
             yield unknown(f"{name}: no line shows registered buffers",
                           fix="run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,REG", **at)  # fmt: skip

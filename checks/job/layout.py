@@ -336,7 +336,7 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     stages, virtual, count = job.parallel.pipeline, job.parallel.virtual_stages, job.microbatches
     share = bubble_share(stages, virtual, count)
     message = f"{count} microbatches over {stages} stages"
-    message += f" of {virtual} virtual ones" if virtual > 1 else ""
+    message += f" with {virtual} virtual stages each" if virtual > 1 else ""
     message += f": the bubble takes {share:.1%} of the step"
     if virtual > 1 and count % stages:
         yield failed(f"{message}; the interleaved schedule needs a multiple of {stages}", found=f"{count}",

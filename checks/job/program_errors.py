@@ -62,7 +62,8 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield _with_fault(reported, run, key, signature, same)
         if not ended:
             yield passed(f"{key.removeprefix('log:')}: no error at its end is known to end a program, but "
-                         f"{counted(len(logged), 'kind of lines is', 'kinds of lines are')} logged as errors",
+                         + counted(len(logged), "kind of line is logged as an error",
+                                   "kinds of lines are logged as errors"),
                          subject=key.removeprefix("log:"),
                          evidence=[key])  # fmt: skip
 

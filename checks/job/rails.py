@@ -9,7 +9,7 @@ from preflight import parsers
 from preflight.checks.logs import RERUN, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
@@ -72,4 +72,5 @@ def _rails(log: NcclLog, nodes: int | None, key: str) -> Finding:
             evidence=[key],
             quote=found.example or "",
         )
-    return passed(f"{name}: all {found.seen} connections{sample} stay on their rail", subject=name, evidence=[key])
+    stay = "stays on its rail" if found.seen == 1 else "stay on their rail"
+    return passed(f"{name}: {all_of(found.seen, 'connection')}{sample} {stay}", subject=name, evidence=[key])

@@ -71,7 +71,7 @@ def judge_ras(
         f"NCCL's RAS reaches all {status.processes or 'known'} processes, and no rank is behind in launched "
         "operations; whether these complete is not shown",
         evidence=evidence,
-        fix="If the job does not progress, its GPUs or the network hang: check XIDs and link errors of its nodes.",
+        fix="If the job does not progress, its GPUs or the network hang: check Xids and link errors of its nodes.",
     )
 
 

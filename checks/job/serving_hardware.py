@@ -189,7 +189,7 @@ def _kv_rate(run: RunFacts, site: Site, metrics: ServingMetrics, evidence: Seque
         return
     if abs(amount.observations - transfer.observations) > DIFFERENT * transfer.observations:
         yield unknown(f"{metrics.name}: the times of {transfer.observations:.0f} transfers of KV caches are reported, "
-                      f"and the bytes of {amount.observations:.0f}", evidence=evidence, fix=MORE)  # fmt: skip
+                      f"but the bytes of {amount.observations:.0f}", evidence=evidence, fix=MORE)  # fmt: skip
         return
     rate = amount.total / transfer.total
     message = f"{metrics.name}: KV caches of {amount.mean / (1 << 20):.3g} MiB (mean) move at {rate / 1e9:.3g} GB/s"

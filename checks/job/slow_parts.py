@@ -97,7 +97,8 @@ def factor(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix=QUIETER)  # fmt: skip
         elif slow:
             yield unknown(
-                f"{label}: no part explains {counted(slow, 'slow run')} of {len(comparison.judged)}, 100 to 1",
+                f"{label}: no part explains {counted(slow, 'slow run')} of {len(comparison.judged)} with odds "
+                "of 100 to 1",
                 evidence=keys,
                 fix="run the nodes of the slow pairs with other nodes",
             )
@@ -159,12 +160,12 @@ def _two_kinds(label: str, nodes: Sequence[FactorEvidence], measured: int, keys:
 def _named(label: str, cause: FactorEvidence, effect: str, comparison: Comparison, run: RunFacts) -> Finding:
     slow, others = cause.elsewhere
     more = "; even slower as messages grow" if effect == "slow" and _all_fall(cause, comparison) else ""
-    more += f"; not separated from: {', '.join(_rivals(cause))}" if cause.alike else ""
+    more += f"; it may also be: {', '.join(_rivals(cause))}" if cause.alike else ""
     sources = dict.fromkeys(comparison.held[place].run.source for place in cause.places)
     own = cause.factor.node or (cause.factor.of if cause.factor.kind == bench.factors.NODE else "")
     return failed(
-        f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere: "
-        f"{cause.bits:.1f} bits{more}{port_errors_during(run, list(sources), own)}",
+        f"{cause.factor}: {cause.slow} of its {cause.runs} runs of {label} are {effect}, {slow} of {others} elsewhere "
+        f"({cause.bits:.1f} bits of evidence){more}{port_errors_during(run, list(sources), own)}",
         subject=str(cause.factor),
         found=f"{cause.slow} of {cause.runs} runs {effect}",
         expected=f"as elsewhere, {slow} of {others}",

@@ -141,14 +141,17 @@ def _judged(ranks: Sequence[_Rank]) -> Finding:
         return unknown(f"{all_of(len(most), 'process')} are in {_place(usual)}; stacks do not show what they wait for",
                        found="one place", fix="pass the dumps of PyTorch's flight recorder, or the output of `ncclras`",
                        **at)  # fmt: skip
-    shown = "; ".join(f"{_names(names)} in {_place(own, usual)}" for own, names in others[:_GROUPS])
+    shown = "; ".join(
+        f"{_names(names)} {'is' if len(names) == 1 else 'are'} in {_place(own, usual)}"
+        for own, names in others[:_GROUPS]
+    )
     more = f"; and {len(others) - _GROUPS} more places" if len(others) > _GROUPS else ""
     if 2 * len(most) > len(ranks):
         differ = [name for _, names in others for name in names]
         at["evidence"] = list(dict.fromkeys(rank.key for rank in ranks if rank.frames != usual))
         return warned(f"{len(most)} of {len(ranks)} processes are in {_place(usual)}, but {shown}{more}",
                       found=_names(differ), expected="the same stack on all ranks", **at)  # fmt: skip
-    return unknown(f"{len(ranks)} processes are in {len(groups)} places: {_names(most)} in {_place(usual)}; "
+    return unknown(f"{len(ranks)} processes are in {len(groups)} places: {_names(most)} are in {_place(usual)}; "
                    f"{shown}{more}", found=f"{len(groups)} places", fix="dump all ranks again, a minute later", **at
                    )  # fmt: skip
 
@@ -196,7 +199,8 @@ def _ranks(texts: Sequence[tuple[str, int | None, Sequence[ProcessStacks]]], nam
 def _name(process: ProcessStacks, source: str, named: bool) -> str:
     name = f"process {process.pid}" if process.pid is not None else source or f"the process in line {process.line}"
     if process.writer and named:
-        return f"{process.writer} {name}" if process.pid is not None else process.writer
+        writer = f"task {process.writer}" if process.writer.isdigit() else process.writer
+        return f"{name} of {writer}" if process.pid is not None else writer
     return f"{name} of {source}" if process.pid is not None and source else name
 
 

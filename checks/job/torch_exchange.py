@@ -105,7 +105,7 @@ def _exchange(run: RunFacts, key: str, name: str, total_ms: float, span_ms: floa
                if kind == "alltoall" and rank in job.waits.groups[group].ranks
                and job.waits.groups[group].complete]  # fmt: skip
     took = sum(map(sum, samples)) / 1000 / span_ms if samples else total_ms / span_ms
-    waiting = "without the wait for other ranks" if samples else "the wait for other ranks included"
+    waiting = "without the wait for other ranks" if samples else "including the wait for other ranks"
     at: dict[str, Any] = {"subject": name, "evidence": [key], "found": f"{took:.1%}"}
     message = f"{name}: all-to-alls take {took:.1%} of the GPU's time, {waiting}"
     if took <= EXCHANGE:
@@ -336,7 +336,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
         rank, load = group.most, group.load[group.most]
         message = f"of the expert-parallel ranks {listed(group.ranks)}, rank {rank} gets {load:.2f} times the mean "
         message += (
-            f"number of tokens, over {group.calls} all-to-alls; ranks wait for up to {waiting:.0%} of their steps"
+            f"number of tokens, over {group.calls} all-to-alls; ranks wait for up to {waiting:.0%} of their step time"
         )
         at: dict[str, Any] = {
             "subject": f"ranks {listed(group.ranks)}", "found": f"{load:.2f}", "evidence": [job.ranks[rank].key],
@@ -386,9 +386,8 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
                       fix="pass the traces of all stages, of PyTorch 2.6 or later, with profiler.step()")  # fmt: skip
     for pipeline in job.bubbles:
         keys = [job.ranks[rank].key for rank in pipeline.ranks]
-        message = (
-            f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the steps; "
-        )
+        message = f"the stages of ranks {listed(pipeline.ranks)} wait for each other for {pipeline.share:.0%} of the "
+        message += "step time; "
         message += f"{len(pipeline.ranks)} stages with {pipeline.messages:g} microbatches need {pipeline.ideal:.0%}"
         at: dict[str, Any] = {
             "subject": f"ranks {listed(pipeline.ranks)}", "found": f"{pipeline.share:.1%}", "evidence": keys,

@@ -247,10 +247,10 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
                           )  # fmt: skip
             continue
         pieces, exposed = gpu["buckets"], gpu["budget"]["communication"]
-        size = f" of {size_text(pieces['median_bytes'])} (median)" if pieces["median_bytes"] is not None else ""
+        size = f", {size_text(pieces['median_bytes'])} each (median)" if pieces["median_bytes"] is not None else ""
         buckets = f"{pieces['per_step']:g} bucket{'' if pieces['per_step'] == 1 else 's'}"
-        message = f"{name}: {buckets} a step{size}; the first starts when {pieces['first']:.0%} of the backward pass "
-        message += f"is over; communication is exposed for {exposed:.0%} of the steps"
+        message = f"{name}: {buckets} per step{size}; the first starts when {pieces['first']:.0%} of the backward pass "
+        message += f"is over; communication is exposed for {exposed:.0%} of the step time"
         small = pieces["median_bytes"] is not None and pieces["median_bytes"] < SMALL_BYTES
         if exposed > MATTERS and pieces["first"] > LATE:
             yield warned(message, found=f"{pieces['first']:.0%}", expected=f"at most {LATE:.0%}", **at)

@@ -28,7 +28,7 @@ _NAMED = 8
 #: Maximum number of quoted stack frames.
 _FRAMES = 8
 
-_WHICH = "Check that rank first: its log and stack (`py-spy dump --pid PID`), its node's XIDs, its data loader."
+_WHICH = "Check that rank first: its log and stack (`py-spy dump --pid PID`), its node's Xids, its data loader."
 
 
 @check(
@@ -302,7 +302,7 @@ def _finding(
                   expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
         come = "all ranks with dumps have reached it" if one.complete else f"the text shows no other rank{_some(one)}"
-        sick = "the network or a GPU hangs: check these nodes for XIDs and link errors."
+        sick = "the network or a GPU hangs: check these nodes for Xids and link errors."
         yield warned(
             f"{name}: {waiting}; {come}",
             found=f"{len(one.waiting)} ranks wait",
@@ -367,7 +367,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
         found=f"{len(waits)} messages under way",
         expected="done",
         fix="If the job was still running, this is a snapshot. Otherwise the network or a GPU hangs: "
-        "check these nodes for XIDs and link errors.",
+        "check these nodes for Xids and link errors.",
         **at,
     )
 

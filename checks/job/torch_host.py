@@ -67,7 +67,7 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
         starved = gpu["budget"]["idle_host"]
         length = f"{gpu['kernel_us']:.3g}" if gpu["kernel_us"] < 100 else f"{gpu['kernel_us']:.0f}"
         message = f"{name}: the median kernel takes {length} µs, and the GPU is idle for "
-        message += f"{starved:.0%} of the steps because the CPU launched nothing"
+        message += f"{starved:.0%} of the step time because the CPU launched nothing"
         found = f"{length} µs, {starved:.1%} idle"
         if gpu["kernel_us"] < SHORT_US and starved > STARVED:
             expected = f"kernels of {SHORT_US:g} µs, or at most {STARVED:.0%} idle"
@@ -125,7 +125,7 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield warned(
                 f"{name}: in {len(long)} of {len(quiet)} steps ({_numbers(long)}) no thread runs an operator for up to "
                 f"{longest['ms']:.3g} ms{where}; the median is {usual:.2g}",
-                found=f"{lost / steps['total_ms']:.1%} of the steps", expected=f"at most {PAUSED:.0%}", **at,
+                found=f"{lost / steps['total_ms']:.1%} of the step time", expected=f"at most {PAUSED:.0%}", **at,
             )  # fmt: skip
         else:
             most = max(pause["ms"] for pause in quiet)

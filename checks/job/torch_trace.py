@@ -79,7 +79,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
         budget = facts["gpu"]["budget"]
         idle = budget["idle_sync"] + budget["idle_host"] if budget else 1.0
         cost = min(lost / total, idle)
-        message += f"; the GPU is idle for {idle:.2%} of them for lack of work" if budget and lost else ""
+        message += f"; the GPU is idle for {idle:.2%} of that time for lack of work" if budget and lost else ""
         if cost >= SYNCHRONISED:
             yield warned(message, found=f"{cost:.2%}", expected=f"less than {SYNCHRONISED:.0%}", **at)
         else:

@@ -181,7 +181,7 @@ def _traffic_of_group(
     if not others:
         return (f"the traffic of {group.named}" if apart else _traffic(nodes)) + share
     ways = " and ".join(sorted({f"NET/{network}" for host in others for network in host.networks}))
-    return f"the traffic of {group.named}{share}, but {ways} that of {named(others)}"
+    return f"the traffic of {group.named}{share}, but that of {named(others)} uses {ways}"
 
 
 #: Next step where the plug-in for libfabric (EFA) did not start.

@@ -151,7 +151,7 @@ def pod_networks(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield unknown(
             f"the pod's networks are unknown: {error}",
             evidence=[error.key],
-            fix="mount metadata.annotations by downward API at /etc/podnetinfo/annotations",
+            fix="mount metadata.annotations through the downward API at /etc/podnetinfo/annotations",
         )
         return
     secondary = [network for network in attached if not network.default]

@@ -9,7 +9,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.pod import POD, Container, pod
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, passed, skipped, times, unknown, warned
 
 
 def no_restarts(node: NodeFacts, site: Site) -> Finding | None:
@@ -57,9 +57,9 @@ def container_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     reported = [container for container in containers if container.restarts is not None]
     bad = [container for container in reported if container.restarts or _failed(container)]
     for container in bad:
-        times = f"was started again {container.restarts}x" if container.restarts else "is not running"
+        what = f"was restarted {times(container.restarts)}" if container.restarts else "is not running"
         last = f", last terminated: {container.ended}" if container.ended else ""
-        yield warned(f"container {container.name} {times}{last}", subject=container.name,
+        yield warned(f"container {container.name} {what}{last}", subject=container.name,
                      found=container.ended or str(container.restarts), expected="no restart",
                      evidence=[POD], fix=_fix(container))  # fmt: skip
     if len(reported) < len(containers):

@@ -102,11 +102,16 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
     details: dict[str, Any] = {"found": _shown(found.devices), "evidence": [POD, RDMA_CLASS]}
     key = site.resources.key
     if found.claims or others:
-        named = f"the claims {', '.join(found.claims)}" if found.claims else ", ".join(others)
+        named = (
+            f"the claim{'s' * (len(found.claims) > 1)} {', '.join(found.claims)}" if found.claims else ", ".join(others)
+        )
         fix = (
             f'declare it in the cluster file: {key} = ["{others[0]}"]' if others else "see `kubectl get resourceclaims`"
         )
-        return unknown(f"it is not declared whether {named} are RDMA", **{**details, "fix": fix})
+        return unknown(
+            f"it is not declared whether {named} {'is' if len(found.claims or others) == 1 else 'are'} for RDMA",
+            **{**details, "fix": fix},
+        )
     if lacks_rdma(node, site):
         return skipped("the pod requests no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)

@@ -21,7 +21,7 @@ GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
     impact="drifts",
     explains=(("nccl.run-settings", "log"),),
     source=f"{GUIDE}#nccl-debug; INFO is judged from 1000 ranks on, a judgement",
-    fix="Set `NCCL_DEBUG=WARN` in production; give each process its file: NCCL_DEBUG_FILE=/path/nccl.%h.%p.",
+    fix="Set `NCCL_DEBUG=WARN` in production; give each process its own file: NCCL_DEBUG_FILE=/path/nccl.%h.%p.",
     action="fix-job",
     answers=("NT-ENV-1",),
     gating=False,  # never fails

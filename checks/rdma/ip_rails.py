@@ -117,8 +117,8 @@ def _sharing(node: NodeFacts, rails: list[str], network: str, report: Callable[.
             evidence=[keys[2], node.addresses.evidence],
         )
     if not flux and not strict:
-        yield passed(f"{len(rails)} rails share {network}, each answers ARP for itself", found=", ".join(rails),
-                     evidence=keys)  # fmt: skip
+        yield passed(f"{len(rails)} rails share {network}, and each answers ARP only for itself",
+                     found=", ".join(rails), evidence=keys)  # fmt: skip
 
 
 def _point_to_point(node: NodeFacts, site: Site, rails: list[str]) -> Iterator[Finding]:

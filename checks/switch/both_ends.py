@@ -153,7 +153,7 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged or weighed:
-        yield passed(f"{counted(judged, 'cable')} compared; {busy} of their directions had many pauses; bytes of "
+        yield passed(f"pauses of {counted(judged, 'cable')} compared, {counted(busy, 'direction')} with many; bytes of "
                      f"{counted(weighed, 'cable')} compared",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:

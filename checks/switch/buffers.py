@@ -174,8 +174,8 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
         has = switch.pools.get(pool, {}).get("xoff")
         if has and wanted > _SHARED_BY * has:
             yield warned(
-                f"{switch.name}: the headroom of ports in use exceeds the {has} bytes that {pool} shares "
-                f"{wanted / has:.1f} times", subject=switch.name, found=f"{wanted} bytes",
+                f"{switch.name}: the headroom of ports in use is {wanted / has:.1f} times the {has} bytes "
+                f"that {pool} shares", subject=switch.name, found=f"{wanted} bytes",
                 expected=f"at most {_SHARED_BY:g} times {has} bytes", evidence=[*keys, switch.key("pools")],
             ).with_parts(*sharing[pool])  # fmt: skip
 

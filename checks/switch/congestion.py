@@ -286,5 +286,6 @@ def hash_seeds(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{listed(blank)}: the hash seed is not shown, here or on an adjacent switch", evidence=[
             net.by_name[blank[0]].key("hash")], fix="pass APPL_DB of the switches")  # fmt: skip
     if judged or not (same or blank):
-        yield passed(f"different seeds at {counted(judged, 'switch')} above the leaves, which spread flows",
+        yield passed(f"the hash seeds of {counted(judged, 'switch')} above the leaves differ from those of adjacent "
+                     "switches",
                      evidence=[net.switches[0].key("hash")])  # fmt: skip

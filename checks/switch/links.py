@@ -332,13 +332,13 @@ def dscp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         priority = reading.value.priority(wanted)
         if lossless and priority is not None and priority not in lossless:
             yield failed(
-                f"{host.node.node} {host.netdev} puts DSCP {wanted} on priority {priority}, but PFC is on "
+                f"{host.node.node} {host.netdev} maps DSCP {wanted} to priority {priority}, but PFC is on "
                 f"{_priorities(lossless)}", subject=f"{host.node.node} {host.netdev}", found=f"priority {priority}",
                 expected=f"priority {_priorities(lossless)}", evidence=[f"{host.node.node} {reading.evidence}"],
             )  # fmt: skip
     if good:
         yield passed(
-            f"{counted(len(good), 'switch puts', 'switches put')} DSCP {wanted} into the lossless queue",
+            f"{counted(len(good), 'switch maps', 'switches map')} DSCP {wanted} to the lossless queue",
             evidence=[net.switches[0].key("dscp")],
         )
 

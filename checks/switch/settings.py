@@ -283,8 +283,8 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     where = f"at {speed:g} Gb/s and {length:g} m"
     if group.xoff < least.minimum:
         words = (
-            f"{has} of headroom, but {least.minimum} still arrive {where}: {least.in_flight} from "
-            "the cable, and a frame"
+            f"{has} of headroom, but after a pause, {least.minimum} still arrive {where}: "
+            f"{least.in_flight} in flight, and one frame"
         )
         return _Buffer(failed, f"{words} ({group.profile})", has, f"at least {least.minimum} bytes")
     if group.xoff < least.worst:
@@ -300,7 +300,8 @@ def _buffer(switch: SwitchFacts, port: SwitchPort, priority: int, site: Ethernet
     impact="loses-redundancy",
     owner="network",
     source="SONiC pfcwd (sonic-utilities, sonic-swss pfcwdorch); RDMA over Commodity Ethernet at Scale (SIGCOMM 2016)",
-    fix="Start it: `pfcwd start_default`, or `pfcwd start --action drop PORT 200 --restoration-time 200`.",
+    fix="Start it with valid times: `pfcwd start_default`, or `pfcwd start --action drop PORT 200 "
+    "--restoration-time 200`.",
     explains=(("ethernet.peers-equal", "names"),),
     action="fix-site",
     answers=("FP-CON-4",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from preflight.checks.fabric.shape import path_lengths
 from preflight.checks.switch.common import listed
 from preflight.checks.switch.links import no_cable
 from preflight.expectations.switches_table import EthernetSite
@@ -134,11 +135,9 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield unknown(f"{placement.nodes} of the collected hosts have a cable to a known switch", evidence=keys,
                       fix="pass the evidence of the job's hosts and their leaves")  # fmt: skip
         return
-    counts = ", ".join(
-        f"{counted(pairs, 'pair')} {f'over {n}' if n else 'without a path'}" for n, pairs in placement.pairs.items()
-    )
+    counts = path_lengths(placement)
     places = f"{counted(placement.nodes, 'host')} on {counted(placement.leaves, 'leaf', 'leaves')}"
-    shown = f"{places}; switches on the path: {counts}"
+    shown = f"{places}; {counts}"
     longest = max(placement.pairs, default=0)
     if 0 in placement.pairs:
         yield unknown(f"{shown}: switches between them have no evidence", found=counts, evidence=keys,

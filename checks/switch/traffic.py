@@ -62,7 +62,7 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         where = f"{switch.name} {port.name}"
         keys = [switch.key("queue counters"), switch.key("group counters")]
         if drops or arriving:
-            what = counted(drops, "leaving packet") if drops else counted(arriving or 0, "arriving packet")
+            what = counted(drops, "outgoing packet") if drops else counted(arriving or 0, "incoming packet")
             yield failed(
                 f"{where} dropped {what} of the lossless priority {priority}{_to(net, switch, port.name)}",
                 subject=where,

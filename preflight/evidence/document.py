@@ -50,7 +50,7 @@ STATUSES = {
     "denied": "permission was denied",
     "timeout": "did not end within its time limit",
     "abandoned": "could not be killed",
-    "cut": "was longer than the output cap",
+    "cut": "was longer than the output limit",
     "error": "failed",
     "not-run": "was not started before the run's deadline",
 }

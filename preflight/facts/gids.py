@@ -39,7 +39,7 @@ class Gid:
     @property
     def shown(self) -> str:
         """The address and type as printed: ``10.0.0.1 (RoCE v2)``."""
-        return f"{self.address.ipv4_mapped or self.address} ({self.type or 'of no type here'})"
+        return f"{self.address.ipv4_mapped or self.address} ({self.type or 'no type here'})"
 
 
 def keys(device: str, port: int, index: int) -> tuple[str, str]:

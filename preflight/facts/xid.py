@@ -1,4 +1,4 @@
-"""XIDs of GPUs and SXIDs of NVSwitches in the kernel log since driver load.
+"""Xids of GPUs and SXids of NVSwitches in the kernel log since driver load.
 
 Some faults are logged without a code; they get the code that NVIDIA's catalogue has for them.
 """
@@ -23,7 +23,7 @@ INCIDENT_S = 60
 
 @dataclass(frozen=True)
 class XidEvent:
-    """One XID of one GPU, or an equivalent message."""
+    """One Xid of one GPU, or an equivalent message."""
 
     at_s: float
     address: str  # address of the GPU, in the kernel's form
@@ -50,7 +50,7 @@ class XidEvent:
 
 @dataclass(frozen=True)
 class SwitchEvent:
-    """One SXID of one NVSwitch."""
+    """One SXid of one NVSwitch."""
 
     at_s: float
     address: str
@@ -67,8 +67,8 @@ class Events:
 
     gpus: tuple[XidEvent, ...]
     switches: tuple[SwitchEvent, ...]
-    unread: tuple[str, ...] = ()  # lines of an XID with an incomplete number or address
-    unread_switches: tuple[str, ...] = ()  # the same of SXIDs
+    unread: tuple[str, ...] = ()  # lines of an Xid with an incomplete number or address
+    unread_switches: tuple[str, ...] = ()  # the same of SXids
 
     @cached_property
     def counts(self) -> Mapping[tuple[str, int], int]:
@@ -94,7 +94,7 @@ def _grouped(pairs: Iterable[tuple[int, _Value]]) -> Mapping[int, frozenset[_Val
 
 
 def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
-    """Return the events; an XID that a GPU repeats within a minute counts once.
+    """Return the events; an Xid that a GPU repeats within a minute counts once.
 
     Events before a driver load or a cleared recovery action are left out. From a pasted log, no event is left out,
     because it is unknown whether the log is up to date. Its addresses may be masked or short.
@@ -104,7 +104,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
     unread: tuple[list[str], list[str]] = [], []
     cleared: dict[str, int] = {}  # address -> number of events when its recovery was cleared
     probed: list[XidEvent] = []  # logged while the driver was being loaded, before its own load message
-    ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXID, below the line with its grade
+    ungraded: list[tuple[tuple[str, int], str]] = []  # severity and data of an SXid, below the line with its grade
     named = ""
     for line in lines:
         if not xid_marks.is_drivers(line.text):
@@ -141,7 +141,7 @@ def events(lines: Iterable[KernelLogLine], *, pasted: bool = False) -> Events:
 
 
 def _events(line: KernelLogLine, pasted: bool) -> Iterator[XidEvent | None]:
-    """Yield the XIDs of a line, and None for one that cannot be parsed."""
+    """Yield the Xids of a line, and None for one that cannot be parsed."""
     for mark in xids_in(line.text):
         address = _place(mark.where, pasted)
         if address is None or mark.code is None or (pasted and _is_stump(mark.code, mark.text)):

@@ -112,6 +112,11 @@ def all_of(number: int, noun: str) -> str:
     return f"both {counted(2, noun)[2:]}" if number == 2 else f"all {counted(number, noun)}"
 
 
+def times(number: int) -> str:
+    """Return ``once``, ``twice`` or ``3 times``."""
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def counted(number: int, noun: str, several: str = "") -> str:
     """Return a number with its noun: ``1 node``, ``3 nodes``."""
     return f"{number} {noun if number == 1 else several or noun + ('es' if noun.endswith(('ch', 's')) else 's')}"

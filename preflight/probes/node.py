@@ -52,7 +52,7 @@ PROBES = (
     Probe(
         "cmd",
         "dmesg --raw --level=emerg,alert,crit,err,warn",
-        "XIDs, SXids and other errors in the kernel's log",
+        "Xids, SXids and other errors in the kernel's log",
         needs="root",
     ),
     Probe("file", "/proc/uptime", "uptime, for the age of kernel messages"),

@@ -315,7 +315,7 @@ Mar  4 02:11:07 cn0417 kernel: rcu:     17-....: (5250 ticks this GP) idle=9b2/1
 [70000.100000] mce: CPU12: Package temperature above threshold, cpu clock throttled (total events = 1)
 [70000.100100] mce: CPU12: Core temperature above threshold, cpu clock throttled (total events = 1)
 [70001.100100] mce: CPU12: Core temperature/speed normal
-""", ("unknown", "CPU 12"), words=("slowed down by heat, up to 1x",),
+""", ("unknown", "CPU 12"), words=("slowed down by heat, up to 1 event",),
     ),
     "a memory page taken out": _of(
         """

@@ -111,7 +111,7 @@ FAULTS: Faults = {
     "the API does not tell": (
         records({POD: {"status": "denied", "why": "HTTP 403"}}), {("unknown", "container.device-plugin", "")},
     ),
-    "killed at the memory limit, and started again": (
+    "killed at the memory limit, and restarted": (
         records({POD: requesting({"nvidia.com/gpu": "8", RESOURCE: "1"}, 2, "OOMKilled 137")}),
         {("warn", "container.state", "main")},
     ),

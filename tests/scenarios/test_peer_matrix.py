@@ -303,7 +303,7 @@ EVERYDAY: dict[str, MatrixRow] = {
     "X04 slurmd failed": MatrixRow(
         IB, records({units(SERVICES).key: ran(FAILED_SLURMD),
                      FAILED: ran(unit_list("slurmd.service loaded failed failed Slurm"))}),
-        {("fail", "host.services", "slurmd.service")}, "slurmd.service is failed",
+        {("fail", "host.services", "slurmd.service")}, "slurmd.service has failed",
     ),
     "X05 machine check and uncorrected memory error": MatrixRow(
         IB, node(kernel_log=(

@@ -160,7 +160,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "two-halves": (
             records(_halves),
-            [{"status": "warn", "message": "the rate between blocks of nodes is 0.25 of that within"}],
+            [{"status": "warn", "message": "the rate between blocks of nodes is 0.25 of the rate within one"}],
         ),
         "scattered": (
             records(_scattered, repeats=4),
@@ -234,7 +234,7 @@ CASES["bench.coverage"] = {
     "a-node-in-use": (
         campaign(out=NODES[3]),
         [{"status": "unknown", "message": "gpu003 was not measured: no run with it was successful"},
-         {"status": "unknown", "message": "gpu004 was not measured: it was left out: its GPUs are in use"}],
+         {"status": "unknown", "message": "gpu004 was not measured: it was excluded: its GPUs are in use"}],
     ),
     "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time limit was reached"}]),
     "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),

@@ -48,6 +48,13 @@ def parse(text: str) -> Mapping[str, Service]:
     return found
 
 
+def state_in_words(active: str, sub: str = "") -> str:
+    """Return a unit's state as a predicate: ``is inactive (dead)``, ``has failed``."""
+    if active == "failed":
+        return "has failed" + (f" ({sub})" if sub not in ("", "failed") else "")
+    return f"is {active}" + (f" ({sub})" if sub else "")
+
+
 @dataclass(frozen=True)
 class Unit:
     """The name and description of a unit in a list."""

@@ -116,7 +116,7 @@ def test_what_waits_longer_for_each_packet(fortnight: tuple[Path, dict[int, dict
     assert {finding["status"] for finding in reported[13]} == {"unknown"}  # idle ports
     (grown,) = (finding for finding in reported[14] if finding["status"] == "warn")
     assert grown["message"] == (
-        "mlx5_0:1: 3.62 ticks without credit per packet sent, against 1.38 about 12 days before"
+        "mlx5_0:1: 3.62 ticks without credit per packet sent, against 1.38 about 12 days earlier"
     )
 
 

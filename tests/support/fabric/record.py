@@ -222,17 +222,18 @@ CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.hops": {
         "one-leaf": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("pass", "4 nodes on 1 leaf; switches on the path: 6 pairs over 1"),), (NET,), topology=EIGHT,
+            (want("pass", "4 nodes on 1 leaf; 6 pairs cross 1 switch"),), (NET,), topology=EIGHT,
             records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu003"),
         ),
         "as-near-as-they-can": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("pass", "6 nodes on 2 leaves; switches on the path: 7 pairs over 1, 8 pairs over 3"),), (NET,),
+            (want("pass", "6 nodes on 2 leaves; 7 pairs cross 1 switch, 8 pairs cross 3 switches"),), (NET,),
             topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu003", "gpu004", "gpu005"),
         ),
         "scattered": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("warn", "4 nodes on 2 leaves; .*3 pairs over 1, 3 pairs over 3; far from most: gpu007"),), (NET,),
+            (want("warn", "4 nodes on 2 leaves; .*3 pairs cross 1 switch, 3 pairs cross 3 switches; far from most: "
+                          "gpu007"),), (NET,),
             topology=EIGHT, records=JOB["gpu000"], nodes=some("gpu001", "gpu002", "gpu007"),
         ),
         "not-on-this-fabric": FabricCase(
@@ -396,19 +397,21 @@ CASES: dict[str, dict[str, FabricCase]] = {
     "fabric.fan-in": {
         "all-alike": FabricCase(
             "a healthy fabric; the nodes' sysfs made by hand",
-            (want("pass", "8 receivers; up to 7 nodes of a rail can send to one, 7 times the link of gpu000 mlx5_0"),),
+            (want("pass", "8 receivers; up to 7 nodes of a rail can send to one of them: 7 times the rate of the link "
+                          "to gpu000 mlx5_0"),),
             (NET,), topology=EIGHT, records=JOB["gpu000"], nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
         ),
         "through-few-uplinks": FabricCase(
             "one uplink to each spine; the nodes' sysfs made by hand",
-            (want("pass", "8 receivers; up to 7 nodes of a rail can send to one, 5 times the link of gpu000 mlx5_0"),),
+            (want("pass", "8 receivers; up to 7 nodes of a rail can send to one of them: 5 times the rate of the link "
+                          "to gpu000 mlx5_0"),),
             (NET,), topology=fat_tree(8, down=4, spines=2, up=1, ports=10), records=JOB["gpu000"],
             nodes=some(*(f"gpu{n:03d}" for n in range(1, 8))),
         ),
         "narrow-receiver": FabricCase(
             "an HCA's link at EDR; the nodes' sysfs made by hand",
-            (want("warn", "gpu001 mlx5_0 takes 100 Gb/s, and each of 3 nodes sends up to 200", "gpu001 mlx5_0"),),
-            (NET,), topology=fat_tree(8, down=4, spines=2, up=2, ports=10, slow={(leaf(0), 2): "4xEDR"}),
+            (want("warn", "gpu001 mlx5_0 receives at most 100 Gb/s, but each of 3 nodes can send 200", "gpu001 mlx5_0"),
+             ), (NET,), topology=fat_tree(8, down=4, spines=2, up=2, ports=10, slow={(leaf(0), 2): "4xEDR"}),
             records=JOB["gpu000"], nodes=some("gpu001", "gpu004", "gpu005"),
         ),
         "waits-in-a-window": FabricCase(

@@ -105,7 +105,7 @@ def test_stacks_in_a_folder(tmp_path: Path) -> None:
         for name, text in cases[case]["records"].items():
             (tmp_path / name.removeprefix("log:")).write_text(text)
         result = run("trace", str(tmp_path))
-        assert ("but rank 2 in read" in result.output) == differs, result.output
+        assert ("but rank 2 is in read" in result.output) == differs, result.output
 
 
 def test_text_of_a_trace_does_not_steer_the_terminal(tmp_path: Path) -> None:

@@ -273,9 +273,9 @@ def test_the_cause_of_an_incomplete_test_is_found(
 
 def test_an_empty_row_is_the_cause_of_a_queue_pair_that_does_not_connect() -> None:
     found = status_and_message(
-        "write-bw", LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), gid=":: (of no type here)"
+        "write-bw", LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), gid=":: (no type here)"
     )
-    assert found == ("fail", "the GID index is not usable: a 3: :: (of no type here); b 3: :: (of no type here)")
+    assert found == ("fail", "the GID index is not usable: a 3: :: (no type here); b 3: :: (no type here)")
 
 
 def path(mtu: int, answers: dict[int, str]) -> dict[str, Any]:
