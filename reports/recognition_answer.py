@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from preflight.reports.sanitize import one_line
@@ -32,11 +32,11 @@ _PROGRAMS = (
 _PROGRAM = re.compile(rf"(?:sudo )?(?:{'|'.join(_PROGRAMS)})(?: .*)?")
 #: Words of commands that interrupt jobs or remove something; the user should read the finding before running one.
 _DISRUPTIVE = re.compile(
-    r"(?<![\w-])(?:-r|-mig|--gpu-reset|\w*reset|reboot|makestep|restart|stop|drain|delete|cordon|kill|-w|set|power \w+"
-    r"|down)(?![\w-])"
+    r"(?<![\w-])(?:-r|-mig|-pl|-rac|--gpu-reset|\w*reset|reboot|makestep|restart|stop|drain|delete|cordon|kill|-w|set"
+    r"|power \w+|down)(?![\w-])"
 )
 #: A word that stands for a name: `nvidia-smi -q -i N`, `smartctl -x DEVICE`.
-_PLACEHOLDER = re.compile(r"(?<![\w./=:-])[A-Z]{1,12}(?:=[A-Z]{1,12})?(?![\w./])")
+_PLACEHOLDER = re.compile(r"(?<![\w./=:-])(?!(?:POWER|CLOCK|PERFORMANCE|ECC)\b)[A-Z]{1,12}(?:=[A-Z]{1,12})?(?![\w./])")
 #: A fix that begins with a command.
 _BEGINS = re.compile(r"((?:nvidia-smi|systemctl|journalctl|dmesg|dcgmi|lspci|scontrol|kubectl|ibstat) [^;(.,]{1,100})")
 
@@ -74,10 +74,15 @@ def answer(document: Mapping[str, Any], missing: str) -> Answer:
              for finding in part["findings"]}  # fmt: skip
     source, worst = _first([pair for pair in pairs if pair[1]["status"] == status])
     node = next((name for name in worst.get("nodes") or () if name not in ("@run", source)), "")
-    message = one_line(worst["message"])
+    groups = [same for name in dict.fromkeys(name for name, _ in pairs)
+              for same in alike_of(finding for place, finding in pairs if place == name)]  # fmt: skip
+    message = one_message(next(same for same in groups if worst in same), _FEW_SUBJECTS)
     named = "" if not node or node in message else f"{one_line(node)}: "
     return Answer(
-        status, f"{named}{message} [{worst['check']}].", _rest(counts, status), *_next(worst, kinds.get(id(worst), ""))
+        status,
+        f"{named}{message} [{worst['check']}].",
+        _rest(Counter(same[0]["status"] for same in groups), status),
+        *_next(worst, kinds.get(id(worst), "")),
     )
 
 
@@ -89,6 +94,31 @@ def findings(document: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, An
         for part in source["parts"]:
             for finding in part["findings"]:
                 yield source["name"], finding
+
+
+#: Maximum number of subjects that the verdict lists, and that a message lists elsewhere.
+_FEW_SUBJECTS, _MOST_SUBJECTS = 4, 16
+
+
+def alike_of(findings: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Group findings with the same message about several subjects, in order."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for finding in findings:
+        subject, message = finding.get("subject"), finding["message"]
+        rest = message.removeprefix(subject) if subject and message.startswith((f"{subject}:", f"{subject} ")) else ""
+        same = (rest or message, *(finding.get(key) for key in ("status", "check", "found", "expected", "why", "fix")))
+        groups.setdefault(same, []).append(finding)
+    return list(groups.values())
+
+
+def one_message(alike: Sequence[Mapping[str, Any]], most: int = _MOST_SUBJECTS) -> str:
+    """Return the message of findings that differ only in their subjects."""
+    message, subjects = alike[0]["message"], list(dict.fromkeys(finding.get("subject") or "" for finding in alike))
+    if len(subjects) == 1:
+        return one_line(message)
+    rest = message.removeprefix(subjects[0])
+    more = f" and {len(subjects) - most} more" if len(subjects) > most else ""
+    return one_line(f"{'' if rest[0] == ':' else 'each of '}{', '.join(subjects[:most])}{more}{rest}")
 
 
 #: Checks of what a bad link does, and the check of the link itself, which is the cause.
@@ -166,14 +196,20 @@ def markdown(document: Mapping[str, Any], missing: str) -> str:
     urgent = [pair for pair in findings(document) if pair[1]["status"] != "pass"]
     if urgent:
         lines.append("")
-    for source, finding in sorted(urgent, key=lambda pair: _ORDER.index(pair[1]["status"]))[:_MOST_LISTED]:
-        lines.append(f"- **{finding['status']}** {_escaped(finding['message'])} ({_code(finding['check'])}, "
+    sources = dict.fromkeys(source for source, _ in urgent)
+    grouped = [
+        (source, same) for source in sources for same in alike_of(item for name, item in urgent if name == source)
+    ]
+    grouped.sort(key=lambda pair: _ORDER.index(pair[1][0]["status"]))
+    for source, same in grouped[:_MOST_LISTED]:
+        finding = same[0]
+        lines.append(f"- **{finding['status']}** {_escaped(one_message(same))} ({_code(finding['check'])}, "
                      f"{_escaped(source)})")  # fmt: skip
         lines += [f"  - {label}: {_code(finding[key]) if key == 'pairs' else _escaped(finding[key])}"
                   for label, key in (("found", "found"), ("expected", "expected"), ("next", "fix"))
                   if finding.get(key)]  # fmt: skip
-    if len(urgent) > _MOST_LISTED:
-        lines.append(f"- and {len(urgent) - _MOST_LISTED} more; `--json` lists them")
+    if len(grouped) > _MOST_LISTED:
+        lines.append(f"- and {len(grouped) - _MOST_LISTED} more; `--json` lists them")
     lines.append("")
     for source in document["sources"]:
         for part in source["parts"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from preflight.reports.recognition_answer import ALL_SOURCES, answer, findings
+from preflight.reports.recognition_answer import ALL_SOURCES, alike_of, answer, findings, one_message
 from preflight.reports.sanitize import one_line, visible
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
 from preflight.reports.text_report import COLOUR, WORD
@@ -121,10 +121,11 @@ def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
     reported = {finding["check"] for finding in findings if finding["status"] != "pass"}
     passed = [finding["check"] for finding in findings if finding["check"] not in reported]  # for all of their parts
     for same in _alike(findings):
-        for finding in same:
+        for group in alike_of(same):
+            finding = group[0]
             word = f"    {WORD[finding['status']]:<5} "
             paragraphs.append(Paragraph((
-                (word, COLOUR[finding["status"]]), (one_line(finding["message"]), ""),
+                (word, COLOUR[finding["status"]]), (one_message(group), ""),
                 (f"  [{finding['check']}]", "dim"),
             ), hang=_HANG))  # fmt: skip
         lines = [(label, visible(same[0][key]), "") for label, key in _DETAILS if same[0][key]]

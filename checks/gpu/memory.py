@@ -298,7 +298,8 @@ def judge_retired_pages(health: Health) -> Iterator[Finding]:
         single, double = gpu.retired_single or 0, gpu.retired_double or 0
         found = f"{single} single-bit, {double} double-bit"
         if single + double >= RETIRED_LIMIT:
-            message = f"{single + double} pages are retired"
+            pending = ", and another retirement waits for a reset" if gpu.retired_pending else ""
+            message = f"{single + double} pages are retired{pending}"
             return failed(message, expected=f"less than {RETIRED_LIMIT}", fix=REPLACE, action="replace", found=found)
         if gpu.retired_pending:
             return failed("a page retirement waits for a reset", expected="none", found=found)

@@ -46,7 +46,8 @@ def each_gpu(
         also = tuple(name for name in also if any(gpu.why(name) != NOT_IN_OUTPUT for gpu in health.gpus
                                                   if getattr(gpu, name) is None) or _any(health, name))  # fmt: skip
     missing = [(gpu, _missing(gpu, needs, also)) for gpu in health.gpus]
-    if health.gpus and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in missing):
+    uncut = [(gpu, names) for gpu, names in missing if not (health.pasted and _is_cut(gpu, names))]
+    if uncut and all(names and not hidden(gpu) and all(map(gpu.not_reported, names)) for gpu, names in uncut):
         yield skipped(f"the driver reports no {what} for these GPUs (N/A)", evidence=evidence[:1])
         return
     if health.pasted and all(any(gpu.why(name) == NOT_IN_OUTPUT for name in names) for gpu, names in missing):
@@ -85,8 +86,15 @@ def _any(health: Health, name: str) -> bool:
     return any(getattr(gpu, name) is not None for gpu in health.gpus)
 
 
+def _is_cut(gpu: GpuHealth, names: list[str]) -> bool:
+    """Return whether the pasted text lacks a value of a GPU."""
+    return any(gpu.why(name) == NOT_IN_OUTPUT for name in names)
+
+
 def _on(gpu: GpuHealth, finding: Finding, evidence: tuple[str, ...]) -> Finding:
-    return replace(finding, message=f"{gpu.label}: {finding.message}", subject=gpu.address, evidence=evidence)
+    return replace(
+        finding, message=f"{gpu.label}: {finding.message}", subject=gpu.address or gpu.label, evidence=evidence
+    )
 
 
 def _missing(gpu: GpuHealth, needs: tuple[str, ...], also: tuple[str, ...]) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-#: Number of ranks of a node on its only listed HCA from which NCCL_IB_HCA may list too few.
+#: Number of ranks of a node on its only listed HCA from which others may be down, missing or left out.
 _SHARED_BY = 4
 
 #: Maximum number of hosts and of HCAs in a message.
@@ -47,7 +47,7 @@ def hca_count(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Hosts whose lists differ in length warn, with the devices that only the longer lists contain. With `ports.compute`
     in the cluster file, a list without one of them warns instead. Without it, four or more local ranks on the only
-    device that NCCL_IB_HCA leaves are unknown: the log does not show whether the node has more. Truncated
+    device are unknown if the job has several nodes: the log does not show whether the node has more. Truncated
     lists, and hosts whose processes list different devices, are not compared.
 
     ## False alarms
@@ -121,19 +121,22 @@ def _hosts(hosts: list[HostHcas]) -> str:
 
 
 def _one_for_many(name: str, log: NcclLog, site: Site, at: dict[str, Any]) -> Finding | None:
-    """Return *unknown* if many ranks share the only HCA that NCCL_IB_HCA leaves."""
+    """Return *unknown* if many ranks share the only HCA that NCCL uses."""
     setting = log.variable("NCCL_IB_HCA")
     shared = [entry for entry in log.hcas_by_host if len(entry.names) == 1 and (entry.local_ranks or 0) >= _SHARED_BY]
-    if setting is None or not shared or site.members.ports.compute is not None:
+    if not shared or site.members.ports.compute is not None:
         return None
     entry = shared[0]
+    if setting is None and (log.nranks or 0) <= (entry.local_ranks or 0):  # one node needs no HCA
+        return None
+    only = f"NCCL_IB_HCA={setting.value} leaves" if setting else "NCCL found only"
     return unknown(
-        f"{name}: NCCL_IB_HCA={setting.value} leaves {entry.names[0]} for {entry.local_ranks} ranks of {entry.host}; "
+        f"{name}: {only} {entry.names[0]} for {entry.local_ranks} ranks of {entry.host}; "
         "the log does not show whether the node has more HCAs",
-        subject="NCCL_IB_HCA",
+        subject="NCCL_IB_HCA" if setting else entry.host,
         found=f"1 HCA for {entry.local_ranks} local ranks",
         expected="a near HCA for each GPU, if the node has them",
-        quote=cited(setting.first, entry.first),
+        quote=cited(setting.first, entry.first) if setting else cited(entry.first),
         fix=f"on {entry.host}, run `rdma link` and `nvidia-smi topo -m`; then declare [class.NAME.ports] compute",
         **at,
     )

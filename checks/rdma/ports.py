@@ -94,6 +94,8 @@ def _next_step(port: Port) -> str:
             f"`mlxlink -d {port.device} -m` shows light and errors, `iblinkinfo` or the switch's LLDP table the switch "
             "port: reseat or replace the cable or module, and check that the switch port is enabled."
         )
+    if port.state in ("INIT", "ARMED") and port.infiniband:
+        return "`sminfo` shows whether a subnet manager answers: start opensm or UFM; else look for its errors."
     return ""
 
 

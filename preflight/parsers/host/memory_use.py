@@ -29,6 +29,7 @@ class MemoryUse:
     swap_total: float | None
     swap_used: float | None
     line: int
+    huge_free: float | None = None  # reserved as huge pages that nothing uses
 
 
 #: A line of ``/proc/meminfo``, in KiB.
@@ -68,7 +69,9 @@ def _meminfo(lines: Lines, at: int) -> Parsed[MemoryUse]:
     used = swap - fields["SwapFree"] if swap is not None and "SwapFree" in fields else None
     lacking = "MemAvailable" not in fields
     gaps = (ParseGap(lines[end - 1].number, "the available memory is missing"),) if lacking else ()
-    value = MemoryUse(fields.get("MemTotal", 0.0), fields.get("MemAvailable"), swap, used, lines[at].number)
+    pages = fields.get("HugePages_Free", 0.0) - fields.get("HugePages_Rsvd", 0.0)
+    huge = pages * fields["Hugepagesize"] if "HugePages_Free" in fields and "Hugepagesize" in fields else None
+    value = MemoryUse(fields.get("MemTotal", 0.0), fields.get("MemAvailable"), swap, used, lines[at].number, huge)
     return Parsed(value, gaps, max(end, at + 1))
 
 
@@ -82,7 +85,7 @@ def _amount(cell: str) -> float:
 def facts(memory: MemoryUse) -> dict[str, Any]:
     """Return the amounts as `preflight read --json` prints them."""
     return {"total": memory.total, "available": memory.available, "swap_total": memory.swap_total,
-            "swap_used": memory.swap_used}  # fmt: skip
+            "swap_used": memory.swap_used, "huge_pages_free": memory.huge_free}  # fmt: skip
 
 
 def summary(memory: MemoryUse) -> str:

@@ -17,6 +17,7 @@ _LINE = re.compile(
     r'(?:0x([0-9a-fA-F]{1,16})\s+)?(?:"([^\n]*?)"\s+)?([0-9]{1,5})\s+([0-9]{1,3})\[[^\]\n]{0,8}\]\s+==\(([^\n]*?)\)==>([^\n]*)'
 )
 _HEAD = re.compile(r"(?:CA|RT|Switch): (?:0x([0-9a-fA-F]{1,16}) )?(.*):")
+_OF_AN_HCA = "CA: "
 _STATE = re.compile(r"([A-Za-z-]+)/\s*([A-Za-z-]+(?: [A-Za-z-]+)?)\s*$")
 _SPEED = re.compile(r"([0-9]{1,2})X\s+([0-9]{1,4}(?:\.[0-9]{1,6})?) Gbps")
 _COULD = re.compile(r"Could be ((?:[0-9]{1,4}(?:\.[0-9]{1,6})? Gbps)|(?:[0-9]{1,2}X)|(?:FDR10))")
@@ -40,6 +41,7 @@ class PortState:
     width: int | None  # number of lanes
     could_be: tuple[str, ...]  # higher widths and speeds that both ends support, such as "100.0 Gbps"
     peer: str = ""  # description of the other end
+    is_hca: bool = False  # as the heading shows
 
 
 HINTS = ("==(", "Switch: ", "CA: ")
@@ -57,15 +59,15 @@ def begins(lines: Lines, at: int) -> bool:
 def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
     """Read the ports, up to the first other line."""
     result: list[PortState] = []
-    above, name, end = "", "", at
+    above, name, hca, end = "", "", False, at
     gaps = []
     for index in range(at, len(lines)):
         text = lines[index].text.strip()
         if not text:
             continue
         if head := _HEAD.fullmatch(text):
-            above, name = head[1] or "", head[2]
-        elif (port := _port(text, above, name)) is not None:
+            above, name, hca = head[1] or "", head[2], text.startswith(_OF_AN_HCA)
+        elif (port := _port(text, above, name, hca)) is not None:
             result.append(port)
             if not port.guid:
                 gaps.append(ParseGap(lines[index].number, "the line that names the switch is missing"))
@@ -75,7 +77,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[tuple[PortState, ...]]:
     return Parsed(tuple(result), tuple(gaps[:1]), end)
 
 
-def _port(text: str, above: str, name: str) -> PortState | None:
+def _port(text: str, above: str, name: str, hca: bool) -> PortState | None:
     match = _LINE.fullmatch(text) if len(text) <= LONGEST_LINE else None
     state = _STATE.search(match[5]) if match else None
     if not match or not state:
@@ -85,7 +87,7 @@ def _port(text: str, above: str, name: str) -> PortState | None:
     return PortState(
         guid.lower().zfill(16) if guid else "", (match[2] or name).strip(), int(match[4]), state[1], state[2],
         float(speed[2]) if speed else None, int(speed[1]) if speed else None, tuple(_COULD.findall(match[6])),
-        peer=peer[1].strip() if (peer := _PEER.search(match[6])) else "",
+        peer=peer[1].strip() if (peer := _PEER.search(match[6])) else "", is_hca=hca,
     )  # fmt: skip
 
 

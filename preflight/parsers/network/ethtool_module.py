@@ -216,13 +216,23 @@ def _beyond(fields: Mapping[str, str], what: str, side: str, level: str, channel
     return None
 
 
-_RECEIVED = re.compile(_VALUES[2][1] + r"\s*\(Chan(?:nel)?\s*(\d{1,2})\)", re.IGNORECASE)
+_LANE = r"\s*\(Chan(?:nel)?\s*(\d{1,2})\)"
+_BIAS, _RECEIVED = (re.compile(_VALUES[at][1] + _LANE, re.IGNORECASE) for at in (0, 2))
+
+
+def bias_ma(module: Module) -> dict[int, float]:
+    """Return the bias current of each shown laser in mA, by lane."""
+    return _by_lane(module, _BIAS)
 
 
 def received_mw(module: Module) -> dict[int, float]:
     """Return the received power in mW, by lane; lanes that are not shown are missing."""
-    matches = ((_RECEIVED.fullmatch(name), _quantity(value)) for name, value in module.fields.items())
-    return {int(match[1]): power for match, power in matches if match and power is not None}
+    return _by_lane(module, _RECEIVED)
+
+
+def _by_lane(module: Module, name_of_lane: re.Pattern[str]) -> dict[int, float]:
+    matches = ((name_of_lane.fullmatch(name), _quantity(value)) for name, value in module.fields.items())
+    return {int(match[1]): number for match, number in matches if match and number is not None}
 
 
 def least_received_mw(module: Module) -> float | None:

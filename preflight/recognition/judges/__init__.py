@@ -18,7 +18,7 @@ from preflight._startup.lightclass import replace
 from preflight.checks import registry
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Check, CheckFunction, Finding, Scope, Status, docstring
+from preflight.model import Check, Finding, Scope, Status, docstring
 from preflight.recognition.evidence_adapter import key_of
 
 #: Modules of this package; each has its judges by kind in ``JUDGES``: (id of the check, judge). Job output is first: it
@@ -67,9 +67,10 @@ class PastedRun:
     check's core functions.
     """
 
-    def __init__(self, real: CheckFunction, kind: str, judges: Sequence[Judge], *values: Any) -> None:
-        self.__name__: str = real.__name__
-        self._real, self._key, self._judges, self._values = real, key_of(kind), judges, values
+    def __init__(self, check: Check, kind: str, judges: Sequence[Judge], *values: Any) -> None:
+        self.__name__: str = check.run.__name__
+        self._real, self._key, self._judges, self._values = check.run, key_of(kind), judges, values
+        self._fix = check.fix  # also for what is unknown: the text has been collected
         self._many_causes = kind in _MANY_CAUSES
 
     def __call__(self, node: NodeFacts, site: Site, /) -> Iterator[Finding]:
@@ -77,7 +78,8 @@ class PastedRun:
         complete = node.evidence.record(self._key).ok
         value, *more = self._values
         part = PastedValue(value, (self._key,), complete, *more)
-        yield from shortened(chain.from_iterable(judge(part) for judge in self._judges), _MOST_FINDINGS)
+        for finding in shortened(chain.from_iterable(judge(part) for judge in self._judges), _MOST_FINDINGS):
+            yield finding if finding.fix or finding.status is not Status.UNKNOWN else replace(finding, fix=self._fix)
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
@@ -99,7 +101,7 @@ def checks_of(
         by_check[id].append(judge)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id].run, kind, own, value, earlier, others, in_full),
+            declared[id], run=PastedRun(declared[id], kind, own, value, earlier, others, in_full),
             scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, own in by_check.items()

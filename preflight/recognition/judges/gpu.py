@@ -15,7 +15,7 @@ from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
-from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus
+from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus, narrow
 
 #: Judge that receives the health of all GPUs, and the part from which it was read.
 _HealthJudge = Callable[[Health, PastedValue], Iterator[Finding]]
@@ -168,6 +168,23 @@ def power_of_peers(health: Health) -> Iterator[Finding]:
                 )
 
 
+def _pcie_links(health: Health) -> Iterator[Finding]:
+    """Judge each PCIe link by its maximum, or by those of the GPU's peers."""
+    yield from state.judge_pcie_link(health)
+    widths: dict[str, list[tuple[int, GpuHealth]]] = defaultdict(list)
+    for gpu in health.gpus:
+        if gpu.pcie_width and gpu.pcie_width_max is None:
+            widths[gpu.name or ""].append((gpu.pcie_width, gpu))
+    for own in widths.values():
+        most = max(width for width, _ in own)
+        report = narrow(sum(width == most for width, _ in own), len(own))
+        for width, gpu in own:
+            if width < most:
+                yield report(f"{gpu.label}: PCIe link has {width} lanes, its peers have {most}", subject=gpu.address,
+                             found=f"x{width}", expected=f"x{most}, like its peers",
+                             evidence=health.evidence)  # fmt: skip
+
+
 def models_agree(health: Health) -> Iterator[Finding]:
     """Compare the products of the GPUs in one output."""
     names = Counter(gpu.name for gpu in health.gpus if gpu.name)
@@ -203,7 +220,7 @@ _QUERY: tuple[tuple[str, _HealthJudge], ...] = (
     ("gpu.throttling", _of_health(state.judge_throttling)),
     ("gpu.temperature-margin", _of_health(state.judge_temperature_margin)),
     ("gpu.power-limit", _power),
-    ("gpu.pcie-link", _of_health(state.judge_pcie_link)),
+    ("gpu.pcie-link", _of_health(_pcie_links)),
     ("gpu.persistence", _of_health(state.judge_persistence)),
     ("gpu.mig", _intended(state.judge_mig)),
     ("gpu.compute-mode", _intended(state.judge_compute_mode)),

@@ -143,6 +143,8 @@ def _driver_files(part: PastedValue) -> Iterator[Finding]:
 #: Share of available memory below which memory is low, and share of swap above which it counts as in use: judgement
 #: calls.
 _LITTLE_AVAILABLE, _SWAPPING = 0.05, 0.5
+#: Share of memory in unused huge pages above which they are too many: a judgement call.
+_MUCH_RESERVED = 0.1
 
 
 def _memory(part: PastedValue) -> Iterator[Finding]:
@@ -151,7 +153,16 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
         return
     share = memory.available / memory.total
     swapped = memory.swap_total and memory.swap_used and memory.swap_used / memory.swap_total > _SWAPPING
-    if share < _LITTLE_AVAILABLE:
+    huge = (memory.huge_free or 0) / memory.total
+    if huge > _MUCH_RESERVED:
+        report = warned if share < _LITTLE_AVAILABLE else unknown
+        yield report(
+            f"{100 * huge:.0f} % of the host's memory is reserved as huge pages that nothing uses; "
+            f"{100 * share:.0f} % is available",
+            found=f"{100 * huge:.0f} % in free huge pages", expected="huge pages of the size that programs use",
+            evidence=part.evidence, fix="`sysctl vm.nr_hugepages=0` frees them; check the boot option hugepages=.",
+        )  # fmt: skip
+    elif share < _LITTLE_AVAILABLE:
         yield warned(f"{100 * share:.0f} % of the host's memory is available{': it swaps' if swapped else ''}",
                      found=f"{100 * share:.1f} %", expected=f"at least {100 * _LITTLE_AVAILABLE:.0f} %",
                      evidence=part.evidence, fix="`ps aux --sort -rss | head`; `ls -lS /dev/shm`.")  # fmt: skip

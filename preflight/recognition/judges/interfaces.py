@@ -15,7 +15,13 @@ from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.network.bonding import Bond
 from preflight.parsers.network.ethtool_driver import DriverInfo
 from preflight.parsers.network.ethtool_link import EthernetLink
-from preflight.parsers.network.ethtool_module import Module, lanes_without_signal, least_received_mw, received_mw
+from preflight.parsers.network.ethtool_module import (
+    Module,
+    bias_ma,
+    lanes_without_signal,
+    least_received_mw,
+    received_mw,
+)
 from preflight.parsers.network.ethtool_pause import PauseParameters
 from preflight.parsers.network.ip_link import Interface
 from preflight.recognition.judges import Judges, PastedValue
@@ -85,6 +91,8 @@ def _module(part: PastedValue) -> Iterator[Finding]:
 
 #: Receive power in mW of a dark lane (-30 dBm) and of a healthy one (-10 dBm), for modules that show no threshold.
 _NO_LIGHT_MW, _LIGHT_MW = 0.001, 0.1
+#: Share of the brightest lane's power (20 dB less) below which a lane of such a module is dark: a judgement call.
+_WEAK = 0.01
 #: Possible numbers of lanes that a breakout cable uses.
 _BREAKOUTS = (1, 2, 4)
 
@@ -93,7 +101,8 @@ def _received(part: PastedValue) -> Iterator[Finding]:
     """Compare the light of each lane with the module's own threshold."""
     module: Module = part.value
     powers, least = received_mw(module), least_received_mw(module)
-    dark = {lane for lane, power in powers.items() if power < (least or _NO_LIGHT_MW)} | {*lanes_without_signal(module)}
+    limit = least or max(_NO_LIGHT_MW, _WEAK * max(powers.values(), default=0.0))
+    dark = {lane for lane, power in powers.items() if power < limit} | {*lanes_without_signal(module)}
     lit = [lane for lane in powers if lane not in dark]
     shown = "; ".join(f"lane {lane} {_power(powers.get(lane))}" for lane in sorted(dark)[:8])
     expected = f"at least {least:g} mW" if least else "light on each lane"
@@ -116,6 +125,18 @@ def _received(part: PastedValue) -> Iterator[Finding]:
             yield unknown(f"lane {weakest} receives {_power(powers[weakest])}; the text lacks the module's threshold",
                           found=_power(powers[weakest]), expected="the low alarm threshold of the module",
                           evidence=part.evidence)  # fmt: skip
+
+
+def _lasers(part: PastedValue) -> Iterator[Finding]:
+    """Report lanes whose laser is off, unless the module raises a flag for it."""
+    module: Module = part.value
+    currents = {} if any("laser" in flag.what.lower() for flag in module.flags) else bias_ma(module)
+    off = [str(lane) for lane, current in currents.items() if not current]
+    if off and len(off) < len(currents):
+        lanes = f"lane{'s' if off[1:] else ''} {', '.join(off)}"
+        yield unknown(f"the module's laser of {lanes} is off (0 mA): a fault, or a breakout cable does not use it",
+                      found="0 mA", expected="a current, as on its other lanes", evidence=part.evidence,
+                      fix="Reseat the module; replace it if the laser stays off.")  # fmt: skip
 
 
 def _power(power_mw: float | None) -> str:
@@ -230,11 +251,11 @@ def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
 
 @limited
 def _shared_subnets(part: PastedValue) -> Iterator[Finding]:
-    """Report jumbo-frame interfaces that have addresses in the same IPv4 subnet."""
+    """Report interfaces that have addresses in the same IPv4 subnet."""
     interfaces: Sequence[Interface] = part.value
     subnets: dict[str, list[str]] = {}
     for interface in interfaces:
-        if interface.has_carrier and interface.mac and interface.mtu >= _JUMBO:
+        if interface.has_carrier and not is_virtual(interface.name):
             for subnet in interface.subnets:
                 subnets.setdefault(subnet, []).append(interface.name)
     for subnet, names in subnets.items():
@@ -324,7 +345,7 @@ _INTERFACES = (
 JUDGES: Judges = {
     "ethtool -a": (("roce.chain", _pause),),
     "ethtool -i": (("rdma.firmware", _driver),),
-    "ethtool -m": (("optics.module", _module), ("optics.module", _received)),
+    "ethtool -m": (("optics.module", _module), ("optics.module", _received), ("optics.module", _lasers)),
     "ethtool": (
         ("rdma.port-state", _ethernet_state),
         ("rdma.port-rate", _ethernet_speed),
@@ -333,6 +354,6 @@ JUDGES: Judges = {
     "ip link": _INTERFACES,
     "ip addr": _INTERFACES,
     "ifconfig": _INTERFACES,
-    "ip -br": (("rdma.port-state", _carriers),),
+    "ip -br": (("rdma.port-state", _carriers), ("rails.subnets", _shared_subnets)),
     "bonding": (("rdma.port-state", _bond), ("counters.flaps", _bond_flaps)),
 }

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.gpu.processes import PRESSURE_PCT
-from preflight.model import Finding, Status, unknown, warned
+from preflight.model import Finding, Status, failed, unknown, warned
 from preflight.recognition.judges import Judge, PastedValue, shortened
 
 #: Maximum number of findings per check and part; one more summarises the rest.
@@ -53,6 +53,14 @@ def judge_number_of_gpus(number: int, evidence: tuple[str, ...], fix: str = NVID
             evidence=evidence,
             fix=fix,
         )
+
+
+def narrow(full: int, listed: int) -> Callable[..., Finding]:
+    """Return the report of a GPU with fewer lanes than others of its model.
+
+    Its slot may have fewer by design, unless most of several GPUs have all.
+    """
+    return failed if full > 1 and 2 * full > listed else warned
 
 
 def limited(judge: Callable[[PastedValue], Iterator[Finding]]) -> Judge:

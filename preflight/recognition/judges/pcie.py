@@ -10,7 +10,7 @@ from preflight.checks.rdma import pcie
 from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.pci.lspci import PciFunction
 from preflight.recognition.judges import Judge, Judges, PastedValue
-from preflight.recognition.judges.lists import limited
+from preflight.recognition.judges.lists import limited, narrow
 
 
 @limited
@@ -60,6 +60,8 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"GPUs that trained at full speed and width: {len(gpus)}", evidence=part.evidence)
     for function in functions:
         if function.is_gpu and function.width and function.max_width and function.width != function.max_width:
+            same = [gpu for gpu in gpus if gpu.name == function.name]
+            report = narrow(sum(gpu.width == gpu.max_width is not None for gpu in same), len(same))
             slower = (
                 f", and at {function.speed} instead of {function.max_speed}"
                 if function.speed != function.max_speed
@@ -67,7 +69,7 @@ def _gpu_links(part: PastedValue) -> Iterator[Finding]:
             )
             superchip = any(name in (function.name or "") for name in SUPERCHIPS)
             design = ": by design or a fault, since traffic with the processor takes NVLink-C2C" if superchip else ""
-            yield warned(f"{function.address} trained at {function.width} instead of {function.max_width}"
+            yield report(f"{function.address} trained at {function.width} instead of {function.max_width}"
                          f"{slower}{design}", subject=function.address or "", found=function.width,
                          expected=function.max_width, evidence=part.evidence)  # fmt: skip
         if function.is_gpu and (errors := function.errors - {"NonFatalErr"}):

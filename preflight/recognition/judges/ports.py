@@ -49,12 +49,13 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
     lonely = {port.name for source, port in zip(listed.ports, ports, strict=True) if port.state == "DOWN"
               and port.physical_state == "Polling" and not _is_second(source, listed)}  # fmt: skip
     few = len(lonely) >= len(up) or len(shown) < _COMPARED
-    none_up = bool(shown) and not any(port.state == "ACTIVE" for port in shown) and part.complete
+    none_up = len(shown) > 1 and not any(port.state == "ACTIVE" for port in shown) and part.complete
+    alone = len(shown) == 1 and part.complete  # this port, not a list
 
     def report_for(port: Port) -> Callable[..., Finding]:
         if port.state == "INIT" and port.physical_state in ("LinkUp", ""):
             return failed
-        if port.state == "ACTIVE" or (port.name in lonely and up and not few):
+        if port.state == "ACTIVE" or alone or (port.name in lonely and up and not few):
             return warned
         return failed if none_up else unsure
 

@@ -12,7 +12,7 @@ from preflight.parsers.network.network_status import PodNetwork
 from preflight.parsers.network.perftest_text import PerftestRow, PerftestRun
 from preflight.parsers.network.transport_errors import SIGNATURES, TransportMessage
 from preflight.recognition.judges import Judge, Judges, PastedValue
-from preflight.recognition.judges.lists import MOST_FINDINGS, limited
+from preflight.recognition.judges.lists import MOST_FINDINGS, limited, unsure
 
 
 @limited
@@ -58,9 +58,21 @@ def _fabric_links(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{port.name} port {port.number} is {port.state}: no subnet manager has activated it",
                       subject=f"{port.name}:{port.number}", found=port.state, expected="Active",
                       evidence=part.evidence, fix="`sminfo`")  # fmt: skip
-    active = sum(port.state == "Active" for port in ports)
+    active, down = (sum(port.state == state for port in ports) for state in ("Active", "Down"))
     if active and not slow and not waiting and part.complete:
-        yield passed(f"{active} active ports run at the maximum of both ends", evidence=part.evidence)
+        others = f"; {counted(down, 'port')} down, unused or without a cable" if down else ""
+        yield passed(f"{active} active ports run at the maximum of both ends{others}", evidence=part.evidence)
+
+
+@limited
+def _fabric_states(part: PastedValue) -> Iterator[Finding]:
+    """Report ports of HCAs that are down; those of switches are often unused."""
+    ports: Sequence[PortState] = part.value
+    for port in ports:
+        if port.is_hca and port.state == "Down":
+            yield unsure(f"{port.name} port {port.number} is Down ({port.physical})",
+                         subject=f"{port.name}:{port.number}", found=f"Down/{port.physical}",
+                         expected="Active/LinkUp", evidence=part.evidence)  # fmt: skip
 
 
 #: perftest tool -> its check; other tools, such as Send tests, belong to ``pair.write-bw``.
@@ -161,7 +173,7 @@ _CHECKS = tuple(dict.fromkeys(check for _, _, check, _ in SIGNATURES))
 
 JUDGES: Judges = {
     "network-status": (("container.networks", _networks),),
-    "iblinkinfo": (("fabric.link-speed", _fabric_links),),
+    "iblinkinfo": (("fabric.link-speed", _fabric_links), ("rdma.port-state", _fabric_states)),
     "perftest": tuple((check, _test_of(check)) for check in _TESTS.values()),
     "ucx": tuple((check, _errors_of(check)) for check in _CHECKS),
 }

@@ -181,6 +181,77 @@ TABLE = """+--------------------------------------------------------------------
 """
 
 
+BRIEF_RAILS = "rail0            UP             172.20.0.7/24 \nrail1            UP             {second}/24 \n"
+LANES = """\
+	Identifier                                : 0x18 (QSFP-DD Double Density 8X Pluggable Transceiver)
+	Vendor name                               : GLASSLINK
+	Laser tx bias current (Channel 1)         : 7.210 mA
+	Laser tx bias current (Channel 2)         : {bias} mA
+	Laser tx bias current (Channel 3)         : 7.310 mA
+	Rcvr signal avg optical power (Channel 1) : 0.8811 mW / -0.55 dBm
+	Rcvr signal avg optical power (Channel 2) : {light}
+	Rcvr signal avg optical power (Channel 3) : 0.9011 mW / -0.45 dBm
+	Module temperature high alarm             : {hot}
+"""
+SWEEP = """\
+CA: q-01 mlx5_0:
+      0xe09d73030044a1b0   31  1[  ] ==( {width}  106.25 Gbps Active/  LinkUp)==>   7  3[  ] "spine-2" ({could})
+CA: q-02 mlx5_0:
+      0xe09d73030044a1c0   32  1[  ] ==( {second})==>      [  ] "" ( )
+Switch: 0xe09d73030011a000 spine-2:
+           7    3[  ] ==( 4X      106.25 Gbps Active/  LinkUp)==>      31    1[  ] "q-01 mlx5_0" ( )
+           7    4[  ] ==(                Down/ Polling)==>             [  ] "" ( )
+"""
+MEMORY = """\
+MemTotal:       1056000000 kB
+MemAvailable:    {available} kB
+HugePages_Total:    {pages}
+HugePages_Free:     {free}
+HugePages_Rsvd:        0
+Hugepagesize:       2048 kB
+"""
+LANES_OF_GPUS = "index, name, pcie.link.gen.current, pcie.link.width.current\n" + "".join(
+    f"{gpu}, NVIDIA H200, 5, {{{gpu}}}\n" for gpu in range(4)
+)
+PORT = """\
+CA 'mlx5_{device}'
+	CA type: MT4129
+	Number of ports: 1
+	Node GUID: 0xa088c203006a{device}000
+	Port 1:
+		State: Down
+		Physical state: {physical}
+		Rate: 10
+		Base lid: 65535
+		SM lid: 0
+		Link layer: InfiniBand
+"""
+RETIRED = """\
+==============NVSMI LOG==============
+Driver Version                            : 470.256.02
+Attached GPUs                             : 1
+GPU 00000000:17:00.0
+    Product Name                          : Tesla V100-SXM3-32GB
+    Retired Pages
+        Single Bit ECC                    : 60
+        Double Bit ECC                    : 2
+        Pending Page Blacklist            : {pending}
+"""
+
+
+def one_hca(local: int, hosts: int, hcas: str = "[0]mlx5_4:1/IB") -> str:
+    """Return the log of a job whose nodes print this list of HCAs."""
+    lines = []
+    for rank in range(local * hosts):
+        head = f"t{rank // local}:{80 + rank}:{80 + rank} [{rank % local}] NCCL INFO "
+        lines += [f"{head}NET/IB : Using {hcas} [RO]; OOB eth0:10.7.0.{rank // local}<0>", f"{head}Using network IB",
+                  f"{head}comm 0x9a{rank:03x} rank {rank} nRanks {local * hosts} nNodes {hosts} localRanks {local} "
+                  f"localRank {rank % local} MNNVL 0",
+                  f"{head}ncclCommInitRank comm 0x9a{rank:03x} rank {rank} nranks {local * hosts} cudaDev "
+                  f"{rank % local} nvmlDev 0 busId {rank % local + 1}b000 commId 0x61 - Init COMPLETE"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def set_up(absent: int | None, complete: bool) -> str:
     """Return the log of eight ranks on two hosts that set up a communicator; one may be absent."""
     lines = []
@@ -662,6 +733,93 @@ ROWS |= {
         0,
     ),
     "a sentence about a setting": ("It hangs with NCCL_IB_DISABLE=1 as well.\n", [], "", 3),
+}
+
+ROWS |= {
+    "rails that share a subnet": (
+        BRIEF_RAILS.format(second="172.20.0.107"),
+        [("unknown", "rails.subnets", "rail0, rail1 have addresses in one subnet, 172.20.0.0/24")],
+        "",
+        3,
+    ),
+    "rails with a subnet each": (BRIEF_RAILS.format(second="172.20.1.7"), [], "", 0),
+    "a dark lane beside an alarm": (
+        LANES.format(bias="0.000", light="0.0013 mW / -28.86 dBm", hot="On"),
+        [
+            ("warn", "optics.module", "Module temperature high alarm"),
+            ("unknown", "optics.module", "1 of 3 lanes receive too little light (lane 2 0.0013 mW)"),
+            ("unknown", "optics.module", "laser of lane 2 is off"),
+        ],
+        "",
+        3,
+    ),
+    "lanes with light": (LANES.format(bias="7.100", light="0.7011 mW / -1.54 dBm", hot="Off"), [], "", 0),
+    "a port that polls beside a narrow link": (
+        SWEEP.format(width="1X", could=" Could be 4X", second="               Down/ Polling"),
+        [("warn", "fabric.link-speed", "1X"), ("unknown", "rdma.port-state", "q-02 mlx5_0 port 1 is Down (Polling)")],
+        "spine-2 port 4",
+        3,
+    ),
+    "an unused port of a switch": (
+        SWEEP.format(width="4X", could=" ", second="4X      106.25 Gbps Active/  LinkUp"),
+        [],
+        "",
+        0,
+    ),
+    "huge pages that take the memory": (
+        MEMORY.format(available=20000000, pages=490000, free=490000),
+        [("warn", "kernel.events", "95 % of the host's memory is reserved as huge pages that nothing uses")],
+        "",
+        0,
+    ),
+    "huge pages in use": (MEMORY.format(available=620000000, pages=190000, free=2000), [], "", 0),
+    "one HCA for eight GPUs": (
+        one_hca(8, 2),
+        [("unknown", "nccl.hca-count", "NCCL found only mlx5_4:1 for 8 ranks of t0")],
+        "",
+        3,
+    ),
+    "one HCA for one GPU": (one_hca(1, 2), [], "", 0),
+    "one HCA on the only node": (one_hca(8, 1), [], "", 0),
+    "two HCAs": (one_hca(8, 2, "[0]mlx5_4:1/IB [1]mlx5_5:1/IB"), [], "", 0),
+    "fewer lanes than its peers": (
+        LANES_OF_GPUS.format(16, 16, 8, 16),
+        [("fail", "gpu.pcie-link", "GPU2: PCIe link has 8 lanes, its peers have 16")],
+        "",
+        1,
+    ),
+    "the lanes of its peers": (LANES_OF_GPUS.format(16, 16, 16, 16), [], "", 0),
+    "slots of two widths": (
+        LANES_OF_GPUS.format(16, 8, 8, 8),
+        [("warn", "gpu.pcie-link", f"GPU{gpu}") for gpu in (1, 2, 3)],
+        "",
+        0,
+    ),
+    "a port alone that is switched off": (
+        PORT.format(device=3, physical="Disabled"),
+        [("warn", "rdma.port-state", "mlx5_3:1 is DOWN/Disabled")],
+        "",
+        0,
+    ),
+    "a port alone that polls": (
+        PORT.format(device=3, physical="Polling"),
+        [("warn", "rdma.port-state", "mlx5_3:1 is DOWN/Polling")],
+        "",
+        0,
+    ),
+    "all ports of a node are down": (
+        PORT.format(device=3, physical="Polling") + "\n" + PORT.format(device=4, physical="Disabled"),
+        [("fail", "rdma.port-state", "mlx5_3:1"), ("fail", "rdma.port-state", "mlx5_4:1")],
+        "",
+        1,
+    ),
+    "a page that waits for its retirement": (
+        RETIRED.format(pending="Yes"),
+        [("fail", "gpu.retired-pages", "62 pages are retired, and another retirement waits for a reset")],
+        "",
+        1,
+    ),
+    "retired pages": (RETIRED.format(pending="No"), [("fail", "gpu.retired-pages", "62 pages")], "waits", 1),
 }
 
 

@@ -170,7 +170,7 @@ INTERFACE = """{number}: ens{number}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {mtu
         (("10.9.0.4/24", "10.9.0.5/24"), 9000, True),
         (("10.9.0.4/24", "10.9.1.5/24"), 9000, False),
         (("10.9.0.4/31", "10.9.0.5/31"), 9000, False),  # both ends of one cable
-        (("10.9.0.4/24", "10.9.0.5/24"), 1500, False),  # no rails
+        (("10.9.0.4/24", "10.9.0.5/24"), 1500, True),  # rails without jumbo frames, or none
     ],
 )
 def test_rails_in_one_subnet(addresses: tuple[str, str], mtu: int, named: bool) -> None:
