@@ -53,7 +53,7 @@ class _Exposed(NamedTuple):
 def exposed_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Measure the overlap of each kind of collective, by the purpose of its group.
 
-    The wait for late ranks and idle time are left out.
+    Idle time and waits for late ranks are excluded.
 
     ## Why it matters
     The sum over all collectives does not show which of them to change. Gradients can overlap with the backward pass;

@@ -24,7 +24,7 @@ _NOISE_Z = 3.0
 #: Minimum number of a node's runs for concluding that all of them are low.
 _FEWEST_LOW = 3
 
-#: Collectives of which the rate of each port is known.
+#: Collectives that show the rate of each port.
 _POINT_TO_POINT = ("sendrecv", "alltoall")
 
 #: Ratio of the standard deviation of a median to that of a mean.

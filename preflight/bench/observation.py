@@ -156,7 +156,7 @@ def comparable(runs: Sequence[Observation]) -> list[Observation]:
 
 
 def group_runs(report: Report) -> list[Observation]:
-    """Return the runs of a report's communicators of which the times are known."""
+    """Return the runs of a report's communicators whose times are known."""
     return list(_groups("", report, report.devices, {}))
 
 

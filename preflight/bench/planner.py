@@ -84,7 +84,7 @@ class Assessment:
 
     @property
     def named(self) -> frozenset[str]:
-        """The nodes that are reported as a cause, or of which a GPU is."""
+        """The nodes that are reported as a cause, or whose GPU is."""
         return frozenset(
             cause.factor.node or cause.factor.of
             for cause in (*self.explanation.named, *self.stopped.named) if cause.factor.kind in (NODE, GPU)
@@ -322,7 +322,7 @@ def _open_above(state: Assessment) -> bool:
 
 
 def _loaded(plan: BenchPlan, state: Assessment, turn: int, draw: random.Random) -> list[tuple[RunEnd, ...]]:
-    """Return pairs of all good nodes of each leaf with those of another leaf.
+    """Pair the good nodes of each leaf with those of another leaf.
 
     With an odd number of leaves, one is left out, so a second turn follows.
     """

@@ -28,7 +28,7 @@ class PortReading:
     seconds: float  # between the two readings
     packets: int | None  # number of received packets; None if unknown
     grown: tuple[GrownCounter, ...] = ()
-    unread: str = ""  # counters of which the growth is unknown, with the reasons; empty if none
+    unread: str = ""  # counters whose growth is unknown, with the reasons; empty if none
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _Reports = Mapping[str, Sequence["Report"]]
 
 @dataclass(frozen=True)
 class LeafPair:
-    """Two leaves of which the nodes ran in pairs, all at once."""
+    """Two leaves whose nodes ran in pairs, all at once."""
 
     leaves: tuple[str, ...]
     runs: int  # number of completed runs

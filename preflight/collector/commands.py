@@ -133,7 +133,7 @@ class _Run:
     def _wait(self, until: float, patient: bool = True) -> bool:
         """Read until the command has ended and, if ``patient``, its output too.
 
-        Returns whether the command has ended. False means that the time or, if ``patient``, the cap was exceeded first.
+        Return whether the command has ended. False means that the time or, if ``patient``, the cap was exceeded first.
         """
         step_s, over = _STEP_S, 0.0
         while True:

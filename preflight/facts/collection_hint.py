@@ -20,9 +20,24 @@ _PACKAGES = {
 }
 
 
+#: Kind of a record that no collector reads -> how to get it again.
+_MADE = {
+    "bench": "resume the campaign: `preflight bench --resume DIR`",
+    "history": "run preflight again with --history",
+}
+
+#: Kinds of probes whose target is a path or a command, which names itself.
+_ON_NODE = ("cmd", "file", "files", "dir", "statvfs")
+
+
 def collection_hint(key: str, evidence: Evidence) -> str:
     """Return advice on how to collect a missing record."""
     kind, _, target = key.partition(":")
+    if not target:
+        return "collect again with this version of preflight"
+    if kind in _MADE:
+        return _MADE[kind]
+    target = target if kind in (*_ON_NODE, "log") else f"{key} (see `preflight probes`)"
     try:
         record = evidence.record(key)
     except EvidenceError:

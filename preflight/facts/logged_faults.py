@@ -48,7 +48,7 @@ def places(
 
 
 def _ranks(log: NcclLog) -> dict[str | None, list[int]]:
-    """Return the ranks of each host of which the log has all ranks, in order."""
+    """Return the ranks of each host whose ranks are all in the log, in order."""
     ranks = {name: sorted(host.ranks) for name, host in hosts(log).items() if len(host.ranks) > 1}
     return {name: own for name, own in ranks.items() if log.nnodes and len(own) * log.nnodes == log.nranks}
 

@@ -70,7 +70,7 @@ def _finish_late(progress: Progress, why: str, killed: bool) -> int:
 def crashed(hook: str, error: Exception) -> int:
     """Report an internal error that left no verdict.
 
-    Returns the exit status of *unknown*.
+    Return the exit status of *unknown*.
     """
     hook = hook if hook in policy.HOOKS else _CONTEXTS.get(os.environ.get("SLURM_SCRIPT_CONTEXT", ""), "")
     text = announce.plain(f"preflight: NOT JUDGED: preflight itself failed: {_where(error)} (gate {hook})")
@@ -135,7 +135,7 @@ def _look(request: GateRequest) -> tuple[Cached | None, str]:
 def _in_background(request: GateRequest, watch: Watch) -> bool:
     """Judge the node in a process that outlives this one.
 
-    Returns whether its verdict can be written.
+    Return whether its verdict can be written.
     """
     from preflight.gate import background_refresh
 

@@ -127,7 +127,7 @@ class StateDir:
     def lock(self, name: str) -> int | None:
         """Take a lock until this process ends, without waiting.
 
-        Returns the file descriptor, or None if another process holds the lock. Raises StateDirError.
+        Return the file descriptor, or None if another process holds the lock. Raises StateDirError.
         """
         import fcntl
 

@@ -25,7 +25,7 @@ WAIVERS = "site.waivers"
 def chosen(checks: Sequence[Check], off: Sequence[str], cluster: Cluster) -> tuple[Sequence[Check], Sequence[str]]:
     """Apply ``[checks]`` of the cluster file.
 
-    Returns the checks to run, and the ids of those that are off. The check of waivers is planned only if there are
+    Return the checks to run, and the ids of those that are off. The check of waivers is planned only if there are
     waivers; otherwise its pass would be meaningless.
     """
     table = cluster.checks

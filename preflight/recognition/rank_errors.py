@@ -25,7 +25,7 @@ _RANK_NAME = re.compile(r"(?:rank|default|trainer|worker|local_rank)?\d{1,6}(?:\
 def merge_ranks(parts: Sequence[TextPart]) -> list[TextPart]:
     """Merge the errors of one kind by named writers into one part.
 
-    Returns the merged parts and all other parts.
+    Return the merged parts and all other parts.
     """
     first: dict[str, TextPart] = {}
     merged: list[TextPart] = []

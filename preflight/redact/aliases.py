@@ -36,7 +36,7 @@ _LEAST_STEM = 3
 
 
 def letters(number: int) -> str:
-    """Convert a number from 0 to letters: a to z, then aa, ab and so on."""
+    """Convert a number to letters: 0 to 25 are a to z, then aa, ab and so on."""
     made = ""
     number += 1
     while number:

@@ -33,7 +33,7 @@ def aliased(path: str, names: Names, words: Callable[[str], str]) -> str:
 
 
 def owns(name: str, is_folder: bool) -> bool:
-    """Return whether a name in a folder such as `/home` is a user.
+    """Return whether a name in a folder such as `/home` is that of a user.
 
     Shared folders and files are not users.
     """

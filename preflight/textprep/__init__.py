@@ -1,1 +1,1 @@
-"""Remove text that terminals, launchers, mail and web pages add."""
+"""Removal of text that terminals, launchers, mail and web pages add."""

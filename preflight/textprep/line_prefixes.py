@@ -1,4 +1,4 @@
-"""Remove line prefixes: writers, times and line numbers."""
+"""Removal of line prefixes: writers, times and line numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remove the marks that pages, mails, viewers and terminals put around a text.
+"""Removal of the marks that pages, mails and terminals put around a text.
 
 They are HTML elements, frames, quote marks, line numbers and code fences.
 """

@@ -1,4 +1,4 @@
-"""Extract the text of a patch, without its marks and removed lines."""
+"""The new text in a pasted patch, without its markers and removed lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detect prose about failures: headings, sentences and manuals."""
+"""Detection of prose about failures: headings, sentences and manuals."""
 
 from __future__ import annotations
 

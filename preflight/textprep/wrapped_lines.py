@@ -1,4 +1,4 @@
-"""Join lines that a terminal, a mail or a page wrapped at a width."""
+"""Lines that a terminal, a mail or a page wrapped at a width, joined again."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class PipedTransport:
     ) -> tuple[ChildChannel, int | None]:
         """Run the exchange with the collector behind a child.
 
-        Returns the channel and the exit status, None if the child did not end by itself. ``notices`` are messages of
+        Return the channel and the exit status, None if the child did not end by itself. ``notices`` are messages of
         the program on standard error, as opposed to the node's output.
         """
         process = self._start(command)

@@ -1,4 +1,4 @@
-"""Runs complete commands, each in a separate process that need not import preflight again.
+"""Complete commands, each run in a process that need not import preflight again.
 
 The script below starts once for a list of commands and forks for each; output, exit status and memory of a command are
 returned as JSON. The memory is the command's own: a process started directly by a large one, such as pytest, would have

@@ -1,4 +1,4 @@
-"""Writes a made-up NCCL log of any size: many interleaved ranks, in the formats of several versions.
+"""Generator of NCCL logs of any size: interleaved ranks, formats of several versions.
 
 ``python -m tests.support.nccl_log_generate --ranks 1024 --mib 1024 --version 2.21 -o FILE``. The same seed gives the
 same bytes. It is for measurements and counts only; real logs (tests/data/outside) decide whether the formats are right.

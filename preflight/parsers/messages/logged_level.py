@@ -1,4 +1,4 @@
-"""Detect lines that a program logged as errors, by their level."""
+"""Detection of lines that a program logged as errors, by their level."""
 
 from __future__ import annotations
 

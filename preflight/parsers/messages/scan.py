@@ -1,4 +1,4 @@
-"""Find lines with an error signature."""
+"""Search for lines with an error signature."""
 
 from __future__ import annotations
 

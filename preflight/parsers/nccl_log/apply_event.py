@@ -1,4 +1,4 @@
-"""Count parsed NCCL messages."""
+"""Counts of parsed NCCL messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restore the level in NCCL lines that lost it.
+"""Restoration of the level in NCCL lines that lost it.
 
 NCCL writes ``HOST:PID:TID [DEVICE] NCCL INFO message``; up to 2.2, without its name. A user, a log shipper or a web
 page may have removed the level. The remaining prefix or message identifies an NCCL line; prose has neither.

@@ -1,4 +1,4 @@
-"""Convert a log's counters to the facts of the log."""
+"""Conversion of a log's counters to the facts of the log."""
 
 from __future__ import annotations
 

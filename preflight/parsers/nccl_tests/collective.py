@@ -1,4 +1,4 @@
-"""Detect the collective of an nccl-tests table that does not name it.
+"""Detection of the collective of an nccl-tests table that does not name it.
 
 Two ratios differ between collectives (nccl-tests doc/PERFORMANCE.md and src/*.cu): busbw / algbw, and size / (elements
 x bytes per element), which is the number of ranks for the gather family.

@@ -270,7 +270,7 @@ class _Reader:
             report.deaths.append(RunFailure(number, death, launcher=True))
 
     def failure(self, number: int, tag: str, line: str) -> str:
-        """Process a failure; return the text before it, or the line if there is none."""
+        """Record a failure in a line; return the text before it, or else the line."""
         if not any(word in line for word in ("failure ", "Test ", "nvalid", "Incomp", "_perf")):
             return line
         if not (match := words.FAILURE.search(line)):

@@ -1,4 +1,4 @@
-"""Join the lines of nccl-tests reports that a terminal wrapped."""
+"""Lines of nccl-tests reports that a terminal wrapped, joined again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detect the start of a flight-recorder dump or a trace in a text."""
+"""Detection of the start of a flight-recorder dump or a trace in a text."""
 
 from __future__ import annotations
 

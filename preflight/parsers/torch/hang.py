@@ -1,4 +1,4 @@
-"""Detect hanging collectives and their ranks, from dumps or watchdog messages."""
+"""Hanging collectives and their ranks, from dumps or watchdog messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read step lines that differ only in digits, with a pattern of the first one."""
+"""Step lines that differ only in digits, read with a pattern of the first one."""
 
 from __future__ import annotations
 

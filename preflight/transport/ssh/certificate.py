@@ -42,7 +42,7 @@ class Certificate:
     signature: bytes
 
     def host_refusal(self, name: str, now: float, signatures: Collection[str] = ()) -> str:
-        """Return why a host certificate is invalid at a time; empty if it is valid.
+        """Return why a host certificate is invalid at a given time; empty if it is valid.
 
         The time is in seconds since 1970. ``signatures`` are allowed signature algorithms of an authority
         (CASignatureAlgorithms), if not the default.

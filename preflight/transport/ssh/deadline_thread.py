@@ -24,7 +24,7 @@ class DeadlineThread:
 
     @contextlib.contextmanager
     def at(self, moment: float, call: Callable[[], object]) -> Iterator[None]:
-        """Call ``call`` at a time unless the block has ended.
+        """Call ``call`` at the given time, unless the block has ended.
 
         ``call`` must not raise.
         """

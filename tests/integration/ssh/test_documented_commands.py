@@ -32,7 +32,7 @@ PAGES = (
     ROOT / "benchmarks/README.md",
 )
 PREFLIGHT = re.compile(
-    r"(?:[\w -]+ \| )?(?:sudo )?(?:\S*python3? -I (?:-m preflight|\S+\.pyz)|(?:\.venv/bin/)?preflight) "
+    r"(?:[\w -]+ \| )?(?:sudo |salloc -N\d+ )?(?:\S*python3? -I (?:-m preflight|\S+\.pyz)|(?:\.venv/bin/)?preflight) "
 )
 
 #: Placeholder of a reader's value -> its replacement here.
@@ -69,7 +69,6 @@ OTHERS = {
     r"mpirun ": "tests/integration/mpi, with a stand-in for nccl-tests",
     r"HTA=": "people, with a Python that has HolisticTraceAnalysis",
     r"AXE=": "people, with axe-core from npm",
-    r"salloc -N64 preflight bench ": "people, on a Slurm cluster with nccl-tests",
     r"mpirun -np 2 -H gpu001,gpu002 ": "people, on a cluster",
     r"ncclras |py-spy ": "people, where a job of NCCL runs",
     r"sudo apt-get install ": ".ci/run installs the same packages; tests/architecture compares the lists",

@@ -1,11 +1,10 @@
 """A simulated Kubernetes API server: real HTTPS on loopback, real `exec`, and prepared answers instead of a cluster.
 
-It answers the requests of `kubectl` and a pod's service account for pods: discovery, `get`, `list`, and `exec` in both
-ways that kubectl speaks, WebSocket (v5.channel.k8s.io, RFC 6455) and SPDY/3.1
-(tests/support/kubernetes/apiserver_spdy.py; older ones).
-Behind `exec` a real process runs on this machine; its standard input is closed when the connection is
-gone, as a kubelet does. Nothing here is a cluster: no scheduler, no kubelet, no admission. Its answers were made by
-hand: tests/data/kubernetes.
+It answers the requests for pods of `kubectl` and of a pod's service account: discovery, `get`, `list`, and `exec` over
+both protocols of kubectl, WebSocket (v5.channel.k8s.io, RFC 6455) and, for older clients, SPDY/3.1
+(tests/support/kubernetes/apiserver_spdy.py). `exec` starts a real process on this machine; when the connection ends,
+the standard input of the process is closed, as a kubelet does. There is no scheduler, no kubelet and no admission. The
+answers in tests/data/kubernetes were written by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Applies a verdict on a node of a real Slurm cluster, instead of a gate.
+"""A process that applies a verdict in a real Slurm cluster, as a gate does.
 
 ``python -m tests.support.slurm.apply_verdict VERDICT.json [--dry-run] [--go FILE]``; prints the result as JSON.
-``--go`` first waits for a file, so that several can act at once.
+``--go`` first waits for a file, so that several processes can act at once.
 """
 
 from __future__ import annotations
