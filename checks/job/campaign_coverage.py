@@ -74,7 +74,7 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     complete = done.end == "complete" or (done.end == "script" and run.next_round is None)
     if not complete:
         yield unknown(f"the campaign ended after {counted(len(done.rounds), 'round')}: {_ENDS[done.end]}",
-                      found=done.end or "cut",
+                      found=f"ended: {_ENDS[done.end]}",
                       expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
     for line in done.left_behind[:_MOST_LISTED]:
         yield warned(f"left behind: {line}", subject=line.partition(":")[0], found=line, expected="nothing",

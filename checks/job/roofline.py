@@ -204,7 +204,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         grade = passed if fits else warned
         yield grade(
             f"a layer of {model.feed_forward} is split over {model.tensor_ways} GPUs; at most "
-            f"{min(most, built.domain):.1f} stay busy inside the NVLink domain of {built.domain}",
+            f"{min(most, built.domain):.3g} stay busy inside the NVLink domain of {built.domain}",
             found=f"{model.tensor_ways} ways",
         )
 
