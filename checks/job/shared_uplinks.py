@@ -10,7 +10,7 @@ from preflight.checks.job.campaign_coverage import no_campaign
 from preflight.checks.job.nccl_tests import PERFORMANCE, size_of
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, passed, skipped, unknown, warned
+from preflight.model import Finding, check, passed, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.bench.shared_uplinks import SharedRuns
@@ -75,11 +75,10 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     low = [pair for pair in shared.pairs if pair.share < _ENOUGH]
     if low:
         worst = min(low, key=lambda pair: pair.share)
-        slow = f"{len(low)} of {counted(len(shared.pairs), 'pair')}"
+        others = f", and less than {_ENOUGH:.2f} between {len(low)} of {len(shared.pairs)} pairs of leaves"
         yield warned(
-            f"all pairs at once reach {worst.share:.2f} of the {alone} between {' and '.join(worst.leaves)}, and less "
-            f"than {_ENOUGH:.2f} between {slow} of leaves: the leaves have too few "
-            "uplinks, or flows share one",
+            f"all pairs at once reach {worst.share:.2f} of the {alone} between {' and '.join(worst.leaves)}"
+            f"{others if len(shared.pairs) > 1 else ''}: the leaves have too few uplinks, or flows share one",
             found=f"{worst.share:.2f} of one pair", expected=f"at least {_ENOUGH:.2f}", evidence=evidence,
         )  # fmt: skip
     elif why := _incomplete(shared, at_once):

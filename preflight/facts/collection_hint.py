@@ -26,8 +26,8 @@ _MADE = {
     "history": "run preflight again with --history",
 }
 
-#: Kinds of probes whose target is a path or a command, which names itself.
-_ON_NODE = ("cmd", "file", "files", "dir", "statvfs")
+#: Kinds of probes whose target is a path.
+_PATHS = ("file", "files", "dir", "statvfs")
 
 
 def collection_hint(key: str, evidence: Evidence) -> str:
@@ -37,11 +37,11 @@ def collection_hint(key: str, evidence: Evidence) -> str:
         return "collect again with this version of preflight"
     if kind in _MADE:
         return _MADE[kind]
-    target = target if kind in (*_ON_NODE, "log") else f"{key} (see `preflight probes`)"
+    named = target if kind in _PATHS else f"`{target}`" if kind == "cmd" else f"{key} (see `preflight probes`)"
     try:
         record = evidence.record(key)
     except EvidenceError:
-        return f"collect again with this version of preflight, which reads {target}"
+        return f"collect again with this version of preflight, which {'runs' if kind == 'cmd' else 'reads'} {named}"
     if kind == "log":
         return f"look into {target}"
     status = record.status
@@ -53,7 +53,7 @@ def collection_hint(key: str, evidence: Evidence) -> str:
     if status == "denied":
         return "run with --sudo, or as root"
     if status in ("timeout", "abandoned"):
-        return f"find out on the node why it hangs: {target}"
+        return f"find out on the node why it hangs: {named}"
     if status == "not-run":
         return "give the run more time: --deadline"
-    return f"check on the node: {target}"
+    return f"{'run' if kind == 'cmd' else 'check'} on the node: {named}"

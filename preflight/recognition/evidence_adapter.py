@@ -1,4 +1,4 @@
-"""Record keys of recognised outputs: one record for each kind."""
+"""Keys of the records of recognised outputs, one for each kind of output."""
 
 from __future__ import annotations
 
