@@ -115,7 +115,7 @@ def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
     gating = [finding for finding in findings if finding.get("gating", True)]
     if not gating:
         return []
-    parts: list[Part] = [Paragraph((("\nInconclusive", "bold"),))]
+    parts: list[Part] = [Paragraph((("\nUnknown", "bold"),))]
     for finding in gating[:UNKNOWN_SHOWN]:
         at = where(finding["nodes"])
         text = short(finding["message"], max(20, width - len(at) - len(finding["check"]) - 12))
