@@ -117,6 +117,7 @@ MODULES = (
     "job.serving",
     "job.serving_cache",
     "job.serving_hardware",
+    "job.within_node",
     "job.rails",
     "job.hca_roles",
     "job.hca_count",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.model import Finding, unknown
@@ -33,6 +35,21 @@ def node_count(run: RunFacts, key: str) -> int | None:
     if (log := run.nccl_logs.get(key)) is not None and log.nnodes is not None:
         return log.nnodes
     return max((report.nnodes for report in run.nccl_tests.get(key, ()) if report.nnodes), default=None)
+
+
+def gpu_names(run: RunFacts, key: str, hosts: Collection[str | None]) -> list[str]:
+    """Return the GPU names of hosts from nccl-tests, else from their evidence."""
+    named = [
+        device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
+        if device.host in hosts or None in hosts or not set(hosts) & {one.host for one in report.devices}
+    ]  # fmt: skip
+    for host in [] if named else hosts:
+        if (node := run.host(host)) is not None:
+            try:
+                named += [gpu.name for gpu in node.driver.gpus]
+            except EvidenceError:
+                continue
+    return named
 
 
 def no_nccl(run: RunFacts, site: Site) -> Finding | None:

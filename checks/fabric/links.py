@@ -199,6 +199,7 @@ def _state(swept: FabricFacts, link: FabricLink) -> str:
     source=f"{DIAGS}: ibqueryerrors(8); NVSentinel, rdma-core ibcheckerrs, Azure healthagent for the numbers",
     fix="Clean or replace the cable at the port named, then run `ibqueryerrors` twice, an hour apart.",
     action="fix-site",
+    answers=("PA-19",),
     scope="fleet",
     sweep=True,
     reads=("cmd:ibqueryerrors",),

@@ -26,7 +26,7 @@ WAIT = "PortXmitWait"
     fix="Reset saturated counters with `ibclearcounters`, and remove PortXmitWait from the thresholds in "
     "/etc/infiniband-diags.",
     action="fix-site",
-    answers=("FP-OBS-7",),
+    answers=("FP-OBS-7", "PA-19"),
     scope="fleet",
     gating=False,
     sweep=True,

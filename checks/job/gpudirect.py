@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from preflight import facts, parsers
 from preflight.checks.job.cause import HostGroup, because, blamed, contradictions, fix, grouped, of_log, witness
 from preflight.checks.job.transport import TROUBLESHOOTING
-from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
-from preflight.evidence.document import EvidenceError
+from preflight.checks.logs import RERUN, cited, gpu_names, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
@@ -101,7 +100,7 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
         if apart:
             direct, number = sum(host.direct for host in group.hosts), sum(host.staged for host in group.hosts)
         network = without[0].network
-        can = ability(network, _gpus(run, group, key), _shape(log))
+        can = ability(network, gpu_names(run, key, [host.host for host in group.hosts]), _shape(log))
         cause = group.cause
         message = (
             f"{name}: {number} of {direct + number} network channels{f' of {group.named}' if apart else ''} "
@@ -148,22 +147,6 @@ def _sends_only(channels: list[NetChannels]) -> bool:
     """
     ways = {bool(channel.gpudirect): channel.first.message for channel in channels}
     return "[send]" in ways.get(False, "") and "[receive]" in ways.get(True, "")
-
-
-def _gpus(run: RunFacts, group: HostGroup, key: str) -> list[str]:
-    """Return the GPU names of hosts from nccl-tests, else from their evidence."""
-    hosts = {host.host for host in group.hosts}
-    named = [
-        device.name for report in run.nccl_tests.get(key, ()) for device in report.devices
-        if device.host in hosts or None in hosts or not hosts & {one.host for one in report.devices}
-    ]  # fmt: skip
-    for host in [] if named else hosts:
-        if (node := run.host(host)) is not None:
-            try:
-                named += [gpu.name for gpu in node.driver.gpus]
-            except EvidenceError:
-                continue
-    return named
 
 
 def _shape(log: NcclLog) -> str:

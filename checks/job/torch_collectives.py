@@ -211,7 +211,7 @@ def _slow_transfers(job: JobTrace, slow: SlowTransfers) -> Finding:
     source="Nearest-rank percentiles: p99 of at least 100, p99.9 of at least 1000; three times the median: a judgement",
     fix="Check for congestion while the job runs: `preflight check --window 60`.",
     action="fix-job",
-    answers=("FP-LAT-1",),
+    answers=("FP-LAT-1", "FP-BW-4"),
     scope="run",
     gating=False,
     needs=("trace",),

@@ -201,6 +201,7 @@ class _Rate(NamedTuple):
     source="nccl-tests doc/PERFORMANCE.md (bus bandwidth); roofline of preflight; half of it is a judgement",
     fix="Run nccl-tests on the same nodes (`preflight read` judges its output); the log of NCCL_DEBUG=INFO shows the "
     "transport.",
+    answers=("FP-BW-4",),
     scope="run",
     gating=False,
     needs=("trace",),

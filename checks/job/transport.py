@@ -10,7 +10,7 @@ from preflight.checks.job.cause import HostGroup, because, blamed, contradiction
 from preflight.checks.logs import RERUN, cited, log_name, no_nccl, node_count
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nccl_root_cause import HostStatements
@@ -57,7 +57,7 @@ def transport(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Channel lines ("via NET/X") take precedence over "Using network X". A transport that was only initialised, or a
     plug-in that was only loaded, does not count as used. TCP between nodes fails; hosts that differ are named with
-    their ranks. A job on one node needs no network.
+    their ranks. A job on one node needs no network (`nccl.within-node`).
 
     With the evidence of the log's hosts (`preflight check --hosts … --log FILE`, `preflight judge EVIDENCE --log
     FILE`), the finding states the first cause that applies: disabled by NCCL_IB_DISABLE or NCCL_NET, no RDMA NIC
@@ -90,7 +90,7 @@ def _over_tcp(log: NcclLog, nodes: int | None) -> bool:
 def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
     name, networks = log_name(key), log.network_names
     if nodes == 1:
-        return _one_node(log, key)
+        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
     if not networks:
         return unknown(f"{name}: no line shows which network is used", evidence=[key], fix=RERUN)
     if any(parsers.nccl_log.is_tcp(network) for network in networks):
@@ -112,27 +112,6 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
         )
     found = " and ".join(_kind(log, network) for network in networks)
     return passed(f"{name}: {found} carries {_traffic(nodes)}", subject=name, found=found, evidence=[key])
-
-
-def _one_node(log: NcclLog, key: str) -> Finding:
-    """Report GPUs of one node that use a network instead of NVLink or shared memory.
-
-    A log without channel lines is skipped.
-    """
-    name = log_name(key)
-    if not log.channels:
-        return skipped(f"{name}: one node, so no traffic between nodes", subject=name, evidence=[key])
-    count = sum(channel.count for channel in log.channels)
-    return warned(
-        f"{name}: one node, but {counted(count, 'channel connection')} over NET/{log.channels[0].network}",
-        subject=name,
-        found=f"NET/{log.channels[0].network}",
-        expected="P2P or SHM between the GPUs of one node",
-        evidence=[key],
-        why="GPUs of one node that cannot use peer-to-peer or shared memory run at a NIC's rate.",
-        fix="Remove NCCL_P2P_DISABLE and NCCL_SHM_DISABLE; ranks in separate containers must share /dev/shm and IPC.",
-        quote=cited(log.channels[0].first),
-    )
 
 
 def _decisive(log: NcclLog, *, tcp: bool = True) -> LogLine | None:

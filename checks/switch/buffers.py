@@ -189,7 +189,7 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
     source="SONiC COUNTERS_DB (SAI_QUEUE_STAT_SHARED_WATERMARK_BYTES, …_XOFF_ROOM_WATERMARK_BYTES)",
     fix="Compare `show priority-group watermark headroom` with the profile; look for the sender that ignores pauses.",
     action="fix-site",
-    answers=("FP-OBS-7", "FP-CON-2"),
+    answers=("FP-OBS-7", "FP-CON-2", "PA-19", "FP-BW-4"),
     scope="fleet",
     switches=True,
     reads=("redis:COUNTERS_DB queues", "redis:COUNTERS_DB pgs", "eos:show qos interfaces ecn counters queue"),

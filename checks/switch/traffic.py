@@ -22,6 +22,7 @@ from preflight.model import Finding, check, counted, failed, passed, unknown
     "switch.headroom`.",
     action="fix-site",
     separate=True,
+    answers=("FP-BW-4", "PA-19"),
     scope="fleet",
     switches=True,
     window=True,

@@ -25,9 +25,12 @@ ITEMS = (
         question("Measured: all pairs at once reach the bandwidth of one pair", "bench.shared-uplinks"),
     ),
     _LIST.item(
-        "FP-BW-4", "Can the fabric absorb the synchronisation burst?", "bench window",
+        "FP-BW-4", "Can the fabric absorb the synchronisation burst?", "window switch trace",
         question("Averaged over a window under load, no packet is dropped or delayed", "counters.congestion"),
-        lack("Within one burst of some milliseconds", "counters of NICs and switches at the time scale of a burst"),
+        question("Highest level of the switches' lossless queues in any burst, and packets dropped there",
+                 "switch.queue-depth", "switch.lossless-drops", where=ROCE),
+        question("Within one burst: the transfer of each collective takes as long as usual, and as the hardware allows",
+                 "torch.collective-times", "torch.busbw"),
     ),
     # latency
     _LIST.item(

@@ -130,15 +130,15 @@ ITEMS = (
         question("No channel uses TCP between nodes; otherwise, the cause", "nccl.transport"),
     ),
     _LIST.item(
-        "NT-LENS-4", "bottleneck lens: P2P disabled", "node",
+        "NT-LENS-4", "bottleneck lens: P2P disabled", "node trace",
         question("No variable switches it off", "nccl.left-over-disables"),
-        lack("The job's log shows that the GPUs of a node use it", "transports within a node of an NCCL log, judged"),
+        question("The job's log shows that the GPUs of a node use it", "nccl.within-node"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
-        "NT-LENS-5", "bottleneck lens: SHM disabled", "node",
+        "NT-LENS-5", "bottleneck lens: SHM disabled", "node trace",
         question("No variable switches it off", "nccl.left-over-disables"),
-        lack("The job's log shows that ranks of a node use it", "transports within a node of an NCCL log, judged"),
+        question("The job's log shows that ranks of a node use it, or need none", "nccl.within-node"),
         within=ENVIRONMENT,
     ),
     _LIST.item(

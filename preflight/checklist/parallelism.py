@@ -117,11 +117,14 @@ ITEMS = (
         question("Each was measured completely, with the job's number of GPUs", "nccl-tests.collectives"),
     ),
     _LIST.item(
-        "PA-19", "egress congestion and packet-drop counters", "window",
+        "PA-19", "egress congestion and packet-drop counters", "window switch fabric",
         question("Host: no packet is lost, no receiver is too slow", "counters.loss", "counters.receiver"),
         question("Host: causes of delays at the ports", "counters.congestion"),
         question("No node has more losses and delays than its peers", "fleet.rates"),
-        lack("Switch: egress queues and drops", "the egress counters of the switches"),
+        question("Ethernet switches: depth of the lossless queues, and packets dropped there", "switch.queue-depth",
+                 "switch.lossless-drops", where=ROCE),
+        question("InfiniBand switches: waits for credits at each port, and discarded packets", "fabric.waits",
+                 "fabric.link-errors", where=INFINIBAND),
     ),
     _LIST.item(
         "PA-20", "GPU utilisation", "trace window",

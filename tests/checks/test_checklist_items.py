@@ -57,6 +57,8 @@ CLOSED = {
     "NT-CPU-1": "each CPU counts alone; what no counter of CPUs can tell is in its `within`",
     "NT-REC-1": "each part of the sentence has to be known of each node, or it is unknown",
     "NT-SHP-2": "a job that SHARP was set up for has reached the manager; no probe may start one",
+    "FP-BW-4": "torch.collective-times and torch.busbw time each burst; without the traces of all ranks it is unknown",
+    "PA-19": "switch.queue-depth and fabric.waits are unknown if a switch does not count",
     "FP-OBS-2": "torch.collective-share prints the durations in the job; without a trace of it, it stays unknown",
     "PA-25": "torch.collective-share and torch.experts judge the job's own; without the traces of it, it stays unknown",
     "NT-COM-1": "nccl.late-communicators compares the setups' places in the log with those of the steps",

@@ -19,10 +19,10 @@ DEFERRED = {
 #: Id -> the kind of evidence that its open questions need; its other questions are answered.
 IN_PART = {
     "AN-7": "switch",
-    "FP-BW-4": "bench", "FP-CON-1": "declared", 
+    "FP-CON-1": "declared", 
     "GS-3": "bench",
-    "GS-1": "node", "NT-LENS-4": "node", "NT-LENS-5": "node", "PA-14": "node", "PA-16": "node",
-    "PA-17": "switch", "PA-19": "switch", "PA-20": "window",
+    "GS-1": "node", "PA-14": "node", "PA-16": "node",
+    "PA-17": "switch", "PA-20": "window",
 }  # fmt: skip
 
 KINDS = set(SUPPLY)

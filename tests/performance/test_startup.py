@@ -99,7 +99,7 @@ NEEDLESS = {
     "fabric.shape", "fleet.core",
     "fleet.gpu", "fleet.host", "fleet.unique_ids", "fleet.nic", "fleet.outliers", "fleet.rails", "fleet.software",
     "job.built_for", "job.bus_bandwidth", "job.bandwidth_curve", "job.failures", "job.log_settings", "job.rails",
-    "job.rank_agreement", "job.hca_roles", "job.hca_count",
+    "job.rank_agreement", "job.hca_roles", "job.hca_count", "job.within_node",
     "job.transport", "job.benchmark_scale", "job.nccl_tests", "job.communicators", "pair.bandwidth",
     "job.benchmark_metadata", "roce.fleet", "job.roofline", "job.torch_gpu",
     "job.torch_hang", "job.torch_trace", "rdma.traffic", "rdma.rail_balance", "fleet.trends",

@@ -99,6 +99,16 @@ class HostChannels:
 
 
 @dataclass(frozen=True)
+class LocalChannels:
+    """The channels within a host over one transport."""
+
+    host: str | None  # None: the lines name no host
+    transport: str  # P2P/CUMEM, P2P/IPC, SHM, …
+    count: int
+    first: LogLine
+
+
+@dataclass(frozen=True)
 class Rails:
     """Connections with known NICs at both ends; they cross if indexes differ."""
 
@@ -230,6 +240,7 @@ class NcclLog:
     channels: tuple[NetChannels, ...]
     by_host: tuple[HostChannels, ...]
     intra_node: tuple[Use, ...]  # P2P/CUMEM, P2P/IPC, SHM, …
+    local: tuple[LocalChannels, ...]  # the same by host
     collnet: tuple[Use, ...]  # channels over COLLNET, and communicators with SHARP
     proxied: int  # network channels through another rank's NIC (PXN)
     rails: Rails | None

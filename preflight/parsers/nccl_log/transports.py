@@ -14,6 +14,7 @@ from preflight.parsers.nccl_log.model import (
     HostChannels,
     HostHcas,
     IbDevice,
+    LocalChannels,
     NetChannels,
     Rails,
     Use,
@@ -55,6 +56,16 @@ def intra_node(table: Tables) -> tuple[Use, ...]:
     """Count the channels within a node, by transport."""
     names = dict.fromkeys(key[1] for key, _ in table.rows("via") if key[1] not in ("NET", "COLLNET"))
     return tuple(use for name in names for use in merged(table.via(name), name))
+
+
+def local_channels(table: Tables) -> tuple[LocalChannels, ...]:
+    """Count the channels within each host, by transport."""
+    rows: dict[tuple[str | None, str], list[tuple[Any, Occurrence]]] = {}
+    for row in table.rows("via"):
+        if (transport := row[0][1]) not in ("NET", "COLLNET"):
+            rows.setdefault((row[0][0], transport), []).append(row)
+    uses = {place: use for place, own in rows.items() for use in merged(own, place[1])}
+    return tuple(LocalChannels(*place, use.count, use.first) for place, use in uses.items())
 
 
 def ib_devices(table: Tables) -> tuple[IbDevice, ...]:
