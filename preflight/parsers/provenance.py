@@ -21,6 +21,7 @@ class Format:
     name: str  # name of the tool or the files
     records: tuple[str, ...]  # record keys; * matches any text
     seen: tuple[str, ...] = ()  # origins, as in tests/data/outside/index.toml, or the file of a recorded node
+    documented: tuple[str, ...] = ()  # programs that write it, each with the documentation that the parser follows
 
 
 _GITHUB = "https://github.com/"
@@ -151,7 +152,13 @@ FORMATS = (
     )),
     Format("PyTorch's trace of a GPU", (TRACE,)),
     Format("PyTorch's flight recorder with NCCL", (RECORDING,)),
-    Format("metrics of a serving engine", (SERVING,)),
+    Format("metrics of a serving engine", (SERVING,), documented=(
+        "metrics of vLLM, as in https://docs.vllm.ai/en/stable/usage/metrics/",
+        "metrics of SGLang, as in https://docs.sglang.io/references/production_metrics.html",
+        "metrics of TensorRT-LLM, as in https://docs.nvidia.com/dynamo (TensorRT-LLM)",
+        "metrics of Dynamo, as in https://docs.nvidia.com/dynamo (metrics catalog)",
+        f"metrics of Triton, as in {_GITHUB}triton-inference-server/tensorrtllm_backend",
+    )),
     Format("ncclras", (RAS,)),
     Format("py-spy dump and faulthandler", (STACKS,)),
     Format("NCCL log", (NCCL_LOG,), (_GITHUB + "NVIDIA/nccl-tests/issues/131",)),
@@ -219,11 +226,14 @@ def format_of(key: str) -> Format | None:
 def unverified(keys: Iterable[str]) -> tuple[str, ...]:
     """Return the sorted names of the unverified formats of these records.
 
-    A record without a format is named by its key, without the prefix.
+    A format with documentation is named by the programs that write it, and a record without a format by its key,
+    without the prefix.
     """
-    found = set()
+    names: set[str] = set()
     for key in keys:
         form = format_of(key)
-        if form is None or not form.seen:
-            found.add(form.name if form else key.partition(":")[2])
-    return tuple(sorted(found))
+        if form is None:
+            names.add(key.partition(":")[2])
+        elif not form.seen:
+            names.update(form.documented or (form.name,))
+    return tuple(sorted(names))

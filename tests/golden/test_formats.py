@@ -68,6 +68,15 @@ def test_names_are_used_once() -> None:
     assert len({form.name for form in FORMATS}) == len(FORMATS)
 
 
+def test_each_serving_engine_has_its_documentation() -> None:
+    from preflight.parsers.training.engine_metrics import ENGINES
+
+    (metrics,) = (form for form in FORMATS if provenance.SERVING in form.records)
+    assert not metrics.seen
+    assert {name.split(",")[0] for name in metrics.documented} == {f"metrics of {engine}" for engine, _ in ENGINES}
+    assert unverified([provenance.SERVING]) == tuple(sorted(metrics.documented))
+
+
 def test_of_an_unknown_record_nothing_is_known() -> None:
     assert unverified(["cmd:rocm-smi", "cmd:ibstat", "nvml:gpus"]) == ("NVML", "rocm-smi")
 
