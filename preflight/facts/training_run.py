@@ -71,8 +71,9 @@ def _steps(written: Iterable[tuple[str, Sequence[Line]]]) -> StepsByWriter:
     """Return the steps by writer and framework."""
     by_writer: StepsByWriter = {}
     for writer, lines in written:
+        reader = iteration_log.StepReader()
         for line in lines:
-            if (hit := iteration_log.step_in(line)) is not None:
+            if (hit := reader.step_in(line)) is not None:
                 by_writer.setdefault((writer, hit[0]), []).append(hit[1])
     return by_writer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from preflight._startup.lightclass import dataclass
+from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.training.step_classes import StepsBetween
 from preflight.textprep.lines import Line, Lines
@@ -64,6 +64,11 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
                                 r" \[[\d:]{2,12}<[\d:?]{1,12}, "
                                 rf"{{1,3}}(?P<rate>{_NUMBER})(?P<unit>it/s|s/it)(?P<rest>.*)")),
 )  # fmt: skip
+#: A progress bar, on a line of its own or before other text. HF Trainer's lines have no time, but its bar has.
+_BAR = re.compile(
+    r".{0,80}?\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/(?P<total>\d{1,10})"
+    r" \[[\d:]{2,12}<[\d:?]{1,12}, {1,3}(?P<rate>\d{1,7}(?:\.\d{1,6})?)(?P<unit>it/s|s/it)\]"
+)
 #: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
     rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
@@ -83,6 +88,10 @@ _GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<n
 _MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
 _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
+#: The program whose step lines have no time, and the number of lines before its first step that may have its bar.
+_TIMED_BY_BAR, _BEFORE = "HF Trainer", 3
+#: Number of steps after which the bar's average (0.3 of the newest step) no longer shows an interruption.
+_SETTLES = 20
 #: Maximum number of lines between two steps, and maximum number of examined characters of a line.
 _GAP, _LONGEST = 60, 4000
 
@@ -109,6 +118,35 @@ class StepFields:
             _real(values.get("loss")), number, _real(values.get("norm")), _real(values.get("mfu")),
             int(batch) if batch else None,
         )  # fmt: skip
+
+
+class StepReader:
+    """Reader of the lines of one writer, in order: steps with the time on the progress bar before them."""
+
+    def __init__(self) -> None:
+        self._bar: re.Match[str] | None = None  # since the last step
+        self._total = ""  # of the bar that counts the steps; other bars count batches of an evaluation, or files
+        self._step = 0  # the last one with a bar
+        self._settled = 0  # the bar shows a moving average, which includes evaluations until this step
+
+    def step_in(self, line: Line) -> tuple[str, TrainingStep] | None:
+        """Return the framework and the step of a line; None if it is not a step line."""
+        bar = _BAR.match(line.text[:_LONGEST]) if "%|" in line.text else None
+        if "'eval_" in line.text or (bar and self._total not in ("", bar["total"])):
+            self._settled = self._step + _SETTLES
+        elif bar:
+            self._bar = bar
+        if (hit := step_in(line)) is None or hit[0] != _TIMED_BY_BAR:
+            return hit
+        step, bar, self._bar = hit[1], self._bar, None
+        if bar is None or step.loss is None:
+            return hit
+        self._total, self._step, rate = bar["total"], int(bar["step"]), float(bar["rate"])
+        if bar["unit"] == "it/s":
+            rate = 1 / rate if rate else 0.0
+        return hit[0], replace(
+            step, step=self._step, step_time_s=rate if rate and self._step >= self._settled else None
+        )
 
 
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:
@@ -202,8 +240,11 @@ def parse_lines(lines: Lines, at: int) -> Parsed[TrainingLog]:
     steps: list[TrainingStep] = []
     framework = ""
     end = last = at
+    reader = StepReader()
+    for line in lines[max(0, at - _BEFORE) : at]:
+        reader.step_in(line)
     while end < len(lines) and end - last <= _GAP:
-        if (hit := step_in(lines[end])) is not None and (not framework or hit[0] == framework):
+        if (hit := reader.step_in(lines[end])) is not None and (not framework or hit[0] == framework):
             framework = hit[0]
             steps.append(hit[1])
             last = end

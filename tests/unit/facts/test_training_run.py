@@ -278,3 +278,27 @@ def test_the_shape_of_a_line_leaves_out_digits_and_the_bar() -> None:
     assert len({line_selection.shape_of(bar) for bar in bars}) == 1
     others = [b"  8  16", b"8 16", b"   ", b"a 8%", b"a8%", b"#1", b"1"]
     assert len({line_selection.shape_of(line) for line in others}) == len(others)
+
+
+@pytest.mark.parametrize(("slower", "status"), [(1.0, "pass"), (2.5, "warn")])
+def test_the_progress_bar_of_hf_trainer_has_the_time(slower: float, status: str) -> None:
+    """The bar shows a moving average, on its own line; an evaluation every 100 steps is not a slow step."""
+    lines, average, evaluation, jitter = [], 1.2, 0.0, random.Random(3)
+    for step in range(1, 401):
+        length = 1.2 * jitter.gauss(1, 0.01) * (slower if step > 250 else 1)
+        average, evaluation = 0.7 * average + 0.3 * (length + evaluation), 0.0
+        if step % 5 == 0:
+            lines += [f" {step // 4:3}%|{'█' * (step // 40):10}| {step}/400 [05:00<10:00,  {average:.2f}s/it]", "",
+                      f"{{'loss': {3 - step / 400:.3f}, 'grad_norm': 1.1, 'epoch': {step / 100}}}"]  # fmt: skip
+        if step % 100 == 0:
+            lines += ["100%|██████████| 8/8 [00:04<00:00,  1.90it/s]", "{'eval_loss': 2.2, 'epoch': 1.0}"]
+            evaluation = 60.0
+    text = "\n".join(lines)
+    assert statuses(text) == {status}
+    run = of_log(parse(text))
+    assert run is not None
+    ((_, read),) = run.logs
+    timed = [step for step in read.steps if step.step_time_s]
+    assert len(timed) == 80 - 3 * 3
+    assert timed[0].step == 5
+    assert max(step.step_time_s or 0 for step in timed) == pytest.approx(1.2 * slower, rel=0.05)
