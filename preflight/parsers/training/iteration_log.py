@@ -91,7 +91,7 @@ _TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<throughput>[\
 #: The program whose step lines have no time, and the number of lines before its first step that may have its bar.
 _TIMED_BY_BAR, _BEFORE = "HF Trainer", 3
 #: Number of steps after which the bar's average (0.3 of the newest step) no longer shows an interruption.
-_SETTLES = 20
+_AVERAGED = 20
 #: Maximum number of lines between two steps, and maximum number of examined characters of a line.
 _GAP, _LONGEST = 60, 4000
 
@@ -121,19 +121,19 @@ class StepFields:
 
 
 class StepReader:
-    """Reader of the lines of one writer, in order: steps with the time on the progress bar before them."""
+    """Reader of steps in the lines of a writer, with times of progress bars."""
 
     def __init__(self) -> None:
         self._bar: re.Match[str] | None = None  # since the last step
         self._total = ""  # of the bar that counts the steps; other bars count batches of an evaluation, or files
         self._step = 0  # the last one with a bar
-        self._settled = 0  # the bar shows a moving average, which includes evaluations until this step
+        self._averaged = 0  # the bar shows a moving average, which includes evaluations until this step
 
     def step_in(self, line: Line) -> tuple[str, TrainingStep] | None:
         """Return the framework and the step of a line; None if it is not a step line."""
         bar = _BAR.match(line.text[:_LONGEST]) if "%|" in line.text else None
         if "'eval_" in line.text or (bar and self._total not in ("", bar["total"])):
-            self._settled = self._step + _SETTLES
+            self._averaged = self._step + _AVERAGED
         elif bar:
             self._bar = bar
         if (hit := step_in(line)) is None or hit[0] != _TIMED_BY_BAR:
@@ -145,7 +145,7 @@ class StepReader:
         if bar["unit"] == "it/s":
             rate = 1 / rate if rate else 0.0
         return hit[0], replace(
-            step, step=self._step, step_time_s=rate if rate and self._step >= self._settled else None
+            step, step=self._step, step_time_s=rate if rate and self._step >= self._averaged else None
         )
 
 
