@@ -108,6 +108,7 @@ EVIDENCE: list[Parser] = []
 
 #: Functions that receive foreign data without parsing it, each with the reason.
 APART = {
+    "parsers.host.services.state_in_words": "describes a state that a parser read",
     "nccl_environment.read": "driven as node.nccl_env",
     "port_qos.dcb_key": "makes a record's key",
     "parsers.switch.sonic_tables.records": "takes what parsers.switch.redis_dump returned",
