@@ -144,6 +144,13 @@ def _mesh(
             return
         yield passed(f"each of {len(totals)} GPUs has {most} NVLinks to its peers", found=str(most), evidence=evidence)
         return
+    if len(weak) == 1 and (counts := _alike(pairs, weak[0])):
+        own, usual = counts
+        yield failed(
+            f"{weak[0]} has {f'NV{own}' if own else 'no NVLink'} to its peers, which have NV{usual} to each other",
+            subject=weak[0], found=f"NV{own}" if own else "no NVLink", expected=f"NV{usual}", evidence=evidence,
+        )  # fmt: skip
+        return
     yield failed(
         f"{', '.join(weak)} {'has' if len(weak) == 1 else 'have'} fewer than {most} NVLinks to the other GPUs",
         subject=weak[0] if len(weak) == 1 else "",
@@ -151,6 +158,13 @@ def _mesh(
         expected=f"{most}, like the other GPUs of this node",
         evidence=evidence,
     )
+
+
+def _alike(pairs: list[tuple[str, str, int]], gpu: str) -> tuple[int, int] | None:
+    """Return the NVLinks of a GPU's pairs and of others; None if they vary."""
+    own = {links for *pair, links in pairs if gpu in pair}
+    usual = {links for *pair, links in pairs if gpu not in pair}
+    return (own.pop(), usual.pop()) if len(own) == len(usual) == 1 else None
 
 
 def _blame(topology: Topology, weak: list[tuple[str, str, int]], wiring: Wiring, evidence: Sequence[str]) -> Finding:

@@ -183,6 +183,10 @@ NO_ROW_LEFT = (
 _NO_EVENT = frozenset({106, 107, 152, 153, 154})
 
 
+#: Number of equal Xids of one GPU in a text from which they need attention: a judgement call.
+_REPEATED = 10
+
+
 def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, address: str) -> Finding | None:
     """Report the first event of the worst kind, and list the other codes.
 
@@ -206,7 +210,8 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     named = f"{address or 'a GPU'}: " if context.pasted else ""
     words = own_words(event.text).strip(" .") if context.pasted else ""
     printed = f" (“{ends_of(words, 120, 80)}”)" if words and words.lower() not in policy.meaning.lower() else ""
-    report, deciding = failed if bad else unknown if noted else warned, _deciding(policies, worst)
+    report = failed if bad else unknown if noted and times < _REPEATED else warned
+    deciding = _deciding(policies, worst)
     fix, action = deciding.fix or (APPLICATION_FIX if policy.act is Act.APPLICATION else ""), deciding.action
     if event.code == 94 and any(other.code == 63 and "reset gpu" in other.text.lower() for other, _ in policies):
         fix, action = REMAP_FIX, "reset"

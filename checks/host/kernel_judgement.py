@@ -219,12 +219,15 @@ def _number(events: Sequence[KernelEvent]) -> int:
 
 
 def _iommu(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
-    later = [event for event in kinds.get("iommu-fault", ()) if not window.booting(event)]
+    later = [event for event in kinds.get("iommu-fault", ()) if not window.booting(event, _MAPPED_S)]
     for device, events in devices_of(later, by_bus=True):
         where = f" of {device}" if device else ""
         yield Problem(Status.WARN, f"the IOMMU refused {count(events, 'access')}{where}", device,
                       "iommu-fault", events, _TRANSLATED)  # fmt: skip
 
+
+#: Seconds after boot by which drivers have mapped their devices' memory: a judgement call.
+_MAPPED_S = 300
 
 _TRANSLATED = (
     "A device accesses memory that it is not allowed to; compare driver versions, and boot with iommu=pt for "

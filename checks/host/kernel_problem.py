@@ -47,9 +47,9 @@ class Window:
         """Return whether any of the events counts."""
         return any(map(self.recent, events))
 
-    def booting(self, event: KernelEvent) -> bool:
+    def booting(self, event: KernelEvent, until_s: float = BOOT_S) -> bool:
         """Return whether devices were being set up at the time."""
-        return self.since_boot and event.at_s is not None and event.at_s < BOOT_S
+        return self.since_boot and event.at_s is not None and event.at_s < until_s
 
     def when(self, events: Sequence[KernelEvent]) -> str:
         """Return the age of the last event; empty if unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from preflight import parsers
@@ -55,18 +55,57 @@ def busbw(run: RunFacts, site: Site) -> Iterator[Finding]:
     For all_reduce, a floor in the cluster file decides. Otherwise, at least 0.90 of the usual bandwidth of such
     machines passes, at least 0.75 warns, and less fails; if NICs or the part are assumed, less only warns. More than
     the line rate is reported as *impossible*: check the labels. NVLink SHARP is taken into account only for types and
-    operations that NVSwitches reduce. Runs with small messages, or with fewer GPUs than the node has, are not judged.
+    operations that NVSwitches reduce. Without an expected value, a run below half of the best of the same runs in one
+    log warns. Runs with small messages, or with fewer GPUs than the node has, are not judged.
 
     ## False alarms
     An algorithm or transport that was pinned on purpose with NCCL_ALGO or NCCL_NET.
     """
-    for key, name, report in reports(run):
-        finding = _busbw(run, key, name, report, site)
+    listed = list(reports(run))
+    fastest = _fastest(listed)
+    for key, name, report in listed:
         best = report.best()
+        finding = _beside(_busbw(run, key, name, report, site), name, report, fastest.get(_alike(key, report), 0.0))
         quote = text_of(run, key, best.row.line) if best else ""
         large = finding.status is not Status.PASS or not short(report, site)
         items = ("NT-NCCL-3", "GS-3", "PA-25") if report.collective == "alltoall" and large else ("NT-NCCL-3", "GS-3")
         yield replace(finding, subject=name, evidence=(key,), quote=finding.quote or quote, answers=items)
+
+
+#: Share of the best of the same runs in one log below which a run is slow: a judgement call.
+_OF_THE_BEST = 0.5
+
+
+def _alike(key: str, report: Report) -> tuple[object, ...]:
+    """Return what runs of the same command in one log have in common."""
+    size = max((row.bytes for row in report.rows), default=0)
+    return key, report.collective, report.nranks, report.nnodes, report.groups, size, report.device_names
+
+
+def _fastest(listed: Sequence[tuple[str, str, Report]]) -> dict[tuple[object, ...], float]:
+    """Return the best bus bandwidth of the same runs."""
+    fastest: dict[tuple[object, ...], float] = {}
+    for key, _, report in listed:
+        if report.complete and (best := report.best()) is not None:
+            same = _alike(key, report)
+            fastest[same] = max(fastest.get(same, 0.0), best.busbw_gbytes_s)
+    return fastest
+
+
+def _beside(finding: Finding, name: str, report: Report, fastest: float) -> Finding:
+    """Warn instead of *unknown* if the same run is much faster in this log."""
+    best = report.best()
+    if finding.status is not Status.UNKNOWN or best is None or not report.complete:
+        return finding
+    own = best.busbw_gbytes_s
+    if report.nranks in (None, 1) or finding.found != f"{own:g} GB/s" or own >= _OF_THE_BEST * fastest:
+        return finding
+    return warned(
+        f"{name}: best busbw at {size_of(best.row.bytes)} over {over(report)}: found {own:g} GB/s, but another run of "
+        f"the same test in this log reached {fastest:g} GB/s",
+        found=f"{own:g} GB/s", expected=f"about {fastest:g} GB/s",
+        fix="Find what these runs share: a node, a rail, or a NIC (`preflight bench` compares pairs of nodes).",
+    )  # fmt: skip
 
 
 def _busbw(run: RunFacts, key: str, name: str, report: Report, site: Site) -> Finding:

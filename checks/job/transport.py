@@ -108,6 +108,7 @@ def _transport(log: NcclLog, nodes: int | None, key: str) -> Finding:
             found=log.ofi_provider.name,
             expected="an RDMA provider",
             evidence=[key],
+            fix=f"{_OF_LIBFABRIC} FI_PROVIDER=efa makes a run fail that would fall back.",
             quote=cited(log.ofi_provider.first, _decisive(log)),
         )
     found = " and ".join(_kind(log, network) for network in networks)

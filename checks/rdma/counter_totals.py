@@ -157,6 +157,10 @@ def _worst(counters: Mapping[str, int], packets: int) -> str:
     )
 
 
+#: Counters of requests that stalled or failed; others count packets that were sent again in time.
+_BROKEN = frozenset({"local_ack_timeout_err", "rnr_nak_retry_err", "req_transport_retries_exceeded"})
+
+
 def judge_totals(
     check: str, places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...], complete: bool
 ) -> Iterator[Finding]:
@@ -189,11 +193,13 @@ def judge_totals(
                 )  # fmt: skip
             continue
         calm = False
-        first, (row, value) = max(high.items(), key=lambda item: item[1][1])
+        worst_first = sorted(high, key=lambda name: (name not in _BROKEN, -high[name][1]))
+        first, (row, value) = worst_first[0], high[worst_first[0]]
+        also = f"; also {', '.join(f'{name} {high[name][1]}' for name in worst_first[1:4])}" if worst_first[1:] else ""
         stopped = any(row.stops and value == 2**row.bits - 1 for row, value in high.values())
         listed = ", ".join(f"{name} {value}" for name, (_, value) in high.items())
         yield unknown(
-            f"{place or 'the port'}: {first} {value}: {row.meaning}; the period is unknown from a single reading"
+            f"{place or 'the port'}: {first} {value}: {row.meaning}{also}; the period is unknown from a single reading"
             + ("; a counter is at its maximum" if stopped else ""),
             subject=place,
             found=listed[:300],

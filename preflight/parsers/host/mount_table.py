@@ -19,6 +19,9 @@ _MOUNT = re.compile(r"(\S{1,400}) on (/\S{0,400}) type ([\w.-]{1,40}) \(([\w=,.:
 _FIND_HEAD = re.compile(r"TARGET\s+SOURCE\s+FSTYPE\s+OPTIONS\s*")
 _FIND = re.compile(r"[\s├└│─|`-]{0,40}(/\S{0,400})\s+(\S{1,400})\s+([\w.-]{1,40})\s+((?:rw|ro)(?:,\S{1,2000})?)\s*")
 
+_SIZE = re.compile(r"size=(\d{1,15})([kmgKMG]?)")
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
 
 @dataclass(frozen=True)
 class MountedPlace:
@@ -34,6 +37,12 @@ class MountedPlace:
     def read_only(self) -> bool:
         """Whether the file system is mounted read-only."""
         return "ro" in self.options
+
+    @property
+    def size(self) -> int | None:
+        """The size option in bytes; None without one, or if it is a share of the memory."""
+        match = next(filter(None, map(_SIZE.fullmatch, self.options)), None)
+        return int(match[1]) * _UNITS[match[2].lower()] if match else None
 
 
 def begins(lines: Lines, at: int) -> bool:

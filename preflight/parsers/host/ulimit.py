@@ -15,6 +15,8 @@ _BASH = re.compile(r"\s*([A-Za-z][A-Za-z /-]{2,30}?)\s+\((?:([\w -]{1,14}), )?-(
 _PROC = re.compile(r"\s*Max ([a-z][a-z ]{2,30}?)\s{2,}(unlimited|\d{1,20})\s+(unlimited|\d{1,20})(?:\s+(\w+))?\s*")
 _PROC_HEAD = re.compile(r"\s*Limit\s+Soft Limit\s+Hard Limit\s+Units\s*")
 _UNIT = {"kbytes": 1024, "blocks": 1024, "bytes": 1, "512 bytes": 512}
+#: A limit that is often printed alone.
+_ALONE = "max locked memory"
 #: Maximum number of examined characters of a line of /proc.
 _LONGEST = 200
 #: Name in /proc -> name in bash.
@@ -34,6 +36,8 @@ def begins(lines: Lines, at: int) -> bool:
     if _PROC_HEAD.fullmatch(text):
         return True
     near = [line.text for line in lines[at : at + 3]]
+    if (match := _BASH.fullmatch(text)) and match[1] == _ALONE:  # ``ulimit -l``; a list begins with other limits
+        return True
     return sum(bool(_BASH.fullmatch(near_text)) for near_text in near) >= min(2, len(near)) and bool(
         _BASH.fullmatch(text)
     )
@@ -52,7 +56,7 @@ def parse_lines(lines: Lines, at: int) -> Parsed[ProcessLimits]:
             soft[match[1]] = None if match[4] == "unlimited" else int(match[4]) * _UNIT.get(match[2] or "", 1)
         elif match := _PROC.fullmatch(line.text):
             soft[_NAMES.get(match[1], match[1])] = None if match[2] == "unlimited" else int(match[2])
-    gaps = () if len(soft) > 1 else (ParseGap(taken[-1].number, "the other limits are missing"),)
+    gaps = () if len(soft) > 1 or _ALONE in soft else (ParseGap(taken[-1].number, "the other limits are missing"),)
     return Parsed(ProcessLimits(soft), gaps, end)
 
 

@@ -67,8 +67,10 @@ _USUAL = re.compile(
 )
 #: Phrases in which such a word does not report a fault.
 _HARMLESS = re.compile(
-    r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:checks?|polic(?:y|ies)"
-    r"|handlers?|intervals?|secs?|seconds|budget|backoff)\b|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
+    r"(?i)\b(?:health|liveness|readiness|error|failure|restart|retry|timeout|exit)[ _-]?(?:check(?:s|ing)?"
+    r"|polic(?:y|ies)|handlers?|intervals?|secs?|seconds|budget|backoff)\b"
+    r"|\b(?:no|0|zero|without) (?:errors?|failures?|warnings?)\b"
+    r"|\b0 (?:failed|lost|missing|dead|stale|killed|orphaned|unhealthy)\b"
     r"|\w*timeout\w*(?:\(\w{1,3}\))?[\"']?[= :]{1,3}[\"']?[\d(n]|\bretries[= :]{1,3}\d|\brestarts?[= :]{1,3}0\b"
     r"|\bnan_?check\w*"
     r"|\berrors?[= :]{1,3}(?:0|none)\b|\w+/error\b|\berror=0?\.\d+|\bmean_?error|\b(?:cool|wind|count|power)[ -]?down\b"

@@ -98,6 +98,12 @@ SIGNATURES = signatures(SLURM, (
      "fail", "a node has less memory, cores or disk than in slurm.conf", "host.inventory",
      ("slurmd -C", "free -g; lscpu", "scontrol show node NODE"),
      "Look for a missing memory module or CPU; if the hardware is complete, correct slurm.conf."),
+    ("slurm-hardware", "onfiguration differs from hardware",
+     r"Node configuration differs from hardware: ?(?P<what>.{0,200})",
+     "fail", "the node's hardware differs from slurm.conf: the controller rejects its registration (INVAL)",
+     "host.inventory", ("slurmd -C", "lscpu", "scontrol show node NODE"),
+     "Correct the node's line in slurm.conf from `slurmd -C`; look for a changed NPS or sub-NUMA setting of the BIOS, "
+     "or for a missing CPU."),
     ("slurm-configuration", "different slurm.conf|slurm.conf|onfiguration",
      r"different slurm\.conf than the slurmctld|(?:error|fatal): .{0,80}(?:slurm|gres|cgroup|topology)\.(?:conf"
      r"|yaml)\b.{0,120}"

@@ -14,14 +14,25 @@ def describe(errors: tuple[LoggedError, ...]) -> tuple[dict[str, Any], str]:
     """Return the facts of the errors, and a one-line summary."""
     listed = [
         {
-            "id": error.signature.id, "rank": int(error.rank) if error.rank.isdecimal() else error.rank or None,
-            "host": error.node or None, "gpu": error.gpu or None, "line": error.line, "text": error.text,
+            "id": error.signature.id, "rank": _number(_same(errors, error, "rank")),
+            "host": _same(errors, error, "node") or None, "gpu": error.gpu or None, "line": error.line,
+            "text": error.text,
             "place": error.place or None, "check": error.signature.check, "next": list(error.signature.commands),
         }
         for error in errors
     ]  # fmt: skip
     ids = list(dict.fromkeys(error.signature.id for error in errors))
     return {"errors": listed}, f"{len(errors)} error{'s' if len(errors) > 1 else ''}: {', '.join(ids[:6])}"
+
+
+def _number(rank: str) -> int | str | None:
+    return int(rank) if rank.isdecimal() else rank or None
+
+
+def _same(errors: tuple[LoggedError, ...], error: LoggedError, name: str) -> str:
+    """Return a value of an error, or the only one of those with its signature."""
+    values = {getattr(other, name) for other in errors if other.signature is error.signature} - {""}
+    return getattr(error, name) or (values.pop() if len(values) == 1 else "")
 
 
 KINDS = tuple(

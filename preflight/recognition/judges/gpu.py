@@ -312,7 +312,8 @@ def _peers(part: PastedValue) -> Iterator[Finding]:
             f"no peer access between {len(pairs)} pairs of GPUs ({shown}): {code}, "
             f"{_PEER_CODES.get(code, 'unknown')}",
             found=shown, expected="OK", evidence=part.evidence,
-            fix="NCCL uses host memory between these GPUs; check ACS and the IOMMU (`lspci -vv`), and the datasheet.",
+            fix=_BY_REGISTRY if code == "DR" else "NCCL uses host memory between these GPUs; check ACS and the IOMMU "
+            "(`lspci -vv`), and the datasheet.",
         )  # fmt: skip
     if not bad and part.value.access:
         yield passed("all pairs of GPUs have peer access", evidence=part.evidence)
@@ -325,6 +326,11 @@ _PEER_CODES = {
     "TNS": "the topology does not support it", "NS": "not supported", "DR": "disabled by a registry key",
     "U": "unknown",
 }  # fmt: skip
+
+_BY_REGISTRY = (
+    "`grep -r NVreg /etc/modprobe.d` and `cat /proc/driver/nvidia/params`: remove the module's option that disables "
+    "peer access (RegistryDwords), then reload the driver."
+)
 
 #: Codes that are not proof of a fault: some GPU models have no peer access by design.
 _OF_THE_PART = frozenset({"GNS", "NS", "U"})

@@ -67,11 +67,18 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
         at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
             yield warned(f"/dev/shm ({size}) is {row.used_pct} % full", expected="room for NCCL", **at)
-        elif row.size < ENOUGH_SHM:
-            much = "too little for several ranks" if row.size < LITTLE_SHM else "little"
-            yield warned(f"/dev/shm has {size}: {much}", expected="at least 8 GiB", **at)
         else:
-            yield passed(f"/dev/shm has {size}", evidence=part.evidence)
+            yield judge_shm(row.size, part.evidence)
+
+
+def judge_shm(size: float, evidence: tuple[str, ...]) -> Finding:
+    """Judge the size of /dev/shm in bytes."""
+    shown = size_text(size)
+    if size >= ENOUGH_SHM:
+        return passed(f"/dev/shm has {shown}", evidence=evidence)
+    much = "too little for several ranks" if size < LITTLE_SHM else "little"
+    return warned(f"/dev/shm has {shown}: {much}", subject="/dev/shm", found=shown, expected="at least 8 GiB",
+                  evidence=evidence)  # fmt: skip
 
 
 #: Usage in percent from which a file system counts as full: a judgement call.

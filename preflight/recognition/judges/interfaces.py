@@ -233,6 +233,10 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
     elif wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
         yield passed(f"{len(wired)} interfaces are up, with an MTU of {min(item.mtu for item in wired)} or more",
                      evidence=part.evidence)  # fmt: skip
+    elif (other := _for_management(wired)) and part.complete and all(item.has_carrier for item in wired):
+        yield passed(f"{len(wired)} interfaces are up; all but {other.name}, by its name for management, have an MTU "
+                     f"of {min(item.mtu for item in wired if item is not other)} or more",
+                     evidence=part.evidence)  # fmt: skip
 
 
 @limited
@@ -241,12 +245,25 @@ def _interface_mtus(part: PastedValue) -> Iterator[Finding]:
     wired = [item for item in interfaces if item.has_carrier and item.mac and not is_virtual(item.name)]
     large = [item for item in interfaces if item.is_up and item.mac and item.mtu >= _JUMBO]
     large = [item for item in large if not is_virtual(item.name)]
-    for interface in wired if large else ():
+    for interface in wired if large and not _for_management(wired) else ():
         if interface.mtu < _JUMBO:
             yield unsure(f"{interface.name} has MTU {interface.mtu}, but {large[0].name} has {large[0].mtu}",
                          subject=interface.name, found=f"{interface.mtu} bytes", 
                          expected=f"{large[0].mtu} bytes, for RoCE",
                          evidence=part.evidence)  # fmt: skip
+
+
+def _for_management(wired: Sequence[Interface]) -> Interface | None:
+    """Return the only interface without jumbo frames, if its name differs."""
+    small = [item for item in wired if item.mtu < _JUMBO]
+    others = {_stem(item.name) for item in wired if item not in small}
+    alone = len(small) == 1 and len(wired) > 2 and _stem(small[0].name) not in others
+    return small[0] if alone and small[0].mtu else None
+
+
+def _stem(interface: str) -> str:
+    """Return the letters before the first digit of an interface's name."""
+    return interface[: next((at for at, letter in enumerate(interface) if letter.isdigit()), None)]
 
 
 @limited

@@ -136,8 +136,9 @@ def _strange(log: KernelText, events: Sequence[KernelEvent]) -> list[PastedLine]
     near = {line.number + offset for line in log.lines if line.number in judged_lines and line.at_s is None
             for offset in range(-_SAME_LINES, _SAME_LINES + 1)}  # fmt: skip
     times = sorted(line.at_s for line in log.lines if line.number in judged_lines and line.at_s is not None)
+    heads = any(event.kind == "iommu-fault" for event in events)
     strange = [line for line in log.lines if line.number not in judged_lines and _TROUBLE.search(line.message)
-               and not _USUAL.search(line.message)
+               and not _USUAL.search(line.message) and not (heads and _HEAD_OF_FAULT in line.message)
                and not (line.number in near if line.at_s is None else _is_near(line.at_s, times))]  # fmt: skip
     return list({line.message.translate(_NO_DIGITS): line for line in reversed(strange)}.values())[::-1]
 
@@ -237,6 +238,9 @@ def _waited(events: tuple[KernelEvent, ...], judgement: Judged, evidence: tuple[
                       expected="none", evidence=evidence,
                       fix="`ps -eo pid,state,wchan:30,comm | grep ' D '`; find out what it waits for.")  # fmt: skip
 
+
+#: The line that precedes each fault of an IOMMU.
+_HEAD_OF_FAULT = "DRHD: handling fault"
 
 #: Kinds of events that continue on following lines, and the maximum number of their lines.
 _IN_SEVERAL_LINES = frozenset(

@@ -14,6 +14,7 @@ from preflight.parsers.host.process_table import ListedProcess
 from preflight.parsers.host.unit_list import ListedUnit
 from preflight.parsers.network.iperf_report import IperfReport
 from preflight.recognition.judges import Judges, PastedValue
+from preflight.recognition.judges.host_tools import judge_shm
 from preflight.recognition.judges.lists import limited
 
 
@@ -72,8 +73,22 @@ def _mounts(part: PastedValue) -> Iterator[Finding]:
         yield report(f"{mount.place} ({mount.kind} on {mount.source}) is read-only{tail} (line {mount.line})",
                      subject=mount.place, found="ro", expected="rw", evidence=part.evidence,
                      fix="`dmesg -T | grep -i -e ext4 -e xfs -e 'i/o error'`; `grep PLACE /etc/fstab`.")  # fmt: skip
-    if places and not wrong and part.complete:
+    soft = [mount for mount in places if mount.kind.startswith("nfs") and "soft" in mount.options]
+    for mount in soft:
+        over = " over UDP" if {"proto=udp", "udp"} & {*mount.options} else ""
+        yield unknown(f"{mount.place} ({mount.kind} on {mount.source}) is mounted soft{over}: a slow server makes "
+                      f"reads and writes fail (line {mount.line})", subject=mount.place, found=f"soft{over}",
+                      expected="hard, for data that jobs write", evidence=part.evidence,
+                      fix="Mount it with `hard,proto=tcp` unless jobs only read small files from it.")  # fmt: skip
+    if places and not wrong and not soft and part.complete:
         yield passed(f"{len(places)} file systems are mounted as expected", evidence=part.evidence)
+
+
+def _shm(part: PastedValue) -> Iterator[Finding]:
+    places: Sequence[MountedPlace] = part.value
+    for mount in places:
+        if mount.place == "/dev/shm" and mount.size is not None:
+            yield judge_shm(mount.size, part.evidence)
 
 
 def _governor(part: PastedValue) -> Iterator[Finding]:
@@ -186,7 +201,7 @@ JUDGES: Judges = {
     "ps": (("host.zombies", _processes),),
     "systemctl list-units": (("host.failed-units", _units),),
     "clock sources": (("host.time-sync", _sources),),
-    "mount": (("host.file-systems", _mounts),),
+    "mount": (("host.file-systems", _mounts), ("host.shm", _shm)),
     "cpupower": (("kernel.cpu-governor", _governor),),
     "memory errors": (("kernel.events", _errors),),
     "iperf3": (("pair.write-bw", _iperf),),

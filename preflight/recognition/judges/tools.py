@@ -346,6 +346,31 @@ def _governors(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"governor performance on all {len(governors)} CPUs", evidence=part.evidence)
 
 
+#: Limits of a control group -> their meaning; a CPU limit is a quota and a period in microseconds.
+_OF_GROUP = {
+    "memory.max": "bytes of memory, which data loaders and pinned buffers share",
+    "cpu.max": "us of CPU time per period, so data loaders may be throttled",
+    "pids.max": "processes and threads: each rank starts hundreds",
+}
+
+
+def _control_group(part: PastedValue) -> Iterator[Finding]:
+    """Report the limits of a control group, whose intent the text does not show."""
+    good = 0
+    for folder, _, files in _folders(part, "/fs/cgroup"):
+        for name in (name for name in _OF_GROUP if name in files):
+            limit = files[name].split()[0]
+            if limit == "max":
+                good += 1
+                continue
+            yield unknown(f"{folder}/{name}: {files[name]}: {_OF_GROUP[name]}", subject=name, found=files[name],
+                          expected="max, or what the job needs", evidence=part.evidence,
+                          fix="Raise the limit in the pod or job (limits, `--mem`, `--cpus-per-task`) if the job needs"
+                          " more.")  # fmt: skip
+    if good and part.complete:
+        yield passed(f"control group limits that are off (max): {good}", evidence=part.evidence)
+
+
 JUDGES: Judges = {
     "nvidia-smi mig": (("gpu.mig", _mig),),
     "nvidia-smi --query-compute-apps": (("gpu.left-over-processes", _processes),),
@@ -364,6 +389,6 @@ JUDGES: Judges = {
     "sysctl": (("kernel.numa-balancing", _balancing), ("rails.subnets", _arp), ("host.local-ports", _port_range)),
     "sysfs": (
         ("kernel.cpu-governor", _governors), ("gpu.pcie-link", _slots), ("rdma.port-state", _carriers),
-        ("counters.flaps", _flaps),
+        ("counters.flaps", _flaps), ("host.inventory", _control_group),
     ),
 }  # fmt: skip

@@ -252,6 +252,55 @@ def one_hca(local: int, hosts: int, hcas: str = "[0]mlx5_4:1/IB") -> str:
     return "\n".join(lines) + "\n"
 
 
+VALUES = """\
+$ cat /sys/devices/system/cpu/cpu9/cpufreq/scaling_governor
+{governor}
+$ cat /proc/sys/kernel/numa_balancing
+{balancing}
+"""
+GROUP = "root@pod-3:/# cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/cpu.max\n{memory}\n{cpu} 100000\n"
+MOUNTS = """\
+nfs-9:/vol/a on /work type nfs ({options},vers=3,rsize=65536)
+tmpfs on /dev/shm type tmpfs (rw,nosuid,nodev,size={size})
+"""
+DMAR = """\
+[  {second}.000000] DMAR: DRHD: handling fault status reg 2
+[  {second}.300000] DMAR: [DMA Read NO_PASID] Request device [9b:00.0] fault addr 0x7e0000001000 [fault reason 0x06] PTE
+"""
+XID = "Nov  9 04:{minute:02d}:10 n4 kernel: NVRM: Xid (PCI:0000:2a:00): 92, pid='<unknown>', High ECC rate\n"
+PAIR = """\
+# nThread 1 nGpus 1 minBytes 4294967296 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid  8101 on       p-1 device  0 [0x1b] NVIDIA H200
+#  Rank  1 Group  0 Pid  8102 on       p-2 device  0 [0x1b] NVIDIA H200
+#
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+  4294967296    1073741824     float     sum      -1  {half:.0f}  {rate:.2f}  {rate:.2f}      0  {half:.0f}  {rate:.2f}  {rate:.2f}      0
+  8589934592    2147483648     float     sum      -1  {time:.0f}  {rate:.2f}  {rate:.2f}      0  {time:.0f}  {rate:.2f}  {rate:.2f}      0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : {rate:.4f}
+#
+"""  # noqa: E501
+MESH = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n" + "".join(
+    f"GPU{row}\t"
+    + "\t".join(" X " if row == column else f"{{{int(2 in (row, column))}}}" for column in range(4))
+    + "\t0-63\t0\n"
+    for row in range(4)
+)
+INTERFACES = "".join(
+    f"{at}: {name}: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu {{{at - 2}}} qdisc mq state UP group default qlen 1000\n"
+    f"    link/ether 0a:42:ac:12:00:0{at} brd ff:ff:ff:ff:ff:ff\n    inet 10.5{at}.0.7/24 scope global {name}\n"
+    for at, name in enumerate(("eno1", "rail0", "rail1"), 2)
+)
+
+
+def pair(rate: float) -> str:
+    """Return the output of all_reduce_perf between two GPUs at a rate in GB/s."""
+    return PAIR.format(rate=rate, time=8589934592 / rate / 1e3, half=4294967296 / rate / 1e3)
+
+
 def set_up(absent: int | None, complete: bool) -> str:
     """Return the log of eight ranks on two hosts that set up a communicator; one may be absent."""
     lines = []
@@ -400,7 +449,7 @@ ROWS: dict[str, Row] = {
         3,
     ),
     "a little heat": (HEAT.format(count=3), [("unknown", "kernel.events", "CPU 12: slowed down by heat")], "", 3),
-    "heat": (HEAT.format(count=4100), [("warn", "kernel.events", "up to 4100x")], "", 0),
+    "heat": (HEAT.format(count=4100), [("warn", "kernel.events", "up to 4100 events")], "", 0),
     "a link that came up": (UP, [], "", 0),
     "a table with times": (stamped(HEALTH.format(health="Healthy")), [], "", 0),
     "a sick table with times": (
@@ -820,6 +869,99 @@ ROWS |= {
         1,
     ),
     "retired pages": (RETIRED.format(pending="No"), [("fail", "gpu.retired-pages", "62 pages")], "waits", 1),
+}
+
+ROWS |= {
+    "values below prompts": (
+        VALUES.format(governor="powersave", balancing=1),
+        [("warn", "kernel.cpu-governor", "powersave"), ("warn", "kernel.numa-balancing", "numa_balancing=1")],
+        "",
+        0,
+    ),
+    "good values below prompts": (VALUES.format(governor="performance", balancing=0), [], "", 0),
+    "a limit below its command": (
+        "root@g7:~# ulimit -l\n8192\nroot@g7:~# date\n",
+        [("warn", "host.memlock", "8 MiB")],
+        "",
+        0,
+    ),
+    "no limit below its command": ("$ ulimit -l\nunlimited\n", [], "", 0),
+    "limits of a control group": (
+        GROUP.format(memory=34359738368, cpu=800000),
+        [("unknown", "host.inventory", "memory.max: 34359738368"), ("unknown", "host.inventory", "cpu.max: 800000")],
+        "",
+        3,
+    ),
+    "a control group without limits": (GROUP.format(memory="max", cpu="max"), [], "", 0),
+    "a soft mount and little shared memory": (
+        MOUNTS.format(options="rw,soft,proto=udp", size="65536k"),
+        [("unknown", "host.file-systems", "soft over UDP"), ("warn", "host.shm", "/dev/shm has 64 MiB")],
+        "",
+        3,
+    ),
+    "a hard mount": (MOUNTS.format(options="rw,hard,proto=tcp", size="512g"), [], "", 0),
+    "slurm.conf and the hardware": (
+        "[2026-11-03T08:00:02.100] error: Node configuration differs from hardware: CPUs=192:192(hw) Boards=1:1(hw) "
+        "SocketsPerBoard=2:4(hw)\n",
+        [("fail", "host.inventory", "SocketsPerBoard=2:4(hw)")],
+        "",
+        1,
+    ),
+    "a fault of the IOMMU minutes after boot": (
+        DMAR.format(second=388),
+        [("warn", "kernel.events", "the IOMMU refused 1 access of 9b:00.0")],
+        "DRHD",
+        0,
+    ),
+    "a fault of the IOMMU during boot": (
+        DMAR.format(second=12),
+        [("unknown", "kernel.events", "during boot")],
+        "DRHD",
+        3,
+    ),
+    "an Xid, thirty times": (
+        "".join(XID.format(minute=minute) for minute in range(0, 60, 2)),
+        [("warn", "xid.gpu", "Xid 92")],
+        "",
+        0,
+    ),
+    "an Xid, once": (XID.format(minute=3), [("unknown", "xid.gpu", "Xid 92")], "", 3),
+    "one slow pair of three": (
+        pair(48.1) + pair(20.2) + pair(47.9),
+        [
+            ("warn", "nccl-tests.busbw", "found 20.2 GB/s, but another run of the same test in this log reached 48.1"),
+            ("unknown", "nccl-tests.busbw", "found 48.1 GB/s"),
+            ("unknown", "nccl-tests.busbw", "found 47.9 GB/s"),
+        ],
+        "",
+        3,
+    ),
+    "three equal pairs": (
+        pair(48.1) + pair(46.2) + pair(47.9),
+        [("unknown", "nccl-tests.busbw", f"found {rate} GB/s, no expected value") for rate in (48.1, 46.2, 47.9)],
+        "another run",
+        3,
+    ),
+    "a GPU with fewer NVLinks": (
+        MESH.format("NV18", "NV16"),
+        [("fail", "topology.nvlink", "GPU2 has NV16 to its peers, which have NV18 to each other")],
+        "",
+        1,
+    ),
+    "a GPU without NVLinks": (
+        MESH.format("NV12", "SYS"),
+        [("fail", "topology.nvlink", "GPU2 has no NVLink to its peers, which have NV12 to each other")],
+        "",
+        1,
+    ),
+    "equal NVLinks": (MESH.format("NV18", "NV18"), [], "", 0),
+    "an interface for management": (INTERFACES.format(1500, 9000, 9000), [], "", 0),
+    "a rail with a small MTU": (
+        INTERFACES.format(9000, 9000, 1500),
+        [("unknown", "roce.chain", "rail1 has MTU 1500")],
+        "",
+        3,
+    ),
 }
 
 
