@@ -49,8 +49,13 @@ _EOS = (
 _LOOKS: tuple[tuple[str, re.Pattern[str], tuple[str, str, str]], ...] = tuple(
     (name, re.compile(pattern, re.MULTILINE), commands)
     for name, pattern, commands in (
+        (
+            "a BGP summary of a switch, which is not read yet",
+            r"^BGP summary information for VRF|^IPv4 Unicast Summary|^BGP router identifier \S{1,40}, local AS number",
+            _EOS,
+        ),
         ("output of a SONiC switch", r"^admin@\S{1,60}:\S{1,20}\$ show ", _SONIC),
-        ("output of an Arista EOS switch", r"^[\w.-]{1,60}[#>] ?sh(?:ow?)? int", _EOS),
+        ("output of an Arista EOS switch", r"^[\w.-]{1,60}[#>] ?sh(?:ow?)? (?:int|lldp|ver)|^Arista DCS-", _EOS),
         ("output of a Cisco NX-OS switch", r"^\|? *QOS GROUP \d", _NXOS),
         ("output of a Cumulus Linux switch", r"^\S{1,80}[$#] nv show ", _HOST_SIDE),
         (

@@ -23,9 +23,9 @@ SIGNATURES = signatures(FRAMEWORK, (
      r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED: .{0,80}(?:[Oo]ut of memory|allocat)",
      "fail", "the GPU's memory was too small for an allocation", "gpu.memory-headroom", _MEMORY,
      "If another process uses the memory, end it; otherwise use a smaller batch, sharding, or expandable segments."),
-    ("serving-memory", "GPU memory utilization|cache blocks|KV cache",
+    ("serving-memory", "GPU memory utilization|cache blocks|KV cache|memory capacity is unbalanced",
      r"Free memory on device.{0,80} is less than desired GPU memory utilization"
-     r"|No available memory for the cache blocks"
+     r"|No available memory for the cache blocks|[Mm]emory capacity is unbalanced"
      r"|larger than the (?:maximum number of tokens that can be stored|available KV cache memory)",
      "fail", "the GPU has less free memory than the server is configured to use", "gpu.memory-headroom",
      _MEMORY,

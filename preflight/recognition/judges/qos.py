@@ -31,13 +31,16 @@ def _qos(part: PastedValue) -> Iterator[Finding]:
                      expected=f"a DSCP of priority {names}", evidence=part.evidence)  # fmt: skip
     yield from _judge_map(qos, name, part)
     buffers = qos.buffers
-    for priority in sorted(qos.lossless) if buffers and buffers.complete else ():
-        assert buffers
-        _, _, wrong = headroom(buffers, priority)
-        if wrong:
-            yield warned(f"{name}: {wrong}: no headroom for packets in flight when the port pauses",
-                         subject=qos.interface, found=wrong, expected="a separate buffer with headroom",
-                         evidence=part.evidence)  # fmt: skip
+    if buffers is None or not buffers.complete:
+        return
+    wrong = [words for priority in sorted(qos.lossless) if (words := headroom(buffers, priority)[2])]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more priorities)" if len(wrong) > 1 else ""
+        yield warned(f"{name}: {wrong[0]}{more}: no headroom for packets in flight when the port pauses",
+                     subject=qos.interface, found="; ".join(wrong), expected="a separate buffer with headroom",
+                     evidence=part.evidence,
+                     fix="`mlnx_qos -i IF --prio2buffer 0,0,0,1,0,0,0,0` gives the lossless priority its own buffer."
+                     )  # fmt: skip
 
 
 def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
@@ -55,6 +58,7 @@ def _judge_map(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
             found=f"DSCP {CNP_DSCP}",
             expected="a separate priority, without PFC",
             evidence=part.evidence,
+            fix="Map it to another priority: `mlnx_qos -i IF --dscp2prio set,48,6`.",
         )
 
 
@@ -62,7 +66,8 @@ def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
     on = _numbers(qos.lossless)
     if len(qos.lossless) > _LOSSLESS_MOST:
         yield warned(f"{name}: PFC is on for {len(qos.lossless)} priorities: {on}", subject=qos.interface, found=on,
-                     expected="1 priority; a NIC has buffers for two", evidence=part.evidence)  # fmt: skip
+                     expected="1 priority; a NIC has buffers for two", evidence=part.evidence,
+                     fix="`mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and the same on the switch.")  # fmt: skip
     elif len(qos.lossless) > 1:
         yield unknown(f"{name}: PFC is on for two priorities: {on}; RDMA uses one", subject=qos.interface, found=on,
                       expected="1 priority", evidence=part.evidence)  # fmt: skip

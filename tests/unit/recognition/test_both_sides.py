@@ -301,6 +301,19 @@ def pair(rate: float) -> str:
     return PAIR.format(rate=rate, time=8589934592 / rate / 1e3, half=4294967296 / rate / 1e3)
 
 
+QOS = """\
+Priority trust state: dscp
+dscp2prio mapping:
+	prio:3 dscp:24,26,
+Receive buffer size (bytes): 180000,0,0,0,0,0,0,0,
+Cable len: 7
+PFC configuration:
+	priority    0   1   2   3   4   5   6   7
+	enabled     {pfc}
+	buffer      0   0   0   0   0   0   0   0
+"""
+
+
 def set_up(absent: int | None, complete: bool) -> str:
     """Return the log of eight ranks on two hosts that set up a communicator; one may be absent."""
     lines = []
@@ -961,6 +974,22 @@ ROWS |= {
         [("unknown", "roce.chain", "rail1 has MTU 1500")],
         "",
         3,
+    ),
+}
+
+ROWS |= {
+    "memory that another process holds": (
+        "RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. "
+        "pre_model_load_memory=50.1\n",
+        [("fail", "gpu.memory-headroom", "less free memory than the server is configured to use")],
+        "",
+        1,
+    ),
+    "PFC without a buffer of its own": (
+        QOS.format(pfc="1   1   0   1   0   0   0   0"),
+        [("warn", "roce.chain", "PFC is on for 3 priorities"), ("warn", "roce.chain", "(and 2 more priorities)")],
+        "",
+        0,
     ),
 }
 
