@@ -28,7 +28,7 @@ _BLOCK_MTU = re.compile(r"\bMTU (\d{3,5})\b")
 _BLOCK_SPEED = re.compile(r"(?:duplex, |BW )(\d{1,9}(?: [GM]b/s|[GM]b/s| kbit))")
 _BLOCK_ABOUT = re.compile(r"\s+Description: (.{1,120})")
 
-_NV_HEAD = re.compile(r"\s{2,60}operational\s+applied\b.*")
+_NV_HEAD = re.compile(r"\s{2,60}operational(?:\s+applied\b.*)?")
 _NV = re.compile(
     r"(?P<indent> {0,16})(?P<name>\[?[a-z][\w-]{0,50}\]?)(?:\s{2,80}(?P<value>\S.{0,80}?))?(?:\s{2,80}.{0,120})?"
 )
@@ -49,7 +49,7 @@ def begins_block(lines: Lines, at: int) -> bool:
 def begins_settings(lines: Lines, at: int) -> bool:
     """Return whether the settings that NVUE prints begin at a line."""
     ruler = lines[at + 1].text if at + 1 < len(lines) else ""
-    return _NV_HEAD.fullmatch(lines[at].text) is not None and ruler.startswith("---")
+    return _NV_HEAD.fullmatch(lines[at].text.rstrip()) is not None and ruler.startswith("---")
 
 
 def _in_block(text: str) -> bool:

@@ -314,6 +314,16 @@ PFC configuration:
 """
 
 
+NVUE = """\
+cumulus@leaf3:~$ nv show interface swp9 counters
+                     operational
+-------------------  -----------
+carrier-transitions  0
+in-errors            {errors}
+out-drops            0
+"""
+
+
 def set_up(absent: int | None, complete: bool) -> str:
     """Return the log of eight ranks on two hosts that set up a communicator; one may be absent."""
     lines = []
@@ -985,6 +995,13 @@ ROWS |= {
         "",
         1,
     ),
+    "counters of NVUE": (
+        NVUE.format(errors=88121),
+        [("unknown", "counters.link-quality", "leaf3 swp9: in-errors 88121")],
+        "",
+        3,
+    ),
+    "good counters of NVUE": (NVUE.format(errors=0), [], "", 0),
     "PFC without a buffer of its own": (
         QOS.format(pfc="1   1   0   1   0   0   0   0"),
         [("warn", "roce.chain", "PFC is on for 3 priorities"), ("warn", "roce.chain", "(and 2 more priorities)")],
