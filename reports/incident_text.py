@@ -10,7 +10,7 @@ from preflight.incidents.parts import Parts
 from preflight.reports.sanitize import RUN, fold, one_line, short, visible
 from preflight.reports.summary_text import IMPACT, table, where
 from preflight.reports.text_layout import Listing, Paragraph, Part, typeset
-from preflight.reports.text_report import COLOUR, finding_parts
+from preflight.reports.text_report import COLOUR, finding_parts, unanswered, without_answer
 from preflight.reports.verdict_line import headline
 
 Incident = Mapping[str, Any]
@@ -73,6 +73,11 @@ def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[st
     return lines
 
 
+def no_answer(report: Mapping[str, Any], *, colour: bool, width: int) -> str:
+    """Return a line for each reason why nodes did not answer."""
+    return typeset(unanswered(report["nodes"]), colour=colour, width=width)
+
+
 def lines(report: Mapping[str, Any], numbers: Iterable[int]) -> str:
     """Return a line for each incident, its fields separated by tabs."""
     chosen = (report["incidents"][number] for number in numbers)
@@ -98,15 +103,21 @@ def markdown(report: Mapping[str, Any], numbers: Sequence[int]) -> str:
 
 
 def document(report: Mapping[str, Any], layout: str) -> str:
-    """Return the verdict and the incidents in the format ``line`` or ``md``.
+    """Return the verdict, missing answers and incidents, as ``line`` or ``md``.
 
-    The verdict is the first line; in ``line``, it has the fields of an incident.
+    The verdict is the first line. In ``line``, it and each reason for a missing answer have the fields of an incident.
     """
     verdict, numbers = one_line(headline(report)), range(len(report["incidents"]))
+    silent = [
+        (fold(names), f"{reason} ({phase})" if phase else reason)
+        for (phase, reason), names in without_answer(report["nodes"]).items()
+    ]
     if layout == "md":
-        return f"**{_plain(verdict)}**\n\n{markdown(report, numbers)}"
+        mute = "".join(f"- **no answer** from `{_code(names)}`: {_plain(reason)}\n" for names, reason in silent)
+        return f"**{_plain(verdict)}**\n\n{mute}{markdown(report, numbers)}"
     status = {0: "pass", 1: "fail"}.get(report["exit_status"], "unknown")
-    return "\t".join(("-", status, "-", "-", "-", verdict)) + "\n" + lines(report, numbers)
+    rows = [(status, "-", verdict), *(("unknown", names, f"no answer: {one_line(reason)}") for names, reason in silent)]
+    return "".join(f"-\t{status}\t-\t-\t{names}\t{text}\n" for status, names, text in rows) + lines(report, numbers)
 
 
 def _plain(text: str) -> str:

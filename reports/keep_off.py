@@ -69,9 +69,14 @@ def excluded(report: Document) -> tuple[Excluded, ...]:
 
 
 def remarks(report: Document) -> Iterator[str]:
-    """Yield remarks on nodes that are left out, and on settings of all nodes."""
+    """Yield remarks on nodes that are left out, and on causes on all nodes."""
     if names := left_out(report):
         yield f"warning: {names}"
+    reasons = [set(numbers) for numbers, *_ in _reasons(report).values()]
+    if len(reasons) == len(report["nodes"]) > 1:
+        shared = sorted(set.intersection(*reasons))
+        title = short(report["incidents"][shared[0]]["title"], 100) if shared else "for different reasons"
+        yield f"note: all {len(reasons)} nodes are excluded, so no job can start: {title}"
     for number in sorted(_everywhere(report)):
         title = short(report["incidents"][number]["title"], 100)
         yield f"note: the same on all nodes, so no node is excluded for it: {title}"

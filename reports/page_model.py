@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from preflight.reports import fabric_svg, pair_map_svg, timeline_svg
 from preflight.reports.sanitize import fold
+from preflight.reports.text_report import without_answer
 
 #: Maximum rows in the table of nodes and checks, and of reasons for missing answers; the rest is counted.
 MOST_ROWS, MOST_SILENCES = 60, 60
@@ -89,11 +90,7 @@ class Silence:
 
 def silences(nodes: Sequence[Document]) -> tuple[Silence, ...]:
     """Group the nodes that did not answer by phase and reason."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for node in nodes:
-        if silence := node.get("no_answer"):
-            groups.setdefault((silence.get("phase", ""), silence.get("reason", "")), []).append(node["name"])
-    return tuple(Silence(fold(names), len(names), *key) for key, names in groups.items())
+    return tuple(Silence(fold(names), len(names), *key) for key, names in without_answer(nodes).items())
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,9 @@ IMPACT = {
     "drifts": "drifts",
 }
 
+#: Next step if the only problem is that nodes did not answer.
+_UNANSWERED = "remove the reason, then repeat the run; until then, exclude these nodes from jobs"
+
 #: Indentation of the last lines.
 _LABELS = 13
 
@@ -86,7 +89,7 @@ def _parts(report: Mapping[str, Any], width: int, more: str, listed: int) -> lis
     parts += _unknown(unexplained(report), width)
     if changed := summary(report):
         parts.append(Paragraph((("\n", ""), (short(changed, width), ""))))
-    parts += _next(incidents, more, width)
+    parts += _next(report, more)
     return parts
 
 
@@ -129,10 +132,12 @@ def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
     return parts
 
 
-def _next(incidents: Sequence[Mapping[str, Any]], more: str, width: int) -> list[Part]:
-    rows = []
+def _next(report: Mapping[str, Any], more: str) -> list[Part]:
+    rows, incidents = [], report.get("incidents", ())
     if incidents:
         rows.append(("next", one_line(f"1: {incidents[0]['next']}"), ""))  # never truncated: a command to copy
+    elif any(node.get("no_answer") for node in report["nodes"]):
+        rows.append(("next", _UNANSWERED, ""))
     rows.append(("more", more if more and incidents else "-v lists every finding and check", "dim"))
     return [Listing(tuple(rows))]
 

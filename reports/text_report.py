@@ -152,11 +152,7 @@ def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Parag
 
     With a ``width``, only the most frequent reasons are listed, and the rest is counted.
     """
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for node in nodes:
-        if silence := node.get("no_answer"):
-            reasons.setdefault((silence.get("phase", ""), silence.get("reason", "")), []).append(node["name"])
-    groups = list(reasons.items())
+    groups = list(without_answer(nodes).items())
     if width and len(groups) > REASONS_SHOWN:
         groups.sort(key=lambda group: -len(group[1]))
     shown = groups[:REASONS_SHOWN] if width else groups
@@ -170,6 +166,15 @@ def unanswered(nodes: Sequence[Mapping[str, Any]], width: int = 0) -> list[Parag
         silent = sum(len(names) for _, names in left)
         lines.append(Paragraph(((f"\nand {_count(silent, 'node')} for {_count(len(left), 'other reason')}", "dim"),)))
     return lines
+
+
+def without_answer(nodes: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
+    """Return the nodes that did not answer by phase and reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        if silence := node.get("no_answer"):
+            reasons.setdefault((silence.get("phase", ""), silence.get("reason", "")), []).append(node["name"])
+    return reasons
 
 
 def _rack_of(nodes: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ MEMORY_SHARE = 0.9
     title="All GPUs of the node are the same model",
     fault="The node has GPUs of different models",
     impact="slows-job",
+    explains=(("fleet.gpu-settings", "node", "*kinds of GPU*"),),
     source=f"{NVML_API} (nvmlDeviceGetName, nvmlDeviceGetMemoryInfo)",
     fix="Compare the part numbers (`nvidia-smi -q | grep -i part`) with the order; replace the one that differs.",
     answers=("GS-5",),

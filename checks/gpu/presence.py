@@ -45,6 +45,7 @@ def no_gpu_expected(node: NodeFacts, site: Site) -> Finding | None:
     impact="blocks-job",
     explains=(
         *IN_LOGS,
+        *((effect, on, "*", "*unknown error*") for effect, on in IN_LOGS),
         ("xid.gpu", "missing"),
         ("gpu.*", "missing"),
         ("nvlink.*", "missing"),

@@ -30,7 +30,11 @@ ORPHANED_MIB = 1024
     title="No process uses a GPU before a job starts",
     fault="A left-over process uses a GPU",
     impact="blocks-job",
-    explains=(("gpu.memory-headroom", "part"), ("gpu.utilisation-visible", "part")),
+    explains=(
+        ("gpu.memory-headroom", "part"),
+        ("gpu.utilisation-visible", "part"),
+        *((effect, on, "*", "*out of memory*") for effect, on in IN_LOGS),
+    ),
     source=f"{NVML_API} (nvmlDeviceGetComputeRunningProcesses); gate of GCM's health_checks",
     fix="List the owners (`ps -fp PID`); end processes that no job owns.",
     action="fix-job",

@@ -44,6 +44,7 @@ LINKS_LOST = ("*: NVLink *", "*Xid 79: *")
         *(("gpu.driver", "unknown", f"*Xid {code}: *") for code in (79, 119, 120)),  # the driver waits for the GPU
         *IN_LOGS,
         *((effect, on, "*memory error*", "*ECC error*") for effect, on in IN_LOGS),
+        *((effect, on, "*Xid 79: *", "*unknown error*") for effect, on in IN_LOGS),
         *((effect, on, "*: NVLink *", "*NVLink error*") for effect, on in IN_LOGS),
         *((effect, "part", words) for words in LINKS_LOST for effect in ("nvlink.links", "topology.nvlink")),
     ),

@@ -90,6 +90,7 @@ def _not_active(name: str, unit: Service | None, expected: str, key: str) -> Fin
     title="No systemd unit has failed",
     fault="A systemd unit has failed",
     impact="drifts",
+    explains=(("gpu.persistence", "node", "nvidia-persistenced*"),),
     source="systemctl(1): list-units --state=failed",
     fix="`systemctl status UNIT`, `journalctl -u UNIT -b`; repair or disable it, then `systemctl reset-failed "
     "UNIT`. Declare the required units (class.NAME.host.services) and those that may fail (class.NAME.host.may_fail).",

@@ -8,11 +8,18 @@ from typing import Any
 from preflight.checks.applicability import RDMA_CLASS, efa_only, failing, no_compute_port, no_rdma
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
-from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, Port
+from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, ROOT, Port
 from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
 
 #: Usual RDMA MTU of training fabrics in bytes.
 USUAL_MTU = 4096
+
+#: Pattern of the message about a device that hangs, and the checks that then are unknown.
+HANG = "an RDMA device may hang*"
+_OF_HANGING = (
+    "rdma.*", "pcie.*", "gpudirect.*", "topology.*", "roce.*", "counters.*", "optics.*", "rails.*", "storage.network",
+    "switch.*", "nccl.*", "host.memlock", "container.rdma-address",
+)  # fmt: skip
 
 _RESOURCE = (
     "Request the RDMA device plugin's resource in the pod (such as rdma/hca_shared_devices_a: 1); "
@@ -29,6 +36,8 @@ _RESOURCE = (
         ("rdma.active-mtu", "unknown"),
         ("roce.chain", "unknown"),
         ("fleet.mtu-equal", "unknown"),
+        *((effect, "unknown", HANG) for effect in _OF_HANGING),
+        *(("kernel.events", "node", HANG, f"*tasks that hung*{tool}*") for tool in ("ibv_", "ibstat")),
         ("nccl.transport", "log"),
         ("nccl.failures", "log"),
     ),
@@ -49,12 +58,16 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     often in a container without /dev/infiniband.
 
     ## Verdicts
-    A compute HCA fails if its device node is missing, or if this user cannot read and write it.
+    A compute HCA fails if its device node is missing, or if this user cannot read and write it. If `ibv_devinfo`, which
+    opens all devices, or the kernel's files of a device do not answer in time, the check is unknown, and the node is
+    excluded from jobs: NCCL opens all devices too.
 
     ## False alarms
     Evidence collected by a user other than the job's, if the site restricts the device nodes to a group; collect as the
     job's user.
     """
+    if hanging := _hanging(node):
+        yield hanging
     wanted = {port.device for port in site.roles(node).compute} or set(node.rdma_devices)
     names = node.uverbs
     if not node.evidence.exists(DEVICE_NODES):
@@ -98,8 +111,25 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
             )
         else:
             good.append(uverbs)
-    if good:
+    if good and not hanging:
         yield passed(f"{len(good)} of {len(wanted)} HCAs can be opened", found=", ".join(good), evidence=[DEVICE_NODES])
+
+
+def _hanging(node: NodeFacts) -> Finding | None:
+    """Return the finding for a device that does not answer; None if all do."""
+    states = (f"file:{ROOT}/{device}/ports/1/state" for device in node.rdma_devices)
+    for key in (DEVINFO, *states):
+        if key in node.evidence and (record := node.evidence.record(key)).hangs:
+            return unknown(
+                f"an RDMA device may hang: {key.partition(':')[2]}: {record.describe()}",
+                evidence=[key],
+                fix="Read /proc/PID/stack of the hanging process and `dmesg | grep -i -e mlx5 -e 'blocked for'`; "
+                "drain the node and reboot it.",
+                impact="blocks-job",
+                owner="node",
+                action="reboot",
+            )
+    return None
 
 
 def no_infiniband(node: NodeFacts, site: Site) -> Finding | None:

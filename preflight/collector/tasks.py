@@ -101,6 +101,8 @@ class ProbeJob:
         found = processes.kernel(processes.blocked(self._thread))
         after_s = time.monotonic() - self.began
         why = "the kernel has not answered for {:.1f} s, at {}".format(after_s, self.reading)
+        if after_s < self.timeout_s:  # it may only have started late
+            why = "{}: {}".format(deadline.why, why)
         return {"status": "abandoned", "why": why, "kernel": found}
 
     def answer(self, context: RunContext, put: "Put") -> "List[ProbeJob]":

@@ -64,9 +64,11 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
         print_text(incident_text.markdown(report, numbers))
     else:
         colour, width = screen()
-        notes = incident_text.without_incident(report, which)
+        notes = "".join(incident_text.without_incident(report, which))
+        if not which:
+            notes = incident_text.no_answer(report, colour=colour, width=width)
         table = incident_text.render(report, numbers, colour=colour, width=width, by=by or "") if numbers else ""
-        page("".join(notes) + table or "no incident\n")
+        page(notes + table or "no incident\n")
 
 
 def _report(source: Path, cluster: Path | None) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Inference of the leaf of a port that is down, from the cables of its peers."""
+"""Inference of the leaf of a port that is down, and of pods, from cables."""
 
 from __future__ import annotations
 
@@ -48,6 +48,26 @@ class Cabling:
         if not theirs and len(mine) >= _ALL_AT_ONE:
             theirs = set(mine.values())
         return theirs.pop() if len(theirs) == 1 else ""
+
+
+def pods_of(nodes: Iterable[Parts]) -> dict[str, str]:
+    """Return the pod of each leaf, named after one of its leaves.
+
+    Two leaves are in one pod if a node is connected to both, or to leaves of that pod.
+    """
+    pods: dict[str, str] = {}
+
+    def pod(leaf: str) -> str:
+        while pods[leaf] != leaf:
+            pods[leaf] = leaf = pods[pods[leaf]]
+        return leaf
+
+    for node in nodes:
+        leaves = sorted(node.compute_leaves)
+        for leaf in leaves:
+            pods.setdefault(leaf, leaf)
+            pods[pod(leaf)] = pod(leaves[0])
+    return {leaf: pod(leaf).replace(" ", "_") for leaf in pods}
 
 
 def _agree(mine: Plan, plan: Plan) -> bool:

@@ -52,7 +52,8 @@ def cost_of(
         return None
     reduced: dict[str, float] = {}
     missing = any(finding["check"] in _OF_DEVICES and finding["status"] == "fail" for finding in findings)
-    down = (share for name in names if name in nodes for share in _ports_down(findings, name, nodes[name]))
+    lost = _lost_ports(findings)
+    down = (share for name in names if name in nodes for share in _ports_down(lost.get(name, set()), nodes[name]))
     if shares := [*(share for finding in findings for share in _network(finding)), *down]:
         share = min(shares)
         if share and missing:  # the rate is the average of the GPUs
@@ -106,13 +107,19 @@ def _without(finding: Document) -> str:
     return what if reading and not float(reading[1]) else ""
 
 
-def _ports_down(findings: Iterable[Document], name: str, node: Document) -> Iterator[float]:
+def _lost_ports(findings: Iterable[Document]) -> dict[str, set[str]]:
+    """Return the devices of each node whose port is down."""
+    lost: dict[str, set[str]] = {}
+    for finding in findings:
+        if finding["check"] == "rdma.port-state" and finding["status"] == "fail":
+            device = finding["subject"].rpartition(":")[0] or finding["subject"]
+            for name in finding["nodes"]:
+                lost.setdefault(name, set()).add(device)
+    return lost
+
+
+def _ports_down(down: Set[str], node: Document) -> Iterator[float]:
     """Yield the fraction of its port bandwidth that a GPU still has if ports are down."""
-    down = {
-        finding["subject"].rpartition(":")[0] or finding["subject"]
-        for finding in findings
-        if finding["check"] == "rdma.port-state" and finding["status"] == "fail" and name in finding["nodes"]
-    }
     ports = sum(nic["compute"] for nic in devices(node, "nics"))
     left = ports - len(down)
     if down and ports and left <= 0:

@@ -88,10 +88,12 @@ class _Similar:
     def _shared(self, faults: list[NodeFault]) -> Iterator[Group]:
         """Yield groups of faults with a common cause.
 
-        One or two places take precedence over the fleet: a leaf with 30 % of the nodes is reported as a leaf.
+        One or two places, and a few of the leaves, take precedence over the fleet: a leaf with 30 % of the nodes is
+        reported as a leaf.
         """
         at_places, left = self._at_places(faults, ("value", "end", "leaf", "unit", "rack"))
-        if self.places.is_systemic(faults) and len(at_places) > _PLACES:
+        count = len(at_places)
+        if count > _PLACES and self.places.is_systemic(faults) and not self.places.are_few_leaves(count, faults):
             at_places, left = [], faults
         yield from at_places
         of_ports, rest = self._at_places(left, ("port",))
@@ -99,6 +101,10 @@ class _Similar:
         if len(of_ports) > _PLACES or len(of_ports) == ports > 1:
             of_ports, rest = ([], left) if self.places.is_systemic(left) else (of_ports, rest)
         yield from of_ports
+        of_pods, others = self._at_places(rest, ("pod",))
+        if len(of_pods) <= _PLACES or self.places.are_few_leaves(len(of_pods), rest):
+            yield from of_pods
+            rest = others
         if common := self._common(rest):
             subject = _most_common(map(self._subject, common))
             yield Group(("fleet", self.check, subject, self.signature), common)

@@ -71,6 +71,7 @@ class Parts:
     gpus: frozenset[str]  # addresses of GPUs on the bus
     leaves: Mapping[str, str]  # an RDMA device -> the switch at the other end of its cable
     compute: int = 0  # number of NICs of the compute fabric
+    compute_leaves: frozenset[str] = frozenset()  # leaves of these NICs
 
     @classmethod
     def of(cls, node: Mapping[str, Any]) -> Parts:
@@ -86,7 +87,9 @@ class Parts:
                     names[name] = nic["name"]
             if leaf := nic.get("leaf"):
                 leaves[nic["name"]] = leaf
-        return cls(names, frozenset(gpus), leaves, sum(bool(nic.get("compute")) for nic in devices(node, "nics")))
+        compute = [nic["name"] for nic in devices(node, "nics") if nic.get("compute")]
+        of_compute = frozenset(leaves[name] for name in compute if name in leaves)
+        return cls(names, frozenset(gpus), leaves, len(compute), of_compute)
 
     def of_subject(self, subject: str) -> frozenset[str]:
         """Return the parts that a subject names, and the devices of its ports."""

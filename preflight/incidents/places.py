@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from preflight.facts.majority import systemic
-from preflight.incidents.cabling import Cabling
+from preflight.incidents.cabling import Cabling, pods_of
 from preflight.incidents.faults import NodeFault
 from preflight.incidents.findings import Findings
 from preflight.incidents.parts import device_of, session_ends
@@ -19,6 +19,9 @@ MANY = 3
 
 #: Minimum number of faults of one port that are not chance, if it has three times the average of all ports.
 _FAR_FROM_CHANCE = 6
+
+#: Maximum number of leaves with the faults of 30 % of the nodes that are separate causes; more fail together.
+_FEW_LEAVES = 5
 
 #: Title prefix that names the common place of similar faults.
 _WHERE = {"leaf": "all on {}: ", "unit": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
@@ -39,6 +42,7 @@ class Places:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._cabling: Cabling | None = None
+        self._pods: dict[str, str] | None = None  # leaf -> its pod
         self._members = {
             place: Counter(node[key] for node in findings.nodes.values() if key in node)
             for place, key in (("rack", "rack"), ("unit", "leaf"))
@@ -61,6 +65,7 @@ class Places:
         if not self._findings.is_defect(root):
             yield "rack", lambda fault: str(self._findings.nodes.get(fault.node, {}).get("rack", ""))
         if network:
+            yield "pod", lambda fault: self._pod(fault, down[fault.node])
             # a port whose leaf still serves other nodes is not part of a dead leaf or rail
             yield "port", lambda fault: "" if self._leaf(fault) else self._subject(fault)
 
@@ -88,6 +93,17 @@ class Places:
         """Return whether faults are on at least 30 % of the nodes, and at least three."""
         return systemic(len({fault.node for fault in faults}), len(self._findings.nodes))
 
+    def are_few_leaves(self, count: int, faults: Iterable[NodeFault]) -> bool:
+        """Return whether leaves with faults are a minority of those of their ports.
+
+        ``count`` is their number. Only leaves with a live port are known, or those that the cluster file declares.
+        """
+        subjects = set(map(self._subject, faults))
+        nodes = [self._findings.parts(node) for node in self._findings.nodes]
+        live = {leaf for node in nodes for subject in subjects if (leaf := node.leaf(subject))}
+        declared = len(subjects) * len(self._members["unit"])
+        return count <= _FEW_LEAVES and count < max(len(live), declared - count)
+
     def identity(self, kind: str, name: str, faults: Sequence[NodeFault], alike: Mapping[str, int]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
 
@@ -96,7 +112,7 @@ class Places:
         """
         subject = self._subject(faults[0])
         here = sum(self._subject(fault) == subject for fault in faults)
-        of_port = not self._is_sure(kind, faults) and here == alike[subject] == len(faults)
+        of_port = (kind == "pod" or not self._is_sure(kind, faults)) and here == alike[subject] == len(faults)
         return ("port", subject) if of_port else (kind, name)
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
@@ -137,10 +153,22 @@ class Places:
         down, or all, the group failed together.
         """
         leaf = self._findings.nodes.get(fault.node, {}).get("leaf", "")
-        if not leaf or self._leaf(fault):
-            return ""
+        return "" if not leaf or self._leaf(fault) else self._with_ports(leaf, fault, ports)
+
+    def _pod(self, fault: NodeFault, ports: Collection[str]) -> str:
+        """Return the pod of a port that shows no leaf, and its ports that are down."""
+        if self._pods is None:
+            nodes = [self._findings.parts(node) for node in self._findings.nodes]
+            self._pods = pods_of(nodes)
+            self._members["pod"] = Counter(
+                self._pods[min(node.compute_leaves)] for node in nodes if node.compute_leaves
+            )
+        leaves = self._findings.parts(fault.node).compute_leaves
+        return self._with_ports(self._pods[min(leaves)], fault, ports) if leaves and not self._leaf(fault) else ""
+
+    def _with_ports(self, place: str, fault: NodeFault, ports: Collection[str]) -> str:
         few = len(ports) <= FEW_PORTS and len(ports) != self._findings.parts(fault.node).compute
-        return " ".join((leaf, self._subject(fault))) if few else " ".join((leaf, *sorted(ports)))
+        return " ".join((place, self._subject(fault))) if few else " ".join((place, *sorted(ports)))
 
     def _known_leaf(self, fault: NodeFault) -> str:
         """Return the leaf that LLDP names for a port, or for all ports of the node."""

@@ -101,7 +101,7 @@ SIGNATURES = signatures(FRAMEWORK, (
     ("cuda-initialization", "initialization error|NOT_INITIALIZED|CUDA unknown error|ERROR_UNKNOWN|unknown error",
      r"CUDA error: initialization error|CUDA unknown error|CUDA (?:driver )?error: unknown error|CUDA_ERROR_UNKNOWN"
      r"|CUDA_ERROR_NOT_INITIALIZED",
-     "fail", "CUDA could not be initialised: the driver or one of its device nodes does not answer", "gpu.driver",
+     "fail", "the driver, or one of its device nodes, does not answer", "gpu.driver",
      _DRIVER, "Check that `nvidia-smi` works and /dev/nvidia-uvm exists, then the kernel log."),
     ("cuda-peer-access", "peer access", r"peer access (?:is not supported|has not been enabled) between these two",
      "warn", "two GPUs cannot access each other directly", "topology.nvlink",

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from preflight.facts.kernel_log import NOTICES
 from preflight.facts.nvidia.query import NVML, QUERY
 from preflight.facts.nvidia.smi_xml import XML
+from preflight.facts.rdma_ports import DEVINFO
+from preflight.facts.rdma_ports import ROOT as RDMA
 from preflight.facts.system_settings import MEMINFO
 from preflight.parsers.host.mounts import MOUNTS
+from preflight.parsers.host.services import FAILED as UNITS_FAILED
 from preflight.parsers.nvidia.nvlink_errors import NVLINK_ERRORS
 from preflight.parsers.nvidia.nvlink_status import NVLINK
 from preflight.probes.declared import space
 from tests.support import whole_nodes
-from tests.support.machines.inventory import DISKS, SHARED
-from tests.support.machines.records import ok
+from tests.support.machines.inventory import DISKS, SHARED, unit_list
+from tests.support.machines.records import ok, ran
 from tests.support.planted_fleet import DIFFERENCES
 from tests.support.whole_nodes import Fault, both, every_rail, gpu, health, nic, node, record, set_too
 
@@ -31,10 +34,18 @@ PLANTED: Mapping[str, Fault] = {
     for name, (fault, _) in table.faults.items()
 }  # fmt: skip
 
-#: Records of a command that does not end, and of one that is not installed.
+#: Records of a command that does not end, of one that is not installed, and of a file that the kernel does not return.
 HANGS, ABSENT = {"status": "timeout", "why": "no end after 20 s"}, {"status": "missing", "why": "not installed"}
+ONLINE, SMT = "file:/sys/devices/system/cpu/online", "file:/sys/devices/system/cpu/smt/control"
+STUCK = {"status": "abandoned", "why": "the kernel has not answered for 9.0 s"}
 
 HALF = "200 Gb/sec (2X NDR)"
+
+
+def _unit(name: str) -> Fault:
+    """Plant a systemd unit that failed."""
+    return record(UNITS_FAILED, ran(unit_list(f"{name}.service loaded failed failed {name}")))
+
 
 #: Faults in addition to those planted in nodes.
 MORE: Mapping[str, Fault] = {
@@ -79,6 +90,35 @@ MORE: Mapping[str, Fault] = {
     "drive 3 dead": record("file:/sys/class/nvme/nvme3/state", ok("dead\n")),
     "drive 5 dead": record("file:/sys/class/nvme/nvme5/state", ok("dead\n")),
     "driver hangs": both(*(record(key, HANGS) for key in (NVML, QUERY, XML, NVLINK, NVLINK_ERRORS))),
+    "RDMA device hangs": record(DEVINFO, HANGS),
+    "RDMA state hangs": both(*(
+        record(f"file:{RDMA}/mlx5_5/ports/1/{name}", STUCK) for name in ("state", "phys_state", "rate")
+    )),
+    "RDMA read too late": record(DEVINFO, {"status": "timeout", "why": "the run's deadline of 5 s expired first"}),
+    "tools of RDMA hung": node(kernel_log=(
+        "<3>[431000.1] INFO: task ibv_devinfo:4711 blocked for more than 120 seconds.",
+        "<3>[431000.2] INFO: task ibstat:4712 blocked for more than 120 seconds.",
+    )),
+    "SMT off": both(record(SMT, ok("off\n")), record(ONLINE, ok("0-111\n"))),
+    "half the logical CPUs": record(ONLINE, ok("0-111\n")),
+    "persistence daemon failed": _unit("nvidia-persistenced"),
+    "another unit failed": _unit("chronyd"),
+    "NIC without driver": nic("mlx5_5", bound=False),
+    "firmware of NIC 5 stopped": node(kernel_log=(
+        "<3>[425000.1] mlx5_core 0000:5e:00.0: mlx5_health_check_fatal_sensors:310:(pid 0): Fatal error 1 detected",
+    )),
+    "memory module has an uncorrected error": node(kernel_log=(
+        "<4>[425200.0] EDAC MC2: 1 UE memory read error on CPU_SrcID#1_MC#2_Chan#0_DIMM#0 (channel:0 slot:0)",
+    )),
+    "a CPU locked up, and a task hung": node(kernel_log=(
+        "<0>[425200.0] watchdog: BUG: soft lockup - CPU#17 stuck for 26s! [python3:5120]",
+        "<3>[425201.0] INFO: task python3:5120 blocked for more than 120 seconds.",
+    )),
+    "a disk of an array failed": node(kernel_log=(
+        "<3>[430001.0] I/O error, dev nvme4n1, sector 88123 op 0x1:(WRITE) flags 0x800 phys_seg 4 prio class 0",
+        "<2>[430001.1] XFS (md0): Corruption of in-memory data (0x8) detected at xfs_trans_cancel "
+        "(fs/xfs/xfs_trans.c:1095).  Shutting down filesystem.",
+    )),
     "no tool to query the driver": both(*(record(key, ABSENT) for key in (NVML, QUERY, XML, NVLINK))),
     "GSP of GPU2 silent": node(kernel_log=(
         "<4>[421000.1] NVRM: Xid (PCI:0000:52:00): 119, pid=4711, name=python3, Timeout after 6s of waiting for RPC "
@@ -222,6 +262,18 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
     (("driver hangs", "GSP of GPU2 silent"), ("xid.gpu 0000:52:00.0",)),
     (("driver hangs", "uncorrectable error"), ("gpu.driver",)),
     (("no tool to query the driver", "port down"), ("rdma.port-state mlx5_5:1",)),
+    (("RDMA device hangs", "tools of RDMA hung"), ("rdma.device-nodes",)),
+    (("RDMA device hangs", "driver hangs"), ("rdma.device-nodes", "gpu.driver")),
+    (("RDMA device hangs", "no uverbs device"), ("rdma.device-nodes", "rdma.device-nodes mlx5_11")),
+    (("RDMA state hangs", "port 9 down"), ("rdma.device-nodes", "rdma.port-state mlx5_9:1")),
+    (("persistence daemon failed", "persistence off"), ("host.failed-units nvidia-persistenced.service",)),
+    (("another unit failed", "persistence off"),
+     ("host.failed-units chronyd.service", "gpu.persistence 0000:df:00.0")),
+    (("memory module has an uncorrected error", "two cards of memory gone"),
+     ("kernel.events CPU_SrcID#1_MC#2_Chan#0_DIMM#0",)),
+    (("a CPU locked up, and a task hung", "port down"), ("kernel.events", "rdma.port-state mlx5_5:1")),
+    (("a disk of an array failed", "drive 5 dead"), ("kernel.events nvme4n1", "host.inventory nvme5")),
+    (("RDMA read too late", "port down"), ("rdma.port-state mlx5_5:1",)),
     (("shared storage hangs", "file server silent"), ("kernel.events 192.0.2.200",)),
     (("shared storage hangs", "another file server silent"), ("host.mounts /shared", "kernel.events 192.0.2.20")),
     (("shared storage read too late", "another file server silent"), ("kernel.events 192.0.2.20",)),
@@ -292,6 +344,8 @@ FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
     (12, {1: "low memlock", 2: "small /dev/shm"}, ("host.memlock @gpu001", "host.shm @gpu002")),
     (12, {1: "another kernel", 2: "another BIOS"},
      ("fleet.host kernel release @gpu001", "fleet.host BIOS version @gpu002")),
+    (12, {1: "SMT off", 2: "half the logical CPUs"},
+     ("node.expected logical CPUs @gpu002", "node.expected multithreading (SMT) @gpu001")),
     (12, {1: "another driver", 2: "another kernel"},
      ("fleet.driver-equal @gpu001", "fleet.host kernel release @gpu002")),
     (12, {1: "another DSCP of CNPs", 2: "interface left at MTU 1500"},

@@ -12,6 +12,7 @@ from preflight.checks import registry
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations.cluster_file import decode
 from preflight.facts.inventory import DISK_SPACE
+from preflight.facts.nvidia.model import Process
 from preflight.judge import judge
 from preflight.reports.verdict_line import headline
 from tests.scenarios.incidents.combinations import MORE, PLANTED
@@ -19,7 +20,7 @@ from tests.scenarios.incidents.test_situations import Situation, named
 from tests.support.machines.inventory import HEAD, ROOT_SPACE
 from tests.support.machines.records import ran
 from tests.support.planted_fleet import CLUSTER
-from tests.support.whole_nodes import Fault, both, env, health, nic, node, record
+from tests.support.whole_nodes import Fault, both, env, gpu, health, nic, node, record
 
 OFF = "NCCL_IB_DISABLE set by environment to 1."
 NOTHING = ("NCCL_IB_HCA set to mlx5_11", "NET/IB : No device found.")
@@ -86,6 +87,16 @@ XID_48 = node(kernel_log=(
 def bad_gpu(number: int) -> Fault:
     """Plant an uncorrectable memory error in a GPU."""
     return health(number, ecc_volatile_dram_uncorrected=1)
+
+
+NO_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.20 GiB. GPU 3 has a total capacity of 79 GiB"
+)
+
+
+def held(number: int) -> Fault:
+    """Plant a process that holds most of a GPU's memory."""
+    return health(number, processes=(Process(8812, "python3", 74000),), memory_used_mib=74004)
 
 
 def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> Any:
@@ -216,6 +227,20 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
         {}, EIGHT + cuda(2, 3, ECC) + raised(12, ECC), [ALONE, ALONE.replace("nccl.failures", "job.errors")],
     ),
     "an XID of the same error": ({2: XID_48}, EIGHT + cuda(2, 3, ECC), ["xid.gpu @gpu002 node blocks-job"]),
+    "a GPU off the bus, and the errors that NCCL and PyTorch print": (
+        {2: gpu(3, on_bus=False)}, EIGHT + cuda(2, 3, "unknown error") + raised(11, "unknown error"),
+        ["gpu.count @gpu002 node blocks-job"],
+    ),
+    "of another node": (
+        {3: gpu(3, on_bus=False)}, EIGHT + cuda(2, 3, "unknown error") + raised(11, "unknown error"),
+        ["gpu.count @gpu003 node blocks-job", ALONE],
+    ),
+    "a process of an earlier job holds the memory of a rank's GPU": (
+        {2: held(3)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job blocks-job"],
+    ),
+    "of another rank's GPU": (
+        {2: held(4)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job drifts", ALONE],
+    ),
     "an interface that the node lacks, and a small /dev/shm": (
         {2: both(env(NCCL_SOCKET_IFNAME="bond7"), node(shm_gib=0.0625))},
         EIGHT + nccl(2, 3, "Bootstrap : no socket interface found") + nccl(2, 4, SHM),

@@ -118,6 +118,11 @@ def test_all_ports_of_nodes_with_two_ports_have_one_cause() -> None:
     [
         # a leaf for all ports of its nodes; two of them
         ({DOWN: dict.fromkeys(RAILS, (*range(1, 5), *range(13, 17)))}, ["gpu[001-004]", "gpu[013-016]"]),
+        # three leaves of three units, of different ports or all; with most leaves of the ports, the cause is the fleet
+        ({DOWN: {RAILS[1]: range(1, 5), RAILS[5]: range(5, 9), RAILS[7]: range(13, 17)}},
+         ["gpu[001-004]", "gpu[005-008]", "gpu[013-016]"]),
+        ({DOWN: {RAILS[1]: range(1, 9), RAILS[5]: range(5, 13), RAILS[7]: (*range(1, 5), *range(13, 17))}},
+         ["gpu[001-016]"]),
         # two leaves of a unit; one leaf of each of two units
         ({DOWN: dict.fromkeys(RAILS[4:6], range(5, 9))}, ["gpu[005-008]", "gpu[005-008]"]),
         ({DOWN: {RAILS[5]: (1, 2, 3, 9, 10, 11)}}, ["gpu[001-003]", "gpu[009-011]"]),
@@ -130,6 +135,15 @@ def test_all_ports_of_nodes_with_two_ports_have_one_cause() -> None:
 def test_declared_leaves(faults: Faults, expected: Sequence[str]) -> None:
     given = [entry.rpartition("@")[2] for entry in named(report(16, faults, units=4))]
     assert sorted(given) == sorted(expected)
+
+
+@pytest.mark.parametrize(("leaves", "incidents_of"), [(16, 3), (4, 1)], ids=["few of the leaves", "most of them"])
+def test_three_dead_leaves_of_which_live_ports_show_the_others(leaves: int, incidents_of: int) -> None:
+    """The leaf of a dead port is inferred from the other ports of its peers."""
+    leaf = {number: f"pod{(number - 1) % (leaves // 4)}" for number in range(1, 17)}
+    pods = [[number for number in leaf if leaf[number] == f"pod{pod}"] for pod in range(leaves // 4)]
+    faults: Faults = {DOWN: {RAILS[rail]: pods[rail % len(pods)] for rail in range(3)}}
+    assert len(incidents(report(16, faults, leaf=leaf), CHECKS)) == incidents_of
 
 
 DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",

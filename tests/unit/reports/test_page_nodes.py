@@ -67,9 +67,18 @@ def test_a_setting_of_all_nodes_excludes_none(
     incident = samples.incident("0" * 12, findings, 0, impact=impact, owner=owner)
     report = samples.report([samples.node("n1"), samples.node("n2")], findings, 1, incidents=[incident])
     assert keep_off.bad_nodes(report) == excluded
-    assert list(keep_off.remarks(report)) == (
-        [] if excluded else ["note: the same on all nodes, so no node is excluded for it: x is set"]
-    )
+    everywhere = "note: all 2 nodes are excluded, so no job can start: x is set"
+    assert list(keep_off.remarks(report)) == {
+        "": ["note: the same on all nodes, so no node is excluded for it: x is set"], "n2": [], "n[1-2]": [everywhere],
+    }[excluded]  # fmt: skip
+
+
+def test_nodes_that_are_all_excluded_for_different_reasons() -> None:
+    finding = samples.finding("a.one", "fail", ["n1"], "x")
+    report = samples.report([samples.node("n1", None), samples.silent("n2")], [finding], 1)
+    assert list(keep_off.remarks(report)) == [
+        "note: all 2 nodes are excluded, so no job can start: for different reasons"
+    ]
 
 
 @pytest.mark.parametrize(

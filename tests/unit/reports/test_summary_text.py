@@ -67,6 +67,18 @@ def test_many_incidents_are_counted() -> None:
     assert len(text.splitlines()) < 30
 
 
+def test_nodes_without_an_answer_come_first_and_have_a_next_step() -> None:
+    report = demo()
+    silent = "no answer: connection refused on port 22: is sshd running? (connect)"
+    assert incident_text.document(report, "line").splitlines()[1] == f"-\tunknown\t-\t-\tgpu008\t{silent}"
+    assert "\n\n- **no answer** from `gpu008`: connection refused" in incident_text.document(report, "md")
+    report["incidents"] = []
+    first, next_ = render(report).index("NO ANSWER  gpu008"), render(report).index("next remove the reason")
+    assert first < next_
+    report["nodes"] = [node for node in report["nodes"] if not node.get("no_answer")]
+    assert "next" not in render(report)
+
+
 @pytest.mark.parametrize("lines", [24, 20, 16, 4])
 def test_low_screen_lists_fewer_incidents_but_five(lines: int) -> None:
     report = demo()
