@@ -91,6 +91,7 @@ class _Tally:
     bare: tuple[str, ...]  # nodes with neither GPU nor RDMA NIC, without a declaration
     switches: tuple[tuple[str, str], ...]  # network switches among the nodes, each with its system
     unclassed: int  # nodes without a class in the cluster file
+    at: tuple[str, ...]  # nodes with the causes of failures
     items: int  # of the checklists
     open_items: int  # checklist items with the status unknown
 
@@ -122,6 +123,7 @@ class _Tally:
             bare=tuple(bare),
             switches=tuple(switches.items()),
             unclassed=len(coverage.get("without_class", ())),
+            at=_at(report),
             items=len(report["checklists"]),
             open_items=sum(item["status"] == "unknown" for item in report["checklists"]),
         )
@@ -138,6 +140,8 @@ class _Tally:
             clauses.append(f"the fabric has {_of(self.fabric_failed, 'problem')}")
         if self.switch_failed:
             clauses.append(f"the switches have {_of(self.switch_failed, 'problem')}")
+        if not clauses and self.at:
+            clauses.append(f"a failure in the run's logs has its cause on {short(fold(self.at), 60)}")
         return clauses or [f"{_of(self.failed, 'check')} failed"]
 
     def gaps(self) -> list[str]:
@@ -236,6 +240,12 @@ def _statuses(report: Mapping[str, Any], place: str) -> list[str]:
         "fail" for incident in report["incidents"] if incident["status"] == "fail" and incident["findings"][0] in here
     ]
     return causes + [findings[number]["status"] for number in here if findings[number]["status"] != "fail"]
+
+
+def _at(report: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the nodes of failures, in the order of the incidents."""
+    failed = (incident["nodes"] for incident in report.get("incidents", ()) if incident["status"] == "fail")
+    return tuple(dict.fromkeys(name for names in failed for name in names if not name.startswith("@")))
 
 
 #: Maximum number of switches that are named.

@@ -25,7 +25,10 @@ _NAMED = 4
     title="Versions, firmware and settings match the cluster file",
     fault="The node differs from the cluster file",
     impact="drifts",
-    explains=((declared_values.CHECK, "node", "multithreading*", "logical CPUs*"),),
+    explains=(
+        (declared_values.CHECK, "node", "multithreading*", "logical CPUs*"),
+        ("rdma.firmware", "node", "firmware of NICs *"),
+    ),
     source="the cluster file: [class.NAME.versions], firmware, gpu_settings, host, nvlink, rails, nccl, ports and qos",
     fix="Apply the declared value on the node, or correct the key in the cluster file (`preflight lint "
     "--explain KEY`).",

@@ -28,6 +28,7 @@ from preflight.model import Finding, check, counted, failed, passed, unknown, wa
     title="All nodes have the same NCCL version",
     fault="A node has a different NCCL version",
     impact="blocks-job",
+    explains=(("versions.nccl", "node", "*", "several NCCL versions *"),),
     source="NCCL: all ranks of a communicator must run the same version; majority of at least 3 nodes and 60 %",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; for containers, "
     "pull one image by digest.",

@@ -9,8 +9,13 @@ from typing import Any
 from preflight.incidents.cost import cost_of
 from preflight.incidents.findings import Findings
 from preflight.incidents.groups import Group
+from preflight.incidents.places import MANY
 from preflight.incidents.titles import title
 from preflight.model import IMPACTS, ROLL_UP
+
+#: Kinds of places with one switch or its uplinks behind the ports of several nodes, and the first step there.
+_SWITCHES = frozenset(("leaf", "unit", "pod", "port", "ports"))
+_AT_SWITCH = "Look at the switch that these ports have in common (power, uplinks, configuration) before single cables: "
 
 
 def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
@@ -33,8 +38,19 @@ def document_of(group: Group, findings: Findings, gpus: int) -> dict[str, Any]:
         "subjects": subjects,
         "findings": members,
         "first_seen": None,
-        "next": findings[roots[0]]["fix"],
+        "next": (_AT_SWITCH if _is_at_switch(group, findings) else "") + findings[roots[0]]["fix"],
     }  # fmt: skip
+
+
+def _is_at_switch(group: Group, findings: Findings) -> bool:
+    """Return whether ports of several hosts at one switch failed together."""
+    root = group.faults[0].root
+    return (
+        group.identity[0] in _SWITCHES
+        and findings.owner(root) == "network"
+        and not findings.is_of_switches(root)
+        and len({fault.node for fault in group.faults}) >= MANY
+    )
 
 
 def _title(findings: Findings, group: Group, roots: Sequence[int], subjects: Sequence[str]) -> str:

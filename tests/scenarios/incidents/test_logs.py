@@ -238,6 +238,9 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     "a process of an earlier job holds the memory of a rank's GPU": (
         {2: held(3)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job blocks-job"],
     ),
+    "the same, and only NCCL prints it": (
+        {2: held(3)}, EIGHT + cuda(2, 3, "out of memory"), ["gpu.left-over-processes @gpu002 job blocks-job"],
+    ),
     "of another rank's GPU": (
         {2: held(4)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job drifts", ALONE],
     ),
@@ -264,6 +267,7 @@ def test_log_and_nodes(case: str) -> None:
     failed = [entry for entry in report["incidents"] if entry["status"] == "fail" and entry["nodes"] == ["@run"]]
     shown = f"the run's logs show {len(failed)} problem{'s' * (len(failed) > 1)}" if failed else ""
     assert re.findall("the run's logs show [^;]*", headline(report)) == [shown] * bool(shown)
+    assert "check failed" not in headline(report)
 
 
 HASH = CLUSTER.replace('load_balancing = "one-path"', 'load_balancing = "hash"')

@@ -143,7 +143,9 @@ def test_three_dead_leaves_of_which_live_ports_show_the_others(leaves: int, inci
     leaf = {number: f"pod{(number - 1) % (leaves // 4)}" for number in range(1, 17)}
     pods = [[number for number in leaf if leaf[number] == f"pod{pod}"] for pod in range(leaves // 4)]
     faults: Faults = {DOWN: {RAILS[rail]: pods[rail % len(pods)] for rail in range(3)}}
-    assert len(incidents(report(16, faults, leaf=leaf), CHECKS)) == incidents_of
+    found = incidents(report(16, faults, leaf=leaf), CHECKS)
+    assert len(found) == incidents_of
+    assert all(entry["next"].startswith("Look at the switch that these ports have in common") for entry in found)
 
 
 DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",
