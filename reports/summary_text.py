@@ -28,6 +28,9 @@ IMPACT = {
 #: Next step if the only problem is that nodes did not answer.
 _UNANSWERED = "remove the reason, then repeat the run; until then, exclude these nodes from jobs"
 
+#: The option in the next step of a result that is unknown because the time of the run was over.
+_DEADLINE = "--deadline"
+
 #: Indentation of the last lines.
 _LABELS = 13
 
@@ -114,20 +117,28 @@ def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:
-    """Return up to three gating unknown results, and the number of further ones."""
+    """Return up to three gating unknown results, and the number of further ones.
+
+    Those that the deadline of the run prevented are one line.
+    """
     gating = [finding for finding in findings if finding.get("gating", True)]
     if not gating:
         return []
+    late = [finding for finding in findings if _DEADLINE in finding["fix"]]
+    rows = []
+    if late:
+        nodes = list(dict.fromkeys(name for finding in late for name in finding["nodes"]))
+        of_results = f"{len(late)} result{'s' * (len(late) > 1)}"
+        rows.append((nodes, f"the time ran out: set a longer {_DEADLINE}", of_results))
+        gating = [finding for finding in gating if _DEADLINE not in finding["fix"]]
+    listed = gating[: UNKNOWN_SHOWN - len(rows)]
+    rows += [(finding["nodes"], finding["message"], finding["check"]) for finding in listed]
     parts: list[Part] = [Paragraph((("\nUnknown", "bold"),))]
-    for finding in gating[:UNKNOWN_SHOWN]:
-        at = where(finding["nodes"])
-        text = short(finding["message"], max(20, width - len(at) - len(finding["check"]) - 12))
-        parts.append(
-            Paragraph((
-                ("  ? ", COLOUR["unknown"]), (f"{at}  ", "bold"), (text, ""), (f"  [{finding['check']}]", "dim"),
-            ))
-        )  # fmt: skip
-    if (rest := len(findings) - len(gating[:UNKNOWN_SHOWN])) > 0:
+    for nodes, message, about in rows:
+        at = where(nodes)
+        text = short(message, max(20, width - len(at) - len(about) - 12))
+        parts.append(Paragraph((("  ? ", COLOUR["unknown"]), (f"{at}  ", "bold"), (text, ""), (f"  [{about}]", "dim"))))
+    if (rest := len(findings) - len(late) - len(listed)) > 0:
         parts.append(Paragraph(((f"    and {rest} more", "dim"),)))
     return parts
 

@@ -141,7 +141,7 @@ class _Tally:
         if self.switch_failed:
             clauses.append(f"the switches have {_of(self.switch_failed, 'problem')}")
         if not clauses and self.at:
-            clauses.append(f"a failure in the run's logs has its cause on {short(fold(self.at), 60)}")
+            clauses.append(f"a failure in the run's logs has its cause on {short(fold(self.at), 40)}")
         return clauses or [f"{_of(self.failed, 'check')} failed"]
 
     def gaps(self) -> list[str]:
@@ -243,9 +243,13 @@ def _statuses(report: Mapping[str, Any], place: str) -> list[str]:
 
 
 def _at(report: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the nodes of failures, in the order of the incidents."""
-    failed = (incident["nodes"] for incident in report.get("incidents", ()) if incident["status"] == "fail")
-    return tuple(dict.fromkeys(name for names in failed for name in names if not name.startswith("@")))
+    """Return the nodes with the causes of failures that only the logs show."""
+    names: dict[str, None] = {}
+    for incident in report.get("incidents", ()):
+        findings = [report["findings"][number] for number in incident["findings"]]
+        if all(finding["nodes"] == [RUN] for finding in findings if finding["status"] == "fail"):
+            names |= dict.fromkeys(incident["nodes"] if incident["status"] == "fail" else ())
+    return tuple(name for name in names if not name.startswith("@"))
 
 
 #: Maximum number of switches that are named.

@@ -67,6 +67,16 @@ def test_many_incidents_are_counted() -> None:
     assert len(text.splitlines()) < 30
 
 
+def test_results_that_the_deadline_prevented_are_one_line() -> None:
+    report = demo()
+    late = {"status": "unknown", "nodes": ["gpu003"], "fix": "give the run more time: --deadline", "gating": True,
+            "check": "a.one", "message": "was not started"}  # fmt: skip
+    report["findings"] += [late, late | {"nodes": ["gpu004"]}, late | {"check": "a.two"}]
+    assert "gpu[003-004]  the time ran out: set a longer --deadline" in render(report)
+    assert "[3 results]" in render(report)
+    assert "was not started" not in render(report)
+
+
 def test_nodes_without_an_answer_come_first_and_have_a_next_step() -> None:
     report = demo()
     silent = "no answer: connection refused on port 22: is sshd running? (connect)"
