@@ -40,7 +40,6 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
         ("trend.flaps", "part", FLAP),
         ("nccl.failures", "log", FLAP),
         ("kernel.events", "names", "*I/O errors*; a member of *", "*file system*"),
-        ("kernel.events", "node", "*lockup* of a CPU*", "*tasks that hung*"),
         ("node.expected", "node", "*uncorrected memory error*", "memory: *"),
         ("rdma.registered", "node", "the firmware of * stopped*"),
         ("job.errors", "log", "*ran out of memory*", "*a process was killed*"),
