@@ -143,9 +143,9 @@ def test_three_dead_leaves_of_which_live_ports_show_the_others(leaves: int, inci
     leaf = {number: f"pod{(number - 1) % (leaves // 4)}" for number in range(1, 17)}
     pods = [[number for number in leaf if leaf[number] == f"pod{pod}"] for pod in range(leaves // 4)]
     faults: Faults = {DOWN: {RAILS[rail]: pods[rail % len(pods)] for rail in range(3)}}
-    found = incidents(report(16, faults, leaf=leaf), CHECKS)
-    assert len(found) == incidents_of
-    assert all(entry["next"].startswith("Look at the switch that these ports have in common") for entry in found)
+    given = incidents(report(16, faults, leaf=leaf), CHECKS)
+    assert len(given) == incidents_of
+    assert all(entry["next"].startswith("Look at the switch that these ports have in common") for entry in given)
 
 
 DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",
