@@ -254,5 +254,4 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found=summary,
             expected="active, with channel0",
             evidence=[parsers.host.services.SERVICES, CHANNELS],
-            impact="slows-job" if state == "failed" else "",
         )
