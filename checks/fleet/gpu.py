@@ -16,7 +16,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts import system_settings
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, passed, skipped, unknown
+from preflight.model import Finding, Status, check, passed, skipped, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
@@ -210,7 +210,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     for trait, by, compared in DOMAIN:
         for finding in _agreement(labels, trait, by, compared):
             odd.update(finding.nodes)
-            yield finding
+            yield replace(finding, fix=_CLIQUE) if trait.what == "clique" and finding.status is Status.FAIL else finding
     if good := [name for name, (uuid, *_) in labels.items() if uuid is not None and name not in odd]:
         yield passed("cluster UUID, clique and IMEX list match the domain's other nodes",
                      evidence=["nvml:gpus", system_settings.IMEX_NODES]).on(good)  # fmt: skip
@@ -218,6 +218,13 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
         yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
     for name, refusal in unread.items():
         yield unknown(f"the NVLink domain could not be read: {refusal.why}", evidence=[refusal.key]).on([name])
+
+
+#: Next step for a clique, which no file on the nodes sets.
+_CLIQUE = (
+    "Compare the partitions of the NVLink domain on its switch trays (NMX-C, `fmpm -l`): they set the clique. Then "
+    "reset the GPUs of the node (`nvidia-smi -r`)."
+)
 
 
 def _has_gpus(node: NodeFacts) -> bool:

@@ -78,6 +78,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
                     expected=f"{miss.wanted} ({miss.source})", evidence=[trait.key],
                     action="isolate" if trait.part else "",
                     fix=_REPAIR if trait.part else "",
+                    impact="slows-job" if trait.breaks else "",
                 )  # fmt: skip
         hidden = {} if node.in_container else declared_values.silent(trait, value, site)
         for device, key in hidden.items():

@@ -216,8 +216,8 @@ def _fabric_unread(health: Health) -> bool:
     fault="IMEX does not run, although NVLink spans nodes",
     impact="blocks-job",
     source="https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/",
-    fix="Install the same nodes_config.cfg on all nodes and run `systemctl enable --now nvidia-imex`; check "
-    "with `nvidia-imex-ctl -N`.",
+    fix="Read `journalctl -u nvidia-imex`; install the same nodes_config.cfg on all nodes and run `systemctl enable "
+    "--now nvidia-imex`; check with `nvidia-imex-ctl -N`.",
     action="fix-site",
     reads=("cmd:systemctl show *", CHANNELS),
     unless=(no_gpu, fabric_of_one_node),
@@ -230,11 +230,12 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     the rate, or fails if MNNVL is forced.
 
     ## Verdicts
-    A fabric spans nodes if its cluster UUID is not zero; otherwise the check does not apply. A stopped
-    service or a missing channel0 warns.
+    A fabric spans nodes if its cluster UUID is not zero; otherwise the check does not apply. A service that systemd
+    reports as failed fails; one that is only stopped or not installed, or a missing channel0, warns.
 
     ## False alarms
-    Kubernetes ComputeDomains start the service and channel for each job, so an idle node has neither.
+    Kubernetes ComputeDomains start the service and channel for each job, so an idle node has neither. Mask the unit of
+    the host there: otherwise it may fail for want of a nodes_config.cfg, which does no harm.
     """
     health = node.gpu_health
     if _fabric_unread(health):
@@ -245,13 +246,9 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     channel = node.evidence.exists(CHANNELS) and "channel0" in node.evidence.listing(CHANNELS)
     if state == "active" and channel:
         yield passed("IMEX is active, and channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
-    else:
-        summary = (
-            f"IMEX {parsers.host.services.state_in_words(state)}, and channel0 {'exists' if channel else 'is missing'}"
-        )
-        yield warned(
-            summary,
-            found=summary,
-            expected="active, with channel0",
-            evidence=[parsers.host.services.SERVICES, CHANNELS],
-        )
+        return
+    summary = f"IMEX {parsers.host.services.state_in_words(state)}, and channel0 {'exists' if channel else 'is missing'}"
+    yield (failed if state == "failed" else warned)(
+        summary, found=summary, expected="active, with channel0", impact="slows-job",
+        evidence=[parsers.host.services.SERVICES, CHANNELS],
+    )  # fmt: skip

@@ -60,7 +60,7 @@ FAULTS: Faults = {
     "a GPU without NVLink": (
         gpu(1, nvlink=False), {("fail", "topology.nvlink", "GPU1"), ("fail", "nvlink.links", GPUS[1])},
     ),
-    "IMEX crashed": (node(imex_state="failed"), {("warn", "nvlink.imex", "")}),
+    "IMEX crashed": (node(imex_state="failed"), {("fail", "nvlink.imex", "")}),
     "IMEX is not installed": (node(imex=False), {("warn", "nvlink.imex", "")}),
     "no IMEX channel": (node(imex_channel=False), {("warn", "nvlink.imex", "")}),
     "NVLink between trays switched off": (

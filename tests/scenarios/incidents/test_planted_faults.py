@@ -121,7 +121,7 @@ EXPECTED: Mapping[str, tuple[str, str, str]] = {
     "numa.nccl-affinity": ("job", "", "slows-job"),
     "nvlink.errors": ("node", "", "drifts"),
     "nvlink.fabric-manager": ("site", "blocks-job", "drifts"),
-    "nvlink.imex": ("site", "", "drifts"),
+    "nvlink.imex": ("site", "slows-job", "slows-job"),
     "nvlink.links": ("node", "slows-job", ""),
     "nvlink.switches": ("node", "blocks-job", ""),
     "optics.ber": ("network", "", "drifts"),

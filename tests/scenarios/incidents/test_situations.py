@@ -90,7 +90,7 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "NVLink of one GPU and IMEX of another tray in an NVL72": Situation(
         [("gb200", 18)], {3: gpu(2, nvlink=False), 7: IMEX_STOPPED},
-        ["nvlink.links @gpu003 node slows-job", "nvlink.imex @gpu007 site drifts"],
+        ["nvlink.links @gpu003 node slows-job", "nvlink.imex @gpu007 site slows-job"],
     ),
     "two models: an old driver on one, a hot GPU in the other": Situation(
         [("infiniband", 8), ("b200", 8)],
