@@ -44,7 +44,7 @@ def errors(run: RunFacts, site: Site) -> Iterator[Finding]:
     disappeared.
 
     ## Verdicts
-    An unhandled exception, and a message whose signature is fatal, fail; one that a program can survive warns. An error
+    An unhandled exception, and a message whose signature is fatal, fail, whether of a program or of Slurm; one that a program can survive warns. An error
     that the program survived, or that is truncated, is unknown. An error counts as survived if nearby words show it, or
     if at least three training steps follow and it is not a hardware error. With `--log`, the last lines of the log are
     read, and the check is planned only if they show an error. `preflight read` reads all of a pasted text, and reports

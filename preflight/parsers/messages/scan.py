@@ -277,14 +277,15 @@ def with_steps(errors: Sequence[LoggedError], steps: Sequence[int]) -> tuple[Log
 
 
 def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
-    """Return the errors of the kind ``FRAMEWORK`` in the lines of one writer."""
+    """Return the errors of all kinds in the lines of one writer."""
     errors: list[LoggedError] = []
-    begins, parse_lines, at = begins_with(FRAMEWORK), parser_of(FRAMEWORK), 0
+    parsers = {kind: parser_of(kind) for kind in {signature.kind for signature in SIGNATURES}}
+    at = 0
     while at < len(lines):
-        if not begins(lines, at):
+        if (found := _error_at(lines, at)) is None:
             at += 1
             continue
-        parsed = parse_lines(lines, at)
+        parsed = parsers[found[0].signature.kind](lines, at)
         errors += parsed.value
         at = max(at + 1, parsed.end)
     return tuple(errors)
