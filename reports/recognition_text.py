@@ -119,7 +119,7 @@ def _part(part: Mapping[str, Any]) -> list[Part]:
 def _findings(findings: Sequence[Mapping[str, Any]]) -> list[Part]:
     paragraphs: list[Part] = []
     reported = {finding["check"] for finding in findings if finding["status"] != "pass"}
-    passed = [finding["check"] for finding in findings if finding["check"] not in reported]  # for all of their parts
+    passed = dict.fromkeys(finding["check"] for finding in findings if finding["check"] not in reported)
     for same in _alike(findings):
         for group in alike_of(same):
             finding = group[0]

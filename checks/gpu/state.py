@@ -24,6 +24,9 @@ MARGIN_LOW_C = 5
 #: Event reasons of a GPU that works and is not slowed down: none, or the power cap (NVML, nvmlClocksEventReason*).
 _AT_WORK = (0x00, 0x04)
 
+#: The event reason of an idle GPU (nvmlClocksEventReasonGpuIdle), and the first performance state that saves power.
+_GPU_IDLE, _SAVING = 0x01, 5
+
 #: Utilisation in percent below which a GPU is idle and its PCIe link may slow down: a judgement call.
 IDLE_PCT = 10
 
@@ -208,7 +211,8 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
     only while the GPU is busy (at least 10 %), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
-    Fewer lanes fail, and so does a low generation under load; on a GPU that the driver does not call idle, it warns. On
+    Fewer lanes fail, and so does a low generation under load; on a GPU that the driver does not call idle, it warns. If
+    neither the utilisation nor the performance state (P5 and slower) shows an idle GPU, it is unknown. On
     GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the processor reaches these GPUs over
     NVLink-C2C.
 
@@ -235,13 +239,26 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
         if generation < newest and gpu.event_reasons in _AT_WORK:
             return warned(f"PCIe link runs at generation {generation} of {newest}, although the GPU is not idle",
                           found=generation, expected=newest)  # fmt: skip
+        if generation < newest and not _shows_idle(gpu):
+            return unknown(f"PCIe link runs at generation {generation} of {newest}, and nothing shows that the GPU is "
+                           "idle", found=generation, expected=f"{newest}, or an idle GPU",
+                           fix="Run `nvidia-smi --query-gpu=index,utilization.gpu,pcie.link.gen.current --format=csv` "
+                           "under load.")  # fmt: skip
         return None
 
     most = max((gpu.pcie_width or 0 for gpu in health.gpus), default=0)
-    resting = sum((gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0) for gpu in health.gpus)
+    slower = [gpu for gpu in health.gpus if (gpu.pcie_generation or 9) < (gpu.pcie_generation_max or 0)]
+    resting = sum(judge(gpu) is None for gpu in slower)
     good = "PCIe links at full width" + (f" ({resting} at a lower generation while idle)" if resting else "")
     needs = ("pcie_width", "pcie_width_max", "pcie_generation", "pcie_generation_max")
     yield from each_gpu(health, judge, what="PCIe link", good=good, needs=needs)
+
+
+def _shows_idle(gpu: GpuHealth) -> bool:
+    """Return whether the utilisation, the driver's reason or the performance state shows that a GPU is idle."""
+    if gpu.utilisation_pct is not None:
+        return gpu.utilisation_pct < IDLE_PCT
+    return bool((gpu.event_reasons or 0) & _GPU_IDLE) or (gpu.performance_state or 0) >= _SAVING
 
 
 @check(

@@ -128,7 +128,9 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
         if used is None or not total:
             continue
-        judged = list(judge_memory_use(f"GPU{gpu.index}", bus_address(gpu.address), used, total, part.evidence))
+        judged = list(judge_memory_use(
+            f"GPU{gpu.index}", bus_address(gpu.address), used, total, part.evidence, gpu.utilisation_pct
+        ))  # fmt: skip
         if judged:
             full = True
             yield from judged

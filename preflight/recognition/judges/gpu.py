@@ -140,7 +140,9 @@ def headroom(health: Health) -> Iterator[Finding]:
     for gpu in health.gpus:
         used, total = gpu.memory_used_mib, gpu.memory_total_mib
         if used is not None and total:
-            yield from judge_memory_use(gpu.label, gpu.address or gpu.label, used, total, health.evidence)
+            yield from judge_memory_use(
+                gpu.label, gpu.address or gpu.label, used, total, health.evidence, gpu.utilisation_pct
+            )
 
 
 def _power(health: Health, part: PastedValue) -> Iterator[Finding]:

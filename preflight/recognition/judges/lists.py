@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.gpu.processes import PRESSURE_PCT
-from preflight.model import Finding, Status, failed, unknown, warned
+from preflight.checks.gpu.state import IDLE_PCT
+from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.recognition.judges import Judge, PastedValue, shortened
 
 #: Maximum number of findings per check and part; one more summarises the rest.
@@ -27,13 +28,19 @@ _ODD = 5
 
 
 def judge_memory_use(
-    label: str, subject: str, used_mib: int, total_mib: int, evidence: Sequence[str]
+    label: str, subject: str, used_mib: int, total_mib: int, evidence: Sequence[str], utilisation_pct: int | None
 ) -> Iterator[Finding]:
-    """Report GPU memory that is nearly full, or figures that contradict each other."""
+    """Report GPU memory that is nearly full, or figures that contradict each other.
+
+    A GPU that computes may use all of its memory: only a job that starts beside it would lack memory.
+    """
     share = f"{used_mib} of {total_mib} MiB"
     if used_mib > total_mib:
         yield unknown(f"{label}: {share} are used: the text contradicts itself", subject=subject, found=share,
                       evidence=evidence)  # fmt: skip
+    elif used_mib * 100 >= PRESSURE_PCT * total_mib and (utilisation_pct or 0) >= IDLE_PCT:
+        yield passed(f"{label}: {used_mib * 100 / total_mib:.0f} % of its memory is used, while it computes",
+                     subject=subject, found=f"{share}, {utilisation_pct} % utilisation", evidence=evidence)  # fmt: skip
     elif used_mib * 100 >= PRESSURE_PCT * total_mib:
         yield warned(f"{label}: {used_mib * 100 / total_mib:.0f} % of its memory is used", subject=subject,
                      found=share, evidence=evidence)  # fmt: skip

@@ -22,6 +22,16 @@ LOOPBACK = """\
 
 BRIEF = "lo               UNKNOWN        127.0.0.1/8 \nens7             UP             10.44.4.17/22 \n{more}"
 
+GENERATIONS = """\
+index, pci.bus_id, pstate, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max
+0, 00000000:1E:00.0, P0, 5, 5, 16, 16
+1, 00000000:4A:00.0, {}, {}, 5, 16, 16
+"""
+MEMORY_USE = """\
+index, name, memory.used [MiB], memory.total [MiB], utilization.gpu [%]
+0, NVIDIA H200, 139800 MiB, 143771 MiB, {} %
+"""
+
 STEP = (
     " iteration {step:8d}/     900 | consumed samples: {step:12d} | elapsed time per iteration (ms): 1900.5 | "
     "learning rate: 1.0E-04 | global batch size:   512 |{loss} grad norm: {norm} | number of nan iterations:   0 |\n"
@@ -884,6 +894,20 @@ ROWS |= {
         [("fail", "rdma.port-state", "mlx5_3:1"), ("fail", "rdma.port-state", "mlx5_4:1")],
         "",
         1,
+    ),
+    "a slow link of a GPU that no value calls idle": (
+        GENERATIONS.format("P0", 3),
+        [("unknown", "gpu.pcie-link", "0000:4a:00.0: PCIe link runs at generation 3 of 5, and nothing shows")],
+        "while idle",
+        3,
+    ),
+    "a slow link of a GPU that saves power": (GENERATIONS.format("P8", 1), [], "", 0),
+    "full memory of a GPU that computes": (MEMORY_USE.format(97), [], "", 0),
+    "full memory of an idle GPU": (
+        MEMORY_USE.format(0),
+        [("warn", "gpu.memory-headroom", "97 % of its memory is used")],
+        "",
+        0,
     ),
     "a page that waits for its retirement": (
         RETIRED.format(pending="Yes"),
