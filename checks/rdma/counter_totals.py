@@ -278,22 +278,32 @@ def judge_priority_pauses(
         )
 
 
+def _meaning_of(counter: str) -> tuple[str, str]:
+    """Return the meaning and the next step of a counter of congestion."""
+    if counter in ("rp_cnp_ignored", "cnpIgnored"):
+        return "congestion notifications arrived while its reaction point was off", "Enable ECN: roce_rp/enable."
+    if "storm" in counter:
+        return (
+            "the NIC did not accept packets for long, and sent pauses meanwhile",
+            "Compare its PCIe link, the IOMMU and its NUMA node; a host that stalls slows all senders to it.",
+        )
+    return (
+        "pauses of all priorities, which exclude PFC",
+        "`ethtool -a IF`; on a lossless site disable pause and enable PFC.",
+    )
+
+
 def judge_congestion(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report global pauses, and ignored congestion notifications."""
     for place, counters in places.items():
         for name, value in counters.items():
             if not value or not _HELD.fullmatch(name):
                 continue
-            ignored = name in ("rp_cnp_ignored", "cnpIgnored")
-            meaning = (
-                "congestion notifications arrived while its reaction point was off"
-                if ignored
-                else "pauses of all priorities, which exclude PFC"
-            )
+            meaning, fix = _meaning_of(name)
             yield unknown(
                 f"{place or 'the port'}: {name} {value}: {meaning}; the period is unknown from a single reading",
                 subject=place, found=f"{name} {value}", expected="0", evidence=evidence,
-                fix="`ethtool -a IF`; on a lossless site disable pause and enable PFC; ECN: roce_rp/enable.",
+                fix=fix,
             )  # fmt: skip
 
 

@@ -83,6 +83,8 @@ def judge_shm(size: float, evidence: tuple[str, ...]) -> Finding:
 
 #: Usage in percent from which a file system counts as full: a judgement call.
 _FULL_PCT = 95
+#: Free space in bytes of a file system that still takes files at 100 %, which ``df`` rounds up: a judgement call.
+_ROOM = 100 * 2**30
 #: Mount points of images, which are always full.
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
 
@@ -98,12 +100,16 @@ def _full(part: PastedValue) -> Iterator[Finding]:
             and not row.device.startswith(("/dev/loop", "squashfs"))]  # fmt: skip
     full = [row for row in rows if row.used_pct is not None and row.used_pct >= _FULL_PCT]
     for row in full:
-        report = failed if row.used_pct == 100 else warned
+        has_room = row.free is not None and row.free >= _ROOM and not space.inodes  # 100 % is rounded up
+        report = failed if row.used_pct == 100 and not has_room else warned
+        room = f", {size_text(row.free)} are free" if has_room else ""
         place = row.mount if row.mount[:1] == "/" and _PLAIN.issuperset(row.mount) else "PLACE"
         sizes = f"du {'--inodes ' if space.inodes else ''}-x --max-depth=1 {place}"
-        yield report(f"{row.mount} is {row.used_pct} % full{' of inodes' if space.inodes else ''} (line {row.line})",
-                     subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
-                     evidence=part.evidence, fix=f"Free space: `{sizes}` shows what uses it.")  # fmt: skip
+        uses = f"`{sizes}` shows what uses it" if row.device.startswith("/dev/") else (
+            "on a shared file system, its quota report (`lfs quota`) shows who uses it")  # fmt: skip
+        yield report(f"{row.mount} is {row.used_pct} % full{' of inodes' if space.inodes else ''}{room} (line "
+                     f"{row.line})", subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
+                     evidence=part.evidence, fix=f"Free space: {uses}.")  # fmt: skip
     if rows and not full and part.complete:
         yield passed(f"{len(rows)} file systems have room", evidence=part.evidence)
 

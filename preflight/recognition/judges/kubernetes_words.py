@@ -32,7 +32,7 @@ _CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
         (r"shm|shared memory", "host.shm", "Mount an emptyDir of medium Memory at /dev/shm."),
         (r"Insufficient (?:memory|cpu|pods|hugepages)|didn't match|taint|affinity|FailedScheduling|Preempt",
          "container.state", "Run `kubectl describe node`: check labels, taints and allocatable resources."),
-        (r"ErrImagePull|ImagePullBackOff|Failed to pull image|pull QPS", "container.state",
+        (r"ErrImagePull|ImagePullBackOff|Failed to pull image|Back-off pulling|pull QPS", "container.state",
          "Check the image name and, from that node, the registry credentials."),
         (r"NodeNotReady|Rebooted|NodeHasInsufficient|NetworkNotReady|TaintManagerEviction|Kubelet|node lost|Evicted",
          "host.services", "`kubectl describe node`; kubelet's log and the kernel's log of that node."),

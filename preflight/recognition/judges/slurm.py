@@ -203,6 +203,9 @@ _ENDS = (
 )  # fmt: skip
 
 
+#: States of a step that cause another one of its job.
+_CAUSES = frozenset({"NODE_FAIL", "OUT_OF_ME"})
+
 #: Further end states of squeue and scontrol.
 _OTHER_ENDS = (
     ("LAUNCH_FAILED", "host.services", "it could not be launched", "`scontrol show job JOB`; slurmd's log of its "
@@ -232,12 +235,17 @@ _WAITS = re.compile(
 
 
 def _jobs(jobs: Sequence[EndedJob]) -> Judged:
-    complete_jobs = {job.id.partition(".")[0] for job in jobs if "." not in job.id and _end_of(job)}
+    ends = {job.id: end for job in jobs if "." not in job.id and (end := _end_of(job))}
     judges: list[tuple[str, Judge]] = []
+    causes = 0
     for job in jobs:
         end = _end_of(job)
-        if end and not ("." in job.id and job.id.partition(".")[0] in complete_jobs):  # a step repeats its job's state
+        of_job = ends.get(job.id.partition(".")[0]) if "." in job.id else None
+        if end and of_job is None:  # a step repeats its job's state
             judges.append((end[1], _end_judge(job, end[2], end[3])))
+        elif end and end != of_job and end[0] in _CAUSES:
+            judges.insert(causes, (end[1], _end_judge(job, end[2], end[3])))
+            causes += 1
         elif not end and job.state.rstrip("+") not in _LIVES:
             judges.append(("host.services", _unknown_state(job)))
         elif job.state.startswith("COMPLETING"):

@@ -190,15 +190,16 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
         yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot use them", subject="nouveau",
                      found="loaded", expected="blacklisted", evidence=part.evidence,
                      fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, reboot.")  # fmt: skip
+    using = {user for module in loaded.values() for user in module.used_by}
     for driver, rdma in _RDMA_OF.items():
-        if driver in loaded and rdma not in loaded:
+        if driver in loaded and rdma not in loaded.keys() | using:
             bad = True
             yield unknown(f"{driver} is loaded, but {rdma} is not in the list: the NIC has no RDMA device",
                           subject=rdma, found="not in the list", expected="loaded", evidence=part.evidence,
                           fix=f"`modprobe {rdma}`.")  # fmt: skip
-    if loaded.keys() & _RDMA and "ib_uverbs" not in loaded:
+    if loaded.keys() & _RDMA and "ib_uverbs" not in loaded.keys() | using:
         bad = True
-        yield unknown("ib_uverbs is not in the list: no program can use RDMA", subject="ib_uverbs",
+        yield unknown("ib_uverbs is not in the list: without it, no program can use RDMA", subject="ib_uverbs",
                       found="not in the list", expected="loaded", evidence=part.evidence,
                       fix="`modprobe ib_uverbs`.")  # fmt: skip
     needed = loaded.keys() & (_RDMA | _PEER | {"nvidia", "nvidia_uvm", "ib_core"})

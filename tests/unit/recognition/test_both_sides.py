@@ -22,6 +22,24 @@ LOOPBACK = """\
 
 BRIEF = "lo               UNKNOWN        127.0.0.1/8 \nens7             UP             10.44.4.17/22 \n{more}"
 
+ENDED_JOBS = """\
+JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
+------------ ---------- ---------- ---------- ---------- ---------- --------
+881            finetune       gpus      vision        768     FAILED      1:0
+881.batch         batch                 vision         96     FAILED      1:0
+881.0            python                 vision        768 {:>10}      1:0
+"""
+MODULES = """\
+Module                  Size  Used by
+ib_core               516096  3 {}
+mlx5_ib               475136  0
+mlx5_core            2174976  1 mlx5_ib
+"""
+SPACE = """\
+Filesystem                Size  Used Avail Use% Mounted on
+10.9.0.4@o2ib:/proj       1.4P  1.4P   {} 100% /proj
+/dev/nvme0n1p2            880G  120G  760G  14% /
+"""
 GENERATIONS = """\
 index, pci.bus_id, pstate, pcie.link.gen.current, pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max
 0, 00000000:1E:00.0, P0, 5, 5, 16, 16
@@ -909,6 +927,27 @@ ROWS |= {
         "",
         0,
     ),
+    "a step whose node failed": (
+        ENDED_JOBS.format("NODE_FAIL"),
+        [("fail", "host.services", "job 881.0: a node of the job"), ("fail", "job.errors", "job 881: it ended")],
+        "",
+        1,
+    ),
+    "a step that failed like its job": (ENDED_JOBS.format("FAILED"), [("fail", "job.errors", "job 881: ")], "", 1),
+    "a module that is only named as a user": (MODULES.format("ib_umad,ib_uverbs,mlx5_ib"), [], "", 0),
+    "a module that is not named": (
+        MODULES.format("ib_umad,mlx5_ib"),
+        [("unknown", "kernel.modules", "ib_uverbs is not in the list")],
+        "",
+        3,
+    ),
+    "a full share that is only rounded": (
+        SPACE.format("12T"),
+        [("warn", "host.file-systems", "/proj is 100 % full, 12 TiB are free")],
+        "",
+        0,
+    ),
+    "a full share": (SPACE.format("0"), [("fail", "host.file-systems", "/proj is 100 % full (line 2)")], "", 1),
     "a page that waits for its retirement": (
         RETIRED.format(pending="Yes"),
         [("fail", "gpu.retired-pages", "62 pages are retired, and another retirement waits for a reset")],
