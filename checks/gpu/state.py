@@ -255,7 +255,7 @@ def judge_pcie_link(health: Health) -> Iterator[Finding]:
 
 
 def _shows_idle(gpu: GpuHealth) -> bool:
-    """Return whether the utilisation, the driver's reason or the performance state shows that a GPU is idle."""
+    """Return whether the driver's values show that a GPU is idle."""
     if gpu.utilisation_pct is not None:
         return gpu.utilisation_pct < IDLE_PCT
     return bool((gpu.event_reasons or 0) & _GPU_IDLE) or (gpu.performance_state or 0) >= _SAVING

@@ -282,10 +282,10 @@ def program_errors(lines: Lines) -> tuple[LoggedError, ...]:
     parsers = {kind: parser_of(kind) for kind in {signature.kind for signature in SIGNATURES}}
     at = 0
     while at < len(lines):
-        if (found := _error_at(lines, at)) is None:
+        if (first := _error_at(lines, at)) is None:
             at += 1
             continue
-        parsed = parsers[found[0].signature.kind](lines, at)
+        parsed = parsers[first[0].signature.kind](lines, at)
         errors += parsed.value
         at = max(at + 1, parsed.end)
     return tuple(errors)
