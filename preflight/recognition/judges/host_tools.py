@@ -100,9 +100,10 @@ def _full(part: PastedValue) -> Iterator[Finding]:
             and not row.device.startswith(("/dev/loop", "squashfs"))]  # fmt: skip
     full = [row for row in rows if row.used_pct is not None and row.used_pct >= _FULL_PCT]
     for row in full:
-        has_room = row.free is not None and row.free >= _ROOM and not space.inodes  # 100 % is rounded up
+        free = row.free or 0
+        has_room = free >= _ROOM and not space.inodes  # 100 % is rounded up
         report = failed if row.used_pct == 100 and not has_room else warned
-        room = f", {size_text(row.free)} are free" if has_room else ""
+        room = f", {size_text(free)} are free" if has_room else ""
         place = row.mount if row.mount[:1] == "/" and _PLAIN.issuperset(row.mount) else "PLACE"
         sizes = f"du {'--inodes ' if space.inodes else ''}-x --max-depth=1 {place}"
         uses = f"`{sizes}` shows what uses it" if row.device.startswith("/dev/") else (
