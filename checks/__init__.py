@@ -184,6 +184,11 @@ class Registry:
             checks.append(plugins.unloaded(self.broken))
         return tuple(checks)
 
+    @property
+    def has_plugins(self) -> bool:
+        """Whether any plug-in is installed, even if it failed to load."""
+        return bool(self._added.modules or self.broken)
+
     def ids(self) -> list[str]:
         """Return the ids of all checks; empty if a plug-in failed to load.
 

@@ -51,7 +51,11 @@ def heading(report: Mapping[str, Any], *, verbose: bool = False, width: int = 0)
         one_line(f"through the system's ssh: {way['nodes']}: {way['why']}")
         for way in report.get("run", {}).get("openssh", ())
     ]
-    parts += [_line(line, "dim") for line in _bounded(ways, width, "groups through the system's ssh")]
+    ways += [
+        one_line(f"judged here, not on the node: {way['nodes']}: {way['why']}")
+        for way in report.get("run", {}).get("judged_here", ())
+    ]
+    parts += [_line(line, "dim") for line in _bounded(ways, width, "groups of nodes")]
     if report["nodes"]:
         names = [node["name"] for node in report["nodes"]]
         parts.append(Paragraph((("nodes: ", "bold"), (counted(names, width - 7 if width else _ALL), ""))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from preflight.checks.comparison.electorate import failing
 from preflight.checks.comparison.values import compute
@@ -99,6 +99,19 @@ def _identifiers(node: NodeFacts) -> str:
     return "\n".join(f"{KINDS.index(one.kind)}\t{one.of}\t{one.within}\t{one.value}" for one in of_node(node))
 
 
+def _records(node: NodeFacts) -> tuple[str, ...]:
+    """Return the record of each identifier of a node, in the order of the lines."""
+    return tuple(identifier.key for identifier in of_node(node))
+
+
+def _with_records(text: str, records: Sequence[str], kind: int, labels: Collection[str]) -> Iterator[Identifier]:
+    """Yield the identifiers of one kind with some values, with their records."""
+    for line, key in zip(text.split("\n"), records, strict=False):
+        number, of, within, value = f"{line}\t\t\t".split("\t")[:4]
+        if number == str(kind) and f"{within}\t{value}" in labels:
+            yield Identifier(KINDS[kind], value, of, key, within)
+
+
 def _of_kind(text: str, kind: int) -> list[str]:
     """Return the lines of one kind of identifier."""
     return [line for line in text.split("\n") if line.startswith(f"{kind}\t")]
@@ -127,9 +140,9 @@ def _twice(identifiers: Mapping[str, str], nodes: Mapping[str, NodeFacts]) -> It
             ) > 1:
                 together[names].add(label)
         for names, labels in together.items():
-            same[names][kind] = [
-                one for one in of_node(nodes[names[0]]) if one.kind == kind and f"{one.within}\t{one.value}" in labels
-            ]
+            first = nodes[names[0]]
+            records = first.remember_for_fleet("records of identifiers", _records, first)
+            same[names][kind] = list(_with_records(identifiers[first.node], records, number, labels))
     for names, kinds in same.items():
         if _GPU in kinds and _BESIDE & set(kinds):
             yield _one_machine(names, kinds)

@@ -7,27 +7,24 @@ import re
 import stat
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, overload
+from typing import overload
 
-from preflight._startup.lightclass import dataclass, replace
 from preflight.archive import directory
+from preflight.archive.stored import File, InMemory, ResultFile, Source, put_aside
 from preflight.evidence import bundle, json_limits, node_result, safe_read
 from preflight.evidence.document import (
     NODE,
-    DocumentError,
     Evidence,
     decode,
     dump,
-    from_document,
     memory,
-    no_answer,
     read,
-    to_document,
 )  # fmt: skip
+from preflight.evidence.self_judged import SelfJudged
 from preflight.facts.job import RUN
 
 #: Maximum number of documents in memory, and their maximum total size in bytes.
@@ -51,86 +48,13 @@ _HEAD_BYTES = 16384
 _RESULT_HEAD = re.compile(rb'\{\n"schema": "' + node_result.SCHEMA.encode() + rb'",\n"node": ("[^\n]*"),\n')
 
 
-@dataclass(frozen=True)
-class File:
-    """The files of one node: its document, and documents with only pair tests."""
-
-    node: str
-    path: Path
-    parts: tuple[Path, ...] = ()
-    kind: str = NODE
-
-    def read(self) -> Evidence:
-        """Return the evidence; without an answer if a file is gone or has changed."""
-        try:
-            found = directory.read_file(self.path)
-            for part in self.parts:
-                found = found and (directory.joined(found, read(part)) or found)
-        except (OSError, DocumentError) as error:
-            return no_answer(self.node, "read", str(error), "")
-        if found is not None and found.node == self.node:
-            return found
-        if found is not None and found.no_answer is not None:  # a damaged file is named after its path
-            return replace(found, node=self.node)
-        return no_answer(self.node, "read", f"{self.path} was replaced while it was judged", "")
-
-
-@dataclass(frozen=True)
-class ResultFile(File):
-    """The file of a node that judged itself."""
-
-    def verdict(self) -> Mapping[str, Any] | None:
-        """Return the node's verdict, not validated; None if it cannot be read."""
-        try:
-            document = json_limits.read(self.path)
-            return document["verdict"] if document["node"] == self.node else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-
-@dataclass(frozen=True)
-class Packed:
-    """A node's compressed document on disk; ``bytes`` is its size in memory."""
-
-    node: str
-    path: Path
-    bytes: int = 0
-    kind: str = NODE
-
-    def read(self) -> Evidence:
-        """Return the evidence; without an answer if the file is unreadable."""
-        try:
-            document = json.loads(zlib.decompress(self.path.read_bytes()))
-            return from_document(document, str(self.path))
-        except (OSError, zlib.error, ValueError) as error:
-            return no_answer(self.node, "read", str(error), "")
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """The document of one node, if it was added later or could not be stored on disk."""
-
-    node: str
-    evidence: Evidence
-    bytes: int = 0
-
-    @property
-    def kind(self) -> str:
-        """The kind of the document: node or switch."""
-        return self.evidence.kind
-
-    def read(self) -> Evidence:
-        """Return the evidence."""
-        return self.evidence
-
-
 class Saved(Sequence[Evidence]):
     """A sequence of documents, each of which is read when it is used.
 
     If ``large``, they need more than ``JUDGED_BYTES`` in total, so only a few may be in memory at a time.
     """
 
-    def __init__(self, sources: Sequence[File | Packed | InMemory], folder: object = None, large: bool = False) -> None:
+    def __init__(self, sources: Sequence[Source], folder: object = None, large: bool = False) -> None:
         """Wrap the sources, and hold ``folder``, which contains their files."""
         self.sources = sources
         self.large = large
@@ -318,38 +242,45 @@ class Spool:
     def __init__(self, known: Iterable[Evidence] = ()) -> None:
         """Create a store with the given documents."""
         self.silent: list[Evidence] = []  # documents without an answer
-        self._held: list[Evidence] = []
-        self._aside: list[Packed | InMemory] = []
+        self._held: list[Evidence | SelfJudged] = []
+        self._aside: list[Source] = []
         self._number = self._bytes = 0
         self._folder: Folder | None = None
         for evidence in known:
             self.add(evidence)
 
-    def add(self, evidence: Evidence) -> None:
+    def add(self, answer: Evidence | SelfJudged) -> None:
         """Add one document."""
-        if evidence.no_answer is not None:
-            self.silent.append(evidence)
-        self._held.append(evidence)
+        if isinstance(answer, Evidence) and answer.no_answer is not None:
+            self.silent.append(answer)
+        self._held.append(answer)
         if self._folder is None and len(self._held) <= HELD:
-            self._bytes += memory(evidence, HELD_BYTES - self._bytes)
+            self._bytes += _size(answer, HELD_BYTES - self._bytes)
             if self._bytes <= HELD_BYTES:
                 return
         self._folder = self._folder or Folder()
         self._aside += [self._put_aside(one, self._folder.path) for one in self._held]
         self._held.clear()
 
-    def _put_aside(self, evidence: Evidence, folder: Path) -> Packed | InMemory:
+    def _put_aside(self, answer: Evidence | SelfJudged, folder: Path) -> Source:
         self._number += 1
-        path = folder / f"{self._number}.z"
-        try:
-            path.write_bytes(zlib.compress(json.dumps(to_document(evidence)).encode(), 1))
-        except (OSError, RecursionError):  # the disk is full, or the document is nested too deeply
-            return InMemory(evidence.node, evidence)
-        return Packed(evidence.node, path, memory(evidence), evidence.kind)
+        return put_aside(answer, folder / f"{self._number}.z")
 
     def documents(self) -> Sequence[Evidence]:
         """Return all documents, sorted by node name."""
         if self._folder is None:
-            return sorted(self._held, key=lambda evidence: evidence.node)
-        large = sum(document.bytes for document in self._aside) > JUDGED_BYTES
+            evidences = [answer for answer in self._held if isinstance(answer, Evidence)]
+            if len(evidences) == len(self._held):
+                return sorted(evidences, key=lambda evidence: evidence.node)
+            self._aside = [
+                InMemory(answer.node, answer) if isinstance(answer, Evidence) else answer for answer in self._held
+            ]
+        large = sum(getattr(document, "bytes", 0) for document in self._aside) > JUDGED_BYTES
         return Saved(sorted(self._aside, key=lambda one: one.node), self._folder, large)
+
+
+def _size(answer: Evidence | SelfJudged, enough: int) -> int:
+    """Return the memory of a document in bytes; above ``enough``, only a part."""
+    if isinstance(answer, Evidence):
+        return memory(answer, enough)
+    return len(answer.packed) + len(answer.verdict_text)

@@ -32,7 +32,8 @@ def connection(request: CollectRequest) -> Iterator[AutoTransport | SshTransport
     transport: AutoTransport | SshTransport | PipedTransport | Srun
     try:
         if options.via == "srun":
-            transport = Srun(options.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm)
+            archive = request.judging.archive if request.judging else b""
+            transport = Srun(options.job or os.environ.get("SLURM_JOB_ID"), fold_for_slurm, archive)
         elif options.via == "kubectl":
             transport = KubectlTransport(options.kubectl)
         elif options.via == "openssh":

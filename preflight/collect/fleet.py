@@ -19,11 +19,14 @@ from preflight.collect.request import Collected, CollectRequest
 from preflight.collect.scheduler import Limits, NodeEvent, gather, interruptible
 from preflight.collect.switch_lock import LockedSwitches
 from preflight.collect.switches import as_switch
+from preflight.evidence.document import Evidence
 from preflight.terminal import UsageError, print_text, write_or_report
 from preflight.transport.slurm.srun import Srun
 
 if TYPE_CHECKING:
-    from preflight.evidence.document import Evidence
+    from collections.abc import Iterator
+
+    from preflight.evidence.self_judged import SelfJudged
 
 
 def collect(request: CollectRequest) -> Collected:
@@ -47,6 +50,7 @@ def collect(request: CollectRequest) -> Collected:
     ):
         for warning in transport.warnings:
             print_text(f"warning: {warning}\n", sys.stderr)
+        documents: Iterator[Evidence | SelfJudged]
         if isinstance(transport, Srun):
             documents = transport.gather(waiting.nodes, plan_for, limits, lambda *event: shown(NodeEvent(*event)), stop)
         else:
@@ -54,15 +58,18 @@ def collect(request: CollectRequest) -> Collected:
             locked = LockedSwitches(reader, waiting.switches) if waiting.switches else reader
             documents = gather(waiting.nodes, locked, plan_for, limits, on_event=shown, stop=stop)
         for answer in documents:
-            evidence = as_switch(answer) if answer.node in request.switches else answer
-            del answer
+            if isinstance(answer, Evidence) and answer.node in request.switches:
+                answer = as_switch(answer)
             if request.save is not None:
+                evidence = answer if isinstance(answer, Evidence) else answer.read()
                 saved = write_or_report(partial(save, request.save, [evidence]), request.save) and saved
-            answers.add(evidence)
-            del evidence  # release its memory for the next document
+                del evidence
+            answers.add(answer)
+            del answer  # release its memory for the next document
         through_openssh = transport.through_openssh
+        unjudged = getattr(transport, "unjudged", None)
     _advise(answers.silent)
-    return Collected(answers.documents(), None, options.via, through_openssh, saved)
+    return Collected(answers.documents(), None, options.via, through_openssh, saved, unjudged)
 
 
 def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]:

@@ -44,6 +44,7 @@ class CollectOptions:
     namespace: str | None = None
     container: str | None = None
     job: str | None = None
+    judge_on_nodes: bool = False
 
     @property
     def extra_s(self) -> float:

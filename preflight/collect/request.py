@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import dataclass
@@ -67,6 +68,33 @@ def _pods(targets: Targets, selector: str, options: CollectOptions) -> tuple[str
 
 
 @dataclass(frozen=True)
+class Judging:
+    """How nodes judge themselves: by an archive; ``complete`` sends all evidence."""
+
+    archive: bytes
+    complete: bool = False
+
+    def of_plan(self, cluster: Cluster | None, node: str, window_s: float | None) -> dict[str, Any]:
+        """Return the part of a node's plan; its transport adds the archive's path."""
+        from preflight.expectations.own_class import own_class
+
+        return {
+            "size": len(self.archive),
+            "sha256": self.sha256,
+            "expectations": own_class(cluster, node) if cluster else {},
+            "complete": self.complete,
+            "windowed": window_s is not None,
+        }
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the archive."""
+        import hashlib
+
+        return hashlib.sha256(self.archive).hexdigest()
+
+
+@dataclass(frozen=True)
 class CollectRequest:
     """What to collect: from which nodes, by which transport, with which probes.
 
@@ -83,6 +111,7 @@ class CollectRequest:
     save: Path | None = None
     resume: bool = False
     switches: frozenset[str] = frozenset()
+    judging: Judging | None = None  # None: all nodes are judged here
 
     @property
     def eos_switches(self) -> frozenset[str]:
@@ -97,6 +126,10 @@ class CollectRequest:
         """
         hosts = [node for node in self.nodes if node not in self.switches]
         of_nodes = plans(self.probes, self.cluster, self.options, sweeper(hosts, self.cluster, self.options))
+        if judging := self.judging:
+            return lambda node, deadline_s: {
+                **of_nodes(node, deadline_s), "judge": judging.of_plan(self.cluster, node, self.options.window_s)
+            }  # fmt: skip
         if not self.switches:
             return of_nodes
         from preflight.collect.eos_switches import eos_plan
@@ -119,7 +152,7 @@ class Collected:
 
     ``run`` has the logs of a job. ``via`` is the transport ("" for this node and for saved evidence),
     ``through_openssh`` has the reason for each host that the system's ``ssh`` reached. ``saved`` is False if a document
-    could not be written.
+    could not be written. ``unjudged`` has the nodes that were to judge themselves and did not, with the reason.
     """
 
     evidences: Sequence[Evidence]
@@ -127,3 +160,4 @@ class Collected:
     via: str = ""
     through_openssh: Mapping[str, str] | None = None
     saved: bool = True
+    unjudged: Mapping[str, str] | None = None

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 from preflight.evidence.document import DocumentError, Evidence, from_document, no_answer
+from preflight.evidence.self_judged import SelfJudged
 
 #: Default number of nodes queried in parallel.
 FANOUT = 64
@@ -71,7 +72,7 @@ class NodeEvent:
 
     host: str
     at: float
-    evidence: Evidence | None = None
+    evidence: Evidence | SelfJudged | None = None
 
 
 #: Makes a node's plan from its name and its collector's time limit in seconds.

@@ -17,6 +17,7 @@ from preflight.commands import options
 @options.collecting
 @options.combine_options(
     click.option("--switches", is_flag=True, help="Also read the Ethernet switches of the cluster file."),
+    click.option("--judge-on-nodes", is_flag=True, help="Let each node judge itself (with --via srun)."),
     heading="Collection",
 )
 @options.outputs
@@ -40,9 +41,10 @@ def check(**arguments: Any) -> int:
     The cluster file declares the expected state of the nodes. Without an expectation, the result is unknown.
 
     --only and --skip take ids of checks, with wildcards: 'rdma.*'. --log takes several files. --window also extends the
-    time limit. --switches reads the switches of [switches] hosts over SSH; without nodes, only those. --exclude-file
-    writes a list for sbatch --exclude. --json, --html, --junit, --textfile and --exclude-file take - for standard
-    output; --json without a file prints the report.
+    time limit. --switches reads the switches of [switches] hosts over SSH; without nodes, only those. --judge-on-nodes
+    sends preflight to the nodes through Slurm; the report is the same. --exclude-file writes a list for sbatch
+    --exclude. --json, --html, --junit, --textfile and --exclude-file take - for standard output; --json without a file
+    prints the report.
     """
     from preflight.run import check as run
 

@@ -1,6 +1,7 @@
 """The document of a node that judged itself: verdict and compressed evidence.
 
-Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``.
+Every command that reads evidence accepts it; the verdict is for ``preflight.judge.node_verdict``. A node that a run
+lets judge itself may send only the records that a report quotes; such a document is never saved.
 """
 
 from __future__ import annotations
@@ -23,11 +24,24 @@ _EVIDENCE = "preflight.evidence/1"
 #: Maximum number of bytes of the unpacked evidence; a complete node takes 2 to 5 MB.
 MOST = 64 << 20
 
+#: Maximum characters of a verdict; that of a complete node has 45,000.
+MOST_VERDICT = 1 << 20
 
-def dump(node: str, verdict: Mapping[str, Any], evidence: str) -> str:
-    """Return the document as JSON text; ``evidence`` is that of the evidence."""
+
+def is_result(document: Mapping[str, Any]) -> bool:
+    """Return whether a document is that of a node that judged itself."""
+    return document.get("schema") == SCHEMA
+
+
+def dump(node: str, verdict: Mapping[str, Any], evidence: str, complete: bool = True) -> str:
+    """Return the document as JSON text.
+
+    ``evidence`` is the text of the evidence, which is complete if ``complete``.
+    """
     packed = base64.b64encode(zlib.compress(evidence.encode("ascii"), 6)).decode("ascii")
-    document = {"schema": SCHEMA, "node": node, "verdict": verdict, "evidence": packed}
+    document: dict[str, Any] = {"schema": SCHEMA, "node": node, "verdict": verdict, "evidence": packed}
+    if not complete:
+        document["complete"] = False
     return json.dumps(document, indent=0, ensure_ascii=True) + "\n"
 
 
@@ -36,6 +50,8 @@ def unpacked(document: Mapping[str, Any]) -> Any:
     needed = "schema", "node", "evidence"
     if wrong := find_error({name: document[name] for name in needed if name in document}, "node-result-1", needed):
         raise ValueError(wrong)
+    if not document.get("complete", True):
+        raise ValueError("it has only a part of the evidence")
     try:
         unzip = zlib.decompressobj()
         text = unzip.decompress(base64.b64decode(document["evidence"], validate=True), MOST)

@@ -36,6 +36,11 @@ class NodeFacts:
         self.node = evidence.node
         self.fleet_answers: FleetAnswers = {}
 
+    @property
+    def quoted(self) -> Evidence:
+        """The records that a report may quote: all of them, unless the node sent fewer."""
+        return self.evidence
+
     def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Return ``query(...)`` for a fleet check, and cache the value or its error.
 

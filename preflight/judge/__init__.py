@@ -6,7 +6,7 @@ any number of processes. Nodes are judged one by one; only their results are sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from preflight import bench
@@ -14,8 +14,9 @@ from preflight.evidence.document import COURSE, NODE, SWITCH, Evidence, Evidence
 from preflight.expectations import Cluster
 from preflight.facts.job import RUN, RunFacts
 from preflight.facts.node import NodeFacts
+from preflight.judge.check_result import Outcome
 from preflight.judge.evidence_reload import HELD, EvidenceCache, ReloadedNode
-from preflight.judge.evidence_source import EvidenceSource, of_kind, opened
+from preflight.judge.evidence_source import EvidenceSource, JudgedSource, of_kind, opened
 from preflight.judge.fleet_checks import (
     Fleet,
     Reported,
@@ -31,7 +32,7 @@ from preflight.judge.node_result import NodeResult, judge_node, of_every_node, o
 from preflight.judge.report_document import SCHEMA, Planned, Subjects, document, finding_documents
 from preflight.judge.result_table import DISPLAY, ResultTable
 from preflight.judge.waivers import Excuses, chosen
-from preflight.model import Check, Scope
+from preflight.model import Check, Scope, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.switch.ethernet import Ethernet
@@ -59,14 +60,18 @@ def judge(
     run: Evidence | None = None,
     off: Sequence[str] = (),
     processes: int = 1,
+    refused: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Judge nodes, and the logs of a run; return the report document.
 
     The ``run`` block is not included. ``off`` lists the ids of disabled checks for the coverage. With several
-    ``processes``, documents on disk are judged in parallel; the checks must then be those of the registry.
+    ``processes``, documents on disk are judged in parallel; the checks must then be those of the registry. ``refused``
+    receives the nodes that judged themselves, but whose verdict could not be used, with the reason.
     """
     cluster = cluster or Cluster()
     judged = _judged(evidences, checks, cluster, run, off, processes)
+    if refused is not None:
+        refused.update((node.node, node.refused) for node in judged.fleet.seen if node.refused)
     report = document(judged.planned, judged.fleet.seen, judged.folded, judged.subjects)
     report["coverage"]["without_history"] = judged.unremembered
     if outside := _outside(judged.fleet, cluster):
@@ -213,7 +218,7 @@ def _each(
         one.outcomes = []
         seen.append(one)
         if one.no_answer is None:
-            nodes[number] = facts or _reloaded(one, opened(sources[number]), recall)
+            nodes[number] = facts or _reloaded(one, sources[number], recall)
     sites = {one.node: one.site for one in seen if one.site is not None}
     return Fleet(seen, nodes, sites, Reported(folded)), folded
 
@@ -242,13 +247,15 @@ def _survey(
     return survey(source, checks, cluster, fleet_answers=many)
 
 
-def _reloaded(result: NodeResult, read: Callable[[], Evidence], recall: EvidenceCache) -> NodeFacts:
+def _reloaded(result: NodeResult, source: Evidence | EvidenceSource, recall: EvidenceCache) -> NodeFacts:
     """Return the facts of a judged node whose evidence is not in memory."""
     if result.encoded is None:
-        return ReloadedNode(result.node, result.fleet_answers, read, recall)
-    from preflight.judge.node_verdict import JudgedNode
+        return ReloadedNode(result.node, result.fleet_answers, opened(source), recall)
+    from preflight.judge.node_verdict import JudgedNode, SealedNode
 
-    return JudgedNode(result.node, result.encoded, read, recall)
+    assert isinstance(source, JudgedSource)
+    kind = JudgedNode if source.complete else SealedNode
+    return kind(result.node, result.encoded, source.quoted, recall)
 
 
 def _has_history(evidences: Sequence[Evidence]) -> bool:
@@ -266,7 +273,15 @@ def _add_growth(fleet: Fleet, folded: ResultTable) -> None:
     for number, facts in fleet.nodes.items():
         if not fleet.seen[number].windowed:
             site = fleet.sites[facts.node]
-            for outcome in outcomes(facts, site, folded.checks, lambda check: check.window):
+            try:
+                growth = outcomes(facts, site, folded.checks, lambda check: check.window)
+            except EvidenceError as error:  # it judged itself, and did not send its counters
+                growth = [
+                    Outcome(place, (unknown(f"the counters were read only once: {error}"),))
+                    for place, check in enumerate(folded.checks)
+                    if check.scope is Scope.NODE and check.window and not check.pair
+                ]
+            for outcome in growth:
                 folded.add(number, outcome)
 
 

@@ -30,8 +30,17 @@ class JudgedSource(Protocol):
         """The name of the node."""
         ...
 
+    @property
+    def complete(self) -> bool:
+        """Whether the document has all evidence of the node."""
+        ...
+
     def verdict(self) -> Mapping[str, Any] | None:
         """Return the node's verdict, not validated; None if it cannot be read."""
+        ...
+
+    def quoted(self) -> Evidence:
+        """Return the evidence in the document, which may be a part of it."""
         ...
 
 

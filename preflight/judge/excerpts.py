@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LINES, _CHARS, _RECORDS = 14, 1200, 3
+_LINES, _CHARS = 14, 1200
+
+#: Maximum number of records that a finding quotes.
+RECORDS = 3
 
 #: Maximum number of characters searched for all findings of a report; beyond it, findings get the heads of their
 #: records. Without this limit, a log of thousands of failed runs would be searched from its start for each of them.
@@ -96,7 +99,7 @@ def excerpts(finding: Finding, node: str, evidence: Evidence | None, search: Sea
         yield {"node": node, "key": finding.evidence[0] if finding.evidence else "", "text": finding.quote}
         return
     names, words = _names(finding.subject), _words(finding.message)
-    for key in finding.evidence[:_RECORDS]:
+    for key in finding.evidence[:RECORDS]:
         try:
             record = evidence.record(key) if evidence else None
         except EvidenceError:

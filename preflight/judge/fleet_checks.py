@@ -53,7 +53,7 @@ class Fleet:
             yield from ((place, common) for place in places)
             return
         nodes = [self.nodes[place] for place in answered]
-        fleet_outcome = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].evidence)
+        fleet_outcome = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].quoted)
         yield from self._shared(fleet_outcome, places)
 
     def _of_one(self, place: int) -> bool:

@@ -46,6 +46,7 @@ class NodeResult:
     outcomes: list[Outcome] = field(default_factory=list)
     fleet_answers: FleetAnswers = field(default_factory=dict)
     encoded: Mapping[str, str] | None = None  # compared values as JSON texts, of a node that judged itself
+    refused: str = ""  # why the verdict of a node that judged itself was not used
 
 
 def inspect(evidence: Evidence) -> NodeResult:

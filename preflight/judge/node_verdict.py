@@ -1,13 +1,13 @@
 """A node's own verdict, saved with its evidence for a judge of many nodes.
 
-``preflight collect --judge`` writes it. It is used only if the same version judged the node by the same cluster file
-and by every check of the run; otherwise, and if anything in it is malformed, the evidence beside it is judged. Outcomes
-and compared values are JSON texts: those that many nodes have in common are stored and decoded once.
+``preflight collect --judge`` writes it, and ``check --judge-on-nodes`` receives it. It is used only if the same code
+judged the node by the same class of the cluster file and by every check of the run; otherwise, and if anything in it is
+malformed, the evidence beside it is judged. Outcomes and compared values are JSON texts: those that many nodes have in
+common are stored and decoded once.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,17 +15,20 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
 
+from preflight.errors import PreflightError
 from preflight.evidence import json_limits
-from preflight.evidence.document import Evidence
-from preflight.expectations import Cluster
+from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.node_result import MOST_VERDICT
+from preflight.expectations import Cluster, own_class
 from preflight.expectations.catalogue import part_by_name
-from preflight.facts.node import NodeFacts
-from preflight.judge.check_result import Outcome
+from preflight.facts.node import FleetAnswers, NodeFacts
+from preflight.judge.check_result import Outcome, outcome
+from preflight.judge.code_files import code_hash
 from preflight.judge.evidence_reload import EvidenceCache, ReloadedNode
 from preflight.judge.evidence_source import EvidenceSource, JudgedSource, opened
 from preflight.judge.node_result import NodeResult, about_node, judge_node
 from preflight.judge.typed_json import hints_of, plain, typed
-from preflight.judge.waivers import chosen
+from preflight.judge.waivers import WAIVERS, chosen
 from preflight.model import ACTIONS, IMPACTS, OWNERS, Check, Finding, Scope, Status
 from preflight.schemas.conform import find_error
 from preflight.version import VERSION
@@ -45,13 +48,23 @@ def verdict(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> di
 
     None for a node without an answer, and for fabric sweeps and pair tests, which are judged with their peers.
     """
-    checks = [check for check in chosen(checks, (), cluster)[0] if not check.history]
-    result, _ = judge_node(evidence, checks, cluster, fleet_answers=True)
+    judgement = judged(evidence, checks, cluster)
+    return judgement[0] if judgement else None
+
+
+def judged(
+    evidence: Evidence, checks: Sequence[Check], cluster: Cluster
+) -> tuple[dict[str, Any], NodeResult, NodeFacts] | None:
+    """Judge a node; return its verdict, and the result and facts behind it.
+
+    None if there is no verdict. The waivers of a cluster file, and its check, are left to the judge of many nodes.
+    """
+    checks = [check for check in chosen(checks, (), cluster)[0] if not check.history and check.id != WAIVERS]
+    result, facts = judge_node(evidence, checks, cluster, fleet_answers=True)
     if not result.answered or result.site is None or result.swept or result.pair_tests:
         return None
-    return {
-        "version": VERSION,
-        "cluster": _digest(cluster),
+    made = {
+        **_origin(cluster, evidence.node),
         "part": result.site.part.name if result.site.part else None,
         "windowed": result.windowed,
         "switch": result.switch,
@@ -59,8 +72,18 @@ def verdict(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> di
         "where": result.about["where"],
         "more": dict(result.more),
         "outcomes": {checks[outcome.check].id: _outcome_text(outcome) for outcome in result.outcomes},
-        "values": {name: json.dumps(plain(answer)) for name, answer in result.fleet_answers.items()},
+        "values": encoded(result.fleet_answers),
     }
+    return made, result, facts
+
+
+def encoded(answers: FleetAnswers) -> dict[str, str]:
+    """Return values that checks of several nodes compare, as JSON texts by name."""
+    return {name: json.dumps(plain(answer)) for name, answer in answers.items()}
+
+
+def _origin(cluster: Cluster, node: str) -> dict[str, str]:
+    return {"version": VERSION, "code": code_hash(), "cluster": own_class.digest(cluster, node)}
 
 
 def survey(
@@ -68,22 +91,33 @@ def survey(
 ) -> tuple[NodeResult, NodeFacts | None]:
     """Return a node's saved verdict; without a usable one, judge its evidence.
 
-    The facts are None for a saved verdict.
+    The facts are None for a saved verdict; ``refused`` of the result is why a verdict was not used.
     """
-    if isinstance(source, JudgedSource) and isinstance(saved := source.verdict(), dict):
+    refused = ""
+    if isinstance(source, JudgedSource):
         try:
-            return _result(source.node, saved, checks, cluster), None
-        except (ValueError, KeyError, TypeError, RecursionError):  # another version, cluster file or check; damaged
-            pass
-    return judge_node(opened(source)(), checks, cluster, fleet_answers=fleet_answers)
+            return _result(source.node, source.verdict(), checks, cluster), None
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            refused = str(error) if isinstance(error, _OtherOrigin) else "its verdict is malformed"
+    result, facts = judge_node(opened(source)(), checks, cluster, fleet_answers=fleet_answers)
+    result.refused = refused
+    return result, facts
 
 
-def _result(node: str, saved: Mapping[str, Any], checks: Sequence[Check], cluster: Cluster) -> NodeResult:
+class _OtherOrigin(PreflightError, ValueError):
+    """The verdict was made by other code, or by another cluster file."""
+
+
+def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check], cluster: Cluster) -> NodeResult:
     """Return a node's result from its verdict; raises ValueError if unusable."""
-    if saved.get("version") != VERSION or saved.get("cluster") != _digest(cluster):
-        raise ValueError("it was judged by another version, or by another cluster file")
+    if not isinstance(saved, dict):
+        raise ValueError("it has no verdict")
+    if any(saved.get(name) != mine for name, mine in _origin(cluster, node).items()):
+        raise _OtherOrigin("its verdict is by other code, or by another cluster file")
     if wrong := find_error(saved, "node-result-1", part="verdict", exact=True):
         raise ValueError(wrong)
+    if sum(map(len, (*saved["outcomes"].values(), *saved["values"].values()))) > MOST_VERDICT:
+        raise ValueError("it is too long")
     drawn = saved["more"].get("topology")
     if drawn and (wrong := find_error(drawn, "report-1", part="topology", exact=True)):
         raise ValueError(wrong)
@@ -97,13 +131,16 @@ def _result(node: str, saved: Mapping[str, Any], checks: Sequence[Check], cluste
         if not check.run.__module__.startswith(_OURS):
             raise ValueError("a check of a plug-in")
         if check.scope is Scope.NODE and not check.pair and (made.windowed or not check.window):
-            made.outcomes.append(_outcome(number, saved["outcomes"][check.id]))
+            here = _of_waivers(number, check, made) if check.id == WAIVERS else None
+            made.outcomes.append(here or _outcome(number, saved["outcomes"][check.id]))
     made.encoded = saved["values"]
     return made
 
 
-def _digest(cluster: Cluster) -> str:
-    return hashlib.sha256(cluster.content.encode()).hexdigest() if cluster.content else ""
+def _of_waivers(number: int, check: Check, made: NodeResult) -> Outcome:
+    """Run the check of waivers, which the node does not know; it needs only the date."""
+    evidence = Evidence(made.node, made.about["collected_at"], {})
+    return outcome(number, check, made.node, NodeFacts(evidence), made.site, lambda: evidence)
 
 
 #: Plain values that a field of a finding has by default.
@@ -153,6 +190,23 @@ class JudgedNode(ReloadedNode):
             with suppress(ValueError, KeyError, TypeError, AttributeError, NameError, RecursionError):
                 self.fleet_answers[name] = _answer(self.encoded[name], query.__code__, query)
         return super().remember_for_fleet(name, query, *args, **more)
+
+
+class SealedNode(JudgedNode):
+    """Facts of a judged node that sent only the records that a report may quote.
+
+    A fact that is neither in its verdict nor quoted is unknown, not absent.
+    """
+
+    @property
+    def evidence(self) -> Evidence:  # type: ignore[override]
+        """Raise EvidenceError: an unsent record is not an absent one."""
+        raise EvidenceError("evidence", "was not sent: the node judged itself")
+
+    @property
+    def quoted(self) -> Evidence:
+        """The records that it sent."""
+        return self._recall.of(self)
 
 
 _answers: dict[tuple[str, CodeType], Any] = {}

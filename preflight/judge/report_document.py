@@ -41,7 +41,7 @@ class Subjects:
         """Return the evidence of a subject; None if a node did not answer."""
         if number in self._others:
             return self._others[number]
-        return self._read[number].evidence if number in self._read else None
+        return self._read[number].quoted if number in self._read else None
 
 
 @dataclass

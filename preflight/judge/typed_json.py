@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from preflight._startup.lightclass import fields
+from preflight._startup.lightclass import fields, replace
 
 _PLAIN = (str, int, float, bool, NoneType)
 _LISTS: dict[Any, Callable[[Any], Any]] = {list: list, Sequence: list, set: set, frozenset: frozenset, Set: frozenset}
@@ -34,6 +34,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, IPv4Address | IPv6Address):
         return str(value)
     return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def changed(value: Any) -> Any:
+    """Return a value of the same type that differs in each text and number."""
+    if isinstance(value, bool | Enum | NoneType):
+        return value
+    if isinstance(value, str):
+        return value + "~"
+    if isinstance(value, int | float | IPv4Address | IPv6Address):
+        return value + 1
+    if isinstance(value, Mapping):
+        return {key: changed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | Set):
+        return type(value)(map(changed, value))  # type: ignore[call-arg]
+    return replace(value, **{field.name: changed(getattr(value, field.name)) for field in fields(value)})
 
 
 def typed(value: Any, kind: Any) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from shutil import which
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.collect.local import collect_interruptibly
-from preflight.collect.request import Collected
+from preflight.collect.request import Collected, Judging
 from preflight.run.cluster_discovery import choose_cluster
 from preflight.run.judge_run import judge_run
 from preflight.run.outputs import write_outputs
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from preflight.collect.request import CollectRequest
     from preflight.run.request import RunRequest
+
+
+_ONLY_SRUN = "--judge-on-nodes is for nodes of Slurm: add --via srun"
 
 
 def check(cluster: Path | None, **arguments: Any) -> int:
@@ -40,9 +44,34 @@ def _collected(request: RunRequest) -> Collected:
     if wanted := _of_many(request):
         from preflight.collect import fleet
 
-        return fleet.collect(wanted)
+        if not request.options.judge_on_nodes:
+            return fleet.collect(wanted)
+        if why := _why_here(request):
+            return replace(fleet.collect(wanted), unjudged=dict.fromkeys(wanted.nodes, why))
+        return fleet.collect(replace(wanted, judging=_judging(request)))
+    if request.options.judge_on_nodes:
+        raise UsageError(_ONLY_SRUN)
     here = request.collection((os.uname().nodename,))
     return Collected([collect_interruptibly(here, lambda: _prepare(request))])
+
+
+def _why_here(request: RunRequest) -> str:
+    """Return why no node can judge itself; empty if nodes can."""
+    if request.options.via != "srun":
+        raise UsageError(_ONLY_SRUN)
+    if request.registry.has_plugins:
+        return "third-party checks are only installed here"
+    if request.history:
+        return "--history compares earlier evidence of each node"
+    return "" if which("sbcast") else "there is no sbcast in PATH"
+
+
+def _judging(request: RunRequest) -> Judging:
+    """Return how nodes judge themselves; some runs need the evidence of all nodes."""
+    from preflight.judge.code_files import archive
+
+    complete = bool(request.logs or request.options.fabric or request.outputs.save)
+    return Judging(archive(), complete)
 
 
 def _of_many(request: RunRequest) -> CollectRequest | None:

@@ -29,7 +29,10 @@ def judge_run(request: RunRequest, collected: Collected) -> dict[str, Any]:
     with progress(f"judging {len(evidences)} nodes"):
         cores = len(os.sched_getaffinity(0))
         evidences = history.add_time_series(evidences) if history else evidences
-        report = judge(evidences, request.checks, cluster, run=collected.run, off=request.off, processes=cores)
+        here = dict(collected.unjudged or {})
+        report = judge(
+            evidences, request.checks, cluster, run=collected.run, off=request.off, processes=cores, refused=here
+        )
     seconds = time.monotonic() - request.started
     report["run"] = run_block(request.command, time.time(), seconds, saved_cluster.shown(cluster.path))
     if request.cluster_origin:
@@ -41,13 +44,18 @@ def judge_run(request: RunRequest, collected: Collected) -> dict[str, Any]:
         report["run"]["via"] = collected.via
     if collected.through_openssh:
         report["run"]["openssh"] = _by_reason(collected.through_openssh)
+    if request.options.judge_on_nodes:
+        answered = {node["name"] for node in report["nodes"] if "no_answer" not in node}
+        report["run"]["judged_on_nodes"] = len(answered - here.keys())
+        if here := {node: why for node, why in here.items() if node in answered}:
+            report["run"]["judged_here"] = _by_reason(here)
     if history:
         history.record(report, evidences, collected.run)
     return report
 
 
 def _by_reason(hosts: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return each reason to use the system's ``ssh``, with its hosts."""
+    """Return each reason, with its hosts."""
     from preflight.nodeset import fold
 
     reasons = sorted(set(hosts.values()))

@@ -16,6 +16,7 @@ from typing import Any
 
 from preflight.collector import frame
 from preflight.evidence import document as evidence
+from preflight.evidence import node_result
 from preflight.transport import answer_memory, payload
 from preflight.transport.errors import NoAnswer, quoted
 from preflight.transport.ssh.switch_cli import network_switch
@@ -182,7 +183,8 @@ class CollectorProtocol:
             raise NoAnswer("start", self._not_started(ended, status, late))
         try:
             document = answer_memory.SHARED.document(self._reader)
-            evidence.from_document(document, "the answer")
+            if not node_result.is_result(document):
+                evidence.from_document(document, "the answer")
         except frame.NoFrame:
             if status == _UNFED and not ended:
                 raise NoAnswer("start", _REDIRECTED[status]) from None

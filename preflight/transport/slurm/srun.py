@@ -23,10 +23,13 @@ from typing import Any, Protocol
 
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, from_document, no_answer
+from preflight.evidence.node_result import is_result
+from preflight.evidence.self_judged import SelfJudged, of_answer
 from preflight.transport.bootstrap_protocol import SCRIPT_OF_ARGUMENTS, arguments, request
 from preflight.transport.errors import NoAnswer, TransportError, quoted, utc_now
 from preflight.transport.local.process import has_ended, kill_group, pipes
 from preflight.transport.slurm import error_messages
+from preflight.transport.slurm.broadcast import NO_VERDICT, WHY, Broadcast
 from preflight.transport.slurm.line_protocol import BOOT, StepAssembler, TaskAssembler
 
 #: SLURM_* variables that srun inherits: those of the cluster's address and the account. All others belong to the
@@ -53,7 +56,7 @@ _BUSY = ("alloc", "comp", "resv", "reserved")
 PlanFor = Callable[[str, float], Mapping[str, Any]]
 
 #: Called for a node that started, or ended with a document, with the time (monotonic clock).
-OnEvent = Callable[[str, float, "Evidence | None"], None]
+OnEvent = Callable[[str, float, "Evidence | SelfJudged | None"], None]
 
 
 class Times(Protocol):
@@ -76,14 +79,17 @@ class Srun:
     ``job`` is the id of the job whose nodes are used; without it, a job is created.
     """
 
-    def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str]) -> None:
+    def __init__(self, job: str | None, fold: Callable[[Sequence[str]], str], archive: bytes = b"") -> None:
         """Find the commands; raise TransportError if they are missing.
 
-        ``fold`` writes node names as a folded list.
+        ``fold`` writes node names as a folded list. By ``archive``, nodes judge themselves if their plans have a part
+        for it.
         """
         self.job = job
         self.warnings: tuple[str, ...] = ()
         self.through_openssh: dict[str, str] = {}
+        self._archive = archive
+        self.unjudged: dict[str, str] = {}  # nodes that did not, with the reason
         self._fold = fold
         self._name = f"preflight-{secrets.token_hex(4)}"
         self._commands = {name: shutil.which(name) or "" for name in ("srun", "scancel", "sinfo", "squeue")}
@@ -96,7 +102,7 @@ class Srun:
 
     def gather(
         self, hosts: Sequence[str], plan_for: PlanFor, times: Times, on_event: OnEvent, stop: threading.Event
-    ) -> Iterator[Evidence]:
+    ) -> Iterator[Evidence | SelfJudged]:
         """Collect from every node; yield one document for each, as they end."""
         until = time.monotonic() + times.run_s
         left = dict.fromkeys(hosts)
@@ -178,6 +184,16 @@ class Srun:
             if step.strip() == name:
                 self._run("scancel", ident)
 
+    def broadcast(self) -> Broadcast | None:
+        """Return the transmission of the archive to one step; None without one."""
+        return Broadcast(self._archive, shutil.which("sbcast") or "", self._environment) if self._archive else None
+
+    def step(self) -> str:
+        """Return the id of the running step, such as 4711.0; empty if there is none yet."""
+        listing = self._run("squeue", "--noheader", "--steps", f"--user={os.getuid()}", "--format=%i %j")
+        ids = [line.split()[0] for line in listing.splitlines() if line.split()[1:] == [self._name]]
+        return ids[-1] if ids else ""
+
     def _unusable_at_last(self, hosts: Sequence[str], until: float, stop: threading.Event) -> dict[str, NoAnswer]:
         """Return the nodes that are still unusable after completing jobs have ended.
 
@@ -251,7 +267,9 @@ class _Step:
     ) -> None:
         self._srun, self._hosts, self._times, self._until, self._stop = srun, hosts, times, until, stop
         left_s = until - time.monotonic()
-        self._wanted = request(_plans(hosts, plan_for, min(times.node_s, left_s) - _RETURN_S), BOOT)
+        self._broadcast = srun.broadcast()
+        place = self._broadcast.place if self._broadcast else ""
+        self._wanted = request(_plans(hosts, plan_for, min(times.node_s, left_s) - _RETURN_S, place), BOOT)
         self._open = dict.fromkeys(hosts)
         self._tasks = StepAssembler()
         self._status: dict[str, int | None] = {}
@@ -260,14 +278,18 @@ class _Step:
         self.faulty: dict[str, NoAnswer] = {}  # nodes on which the step could not be started
         self.last = NoAnswer("collect", "no answer")
 
-    def run(self) -> Iterator[Evidence]:
+    def run(self) -> Iterator[Evidence | SelfJudged]:
         """Yield the documents of this step's nodes; unfinished nodes go to the next step."""
         began = time.monotonic()
         process = self._srun.start(self._srun.command(self._hosts, self._wanted, self._until - began))
+        if self._broadcast:
+            self._broadcast.start(self._srun.step)
         try:
             for task in self._talk(process):
                 yield self._document(task.node, task, "")
         finally:
+            if self._broadcast:
+                self._broadcast.close()
             status = self._srun.end(process)
         for node, why in self.faulty.items():
             if self._open.pop(node, 0) is None:
@@ -323,20 +345,31 @@ class _Step:
             elif message.cause:
                 self._cause = message.cause
 
-    def _document(self, node: str, task: TaskAssembler, ended: str) -> Evidence:
+    def _document(self, node: str, task: TaskAssembler, ended: str) -> Evidence | SelfJudged:
         self._open.pop(node, None)
         try:
             document = task.document(ended, self._status.get(node))
+            if self._broadcast and is_result(document):
+                return of_answer(document, node)
+            if self._broadcast:
+                self._srun.unjudged[node] = WHY.get(str(document.get("unjudged")), NO_VERDICT)
             return replace(from_document(document, node), node=node)  # a node must not answer for another one
         except NoAnswer as answer:
             return no_answer(node, answer.phase, answer.reason, utc_now())
+        except ValueError as error:
+            return no_answer(node, "read", f"the answer is damaged: {error}", utc_now())
 
 
-def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float) -> dict[str, Any]:
-    """Return the distinct plans, and the index of each node's plan."""
+def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float, archive: str) -> dict[str, Any]:
+    """Return the distinct plans, and the index of each node's plan.
+
+    ``archive`` is the path on the nodes of the archive that judges them.
+    """
     plans: dict[str, int] = {}
     of = {}
     for host in hosts:
         plan = {key: value for key, value in plan_for(host, max(deadline_s, 1.0)).items() if key != "node"}
+        if "judge" in plan:
+            plan["judge"] = {**plan["judge"], "archive": archive}
         of[host] = plans.setdefault(json.dumps(plan, sort_keys=True), len(plans))
     return {"plans": [json.loads(plan) for plan in plans], "of": of}

@@ -1,0 +1,59 @@
+"""The answer of a node that a run lets judge itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from preflight._startup.lightclass import dataclass
+from preflight.evidence import json_limits
+from preflight.evidence.document import DocumentError, Evidence, from_document, no_answer
+from preflight.evidence.node_result import MOST_VERDICT, SCHEMA
+from preflight.schemas.conform import find_error
+
+#: Why the evidence of a node is not judged instead of its verdict.
+_NOT_SENT = "its verdict cannot be used, and it did not send its evidence: collect again without --judge-on-nodes"
+
+
+@dataclass(frozen=True)
+class SelfJudged:
+    """The answer of a node that judged itself; ``complete`` with all its evidence."""
+
+    node: str
+    verdict_text: str
+    packed: str
+    complete: bool
+    no_answer: Mapping[str, str] | None = None
+    kind: str = "node"
+
+    def verdict(self) -> Mapping[str, Any] | None:
+        """Return the verdict, not validated."""
+        verdict = json_limits.text(self.verdict_text)
+        return verdict if isinstance(verdict, dict) else None
+
+    def quoted(self) -> Evidence:
+        """Return the evidence that was sent."""
+        try:
+            return from_document({"schema": SCHEMA, "node": self.node, "evidence": self.packed}, "the answer")
+        except DocumentError as error:
+            return no_answer(self.node, "read", str(error), "")
+
+    def read(self) -> Evidence:
+        """Return the evidence; without an answer if it was not sent completely."""
+        return self.quoted() if self.complete else no_answer(self.node, "read", _NOT_SENT, "")
+
+
+def of_answer(document: Mapping[str, Any], node: str) -> SelfJudged:
+    """Return the answer of a node that judged itself; raises ValueError.
+
+    Neither verdict nor evidence is decoded.
+    """
+    if wrong := find_error(document, "node-result-1", shallow=("verdict",), exact=True):
+        raise ValueError(wrong)
+    if document["node"] != node:
+        raise ValueError("it is that of another node")
+    text = json.dumps(document["verdict"])
+    if len(text) > MOST_VERDICT:
+        raise ValueError(f"its verdict has {len(text)} characters; at most {MOST_VERDICT} are allowed")
+    return SelfJudged(node, text, document["evidence"], document.get("complete", True))
