@@ -6,14 +6,13 @@ of a node that judged itself, or nothing, if the node must be judged with its pe
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from preflight.checks import registry
-from preflight.evidence import node_result
+from preflight.evidence import json_limits, node_result
 from preflight.evidence.document import Evidence, EvidenceError, dump, from_document
 from preflight.expectations.own_class import cluster_of, digest_of
 from preflight.facts.node import NodeFacts
@@ -34,7 +33,7 @@ _TWIN, _OTHER = "~twin", "~other"
 def main() -> None:
     """Judge the node on standard input; write its document to standard output."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    wanted = json.load(sys.stdin.buffer)
+    wanted = json_limits.decoded(sys.stdin.buffer.read())
     made = document(wanted["evidence"], wanted["judge"])
     if made is not None:
         sys.stdout.write(made)
