@@ -157,7 +157,7 @@ def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None
 PLAIN = {
     "preflight/evidence/json_limits.py", "preflight/evidence/report_file.py", "preflight/schemas/conform.py",
     "preflight/judge/record_usage.py",
-    "preflight/history/store.py", "preflight/archive/lazy.py",
+    "preflight/history/store.py", "preflight/archive/lazy.py", "preflight/archive/stored.py",
     "preflight/facts/nccl_settings/catalogue.py", "preflight/parsers/torch/json_stream.py",
     "preflight/parsers/torch/trace_events.py",
     "preflight/transport/slurm/srun.py",
