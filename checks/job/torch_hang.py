@@ -125,6 +125,11 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     unfinished operations pass. From watchdog lines, a rank is reported only if the log shows the job's size and
     all ranks.
 
+    A rank may record the end of a collective late, or write its dump earlier than other ranks. Therefore a collective
+    counts as completed if any rank completed a later one that needs all ranks. A rank that has not completed the last
+    collective that others have is named in addition to those that have not reached the next one; if there are none, it
+    warns. A dump that ends before that collective is too old: unknown.
+
     Sizes are compared in elements: inputs and outputs of a collective must agree across ranks, except where they may
     differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared
     if all dumps are available. If the GPUs of a few ranks have not started an operation that most have, those ranks
@@ -281,6 +286,10 @@ def _finding(
         parts.append(f"all ranks together send {one.totals[0]} elements and receive {one.totals[1]}")
     if one.passed:
         parts.append(f"{_have(one.passed)} completed it")
+    if one.late:
+        parts.append(f"{_have(one.late)} not completed collective {one.joined}, which others have")
+    if one.old:
+        parts.append(f"older dump of {_named(one.old)}: it ends before collective {one.joined}, which others completed")
     if one.ungrouped:
         parts.append(f"{_timed_out(one)}, in a process group that the text does not show")
     if one.silent:
@@ -289,10 +298,10 @@ def _finding(
         parts.append(f"truncated dump of {_named(one.cut)}")
     at: dict[str, Any] = {"subject": f"collective {one.seq}{group}", "evidence": keys, "quote": quote}
     dumps = name == _DUMPS  # a healthy job may write dumps too; a watchdog reports only after a time-out
-    if dumps and (one.silent or one.cut) and not (one.behind or one.differ or one.totals):
+    if dumps and (one.silent or one.cut or one.old) and not (one.behind or one.differ or one.totals):
         yield unknown(f"{name}: {waiting}; {'; '.join(parts)}", found="; ".join(parts), expected="all ranks in it",
-                      fix="pass the dumps of all ranks: a missing rank is often the one that died",
-                      **at)  # fmt: skip
+                      fix="pass the dumps that the ranks wrote at one time-out" if one.old else
+                      "pass the dumps of all ranks: a missing rank is often the one that died", **at)  # fmt: skip
     elif parts:
         # for ranks without a named group, other calls may belong to other groups
         certain = one.behind or one.silent or one.totals or (one.differ and (one.group or one.complete))

@@ -1,8 +1,9 @@
 """Flight-recorder dumps of real Gloo ranks, and torchfrtrace's findings in them.
 
-Run by a Python that has PyTorch (CPU build), never imported by the tests: ``python gloo_ranks.py FOLDER CASE`` starts
-four processes that call the collectives of the case, dumps each rank's recorder into ``FOLDER`` as PyTorch does
-(``rank_N``, a pickle), and prints torchfrtrace's verdict on each collective as JSON.
+Run by a Python that has PyTorch 2.13 (the analyser of 2.10 refuses Gloo), never imported by the tests:
+``python gloo_ranks.py FOLDER CASE`` starts four processes that call the collectives of the case, dumps each rank's
+recorder into ``FOLDER`` as PyTorch does (``rank_N``, a pickle), and prints torchfrtrace's verdict on each collective
+as JSON.
 """
 
 from __future__ import annotations
@@ -103,10 +104,11 @@ def _run(rank: int, folder: str, port: int, case: str) -> None:
         except (RuntimeError, ValueError) as error:
             print(f"rank {rank}: {call}: {error}", file=sys.stderr)
         _dump(folder, rank, config)
-    time.sleep(3)  # completes what can complete; the rest hangs
-    _dump(folder, rank, config)
-    Path(folder, f"done_{rank}").touch()
-    time.sleep(LONGEST)  # until the parent ends it: a rank that exits early would end its peers' calls
+    for second in range(LONGEST):  # until the parent ends it: a rank that exits early would end its peers' calls
+        time.sleep(1)
+        _dump(folder, rank, config)  # again: a rank that calls later completes calls of this one
+        if second == 2:  # what can complete has; the rest hangs
+            Path(folder, f"done_{rank}").touch()
 
 
 def analyse(folder: str) -> list[dict[str, Any]]:
@@ -158,6 +160,7 @@ def _attempt(folder: str, case: str) -> None:
 def main() -> None:
     """Run one case."""
     folder, case = sys.argv[1:]
+    os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"  # inherited by the ranks; without it, Gloo records nothing
     for _ in range(ATTEMPTS):
         _attempt(folder, case)
         if _complete(folder, case):

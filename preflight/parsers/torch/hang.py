@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.torch.flight_recorder import RecordedCall, Recording, memberships
 from preflight.parsers.torch.watchdog import RankProgress, Watchdog
+
+#: The calls of a group: rank → number → call.
+_Called = Mapping[int, Mapping[int, RecordedCall]]
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,17 @@ class Hang:
     unstarted: tuple[int, ...] = ()  # ranks whose GPUs have not started it, unlike those of most ranks
     usual: str = ""  # the call of most ranks, if other ranks made a different one
     totals: tuple[int, ...] = ()  # numbers of elements that all ranks send and receive, if they differ
+    old: tuple[int, ...] = ()  # ranks whose dumps are older than ``joined``, so they may have reached it
+    late: tuple[int, ...] = ()  # ranks that have not completed ``joined``
+    joined: int = -1  # the last collective before it that needs all ranks and that a rank completed
     ungrouped: tuple[tuple[int, str], ...] = ()  # (rank, collective that timed out), if the text lacks its group
     stacks: tuple[tuple[int, str, tuple[str, ...]], ...] = ()  # (rank, its call or the last one before it, its frames)
 
 
 def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
-    """Return the hang of each process group, from the dumps of several ranks.
+    """Return the hangs of each process group, from the dumps of several ranks.
 
-    A hang is at the first call that is unfinished or differs between ranks.
+    A hang is at the first call that differs between ranks, and at the first one that is unfinished.
     """
     by_group: dict[tuple[str, tuple[int, ...]], dict[int, list[RecordedCall]]] = defaultdict(lambda: defaultdict(list))
     members = memberships(recordings)
@@ -44,39 +50,106 @@ def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
         for entry in recording.resolved_entries:
             if not entry.p2p and entry.seq >= 0:
                 by_group[entry.group, members[rank, entry.group]][rank].append(entry)
-    given = set(recordings)
-    cut = {rank for rank, recording in recordings.items() if recording.cut}
-    sized = all(recording.sizes_exchanges for recording in recordings.values())
-    found = (
-        _hang(group, ranks, everybody or sorted(ranks), given, cut, sized)
+    return tuple(
+        hang
         for (group, everybody), ranks in sorted(by_group.items())
+        for hang in _hangs(
+            group, {rank: {e.seq: e for e in ranks[rank]} for rank in sorted(ranks)}, everybody, recordings
+        )
     )
-    return tuple(hang for hang in found if hang)
+
+
+def _hangs(
+    group: str, called: _Called, everybody: Sequence[int], recordings: Mapping[int, Recording]
+) -> Iterator[Hang]:  # fmt: skip
+    """Return the hangs of a group: where calls differ, then where ranks wait.
+
+    Calls that differ explain why ranks wait in them; if all ranks completed them, not why they wait later.
+    """
+    members = set(everybody) if all(recording.sizes_exchanges for recording in recordings.values()) else None
+    joined = _joined(called) if everybody else -1
+    mismatch, stuck = _mismatch(called, members), _stuck(called, joined)
+    for seq in sorted({seq for seq in (mismatch, stuck) if seq is not None}):
+        yield _hang(group, seq, called, everybody, recordings, members, joined)
+        if seq == stuck or not all(entries[seq].done for entries in called.values() if seq in entries):
+            return
 
 
 def _hang(
-    group: str, ranks: Mapping[int, Sequence[RecordedCall]], everybody: Sequence[int], given: Set[int], cut: Set[int],
-    sized: bool,
-) -> Hang | None:  # fmt: skip
-    members = set(everybody) if sized else None
-    called = {rank: {entry.seq: entry for entry in entries} for rank, entries in ranks.items()}
-    open_at = {rank: min((e.seq for e in entries if not e.done), default=None) for rank, entries in ranks.items()}
-    if (mismatch := _mismatch(called, members)) is None and not any(seq is not None for seq in open_at.values()):
-        return None
-    seq = min(seq for seq in (mismatch, *open_at.values()) if seq is not None)
-    here = {rank: entries[seq] for rank, entries in sorted(called.items()) if seq in entries}
+    group: str, seq: int, called: _Called, everybody: Sequence[int], recordings: Mapping[int, Recording],
+    members: Set[int] | None, joined: int,
+) -> Hang:  # fmt: skip
+    here = {rank: entries[seq] for rank, entries in called.items() if seq in entries}
     op, differ = _calls_at(here)
     outside = {rank for rank, _ in differ}
     usual = next((entry.call_text for rank, entry in here.items() if rank not in outside), "") if differ else ""
     totals = () if differ else _totals(list(here.values()), members)
     waiting = tuple(rank for rank, entry in here.items() if not entry.done)
-    idle = {rank for rank in everybody if rank in given and rank not in ranks}  # their dumps have no call in the group
+    idle = {rank for rank in set(everybody or called) - set(called) if rank in recordings}
     short = {rank for rank, entries in called.items() if max(entries) < seq} | idle
-    silent = tuple(sorted(set(everybody) - set(ranks) - given))
+    cut = {rank for rank in short if recordings[rank].cut}
+    # all ranks have called ``joined``: a dump without it is older, unless the call has left the ring buffer
+    old = {rank for rank in short - cut if joined >= 0
+           and (max(called[rank]) < joined if rank in called else recordings[rank].from_first_call)}  # fmt: skip
+    behind = short - cut - old
+    late = {rank: entries[joined] for rank, entries in called.items()
+            if joined < seq and joined in entries and not entries[joined].done}  # fmt: skip
+    last = late | {rank: max(called[rank].items())[1] for rank in behind if rank in called}
+    silent = tuple(sorted(set(everybody or called) - set(called) - set(recordings)))
     completed = tuple(rank for rank, entry in here.items() if entry.done)
-    return Hang(group, seq, op, waiting, tuple(sorted(short - cut)), silent, differ, completed,
-                cut=tuple(sorted(short & cut)), unstarted=_unstarted(here), usual=usual, totals=totals,
-                stacks=_stacks(called, here, short - cut))  # fmt: skip
+    return Hang(group, seq, op, waiting, tuple(sorted(behind)), silent, differ, completed,
+                cut=tuple(sorted(cut)), unstarted=_unstarted(here), usual=usual, totals=totals, old=tuple(sorted(old)),
+                late=tuple(late), joined=joined, stacks=_stacks(last, here))  # fmt: skip
+
+
+def _stuck(called: _Called, joined: int) -> int | None:
+    """Return the collective in which ranks wait, or None.
+
+    A rank that shows no end of a call has completed it all the same if it has completed a later one, or if any rank
+    has completed a later one that needs all ranks: the rank writes the end down later, or its dump is older.
+    """
+    later, late = [], False
+    for entries in called.values():
+        done = max((seq for seq, entry in entries.items() if _in_order(entry)), default=-1)
+        waiting = [seq for seq, entry in entries.items() if not entry.done and seq > done]
+        late |= bool(waiting) and (joined in waiting or max(entries) < joined)
+        later += [seq for seq in waiting if seq > joined]
+    at_joined = [(rank, entries[joined].done) for rank, entries in called.items() if joined in entries]
+    moved_on = {rank for rank, done in at_joined if done}
+    most_are_late = late and 2 * len(moved_on) <= len(at_joined)
+    if later and not (most_are_late and all(max(called[rank]) >= min(later) for rank in moved_on)):
+        return min(later)
+    return joined if late else None
+
+
+def _joined(called: _Called) -> int:
+    """Return the last collective that needs all ranks and that a rank completed.
+
+    All ranks have called it, and completed those before it. -1 without one.
+    """
+    at = _by_number(called)
+    return max((seq for seq, calls in at.items() if any(map(_needs_all, calls)) and _all_agree(calls)), default=-1)
+
+
+#: Collectives that no rank completes before all ranks have called them: those of one root are different, and in an
+#: all-to-all a rank may have nothing for another one.
+_OF_ALL_RANKS = ("all_reduce", "allreduce", "all_gather", "allgather", "_all_gather", "_allgather", "reduce_scatter",
+                 "_reduce_scatter", "barrier")  # fmt: skip
+
+
+def _needs_all(entry: RecordedCall) -> bool:
+    """Return whether all ranks have called what this rank has completed."""
+    backend, _, op = entry.op.partition(":")
+    completed = entry.done if backend == "gloo" else entry.state == "completed"  # NCCL retires failed calls as well
+    return completed and 0 not in entry.elements and op.lower().startswith(_OF_ALL_RANKS)
+
+
+def _in_order(entry: RecordedCall) -> bool:
+    """Return whether the rank has completed a call, and thus those before it.
+
+    Gloo works at several calls at a time.
+    """
+    return entry.state == "completed" and not entry.op.startswith("gloo")
 
 
 def _unstarted(here: Mapping[int, RecordedCall]) -> tuple[int, ...]:
@@ -109,15 +182,14 @@ def apart(recordings: Mapping[int, Recording]) -> tuple[int, int] | None:
 
 
 def _stacks(
-    called: Mapping[int, Mapping[int, RecordedCall]], here: Mapping[int, RecordedCall], short: Set[int]
+    last: Mapping[int, RecordedCall], here: Mapping[int, RecordedCall]
 ) -> tuple[tuple[int, str, tuple[str, ...]], ...]:
     """Return (rank, call, frames) for each different stack.
 
-    The ranks that are behind, in their last call, precede those that wait.
+    The ranks that are behind or late, in their last call, precede those that wait.
     """
-    last = {rank: max(called[rank].items())[1] for rank in sorted(short) if called.get(rank)}
     by_stack: dict[tuple[str, ...], tuple[int, str]] = {}
-    for rank, entry in [*last.items(), *here.items()]:
+    for rank, entry in [*sorted(last.items()), *here.items()]:
         if entry.stack:
             by_stack.setdefault(entry.stack, (rank, entry.op))
     return tuple((rank, op, stack) for stack, (rank, op) in by_stack.items())
@@ -143,17 +215,20 @@ def _calls_at(here: Mapping[int, RecordedCall]) -> tuple[str | None, tuple[tuple
     return (most[0][1].op if most else None), tuple((r, e.call_text) for r, e in here.items() if r not in usual)
 
 
-def _mismatch(called: Mapping[int, Mapping[int, RecordedCall]], members: Set[int] | None) -> int | None:
+def _mismatch(called: _Called, members: Set[int] | None) -> int | None:
     """Return the first number at which calls, sizes or types of ranks differ."""
+    return min(
+        (seq for seq, calls in _by_number(called).items() if not _all_agree(calls) or _totals(calls, members)),
+        default=None,
+    )
+
+
+def _by_number(called: _Called) -> dict[int, list[RecordedCall]]:
     at: dict[int, list[RecordedCall]] = defaultdict(list)
     for entries in called.values():
         for seq, entry in entries.items():
             at[seq].append(entry)
-    return min(
-        (seq for seq, calls in at.items()
-         if not _all_agree(calls) or _totals(calls, members)),
-        default=None,
-    )  # fmt: skip
+    return at
 
 
 def _all_agree(calls: Sequence[RecordedCall]) -> bool:

@@ -226,3 +226,118 @@ def test_a_size_that_no_tensor_has_is_not_printed() -> None:
     texts = {rank: dump(rank, OPEN) for rank in range(4)}
     texts[1] = changed(texts[1], input_sizes=[[10**300]])
     assert all(len(finding["message"]) < 400 for finding in findings(texts))
+
+
+def calls(done: int, waiting: int = 0) -> list[str]:
+    return ["all_reduce"] * done + ["all_reduce!"] * waiting
+
+
+def by_gloo(text: str) -> str:
+    """Let Gloo carry the calls, which it only retires."""
+    document = json.loads(text)
+    for entry in document["entries"]:
+        entry |= {"profiling_name": entry["profiling_name"].replace("nccl", "gloo"), "state": "scheduled"}
+    return json.dumps(document)
+
+
+#: Calls that ranks have completed and those in which they wait, the status, and parts of the message.
+PROGRESS: dict[str, tuple[tuple[tuple[int, int], ...], str, tuple[str, ...]]] = {
+    "never called, another's dump is older": (
+        ((4, 1), (4, 0), (2, 3), (4, 1)), "fail",
+        ("ranks 0, 2-3 wait in collective 5", "rank 1 has not reached it;", "rank 2 has not completed collective 4,"),
+    ),
+    "stuck early, others wait for it": (
+        ((3, 1), (3, 1), (2, 1), (3, 1)), "fail",
+        ("ranks 0-1, 3 wait in collective 4", "rank 2 has not reached it;", "rank 2 has not completed collective 3,"),
+    ),
+    "stuck early, with calls in its queue": (
+        ((3, 1), (3, 1), (2, 3), (3, 1)), "warn",
+        ("ranks 0-3 wait in collective 4", "rank 2 has not completed collective 3, which others have"),
+    ),
+    "stuck in the last one": (
+        ((3, 0), (3, 0), (2, 1), (3, 0)), "warn", ("rank 2 waits in collective 3", "ranks 0-1, 3 have completed it"),
+    ),
+    "most are stuck": (
+        ((2, 1), (3, 1), (2, 1), (2, 1)), "warn",
+        ("ranks 0, 2-3 wait in collective 3", "rank 1 has completed it"),
+    ),
+    "never called, most dumps are older": (
+        ((4, 0), (3, 2), (3, 2), (3, 2)), "fail",
+        ("ranks 1-3 wait in collective 5", "rank 0 has not reached it;", "ranks 1-3 have not completed collective 4,"),
+    ),
+    "older dump": (
+        ((4, 1), (2, 0), (4, 1), (4, 1)), "unknown",
+        ("ranks 0, 2-3 wait in collective 5", "older dump of rank 1: it ends before collective 4"),
+    ),
+    "older dump of a job that goes on": (
+        ((5, 0), (2, 1), (5, 0), (5, 0)), "unknown", ("older dump of rank 1: it ends before collective 5",),
+    ),
+    "healthy": (((5, 0),) * 4, "pass", ("no unfinished operation",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("gloo", [False, True], ids=["nccl", "gloo"])
+@pytest.mark.parametrize("case", PROGRESS)
+def test_who_is_stuck_and_who_never_called(case: str, gloo: bool) -> None:
+    progress, status, parts = PROGRESS[case]
+    texts = {rank: dump(rank, calls(*made)) for rank, made in enumerate(progress)}
+    message = only(findings({rank: by_gloo(text) for rank, text in texts.items()} if gloo else texts), status)
+    assert [part for part in parts if part not in message] == [], message
+    assert ("not reached" in message) == any("not reached" in part for part in parts), message
+
+
+def test_calls_that_have_left_the_ring_buffer() -> None:
+    texts = {rank: dump(rank, calls(5, 1), from_record=4) for rank in (0, 3)}
+    texts |= {1: dump(1, calls(5), from_record=4), 2: dump(2, calls(2, 4))}
+    message = only(findings(texts), "fail")
+    assert "ranks 0, 2-3 wait in collective 6" in message
+    assert "rank 1 has not reached it; rank 2 has not completed collective 5" in message
+
+
+def test_a_dump_without_a_call_of_the_group() -> None:
+    texts = {rank: dump(rank, calls(2, 1)) for rank in (0, 2, 3)}
+    older = texts | {1: dump(1, calls(9), (1,), group="1")}
+    assert "older dump of rank 1: it ends before collective 2" in only(findings(older), "unknown")
+    overwritten = texts | {1: dump(1, calls(9), (1,), group="1", from_record=4)}
+    assert "rank 1 has not reached it" in only(findings(overwritten), "fail")
+
+
+@pytest.mark.parametrize("gloo", [False, True], ids=["nccl", "gloo"])
+def test_an_end_that_was_not_recorded_is_no_hang(gloo: bool) -> None:
+    texts = {rank: dump(rank, ["all_reduce", "all_reduce!" if rank == 2 else "all_reduce", "all_reduce"])
+             for rank in range(4)}  # fmt: skip
+    only(findings({rank: by_gloo(text) for rank, text in texts.items()} if gloo else texts), "pass")
+
+
+@pytest.mark.parametrize("op", ["broadcast", "reduce", "scatter", "gather", "all_to_all"])
+def test_what_a_rank_completes_without_the_others_proves_nothing_of_them(op: str) -> None:
+    texts = {rank: dump(rank, ["all_reduce", f"{op}!"]) for rank in (1, 2)}
+    texts |= {0: dump(0, ["all_reduce", op, "all_reduce!"]), 3: dump(3, ["all_reduce"])}
+    message = only(findings(texts), "fail")
+    assert "ranks 1-2 wait in collective 2" in message
+    assert "rank 3 has not reached it; rank 0 has completed it" in message
+
+
+def test_gloo_completes_calls_in_any_order() -> None:
+    texts = {rank: dump(rank, ["all_reduce", "all_reduce!", "broadcast!" if rank else "broadcast"])
+             for rank in range(3)}  # fmt: skip
+    texts[3] = dump(3, ["all_reduce"])
+    message = only(findings({rank: by_gloo(text) for rank, text in texts.items()}), "fail")
+    assert "ranks 0-2 wait in collective 2" in message
+    assert "rank 3 has not reached it" in message
+
+
+def test_a_call_that_nccl_gave_up_proves_nothing() -> None:
+    texts = {rank: dump(rank, ["all_reduce", "all_reduce!"]) for rank in range(3)}
+    texts |= {1: changed(dump(1, calls(2)), state="started"), 3: dump(3, calls(1))}
+    assert "rank 3 has not reached it" in only(findings(texts), "fail")
+
+
+def test_a_difference_that_all_completed_hides_no_hang() -> None:
+    texts = {rank: dump(rank, ["all_reduce", "broadcast" if rank == 2 else "all_reduce", "all_reduce"]
+                        + ["all_reduce!"] * (rank != 1)) for rank in range(4)}  # fmt: skip
+    differ, stuck = [finding["message"] for finding in findings(texts)]
+    assert "in collective 2" in differ
+    assert "rank 2 called nccl:broadcast" in differ
+    assert "ranks 0, 2-3 wait in collective 4" in stuck
+    assert "rank 1 has not reached it" in stuck

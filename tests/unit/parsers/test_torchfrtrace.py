@@ -1,6 +1,6 @@
 """The same dumps read by torchfrtrace and by preflight: real Gloo ranks, and each tool's findings.
 
-Needs a Python with PyTorch's CPU build (CONTRIBUTING.md), named by ``TORCH``. Cases and ranks are those of
+Needs a Python with PyTorch 2.13 (CONTRIBUTING.md), named by ``TORCH``. Cases and ranks are those of
 ``tests/support/gloo_ranks.py``. torchfrtrace stops comparing a process group at its first fault, so only that one is
 compared.
 """
@@ -43,7 +43,8 @@ def test_both_find_the_same(tmp_path: Path, case: str) -> None:
             theirs.setdefault(group, (collective["seq"], missing, not good))
     recordings = {int(path.name[5:]): torch.from_pickle(path.read_bytes()) for path in tmp_path.glob("rank_*")}
     assert len(recordings) == 4, result.stderr
+    assert all(len(recording.entries) > 1 for recording in recordings.values()), "recorded no call but the barrier"
     hangs = hang.of_recordings(recordings)
-    ours = {each.group: (each.seq, each.behind, bool(each.differ or each.totals)) for each in hangs}
+    ours = {each.group: (each.seq, each.behind, bool(each.differ or each.totals)) for each in reversed(hangs)}
     assert ours == theirs, (case, result.stdout)
     assert bool(ours) == (case not in ("healthy", "uneven all-to-all"))
