@@ -183,7 +183,7 @@ def test_the_kind_of_an_error_comes_behind_its_words() -> None:
         "Cuda failure 2 'out of memory'\n"
     )
     assert log is not None
-    assert (log.failures[0].id, log.failures[0].rank) == ("cuda_failure_generic", 1)
+    assert (log.failures[0].id, log.failures[0].rank) == ("cuda_out_of_memory", 1)
 
 
 def test_a_message_of_the_watchdog_that_a_screen_broke_in_its_first_words(tmp_path: Path) -> None:
