@@ -20,7 +20,7 @@ ITEMS = (
     ),
     _LIST.item(
         "AN-3", "point-to-point addressing (/30, /31, or IPv6) where routed to the host", "node",
-        question("Each rail is addressed point to point, or otherwise by the cluster file", "rails.subnets",
+        question("Each rail is addressed point to point, unless the cluster file declares otherwise", "rails.subnets",
                  needs="`point_to_point` in [class.NAME.ports] of the cluster file"),
     ),
     _LIST.item(
@@ -42,7 +42,7 @@ ITEMS = (
     _LIST.item(
         "AN-6", "optics, transceivers and cables healthy", "node window",
         question("Modules raise no alarm", "optics.module"),
-        question("Links correct errors, and few remain", "optics.fec", "optics.ber"),
+        question("FEC corrects nearly all errors", "optics.fec", "optics.ber"),
         question("During a window, no link damages packets or goes down", "counters.link-quality", "counters.flaps"),
         question("Ethernet: which end of a cable lost the link", "link.flaps", where=ROCE),
     ),

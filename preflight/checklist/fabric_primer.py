@@ -36,7 +36,7 @@ ITEMS = (
     _LIST.item(
         "FP-LAT-1", "What are p99 and p99.9 during synchronisation?", "bench trace",
         question("p99 and p99.9 of each collective in a profile, relative to its median", "torch.collective-times"),
-        within="collectives with traces of all ranks of a group: 100 equal ones for p99, 1000 for p99.9",
+        within="collectives of groups with traces of all ranks: 100 equal ones for p99, 1,000 for p99.9",
     ),
     _LIST.item(
         "FP-LAT-2", "Is there a slow path between groups of GPUs?", "node bench",
@@ -57,7 +57,7 @@ ITEMS = (
     # loss
     _LIST.item(
         "FP-LOSS-1", "InfiniBand or RoCEv2?", "node",
-        question("All compute ports have one link layer, the expected one", "rdma.link-layer"),
+        question("All compute ports have the expected link layer", "rdma.link-layer"),
         question("RoCE ports are addressed for RoCE v2", "roce.chain"),
     ),
     _LIST.item(
@@ -71,8 +71,8 @@ ITEMS = (
     _LIST.item(
         "FP-LOSS-3", "Are packet drops monitored?", "window",
         question("The loss counters of each port can be read", "counters.visible"),
-        question("None of them grows", "counters.loss"),
-        within="the counters of hosts; drops inside switches are not read",
+        question("No loss counter grows", "counters.loss"),
+        within="the counters of hosts; `switch.lossless-drops` judges those of switches",
     ),
     _LIST.item(
         "FP-LOSS-4", "Are checkpoints saved regularly?", "declared",
@@ -85,7 +85,7 @@ ITEMS = (
         question("Hosts that cannot keep up with incoming data", "counters.receiver"),
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         question("Ethernet: ports that receive more than they can send, in a window", "fabric.pause-root", where=ROCE),
-        lack("Collectives of the job that compete there", "the job's parallel layout"),
+        lack("The job's collectives that compete at one port", "the job's parallel layout"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",
@@ -103,9 +103,9 @@ ITEMS = (
         "FP-CON-4", "Can PFC pause propagate through the fabric?", "window switch",
         question("Duration of pauses on each port, and whether they are global", "counters.congestion",
                  where=ROCE),
-        question("Switch: a watchdog ends a storm of pauses", "switch.watchdog", where=ROCE),
+        question("Switch: a watchdog ends pause storms", "switch.watchdog", where=ROCE),
         question("Who paused whom", "fabric.pause-root", where=ROCE),
-        question("Switch: no watchdog stopped a storm", "switch.watchdog-fired", where=ROCE),
+        question("Switch: no watchdog had to end a storm", "switch.watchdog-fired", where=ROCE),
     ),
     _LIST.item(
         "FP-CON-5", "Does the topology reduce hash polarisation?", "node window fabric",
@@ -136,12 +136,12 @@ ITEMS = (
     _LIST.item(
         "FP-OBS-5", "ECN marking count is visible", "window",
         question("Marked packets and CNPs of each port", "counters.visible"),
-        within="counters of hosts; marks set by switches are not read",
+        within="the counters of hosts; `switch.marks` judges those of switches",
     ),
     _LIST.item(
         "FP-OBS-6", "PFC pause frames are visible", "window",
         question("Pauses of the lossless priority of each port", "counters.visible"),
-        within="counters of hosts; pauses between switches are not read",
+        within="the counters of hosts; `fabric.pause-root` judges those of switches",
     ),
     _LIST.item(
         "FP-OBS-7", "Switch queue depth is visible", "switch",
@@ -151,7 +151,7 @@ ITEMS = (
     ),
     _LIST.item(
         "FP-OBS-8", "Training step time is visible", "trace",
-        question("A job's log or a profiler trace has the time of each step", "torch.steps"),
+        question("A job's log or a profiler trace shows the time of each step", "torch.steps"),
         within="a profiler trace with steps, or step lines of a training program that `preflight read` recognises",
     ),
 )  # fmt: skip

@@ -22,7 +22,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-DDP-1", "DistributedDataParallel, one process per GPU, not DataParallel", "node trace",
-        question("Currently, each training process uses one GPU", "gpu.process-per-gpu"),
+        question("Each running training process uses one GPU", "gpu.process-per-gpu"),
         question("A trace of the job shows one GPU per process", "torch.data-parallel"),
     ),
     _LIST.item(
@@ -51,8 +51,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-GDR-2", "baselines with ib_write_bw / ib_read_bw recorded", "pair",
-        question("Between the memories of two hosts", "pair.write-bw", "pair.read-bw"),
-        question("Between the memories of two GPUs", "pair.write-bw-gpu", "pair.read-bw-gpu"),
+        question("Between the memory of two hosts", "pair.write-bw", "pair.read-bw"),
+        question("Between the memory of two GPUs", "pair.write-bw-gpu", "pair.read-bw-gpu"),
     ),
     # pitfalls
     _LIST.item(
@@ -139,7 +139,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-ENV-11", "NCCL_MNNVL_ENABLE only on hardware that supports it (IMEX running)", "node",
-        question("It is required only if NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
+        question("It is forced on only if NVLink spans nodes and IMEX runs", "nccl.mnnvl"),
         within=ENVIRONMENT,
     ),
     _LIST.item(
@@ -187,7 +187,8 @@ ITEMS = (
         "every result records GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology",
         "report",
         question(
-            "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts, topology of each node are recorded",
+            "GPU model, driver, CUDA, NCCL, PyTorch, image, NCCL variables, counts and topology are recorded for each "
+            "node",
             "nccl-tests.record",
         ),
         within="a result of nccl-tests, with evidence from its nodes",
@@ -199,8 +200,8 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-CNT-1", "HCA and port counters: ibstat, perfquery, ethtool -S", "window",
-        question("They can be read", "counters.visible"),
-        question("Losses do not grow", "counters.loss"),
-        question("Link errors do not grow either, and no link goes down", "counters.link-quality", "counters.flaps"),
+        question("The counters can be read", "counters.visible"),
+        question("Loss counters do not grow", "counters.loss"),
+        question("Link error counters do not grow, and no link goes down", "counters.link-quality", "counters.flaps"),
     ),
 )  # fmt: skip

@@ -28,7 +28,8 @@ ITEMS = (
         "NT-FAB-4", "Are MTU, GID and subnet consistent?", "fleet",
         question("MTU: each port, its switch port, all nodes",
                  "rdma.active-mtu", "roce.chain", "switch.mtu", "fleet.mtu-equal"),
-        question("GID: each exists, is unique, and in the same row", "roce.chain", "fleet.identity", "fleet.gid-index"),
+        question("GID: each exists, is unique, and has the same index on all nodes",
+                 "roce.chain", "fleet.identity", "fleet.gid-index"),
         question("Subnet: rail i of all nodes is in one network", "fleet.rails"),
     ),
     # container and Kubernetes validation
@@ -46,13 +47,14 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-CTR-4", "Did the CNI give the VF an address?", "node",
-        question("Every RDMA device has a GUID, and one has an interface in this namespace", "container.rdma-address",
-                 where=CONTAINER),
+        question("Every RDMA device has a GUID, and at least one has an interface in this namespace",
+                 "container.rdma-address", where=CONTAINER),
         question("The RoCE interfaces have separate addresses", "roce.chain", "rails.subnets", where=CONTAINER),
     ),
     # NCCL baseline
     _LIST.item(
-        "NT-NCCL-1", "Does traffic use NET/IB?", "trace", question("The channels in the log do", "nccl.transport")
+        "NT-NCCL-1", "Does traffic use NET/IB?", "trace",
+        question("The channels in the log use NET/IB", "nccl.transport"),
     ),
     _LIST.item(
         "NT-NCCL-2", "Is there no NET/Socket fallback?", "trace",
@@ -70,7 +72,7 @@ ITEMS = (
     _LIST.item(
         "NT-TRN-1", "Do compute and NCCL overlap?", "trace",
         question("Time in which the GPU only communicates", "torch.overlap"),
-        question("The share of overlapped communication, without idle time and late ranks",
+        question("The share of overlapped communication, excluding idle time and waits for late ranks",
                  "torch.exposed-collectives"),
     ),
     _LIST.item(
@@ -89,7 +91,7 @@ ITEMS = (
     # inference trace
     _LIST.item(
         "NT-INF-1", "Is TTFT bound by prefill compute?", "trace",
-        question("Prefill, queue and the rest of the time to the first token", "serving.first-token"),
+        question("Shares of queue, prefill and other work in the time to the first token", "serving.first-token"),
     ),
     _LIST.item(
         "NT-INF-2", "Is TPOT bound by decode memory bandwidth?", "trace",
@@ -143,7 +145,7 @@ ITEMS = (
     ),
     _LIST.item(
         "NT-LENS-6", "bottleneck lens: topology mismatch (one rank slow)", "node trace",
-        question("CPUs and memory near each GPU are allowed", "numa.affinity", "numa.memory"),
+        question("The CPUs and memory near each GPU may be used", "numa.affinity", "numa.memory"),
         question("No rank delays its peers", "torch.straggler"),
         question("No rank is late because of its place in the node", "torch.placement"),
     ),

@@ -14,14 +14,14 @@ ITEMS = (
     _LIST.item(
         "PA-01", "GPU topology (nvidia-smi topo -m)", "node",
         question("All GPUs are on the PCI bus", "gpu.count"),
-        question("The driver reports each", "gpu.driver"),
-        question("The matrix shows a near NIC for each", "topology.nearest-nic"),
+        question("The driver reports every GPU", "gpu.driver"),
+        question("The matrix shows a near NIC for every GPU", "topology.nearest-nic"),
         question("The GPUs of all nodes are the same, with equal settings", "fleet.gpu-settings"),
     ),
     _LIST.item(
         "PA-02", "NVLink/NVSwitch links up", "node",
         question("Every GPU has all its links, at their rate", "nvlink.links"),
-        question("Every pair of GPUs is connected by all of them", "topology.nvlink"),
+        question("Every pair of GPUs is connected by all their NVLinks", "topology.nvlink"),
         question("Every GPU has joined the NVSwitch fabric", "gpu.fabric-state", "nvlink.fabric-manager"),
     ),
     _LIST.item(
@@ -30,12 +30,12 @@ ITEMS = (
         question("All nodes have the same driver, NCCL, PyTorch and CUDA toolkit",
                  "fleet.driver-equal", "fleet.nccl-equal", "fleet.software", "node.expected"),
         question("The driver supports the CUDA versions of PyTorch and its NCCL", "versions.compatibility"),
-        question("It supports the CUDA version of the job's NCCL", "nccl.built-for"),
-        within="the PyTorch installed where preflight runs, and jobs with a given log",
+        question("The driver supports the CUDA version of the job's NCCL", "nccl.built-for"),
+        within="the PyTorch installed where preflight runs, and jobs whose log is given",
     ),
     _LIST.item(
         "PA-04", "PCIe/NIC locality of each GPU", "node",
-        question("Each PCIe link has its full width and speed", "gpu.pcie-link"),
+        question("Each PCIe link runs at full width and speed", "gpu.pcie-link"),
         question("Each GPU has a near NIC and a direct path to it", "topology.nearest-nic", "gpudirect.path"),
         question("The allowed CPUs cover each GPU's NUMA node", "numa.affinity"),
     ),
@@ -69,7 +69,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-11", "global batch = micro-batch x accumulation x data-parallel size", "declared",
-        question("The stated numbers multiply to the global batch", "layout.global-batch", needs=_PLAN),
+        question("The product of the stated numbers is the global batch", "layout.global-batch", needs=_PLAN),
     ),
     _LIST.item(
         "PA-12", "NIC bandwidth 200G/400G/800G", "node",
@@ -79,7 +79,7 @@ ITEMS = (
     _LIST.item(
         "PA-13", "RDMA/RoCE/InfiniBand works", "node pair",
         question("Modules are loaded and each NIC is an RDMA device", "kernel.modules", "rdma.registered"),
-        question("Its ports are active", "rdma.port-state"),
+        question("The RDMA ports are active", "rdma.port-state"),
         question("Two nodes write to each other at line rate", "pair.write-bw"),
         within="host memory on both sides; GPU memory is in NT-GDR-2",
     ),
@@ -88,7 +88,7 @@ ITEMS = (
         question("MTU of each port", "rdma.active-mtu", "roce.chain"),
         question("MTU is the same on all nodes, and matches the switch ports", "fleet.mtu-equal", "switch.mtu"),
         question("PFC, ECN and DCQCN of each RoCE port of the host", "roce.chain"),
-        question("They are the same on all nodes", "fleet.roce-ports", "fleet.roce-equal"),
+        question("These settings are the same on all nodes", "fleet.roce-ports", "fleet.roce-equal"),
         question("Switch port: PFC, as LLDP announces it", "switch.pfc"),
         lack("Switch port: ECN marking and its class", "the ECN configuration of the switch", where=ROCE),
     ),
@@ -135,8 +135,8 @@ ITEMS = (
     _LIST.item(
         "PA-21", "step-time variance", "trace",
         question("The steps in a profile or a job's log take about the same time", "torch.steps"),
-        question("No step is longer because of a pause of the CPU: garbage collection, files", "torch.pauses"),
-        within="a profiler trace of five steps or more, or a log with eight; pauses show in a trace only",
+        question("No step is longer because the CPU paused: garbage collection, file writes", "torch.pauses"),
+        within="a profiler trace of five steps or more, or a log of eight; only a trace shows pauses",
     ),
     _LIST.item(
         "PA-22", "communication/compute overlap", "trace",
@@ -150,8 +150,8 @@ ITEMS = (
     _LIST.item(
         "PA-24", "pipeline-bubble ratio", "trace declared",
         question("How long the stages wait for each other, compared with (p-1)/(m+p-1)", "torch.bubble"),
-        question("Before the job: the share that its schedule leaves idle", "layout.microbatches", needs=_PLAN),
-        within="the traces of all stages, with the messages' peers (PyTorch 2.6)",
+        question("Before the job: the share of time that its schedule leaves idle", "layout.microbatches", needs=_PLAN),
+        within="traces of all stages that name the peer of each message (PyTorch 2.6)",
     ),
     _LIST.item(
         "PA-25", "All-to-All time", "bench trace",
@@ -163,7 +163,7 @@ ITEMS = (
     _LIST.item(
         "PA-26", "checkpoint interval", "declared",
         question("The newest checkpoint is within the declared interval", "checkpoint.age", needs=CHECKPOINT),
-        question("Before the job: the interval loses little time to writing and to repeated work", "layout.lost-work",
+        question("Before the job: the interval costs little time for writing and for repeated work", "layout.lost-work",
                  needs=_COSTS),
     ),
     _LIST.item(
@@ -175,7 +175,7 @@ ITEMS = (
     ),
     _LIST.item(
         "PA-N3", "the job fits one NVLink domain (8, or 72 on NVL72), or crosses it knowingly", "declared",
-        question("Tensor- and expert-parallel groups are in one domain, context parallelism hides its exchange",
+        question("Tensor- and expert-parallel groups are in one domain, and context parallelism hides its exchange",
                  "layout.tensor-domain", "layout.expert-domain", "layout.context-domain", needs=_PLAN),
     ),
     _LIST.item(

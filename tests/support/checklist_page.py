@@ -28,13 +28,16 @@ answer it, and what is not answered yet.
 
 Each item is broken into questions. A question takes the worst result of its checks, and is unknown until all of them
 ran. An item takes the worst result of its questions: fail > unknown > warn > pass > skip. So an open question keeps its
-item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE, *in a container* on
-the machine itself. *needs* names the input or the declaration in the cluster file without which a check cannot answer.
+item from passing, unless it does not apply: *RoCE only* is skipped where no compute port is RoCE, and *in a container*
+outside containers. *needs* names the input or the declaration in the cluster file without which a check cannot answer.
 `preflight explain CHECK` prints the page of a check.
 
-The last column: **fully**, every question has checks. **partly**, some questions have none, and the column before it
-shows what is missing; or all have checks, but the answer only covers the evidence that *within* names, as every report
-also states. **open**, no question has a check.
+The last column shows how much of an item is answered:
+
+- **fully**: every question has checks.
+- **partly**: some questions have no check, and the column before shows what is missing; or all have checks, but the
+  answer covers only the evidence that *within* names, as every report also states.
+- **open**: no question has a check.
 
 {counts}
 """
@@ -59,7 +62,7 @@ ONLY = {
 
 @dataclass(frozen=True)
 class Note:
-    """A recording that shows a better answer to an item than an audit of the list found."""
+    """A fixture that shows on what the result of an item depends."""
 
     item: str
     fixture: str  # check/case
@@ -67,7 +70,7 @@ class Note:
     text: str
 
     def holds(self) -> bool:
-        """Return whether the recording shows it."""
+        """Return whether the fixture gives the stated result."""
         check_id, _, name = self.fixture.partition("/")
         checks = [check for check in registry().checks if self.item in check.answers]
         case = next(case for case in cases(check_id) if case.path.stem == name)
@@ -80,13 +83,12 @@ class Note:
 NOTES = (
     Note(
         "FP-LAT-4", "nccl-tests.curve/smooth", "unknown",
-        "was listed as passing without a recorded baseline. If the cluster file names no good run, a smooth curve is "
-        "unknown; if it names one, the curve passes (`nccl-tests.curve/as-the-good-run`) or fails "
-        "(`nccl-tests.curve/half-of-the-good-run`).",
+        "is unknown for a smooth curve if the cluster file names no good run. If it names one, the curve passes "
+        "(`nccl-tests.curve/as-the-good-run`) or fails (`nccl-tests.curve/half-of-the-good-run`).",
     ),
     Note(
         "FP-LAT-4", "nccl-tests.curve/as-the-good-run", "pass",
-        "passes only against the good run that the cluster file names.",
+        "passes against the good run that the cluster file names.",
     ),
 )  # fmt: skip
 
@@ -98,8 +100,8 @@ def page() -> str:
     answered = sum(bool(question.checks) for question in questions)
     bound = sum(not item.open and bool(item.within) for item in ITEMS)
     counts = (
-        f"Of {len(ITEMS)} items {verdicts['fully']} are answered fully, {verdicts['partly']} partly ({bound} of them "
-        f"only by their *within*),\nand {verdicts['open']} are open. Of their {len(questions)} questions, {answered} "
+        f"Of {len(ITEMS)} items, {verdicts['fully']} are answered fully, {verdicts['partly']} partly ({bound} of them "
+        f"only because of *within*),\nand {verdicts['open']} are open. Of their {len(questions)} questions, {answered} "
         "have checks."
     )
     lines = [_HEAD.format(items=len(ITEMS), counts=counts)]
@@ -110,8 +112,8 @@ def page() -> str:
         for item in items:
             lines += _rows(item)
         lines.append("")
-    lines.append("## Corrections to the audit\n")
-    lines.append("An audit compared each item with its answers. Recordings show where it was wrong:\n")
+    lines.append("## Answers that depend on the cluster file\n")
+    lines.append("These fixtures show items whose result depends on a declaration:\n")
     lines += [f"- {note.item} (`fixtures/{note.fixture}.json`) {note.text}" for note in NOTES]
     return "\n".join(lines) + "\n"
 
