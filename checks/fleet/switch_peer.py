@@ -48,9 +48,7 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
         if _neighbours(node, site):
             return None
     except EvidenceError as error:
-        return unknown(
-            f"the neighbours could not be read: {error.why}", evidence=[LLDP], fix="run as root or with --sudo"
-        )
+        return unknown(f"the neighbours are unknown: {error.why}", evidence=[LLDP])
     return unknown(
         f"no switch sends LLDP on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
         fix="enable LLDP in the switch; NIC firmware that handles LLDP hides it from the host (mlxconfig LLDP_NB_*)",

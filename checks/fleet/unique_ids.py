@@ -187,7 +187,7 @@ def _zero(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator[Fin
             continue
         for name, empty in without.items():
             if name != "node_guid" or not failing((container.rdma_address,), node, sites[node.node]):
-                message = f"{name} of {', '.join(empty[:4])} is all zero: no GUID was assigned"
+                message = f"{name} of {', '.join(empty[:4])} is all zeros: no GUID was assigned"
                 yield failed(message, subject=name,
                              found="0000:0000:0000:0000", expected="a unique GUID",
                              evidence=[f"file:{ROOT}/{empty[0]}/{name}"], fix=_NO_GUID).on([node.node])  # fmt: skip

@@ -181,7 +181,7 @@ def _by_acs(node: NodeFacts, pairs: list[GpuNicPair]) -> Iterator[Finding]:
             fix="run as root, or with --sudo",
         ).about("NT-GDR-1")
     elif not redirected and not left:
-        yield passed(f"{near}, and no bridge between them redirects", found=_named(pairs),
+        yield passed(f"{near}, and ACS redirects nothing on the bridges between them", found=_named(pairs),
                      evidence=[*pairs[0].evidence, facts.lspci.LSPCI])  # fmt: skip
 
 

@@ -90,7 +90,7 @@ def judge_throttling(health: Health) -> Iterator[Finding]:
             return warned("slowed down: software thermal slowdown", found=f"reasons {reasons:#x}", expected="none")
         return None
 
-    yield from each_gpu(health, judge, what="clock event reasons", good="not slowed down", needs=("event_reasons",))
+    yield from each_gpu(health, judge, what="clock event reasons", good="no slowdown", needs=("event_reasons",))
 
 
 @check(

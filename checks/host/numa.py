@@ -87,7 +87,7 @@ def _few_cpus(node: NodeFacts, details: Mapping[str, Any]) -> Finding | None:
         message = f"{counted(number, 'CPU')} for {counted(gpus, 'GPU')}: every rank's proxy and loader share them"
         return warned(message, expected=f"at least {gpus} CPUs", **details)
     if _one_of_several(node) and number < 4:
-        message = f"{counted(number, 'CPU')} for this rank, its proxies and data loaders"
+        message = f"{counted(number, 'CPU is', 'CPUs are')} allowed for this rank, its proxies and data loaders"
         return warned(message, expected="at least 4 CPUs", **details)
     return None
 

@@ -218,12 +218,12 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
             yield unknown(f"{wanted}: not measured", evidence=list(run.nccl_tests), fix=advice).about(*items)
             continue
         key, name, point, report = best[wanted]
-        time = f"{point.time_us:g} us for {size_of(point.bytes)} over {over(report)}"
+        time = f"{point.time_us:g} us for {size_of(point.bytes)}"
         at: dict[str, Any] = {"subject": name, "found": f"{point.time_us:g} us", "evidence": [key]}
         if why := short(report, site):
             yield unknown(f"{name}: {time}; {why}", fix=DECLARE, **at).about(*items)
         else:
-            yield passed(f"{name}: {time}", **at).about(*items)
+            yield passed(f"{name}: {time} over {over(report)}", **at).about(*items)
     yield _levels([report for _, _, report in reports(run)], list(run.nccl_tests)).about("GS-3")
 
 

@@ -43,7 +43,9 @@ def short(report: Report, site: Site) -> str:
         return f"measured over {over(report)}; the job runs over {scale[0]} ({scale[1]})"
     least = GIB if (report.nnodes or 1) > 1 else 256 * MIB
     largest = max((row.bytes for row in report.rows), default=0)
-    return f"largest message {size_of(largest)}, less than {size_of(least)}" if largest < least else ""
+    if largest >= least:
+        return ""
+    return f"measured over {over(report)}; largest message {size_of(largest)}, less than {size_of(least)}"
 
 
 def levels(reports: Sequence[Report]) -> tuple[list[str], list[str]]:

@@ -129,13 +129,14 @@ def _finding(failure: Failure, key: str, echoes: int, group: HostGroup | None) -
         else ""
     )
     cause, remedies = "", failure.remedy
+    message = ends_of(failure.line.message, 300, 160)
     if group and group.cause:
         likely = "likely " if group.cause.proof is facts.nccl_root_cause.Proof.LIKELY else ""
         cause = f"; {likely}cause on {group.named}: {group.cause.summary}"
         remedies = (group.cause.kind.fix,)
     return grade(
         f"{key.removeprefix('log:')}:{failure.line.number}{where}{rank}{times}: "
-        f"{ends_of(failure.line.message, 300, 160)}{echo}{cause}",
+        f"{message.rstrip('.') if echo or cause else message}{echo}{cause}",
         subject=failure.id,
         found=failure.id,
         evidence=[key],

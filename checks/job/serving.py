@@ -155,6 +155,7 @@ def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
     most = max(waiting)
     running = max((scrape.running for scrape in metrics.scrapes if scrape.running is not None), default=None)
     run = "" if running is None else f", {running} run"
+    beside = "" if running is None else f" and {running} run"
     if len(waiting) >= SCRAPES:
         message = f"{metrics.name}: requests wait in {queued} of {len(waiting)} scrapes, at most {most}"
         share = f"{queued} of {len(waiting)}"
@@ -169,7 +170,7 @@ def _queue(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
         yield warned(f"{metrics.name}: {most} requests wait and {running} run", found=most,
                      expected="fewer than run", evidence=evidence)  # fmt: skip
     elif most:
-        yield unknown(f"{metrics.name}: {most} requests wait at the time of the scrape{run}", found=most,
+        yield unknown(f"{metrics.name}: {most} requests wait{beside} at the time of the scrape", found=most,
                       expected="0", evidence=evidence, fix=MORE)  # fmt: skip
     else:
         yield passed(f"{metrics.name}: no request waits{run}", found=0, evidence=evidence)

@@ -88,8 +88,9 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
     shown = f"{metrics.name}: {seconds(tokens.mean)} per output token (mean of {tokens.observations:.0f})"
     bound = _bound(site, metrics)
     if isinstance(bound, str):
+        declare = "gpu_memory_gbytes_s" if "gpu_memory" in bound else "weights_gib, gpus and kv_cache_gib"
         yield unknown(f"{shown}; no bound to compare with: {bound}", evidence=evidence, found=seconds(tokens.mean),
-                      fix="declare weights_gib, gpus and kv_cache_gib in [class.NAME.serving]")  # fmt: skip
+                      fix=f"declare {declare} in [class.NAME.serving]")  # fmt: skip
         return
     of_weights, ratio = tokens.mean / bound.weights, tokens.mean / bound.longest
     if of_weights <= BOUND:

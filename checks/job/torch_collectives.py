@@ -182,7 +182,7 @@ def _late(job: JobTrace, late: Sequence[Straggler], host: str) -> Finding:
         return warned(f"{stages} {verb} in receives for {_ranks(ranks)}{where}, {longer}{when}", **at)
     if any(straggler.group != worst.group for straggler in late):
         return warned(f"the process groups of {_ranks(ranks)}{where} wait for them, up to {length} of each step", **at)
-    subject = "it causes" if len(names) == 1 else "they cause"
+    subject = f"{_ranks(ranks)} causes" if len(names) == 1 else "they cause"
     cause = f"{subject} {worst.share:.0%} of the waiting in their {kind}"
     waits = f"{_ranks(waiting)} {_verb(waiting, 'wait')} for {_ranks(ranks)}{where}"
     if steps := sorted({step for straggler in late for step in straggler.steps}):

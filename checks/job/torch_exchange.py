@@ -355,8 +355,8 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
     impact="slows-job",
     explains=(("torch.overlap", "node"), ("torch.collective-times", "node"), ("torch.steps", "node")),
     source="D. Narayanan et al., arXiv 2104.04473, section 2.2; a fifth and 5 points are judgements",
-    fix="Set more microbatches for each step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
-    "stage`), or move layers from the slow stage.",
+    fix="Use more microbatches per step, interleave stages (Megatron: `--num-layers-per-virtual-pipeline-"
+    "stage`), or move layers off the slow stage.",
     action="fix-job",
     answers=("PA-24",),
     scope="run",

@@ -329,14 +329,14 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
     """Compare the fastest large copy within a GPU with its memory bandwidth.
 
     ## Why it matters
-    Most kernels of a model wait for memory. Memory with a low clock, or of a lesser part than was paid for, slows all
-    of them down without an error.
+    Most kernels of a model wait for memory. Memory that runs at a low clock, or that belongs to a slower part than was
+    paid for, slows down all of them without an error.
 
     ## Verdicts
-    A copy of N bytes reads and writes 2 N. Of at least three copies of 256 MiB or more, which no cache holds, the
-    fastest is compared, because kernels that run meanwhile slow down a copy. A rate below 60 % of the datasheet's
-    bandwidth warns. A trace without such copies, a GPU without a figure in the tables, and a rate above its figure are
-    unknown.
+    A copy of N bytes moves 2 N: it reads and writes each byte. Of at least three copies of 256 MiB or more, which fit
+    in no cache, the fastest is compared, because kernels running at the same time slow a copy down. A rate below 60 %
+    of the datasheet's bandwidth warns. A trace without such copies, a GPU whose bandwidth is not in the tables, and a
+    rate above that bandwidth are unknown.
 
     ## False alarms
     Kernels that use the memory during all of these copies.

@@ -361,7 +361,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
     if stall.unclear:
         parts.append("without a named peer: " + "; ".join(f"rank {r} in {op}" for r, op in stall.unclear[:_NAMED]))
     waits = sorted({(one.rank, one.op, one.group, one.peer) for one in stall.waits})
-    shown = "; ".join(f"rank {rank} for rank {peer} in {op} (process group {group})"
+    shown = "; ".join(f"rank {rank} waits for rank {peer} in {op} (process group {group})"
                       for rank, op, group, peer in waits[:_NAMED])  # fmt: skip
     more = f" and {len(waits) - _NAMED} more" if len(waits) > _NAMED else ""
     lead = "the dumps: unfinished messages" + (f": {shown}{more}" if waits else "")
@@ -372,7 +372,7 @@ def _stalled(stall: Stall, busy: Mapping[int, str], keys: Sequence[str]) -> Find
         return unknown(f"{lead}; {'; '.join(parts)}", fix="pass the dumps of all ranks", **at)
     moving = "; ".join(one.op for one in stall.of(messages.MOVING)[:_NAMED])
     return warned(
-        f"{lead}; the wait ends where both ends have been called: {moving}",
+        f"{lead}; both ends have been called, but did not finish: {moving}",
         found=f"{len(waits)} messages under way",
         expected="done",
         fix="If the job was still running, this is a snapshot. Otherwise the network or a GPU hangs: "

@@ -41,7 +41,7 @@ class _Way:
     @property
     def pairs_text(self) -> str:
         pairs = 1 if self.pairs is None else self.pairs
-        number = f"{pairs} queue pair{'s' if pairs != 1 else ''} for each connection"
+        number = f"{pairs} queue pair{'s' if pairs != 1 else ''} per connection"
         return number + (" (NCCL's default)" if self.pairs is None else "")
 
 
@@ -150,7 +150,9 @@ def _on_roce(way: _Way, site: Site) -> Finding:
             [one for one in way.settings if one.name == _PAIRS], found=pairs,
             expected=f"at least {SEVERAL} ({spread.source} is hash)"))  # fmt: skip
     if spread.value == "hash":
-        return passed(f"{way.pairs_text} for the switches' hash", found=pairs, evidence=details["evidence"])
+        return passed(
+            f"{way.pairs_text}, which the switches' hash can spread", found=pairs, evidence=details["evidence"]
+        )
     if spread.value == "spray":
         return passed(f"the switches spread packets automatically ({spread.source})", evidence=details["evidence"])
     advice = f'declare it in the cluster file: {spread.key} = "hash" (ECMP), "adaptive", "spray" or "one-path"'

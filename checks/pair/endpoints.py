@@ -62,9 +62,9 @@ class Endpoint:
 
 
 def pairs(nodes: Sequence[NodeFacts], test: str) -> Iterator[tuple[Endpoint, Endpoint] | Finding]:
-    """Yield the server and client of every test of this name.
+    """Yield the server and client of each test with this name.
 
-    If a test could not run, a finding is yielded instead.
+    A test that could not run, or whose client saved no evidence, yields a finding instead, and so does a missing test.
     """
     by_name = {node.node: node for node in nodes}
     key = f"pair:{test}"

@@ -170,11 +170,11 @@ def isolated(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Find default routes over compute ports, and other interfaces in their subnets.
 
     ## Why it matters
-    Image pulls, storage or logs on the compute fabric collide with gradients in bursts: step times vary, and the fabric
-    is rarely suspected.
+    Image pulls, storage or logs on the compute fabric collide with bursts of gradient traffic: step times vary, and the
+    fabric is rarely suspected.
 
     ## Verdicts
-    Each of them warns. IPoIB interfaces of compute ports are included.
+    Each such route or interface warns. IPoIB interfaces of compute ports are included.
 
     ## False alarms
     A small site with one network for everything, and clouds that route all traffic over one interface.

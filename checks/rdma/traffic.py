@@ -77,9 +77,9 @@ def visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _lacking(blind, "retransmissions and time-outs", evidence).about(*errors)
     else:
         number = len([one for one in read[0].growths if one.counter.kind is facts.counter_catalogue.CounterKind.LOSS])
-        yield passed(f"{number} loss counters on each of {counted(len(read), 'port')}", evidence=evidence).about(
-            *errors
-        )
+        yield passed(
+            f"{number} loss counters can be read on each of {counted(len(read), 'port')}", evidence=evidence
+        ).about(*errors)
     yield _ecn_seen(read, evidence).about("FP-OBS-5")
     yield _pauses_seen(node, site, read, evidence).about("FP-OBS-6")
 

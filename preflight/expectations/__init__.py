@@ -87,9 +87,9 @@ class Cluster:
             return self.site_of(node.node, lambda: None)
 
     def site_of(self, node: str, recognised: Callable[[], Part | None]) -> Site:
-        """Return the expectations of a node with this name.
+        """Return the expectations for the node with this name.
 
-        ``recognised`` returns its part, unless its class declares it.
+        ``recognised`` is called for the node's part if its class declares none.
         """
         from preflight.expectations.site import Site
 

@@ -53,7 +53,7 @@ def collection_hint(key: str, evidence: Evidence) -> str:
     if status == "denied":
         return "run with --sudo, or as root"
     if status in ("timeout", "abandoned"):
-        return f"find out on the node why it hangs: {named}"
+        return f"find out why {named} hangs on the node"
     if status == "not-run":
         return "give the run more time: --deadline"
-    return f"{'run' if kind == 'cmd' else 'check'} on the node: {named}"
+    return f"{'run' if kind == 'cmd' else 'check'} {named} on the node"

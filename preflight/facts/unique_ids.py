@@ -46,7 +46,7 @@ class Identifier:
 
 
 def guid(text: str) -> int:
-    """Parse a GUID as sysfs or ibstat write it; raises ValueError."""
+    """Parse a GUID as printed by sysfs or ibstat; raises ValueError."""
     digits = re.sub(r"^0x|:", "", text.strip())
     if not re.fullmatch(r"[0-9a-fA-F]{1,16}", digits):
         raise ValueError(f"{text.strip()[:60]!r} is not a GUID")

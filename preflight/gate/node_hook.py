@@ -207,7 +207,7 @@ def _lines(result: NodeEvaluation) -> tuple[str, ...]:
 
 
 def _applied(progress: Progress, gate: Gate, watch: Watch) -> Progress:
-    """Apply a verdict in Slurm, if the hook may."""
+    """Apply a verdict in Slurm, if the hook may change nodes there."""
     request, judgement = progress.request, progress.judgement
     if judgement is None or not request.hook.drains:
         return progress

@@ -13,7 +13,7 @@ class EvidenceSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """The kind of document: of a node or of a switch."""
+        """The kind of document: node or switch."""
         ...
 
     def read(self) -> Evidence:

@@ -107,7 +107,7 @@ def _memory(node: NodeFacts, site: Site) -> float | None:
 
 
 def _domain(node: NodeFacts) -> str:
-    """Return the multi-node NVLink domain that all GPUs report, or an empty text."""
+    """Return the multi-node NVLink domain that all GPUs report, or an empty string."""
     try:
         fabrics = {gpu.fabric for gpu in node.gpu_health.gpus}
     except EvidenceError:

@@ -346,7 +346,7 @@ def test_a_link_that_cannot_be_determined_is_unknown(name: str) -> None:
     ("status", "fix"),
     [
         ("missing", "install `ibv_devinfo`"),
-        ("timeout", "find out on the node why it hangs: `ibv_devinfo`"),
+        ("timeout", "find out why `ibv_devinfo` hangs on the node"),
         ("denied", "run with --sudo, or as root"),
         ("ok", "see rdma.device-nodes"),
         ("not-run", "give the run more time: --deadline"),

@@ -38,7 +38,7 @@ def _constants(node: ast.AST) -> set[object]:
 
 
 def _assertions(node: ast.AST) -> int:
-    """Return the number of assertions in a function; an expected exception is one."""
+    """Return the number of assertions in a function; each ``with``, as for an expected exception, counts as one."""
     return sum(isinstance(inner, (ast.Assert, ast.With)) for inner in ast.walk(node))
 
 

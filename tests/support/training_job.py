@@ -50,7 +50,7 @@ class Layout:
         return self.tensor * self.data * self.stages
 
     def group(self, kind: str, rank: int) -> tuple[int, ...]:
-        """Return the ranks of a rank's group: ``tp``, ``dp`` or ``ep``, ``pp``, ``all``."""
+        """Return the ranks in a rank's group; ``kind`` is ``tp``, ``dp``, ``ep``, ``pp`` or ``all``."""
         if kind == "all":
             return tuple(range(self.ranks))
         inside, rest = rank % self.tensor, rank // self.tensor

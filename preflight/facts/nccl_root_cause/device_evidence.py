@@ -144,7 +144,7 @@ def no_verbs(node: NodeFacts, host: HostStatements, line: LogLine | None) -> Nod
     if not record.ok:
         return SILENT
     if "libibverbs" in record.err and "loading shared libraries" in record.err:
-        return NodeEvidence(True, "ibv_devinfo finds no libibverbs.so.1 either", (_DEVINFO,))
+        return NodeEvidence(True, "ibv_devinfo finds no libibverbs.so.1", (_DEVINFO,))
     if "hca_id:" in record.out:
         return NodeEvidence(
             False, f"ibv_devinfo lists {record.out.count('hca_id:')} HCAs with this library", (_DEVINFO,)

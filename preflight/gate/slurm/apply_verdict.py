@@ -34,8 +34,8 @@ def apply(
 ) -> SlurmResult:
     """Apply a verdict on this node: drain, undrain, or remove the job.
 
-    Acts only on the node in SLURMD_NODENAME, and only if its host name is this host's; on the job in SLURM_JOB_ID
-    only in a Prolog. Never raises: failures are in the line.
+    Change only the node in SLURMD_NODENAME, and only if its host name is this host's. Remove the job in SLURM_JOB_ID
+    only in a Prolog. Failures are reported in the line; no exception is raised.
     """
     settings = settings or Settings()
     number = _job(environ)

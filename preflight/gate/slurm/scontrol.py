@@ -75,7 +75,7 @@ class Controller:
         self._run("update", f"nodename={_checked(name)}", "state=undrain")
 
     def comment(self, name: str, text: str) -> None:
-        """Set a node's comment; an empty text removes it."""
+        """Set a node's comment; an empty string removes it."""
         self._run("update", f"nodename={_checked(name)}", f"comment={text}")
 
     def job(self, number: str) -> SlurmJob | None:

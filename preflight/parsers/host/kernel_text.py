@@ -157,7 +157,7 @@ class KernelText:
 
     @property
     def writers(self) -> tuple[str, ...]:
-        """The nodes that logged the lines, each once; empty text for an unnamed one."""
+        """The nodes that logged the lines, each once; an empty string for an unnamed one."""
         return tuple(dict.fromkeys(line.host for line in self.lines))
 
     def of_host(self, host: str) -> KernelText:

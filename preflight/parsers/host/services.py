@@ -66,7 +66,7 @@ class Unit:
 def parse_units(text: str) -> tuple[Unit, ...]:
     """Read ``systemctl list-units --plain``, with or without bullets.
 
-    The list must end with its count of units, so an empty text is rejected. Raises ValueError.
+    The list must end with its count of units, so empty text is rejected. Raises ValueError.
     """
     units: list[Unit] = []
     for line in normalize_text(text).split("\n"):

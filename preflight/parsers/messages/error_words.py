@@ -1,4 +1,4 @@
-"""Checks for errors without a signature, by the words in the error."""
+"""Table of checks that judge errors without a signature, by the words in the error."""
 
 from __future__ import annotations
 

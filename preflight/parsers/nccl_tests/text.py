@@ -93,7 +93,7 @@ def _unmarked(line: str) -> tuple[str, str]:
 
 
 class _Reader:
-    """Reader of a text line by line; it separates processes by their line prefixes."""
+    """Line-by-line reader of a text; it separates processes by their line prefixes."""
 
     def __init__(self, source: NumberedText) -> None:
         text = source.text

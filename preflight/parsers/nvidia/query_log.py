@@ -25,7 +25,7 @@ _NO_ANSWER = r"gpu is lost|gpu requires reset|unknown error|err!"
 NOT_REPORTED = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED})\]?")
 #: Text printed instead of a value if the driver or the GPU does not answer.
 NO_ANSWER = re.compile(rf"(?i)\[?({_NO_ANSWER})\]?")
-#: All texts printed instead of a value, and the empty text.
+#: All texts printed instead of a value, and the empty string.
 NO_DATA = re.compile(rf"(?i)\[?(?:{_NOT_REPORTED}|{_NO_ANSWER}|insufficient permissions|not found)\]?|")
 #: A sentence printed instead of a value.
 REFUSAL = re.compile(r"(?is).*(?:error|lost|requires reset|insufficient permissions|not found|err!).*")

@@ -112,7 +112,7 @@ def cause_in(text: str) -> int | None:
 def uncoded_in(line: str) -> tuple[str, int] | None:
     """Return the address and code of an Xid reported without a code, else None.
 
-    An incomplete address is returned as empty text.
+    An incomplete address is returned as an empty string.
     """
     for pattern, code in _WITHOUT_CODE:
         if match := pattern.search(line):
@@ -123,7 +123,7 @@ def uncoded_in(line: str) -> tuple[str, int] | None:
 def named_gpu(line: str) -> str | None:
     """Return the address of the GPU that the next lines describe; None if not named.
 
-    An incomplete address is returned as empty text.
+    An incomplete address is returned as an empty string.
     """
     match = _NAMED.search(line)
     return (address_of(match[1]) or "") if match else None

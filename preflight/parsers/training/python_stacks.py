@@ -166,7 +166,7 @@ def _stored(threads: Sequence[tuple[str, str, list[StackFrame]]]) -> tuple[Stack
 
 
 def parse(text: NumberedText) -> tuple[ProcessStacks, ...]:
-    """Read the stacks of all processes in a log, even if ranks write alternately."""
+    """Read the stacks of all processes in a log, even if the lines of ranks alternate."""
     return tuple(islice(_all(text), _MOST))
 
 

@@ -53,17 +53,17 @@ HOST, LEAF, SPINE = 0xB8CEF60300000000, 0x0C42A10300000000, 0x0C42A10300F00000
 
 
 def hca(number: int) -> str:
-    """Return ibsim's name of an HCA."""
+    """Return ibsim's name for an HCA."""
     return f"H-{HOST + number * 16:016x}"
 
 
 def leaf(number: int) -> str:
-    """Return ibsim's name of a leaf switch."""
+    """Return ibsim's name for a leaf switch."""
     return f"S-{LEAF + number * 256:016x}"
 
 
 def spine(number: int) -> str:
-    """Return ibsim's name of a spine switch."""
+    """Return ibsim's name for a spine switch."""
     return f"S-{SPINE + number * 256:016x}"
 
 
@@ -262,7 +262,7 @@ class IbSim:
                               capture_output=True, text=True, timeout=self._timeout_s)  # fmt: skip
 
     def folder_of_tools(self, host: str = "") -> Path:
-        """Return a directory of tools for the front of PATH: each uses this fabric, as on a host."""
+        """Return a directory of tools for the front of PATH; each uses this fabric as if it ran on a host."""
         folder = self.folder / f"bin-{host or self.first}"
         folder.mkdir(exist_ok=True)
         for tool in TOOLS:

@@ -2,8 +2,8 @@
 
 The shape is that of Azure's ND A100 v4: the hypervisor passes each device through in a separate PCI domain, so no
 bridge or switch is visible and the matrix shows NODE or SYS between every GPU and NIC. Domains, NUMA nodes (GPU pairs
-on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file gives) after ndv4-topo.xml of
-Azure/azhpc-images; names and firmware of the virtual functions after public outputs of lspci and ibv_devinfo.
+on 1, 0, 3, 2) and which NIC is near which GPU (which only the topology file gives) follow ndv4-topo.xml of
+Azure/azhpc-images; names and firmware of the virtual functions follow public outputs of lspci and ibv_devinfo.
 """
 
 from __future__ import annotations

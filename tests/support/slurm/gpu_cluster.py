@@ -138,9 +138,9 @@ class Gpus(Slurm):
                 self._logged.append(line.decode())
 
     def sicken(self, *names: str, unnoticed: bool = False) -> None:
-        """Make a port of these nodes run at half its rate.
+        """Make one port of each of these nodes run at half its rate.
 
-        Their verdicts are deleted; with ``unnoticed``, they are the passing ones of a moment ago.
+        Delete the nodes' verdicts; with ``unnoticed``, leave the passing verdicts of a prolog that ran just before.
         """
         for name in names:
             if unnoticed:
