@@ -17,24 +17,34 @@ if TYPE_CHECKING:
     from preflight.parsers.infiniband.ibnetdiscover import FabricLink
     from preflight.parsers.infiniband.ibqueryerrors import Errors
 
-_NVSENTINEL = "NVSentinel's defaults"
-_IBCHECKERRS = "rdma-core ibcheckerrs; 10 an hour"
+_NVSENTINEL = "(NVSentinel's defaults)"
+_IBCHECKERRS = "no growth; 10 an hour fail (rdma-core ibcheckerrs)"
 
-#: Counter -> hourly growth above which it fails (0: any), source of that limit, and meaning.
+#: Counter -> hourly growth above which it fails, the accepted growth and its source, and meaning.
 GATES = {
-    "SymbolErrorCounter": (120, f"more than 120 an hour: {_NVSENTINEL}", "corrupted bits: cable or transceiver"),
-    "LinkErrorRecoveryCounter": (300, f"more than 5 a minute: {_NVSENTINEL}", "the link retrains repeatedly"),
-    "LinkDownedCounter": (2, "3 in a window of hours: Azure healthagent", "the link went down"),
+    "SymbolErrorCounter": (
+        120,
+        f"no growth; more than 120 an hour fail {_NVSENTINEL}",
+        "corrupted bits: cable or transceiver",
+    ),
+    "LinkErrorRecoveryCounter": (
+        300,
+        f"no growth; more than 5 a minute fail {_NVSENTINEL}",
+        "the link retrains repeatedly",
+    ),
+    "LinkDownedCounter": (2, "no growth; 3 in a window of hours fail (Azure healthagent)", "the link went down"),
     "PortRcvErrors": (9, _IBCHECKERRS, "packets arrive damaged"),
-    "LocalLinkIntegrityErrors": (0, f"any: {_NVSENTINEL}", "more local errors than allowed for a link"),
-    "ExcessiveBufferOverrunErrors": (0, f"any: {_NVSENTINEL}", "flow control failed"),
+    "LocalLinkIntegrityErrors": (0, f"no growth {_NVSENTINEL}", "more local errors than allowed for a link"),
+    "ExcessiveBufferOverrunErrors": (0, f"no growth {_NVSENTINEL}", "flow control failed"),
 }
-#: Counters that never fail, with the hourly growth from which they warn, its source, and meaning.
+#: Counters that never fail -> hourly growth from which they warn, the accepted growth and its source, and meaning.
 HINTS = {
-    "PortXmitDiscards": (360_000, f"more than 100 a second: {_NVSENTINEL}", "packets are dropped: congestion"),
-    "PortXmitConstraintErrors": (1, "any", "packets are refused by partition key"),
-    "PortRcvConstraintErrors": (1, "any", "packets are refused by partition key"),
-    "PortRcvRemotePhysicalErrors": (100, "rdma-core ibcheckerrs: 100", "damaged on an earlier link of the path"),
+    "PortXmitDiscards": (360_000, f"fewer than 100 a second {_NVSENTINEL}", "packets are dropped: congestion"),
+    "PortXmitConstraintErrors": (1, "no growth", "packets are refused by partition key"),
+    "PortRcvConstraintErrors": (1, "no growth", "packets are refused by partition key"),
+    "PortRcvRemotePhysicalErrors": (
+        100, "fewer than 100 an hour (rdma-core ibcheckerrs)", "damaged on an earlier link of the path",
+    ),
 }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def each_gpu(
         else:
             fine += 1
     if fine:
-        yield passed(f"{fine} of {len(health.gpus)} GPUs: {good}", evidence=evidence)
+        yield passed(f"{fine} of {counted(len(health.gpus), 'GPU')}: {good}", evidence=evidence)
     if health.partial and not health.pasted:
         yield unknown(
             f"only {counted(len(health.gpus), 'GPU')} reported their {what}: the query {health.partial}",

@@ -185,7 +185,7 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         bounds += f", times {model.experts} experts over {model.active_experts} active"
         bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"
-    message = f"{model.tokens_per_gpu} tokens per GPU, more than {batch.too_few(least)} keep it busy: {bounds}"
+    message = f"{model.tokens_per_gpu} tokens per GPU; more than {batch.too_few(least)} keep it busy: {bounds}"
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)
     if enough and model.sharding is None and model.tokens_per_gpu < least * sharded / plain * (1 - 1e-9):
         wanted = batch.too_few(least * sharded / plain)

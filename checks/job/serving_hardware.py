@@ -115,8 +115,9 @@ def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) ->
         full = max(bound.full, bound.longest)
         why = f", and {tokens.mean / full:.2g} times the {seconds(full)} with a full KV cache"
     missing = f"; {bound.without_cache}" if bound.without_cache else ""
+    fix = "declare kv_cache_gib in [class.NAME.serving]" if "declared" in missing else MORE
     yield unknown(f"{message}{why}{missing}", found=f"{ratio:.2g} times",
-                  expected=f"at most {BOUND:g}", evidence=evidence)  # fmt: skip
+                  expected=f"at most {BOUND:g}", evidence=evidence, fix=fix)  # fmt: skip
 
 
 def _bound(site: Site, metrics: ServingMetrics) -> _DecodeBound | str:

@@ -102,7 +102,8 @@ def _module(net: Ethernet, switch: SwitchFacts, port: SwitchPort, optics: Optics
         return unknown(f"{where}: {what}; whether the lane belongs to this port is not shown", subject=where,
                        found=value, expected=expected, evidence=keys,
                        fix="compare `show interfaces breakout` with the lanes of the module")  # fmt: skip
-    return report(f"{where}: {what}{to}", subject=where, found=value, expected=expected, evidence=keys)
+    fix = "" if of_lane else "check the switch's fans and airflow; if only this module is hot, replace it"
+    return report(f"{where}: {what}{to}", subject=where, found=value, expected=expected, evidence=keys, fix=fix)
 
 
 def _own_lanes(port: SwitchPort, lanes: int) -> range | None:
