@@ -54,7 +54,7 @@ def _lines(comparison: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _difference(before: str, after: str) -> tuple[str, str]:
-    """Return the two values; of two lists, only the entries that differ."""
+    """Return the two values; for two lists, only the entries that differ."""
     old, new = before.split("; "), after.split("; ")
     common = set(old) & set(new)
     if not common or set(old) == set(new):

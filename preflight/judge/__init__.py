@@ -205,7 +205,7 @@ def _each(
 ) -> tuple[Fleet, ResultTable]:
     """Judge every node on its own.
 
-    The facts of a few nodes stay in memory; of many nodes, only the values that fleet checks compare.
+    The facts of a few nodes stay in memory; if there are many, only the values that fleet checks compare.
     """
     many = len(sources) > HELD or large
     seen: list[NodeResult] = []

@@ -210,7 +210,7 @@ def finding_documents(folded: ResultTable, subjects: Subjects) -> Iterator[dict[
 def _holder(finding: Finding, numbers: Sequence[int], subjects: Subjects) -> int:
     """Return the number of the first subject with the main record of a finding.
 
-    Of a pair, only one node has the record.
+    Only one node of a pair has the record.
     """
     key = finding.evidence[0] if finding.evidence else ""
     for number in numbers[:_LOOKED_AT] if key else ():

@@ -24,7 +24,7 @@ def with_measurements(
     """Return the hardware with measured ratios, their origins, and unused runs.
 
     A ratio is measured / typical bus bandwidth for the same collective, ranks and links. It applies to this collective
-    over this level of links; of several runs, the best is used. Each unused run has a reason.
+    over this level of links; the best of several runs is used. Each unused run has a reason.
     """
     shares: dict[str, float] = {}
     origins: dict[str, str] = {}

@@ -59,7 +59,7 @@ _EMPTY = re.compile(rf"\n{{{_MOST_EMPTY + 2},}}")
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number, line), from 1; of a run of empty lines, the first 1000."""
+    """Yield (number, line), from 1; a run of empty lines yields only its first 1000."""
     number, begin = 1, 0
     for gap in _EMPTY.finditer(text):
         yield from enumerate(text[begin : gap.start() + _MOST_EMPTY].split("\n"), number)

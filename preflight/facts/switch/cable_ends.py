@@ -16,7 +16,7 @@ _READING_S = 2.0
 
 
 def pfc(net: Ethernet, end: CableEnd) -> tuple[frozenset[int] | None, str, str]:
-    """Return the PFC priorities of an end, their record, and the reason for none."""
+    """Return the PFC priorities of an end, their record, and why they are unknown."""
     if port := net.port(end):
         switch = net.by_name[end.device]
         return port.pfc, switch.key("pfc"), switch.gaps.get("pfc", "")

@@ -109,7 +109,7 @@ def parse_json(lines: Lines, at: int) -> Parsed[tuple[EndedJob, ...]]:
 
 
 def plain(value: Any) -> str:
-    """Return a value of Slurm's JSON as text; of a list, the first item."""
+    """Return a value of Slurm's JSON as text; for a list, its first item."""
     if isinstance(value, list):
         return plain(value[0]) if value else ""
     if isinstance(value, dict):

@@ -39,7 +39,7 @@ def begins(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[KernelSettings]:
-    """Read the settings starting at a line; of a repeated name, the last is used."""
+    """Read the settings starting at a line; if a name is repeated, the last is used."""
     end, taken = block(lines, at, lambda text: _setting(text) is not None)
     values: dict[str, str] = {}
     numbers: dict[str, int] = {}

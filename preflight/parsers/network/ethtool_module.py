@@ -111,7 +111,7 @@ def _carried(lines: Lines, at: int) -> bool:
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[Module]:
-    """Read the fields starting at a line; of a repeated name, the first is used."""
+    """Read the fields starting at a line; if a name is repeated, the first is used."""
     carried = {id(lines[index].text) for index in range(at + 1, min(at + 100, len(lines))) if _carried(lines, index)}
     end, taken = block(
         lines,
@@ -321,7 +321,7 @@ def _ratio(text: str) -> float | None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the lines ``name : value``; of a repeated name, the first is used."""
+    """Return the lines ``name : value``; if a name is repeated, the first is used."""
     result: dict[str, str] = {}
     for line in normalize_text(text).split("\n"):
         if match := _LINE.fullmatch(line.rstrip()[:400]):

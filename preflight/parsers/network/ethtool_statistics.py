@@ -63,7 +63,7 @@ _NO_NUMBER = re.compile(r"[ \t]{2,12}([a-z][\w .\[\]-]{1,60}): ([^\d\s-].{0,200}
 
 
 def parse_lines(lines: Lines, at: int) -> Parsed[CounterList]:
-    """Read the counters starting at a line; of a repeated name, the first is used."""
+    """Read the counters starting at a line; if a name is repeated, the first is used."""
     counters: dict[str, int] = {}
     end = at if _STATISTIC.fullmatch(lines[at].text) else at + 1
     while end < len(lines) and (match := _STATISTIC.fullmatch(lines[end].text)):

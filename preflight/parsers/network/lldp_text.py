@@ -23,7 +23,7 @@ _MOST_BLANKS = 2
 
 @dataclass(frozen=True)
 class LldpEntry:
-    """One neighbour of an interface; of a repeated name, the first value is used."""
+    """One neighbour of an interface; if a name is repeated, its first value is used."""
 
     interface: str
     line: int

@@ -46,7 +46,7 @@ class Room:
     """A view on disk: a folder with the files, and the script that enters it."""
 
     def __init__(self, folder: Path, view: View) -> None:
-        """Write the files; ``folder`` is created and belongs to the room."""
+        """Create ``folder``, which belongs to this room alone, and write its files."""
         self.view = view
         self._folder, self._root, self._home = folder, folder / "root", folder / "home"
         self._tools = folder / "bin"
