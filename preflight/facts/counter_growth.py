@@ -41,7 +41,7 @@ class Growth:
 
     @property
     def grown(self) -> int:
-        """The growth in the counter's unit; a lower bound if the counter reached its maximum."""
+        """Growth in the counter's unit; a lower bound if the counter is saturated."""
         return (self.after - self.before) * self.counter.scale
 
     @property

@@ -1,4 +1,4 @@
-"""Table of checks that judge errors without a signature, by the words in the error."""
+"""Table of the checks that judge errors without a signature, by their words."""
 
 from __future__ import annotations
 

@@ -402,7 +402,7 @@ class Scanner(LineParser):
 
 @cache
 def _marks() -> tuple[bytes, ...]:
-    """Return texts, at least one of which is in every relevant line of another program."""
+    """Return texts, one of which is in every relevant line of another program."""
     return signatures.outside_marks()
 
 

@@ -63,7 +63,7 @@ def merge(ends: dict[bytes, bytes], mask: int, other: dict[bytes, bytes], other_
 
 
 def pairs(ends: dict[bytes, bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Yield (name, sender's NIC, receiver's NIC) for each connection whose ends are both known."""
+    """Yield (name, sender's NIC, receiver's NIC) for connections with known ends."""
     for before, rest in ends.items():
         if rest is MIXED or rest == MIXED or not before.endswith(b"[send"):
             continue
