@@ -1,6 +1,7 @@
 """The nodes to exclude from jobs, with reasons.
 
-These are the nodes on which a gating check failed, or found that something hangs, and those that did not answer.
+These are the nodes on which a gating check failed, or found that something hangs, those that the logs or switches
+blame for a failure, and those that did not answer.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from preflight.nodeset import fold_for_slurm
-from preflight.reports.sanitize import fold, short
+from preflight.reports.sanitize import RUN, SWITCHES, fold, short
 
 Document = Mapping[str, Any]
 
@@ -28,11 +29,12 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 def bad_nodes(report: Document) -> str:
     """Return the nodes to exclude from jobs, folded for ``sbatch --exclude``.
 
-    These are the nodes on which a gating check failed and those that did not answer. A node with an unknown result is
-    excluded only if what a job needs hangs, such as the driver: other decisions are left to the user. Nodes that differ
-    are not excluded if the right value is unknown, because all of them would be; nor is any node for a setting that
-    only slows jobs down and is the same everywhere, because no node is better. Invalid host names are left out: the
-    result is used in a command line, and a document may contain any text.
+    These are the nodes on which a gating check failed, those that logs or switches blame for such a failure, and those
+    that did not answer. A node with an unknown result is excluded only if what a job needs hangs, such as the driver:
+    other decisions are left to the user. Nodes that differ are not excluded if the right value is unknown, because all
+    of them would be; nor is any node for a setting that only slows jobs down and is the same everywhere, because no
+    node is better. Invalid host names are left out: the result is used in a command line, and a document may contain
+    any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
@@ -102,6 +104,21 @@ def _keeps_off(finding: Document) -> bool:
     return finding["status"] == "fail" or (finding["status"] == "unknown" and finding.get("impact") == "blocks-job")
 
 
+def _blamed(report: Document, incident: Document) -> Iterator[str]:
+    """Yield the nodes that the logs or switches blame for the failures of an incident.
+
+    A log blames a node if the node's evidence shows the cause of a failure that ended the job, and switches blame the
+    host that is the subject of their finding. A node is not blamed for a setting of the job.
+    """
+    for finding in (report["findings"][place] for place in incident["findings"]):
+        if not _keeps_off(finding) or not finding.get("gating", True):
+            continue
+        if finding["nodes"] == [RUN] and incident["impact"] == "blocks-job" and incident["owner"] != "job":
+            yield from set(incident["nodes"]).intersection(finding.get("cause", {}).get("nodes", ()))
+        elif finding["nodes"] == [SWITCHES] and finding["status"] == "fail" and incident["owner"] == "node":
+            yield finding["subject"]
+
+
 def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
     """Return the nodes to exclude in report order, each with its reasons."""
     everywhere = _everywhere(report)
@@ -110,6 +127,9 @@ def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ..
         for place in incident["findings"]:
             behind.setdefault(place, []).append(number)
     incidents: dict[str, set[int]] = {}
+    for number, incident in enumerate(report.get("incidents", ())):
+        for name in _blamed(report, incident):
+            incidents.setdefault(name, set()).add(number)
     checks: dict[str, set[str]] = {}
     for place, finding in enumerate(report["findings"]):
         if not _keeps_off(finding) or not finding.get("gating", True) or finding.get("undecided"):

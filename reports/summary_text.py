@@ -26,7 +26,10 @@ IMPACT = {
 }
 
 #: Next step if the only problem is that nodes did not answer.
-_UNANSWERED = "remove the reason, then repeat the run; until then, exclude these nodes from jobs"
+_UNANSWERED = (
+    "remove the reason, then check these nodes again (`preflight check --rerun REPORT`); until then, exclude them "
+    "from jobs"
+)
 
 #: The option in the next step of a result that is unknown because the time of the run was over.
 _DEADLINE = "--deadline"

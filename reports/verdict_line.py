@@ -83,6 +83,7 @@ class _Tally:
     unknown: int  # results
     run_failed: int  # findings in the logs
     run_unknown: int
+    run_gap: str  # message of the first gating unknown result of the logs
     fabric_failed: int  # findings in sweeps of the fabric
     fabric_unknown: int
     swept: bool  # whether a sweep of the fabric or switches were judged
@@ -115,6 +116,7 @@ class _Tally:
             unknown=coverage["unknown"],
             run_failed=logs.count("fail"),
             run_unknown=logs.count("unknown"),
+            run_gap=_gap(report),
             fabric_failed=sweeps.count("fail"),
             fabric_unknown=sweeps.count("unknown"),
             swept=bool(sweeps or ethernet),
@@ -173,7 +175,11 @@ class _Tally:
         if self.vague:
             clauses.append(f"unknown for {self._share(self.vague)}")
         if self.run_unknown:
-            clauses.append("results of the run's logs are unknown")
+            if self.good == len(self.names) > 0:
+                clauses.append(
+                    f"{one_line(self.names[0])} passed" if self.good == 1 else f"all {self.good} nodes passed"
+                )
+            clauses.append(self.run_gap or "results of the run's logs are unknown")
         if self.fabric_unknown:
             clauses.append("parts of the fabric are unknown")
         if self.switch_unknown:
@@ -242,6 +248,18 @@ def _statuses(report: Mapping[str, Any], place: str) -> list[str]:
     return causes + [findings[number]["status"] for number in here if findings[number]["status"] != "fail"]
 
 
+def _gap(report: Mapping[str, Any]) -> str:
+    """Return what the logs lack: the message of the first gating unknown result."""
+    return next(
+        (
+            short(finding["message"], _GAP)
+            for finding in report["findings"]
+            if finding["status"] == "unknown" and finding.get("gating", True) and finding["nodes"] == [RUN]
+        ),
+        "",
+    )
+
+
 def _at(report: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the nodes with the causes of failures that only the logs show."""
     names: dict[str, None] = {}
@@ -252,8 +270,8 @@ def _at(report: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("@"))
 
 
-#: Maximum number of switches that are named.
-_NAMED = 3
+#: Maximum number of switches that are named, and maximum length of a message.
+_NAMED, _GAP = 3, 120
 _OF_SWITCH = re.compile(rf"(?:^|\b)({SWITCH} \([^()]{{1,80}}\))")
 
 

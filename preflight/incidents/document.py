@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -59,4 +60,16 @@ def _title(findings: Findings, group: Group, roots: Sequence[int], subjects: Seq
     several = roots if not findings.names_parts(first) else roots[:1]
     parts = {(fault.node, findings.subject(fault.root)) for fault in group.faults}
     others = len(parts) - 1 if findings.is_part(first) and len(subjects) > 1 else 0
-    return title(findings[first], [str(findings[number]["message"]) for number in several], others)
+    text = title(findings[first], [str(findings[number]["message"]) for number in several], others)
+    return text if others else _with_address(text, group.faults[0].node, findings.subject(first), findings)
+
+
+def _with_address(text: str, node: str, subject: str, findings: Findings) -> str:
+    """Add the bus address of a GPU to its number, if the number may change."""
+    if not findings.is_renumbered(node):
+        return text
+    parts = findings.parts(node)
+    for name, address in parts.names.items():
+        if address in parts.gpus and subject in (name, address):
+            return re.sub(rf"\b{name}\b", f"{name} ({address})", text, count=1)
+    return text

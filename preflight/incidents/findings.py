@@ -26,6 +26,7 @@ class Findings:
         self._checks = {check.id: check for check in checks}
         self._parts: dict[str, Parts] = {}
         self._signatures: dict[int, str] = {}
+        self._renumbered: frozenset[str] | None = None
 
     def __getitem__(self, number: int) -> Document:
         return self.all[number]
@@ -53,6 +54,15 @@ class Findings:
         if node not in self._parts:
             self._parts[node] = Parts.of(self.nodes.get(node, {}))
         return self._parts[node]
+
+    def is_renumbered(self, node: str) -> bool:
+        """Return whether a GPU is missing, so that the numbers of the others may change."""
+        if self._renumbered is None:
+            lost = {check.id for check in self._checks.values() if any(one.on == "missing" for one in check.relations)}
+            self._renumbered = frozenset(
+                name for one in self.all if one["status"] == "fail" and one["check"] in lost for name in one["nodes"]
+            )
+        return node in self._renumbered
 
     def signature(self, number: int) -> str:
         """Return the message of a finding without figures and names of devices."""

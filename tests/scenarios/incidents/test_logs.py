@@ -14,6 +14,8 @@ from preflight.expectations.cluster_file import decode
 from preflight.facts.inventory import DISK_SPACE
 from preflight.facts.nvidia.model import Process
 from preflight.judge import judge
+from preflight.nodeset import unfold
+from preflight.reports.keep_off import bad_nodes
 from preflight.reports.verdict_line import headline
 from tests.scenarios.incidents.combinations import MORE, PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
@@ -268,6 +270,9 @@ def test_log_and_nodes(case: str) -> None:
     shown = f"the run's logs show {len(failed)} problem{'s' * (len(failed) > 1)}" if failed else ""
     assert re.findall("the run's logs show [^;]*", headline(report)) == [shown] * bool(shown)
     assert "check failed" not in headline(report)
+    ended = {entry["nodes"][0] for entry in report["incidents"]
+             if entry["impact"] == "blocks-job" and entry["owner"] != "job"}  # fmt: skip
+    assert not ended or ended <= set(unfold(bad_nodes(report)))
 
 
 HASH = CLUSTER.replace('load_balancing = "one-path"', 'load_balancing = "hash"')

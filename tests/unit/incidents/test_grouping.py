@@ -228,3 +228,22 @@ def test_long_name_of_a_leaf_leaves_room_for_the_fault() -> None:
     assert of_one_port(["leaf-17.pod-3.row-b.hall-2.example.net"]) == [
         "all on leaf-17.pod-3.row-b.hal…:  runs at 200 Gb/s"
     ]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_defect_shows_the_address_of_its_gpu_if_the_numbers_may_change(lost: bool) -> None:
+    """The number of a GPU is another one when the missing GPU is back; ports keep their names."""
+    sick = report(1, {DOWN: {RAILS[5]: [1]}, WORN: {"0000:c3:00.0": [1]}, HOT: {"GPU2": [1]}}, RAILS)
+    [group] = sick["nodes"][0]["topology"]["numa"][0]["switches"]
+    group["gpus"] = [{"name": name, "address": address, "model": "", "answers": True}
+                     for name, address in (("GPU4", "0000:c3:00.0"), ("GPU2", "0000:a1:00.0"))]  # fmt: skip
+    sick["findings"][1]["message"] = "GPU4: a row remapping failed"
+    sick["findings"][2]["message"] = "GPU2: no margin"
+    missing = sick["findings"][0] | {"check": "gpu.count", "subject": "", "message": "found 7, expected 8"}
+    sick["findings"] += [missing] * lost
+    titles = {entry["title"] for entry in incidents(sick, CHECKS)} - {"found 7, expected 8"}
+    assert titles == {
+        "mlx5_5:1 is DOWN",
+        "GPU4 (0000:c3:00.0): a row remapping failed" if lost else "GPU4: a row remapping failed",
+        "GPU2 (0000:a1:00.0): no margin" if lost else "GPU2: no margin",
+    }

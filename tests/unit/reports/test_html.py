@@ -336,6 +336,20 @@ def test_a_non_gating_unknown_result_is_not_a_node_that_could_not_be_judged() ->
     assert _of(0, *vague, findings=[idle]) == "NO BLOCKER: no gating check failed; 3 non-gating results unknown"
 
 
+def test_logs_that_lack_something_beside_nodes_that_passed() -> None:
+    idle = samples.finding("nccl.rails", "unknown", ["@run"], "a.log: no rails", gating=False)
+    gating = samples.finding("nccl.gpudirect-rdma", "unknown", ["@run"], "a.log: no channel line")
+    good, vague = samples.node("n1"), samples.node("n2", gpu__count="unknown")
+    assert _of(3, good, findings=[idle, gating]) == "NOT JUDGED: n1 passed; a.log: no channel line"
+    both = [good, samples.node("n2", gpu__count="warn")]
+    assert _of(3, *both, findings=[idle, gating]) == "NOT JUDGED: all 2 nodes passed; a.log: no channel line"
+    assert _of(3, good, vague, findings=[gating]) == "NOT JUDGED: unknown for 1 of 2 nodes; a.log: no channel line"
+    silent = "NOT JUDGED: a.log: no channel line; 1 node gave no answer"
+    assert _of(3, good, samples.silent("n9"), findings=[gating]) == silent
+    assert _of(3, findings=[gating]) == "NOT JUDGED: a.log: no channel line"
+    assert _of(3, good, findings=[idle]) == "NOT JUDGED: n1 passed; results of the run's logs are unknown"
+
+
 @pytest.mark.parametrize("status", ["fail", "unknown"])
 def test_never_pass_while_something_is_open(status: str) -> None:
     for exit_status in (0, 1, 3):

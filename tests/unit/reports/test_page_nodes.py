@@ -90,6 +90,42 @@ def test_what_hangs_excludes_its_node(more: dict[str, Any], excluded: str) -> No
     assert keep_off.bad_nodes(report) == excluded
 
 
+@pytest.mark.parametrize(
+    ("impact", "owner", "gating", "excluded"),
+    [
+        ("blocks-job", "network", True, "n1"),  # not n2, at the other end
+        ("blocks-job", "site", True, "n1"),
+        ("blocks-job", "job", True, ""),  # no node is better
+        ("slows-job", "network", True, ""),
+        ("blocks-job", "network", False, ""),
+    ],
+)
+def test_the_node_with_the_cause_of_a_failure_in_the_logs(impact: str, owner: str, gating: bool, excluded: str) -> None:
+    findings = [
+        samples.finding("a.flap", "warn", ["n1", "n3"], "the link flapped"),
+        samples.finding("a.log", "fail", ["@run"], "time-out", cause={"check": "a.flap", "nodes": ["n1", "n2"]},
+                        gating=gating),
+    ]  # fmt: skip
+    incident = samples.incident("0" * 12, findings, 0, 1, impact=impact, owner=owner) | {"nodes": ["n1", "n3"]}
+    report = samples.report([samples.node(f"n{n}", None) for n in (1, 2, 3)], findings, 1, incidents=[incident])
+    assert keep_off.bad_nodes(report) == excluded
+    assert [row.incidents for row in keep_off.excluded(report)] == [(0,)] * bool(excluded)
+
+
+@pytest.mark.parametrize(
+    ("status", "owner", "subject", "excluded"),
+    [
+        ("fail", "node", "n1", "n1"), ("warn", "node", "n1", ""), ("unknown", "node", "n1", ""),
+        ("fail", "network", "n1", ""), ("fail", "node", "leaf1", ""),
+    ],
+)  # fmt: skip
+def test_the_host_that_pauses_its_switch(status: str, owner: str, subject: str, excluded: str) -> None:
+    findings = [samples.finding("a.pause", status, ["@switches"], f"{subject} pauses leaf2", subject=subject)]
+    incident = samples.incident("0" * 12, findings, 0, impact="slows-job", owner=owner)
+    report = samples.report([samples.node("n1", None), samples.node("n2", None)], findings, 1, incidents=[incident])
+    assert keep_off.bad_nodes(report) == excluded
+
+
 def test_every_node_has_its_square() -> None:
     """Decode the dashes: their number for each status is that of its nodes, and none overlaps another."""
     statuses = ["pass", "fail", "pass", "pass", "warn", "unknown", "skip"] * 23
