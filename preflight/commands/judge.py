@@ -53,6 +53,8 @@ def judge(paths: tuple[Path, ...], cluster: Path | None, switch_files: tuple[Pat
     Exit:    as check
     """
     if not paths and not switch_files:
+        if (taken := arguments["json_file"]) not in (None, "-"):
+            raise UsageError(f"--json takes {taken} as the file to write: put --json last, or write --json -")
         raise click.MissingParameter(ctx=click.get_current_context(), param_type="argument", param_hint="'FILE|DIR...'")
     for text in filter(is_text, paths):
         raise UsageError(

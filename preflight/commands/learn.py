@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     help="Convert a configuration of NHC or gcm instead.",
 )
 @click.option("--save", type=options.file_path, metavar="DIR", help="Keep the evidence: DIR/NODE.json for each node.")
-@click.option("-o", "--output", required=True, type=options.file_path, metavar="CLUSTER.TOML", help="File to write.")
+@click.option(
+    "-o", "--output", type=options.file_path, default=STDOUT, metavar="F",
+    help="File to write instead of standard output.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def learn(
     paths: tuple[Path, ...], output: Path, force: bool, save: Path | None, source: Path | None, **arguments: Any

@@ -29,9 +29,12 @@ _ENOUGH = 4
     help="Group by node, check, owner, rack or leaf.",
 )
 @click.option("--bad", is_flag=True, help="Print the nodes to exclude from jobs.")
+@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 @click.option("--format", "form", type=click.Choice(["text", "line", "json", "md"]), default="text",
               metavar="WORD", help="text, line (tabs), json or md.")  # fmt: skip
-def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | None, bad: bool, form: str) -> None:
+def show(
+    which: tuple[str, ...], source: Path, cluster: Path | None, by: str | None, bad: bool, as_json: bool, form: str
+) -> None:
     """Show incidents of a report or of saved evidence.
 
     Shows one incident in full, several as a table.
@@ -43,6 +46,7 @@ def show(which: tuple[str, ...], source: Path, cluster: Path | None, by: str | N
     """
     from preflight.reports import incident_text
 
+    form = "json" if as_json else form
     if bad and (which or by or form != "text"):
         raise UsageError(
             "--bad prints all nodes to exclude from jobs and cannot be used with an incident, --by or --format"

@@ -115,6 +115,8 @@ def _print_text(report: Mapping[str, Any], outputs: Outputs) -> None:
     terminal, width = screen()
     forced = bool(os.environ.get("FORCE_COLOR")) and not os.environ.get("NO_COLOR")
     colour = terminal or forced if outputs.colour == "auto" else outputs.colour == "always"
+    if outputs.colour == "always":
+        os.environ.pop("NO_COLOR", None)  # rich reads it; an option has priority
     from preflight.reports.summary_text import render
 
     lines = height()

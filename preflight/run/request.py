@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -138,6 +139,10 @@ def new_request(
     )  # fmt: skip
 
 
+#: Bytes at the start of a document, in which evidence has its first key.
+_HEAD = 64
+
+
 def from_arguments(command: str, cluster: Path | None, arguments: Mapping[str, Any]) -> RunRequest:
     """Return the request of a command line.
 
@@ -149,8 +154,18 @@ def from_arguments(command: str, cluster: Path | None, arguments: Mapping[str, A
         return {field.name: rest.pop(field.name) for field in fields(kind) if field.name in rest}
 
     targets, outputs = Targets(**values(Targets)), Outputs(**values(Outputs))
+    _spare_evidence(outputs.json_file)
     options = CollectOptions(**values(CollectOptions), job=targets.job)
     return new_request(command, cluster, outputs, targets=targets, options=options, **rest)
+
+
+def _spare_evidence(target: str | None) -> None:
+    """Raise UsageError if a report would replace the evidence of a node, as in ``--json gpu001.json``."""
+    if target in (None, "-") or not Path(str(target)).is_file():
+        return
+    with suppress(OSError), open(str(target), "rb") as there:
+        if b'"collected_at"' in there.read(_HEAD):
+            raise UsageError(f"--json {target}: this file is the evidence of a node; name another one to write, or -")
 
 
 def _site(path: Path, check_registry: Registry) -> Cluster:

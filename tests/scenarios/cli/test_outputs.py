@@ -36,7 +36,7 @@ def starts(raw: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("arguments", "begins"),
     [
-        (("learn", "evidence", "-o", "-"), b"# Learnt by `preflight learn` from 3 nodes"),
+        (("learn", "evidence"), b"# Learnt by `preflight learn` from 3 nodes"),
         (("redact", "evidence/gpu001.json", "-o", "-"), b"{"),
         (("bundle", "evidence", "-o", "-"), b"gzip"),
         (("bundle", "evidence", "--no-redact", "-o", "-"), b"gzip"),

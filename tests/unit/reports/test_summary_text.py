@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from preflight.cli.app import main
 from preflight.redact import Redactor
 from preflight.reports import incident_text
 from preflight.reports.summary_text import render
@@ -111,6 +113,7 @@ def test_show(tmp_path: Path) -> None:
     fingerprint = _demo()["incidents"][3]["fingerprint"]
     assert "mlx5_5:1 is DOWN" in run("show", fingerprint[:6], *source)
     assert json.loads(run("show", *source, "--format", "json")) == _demo()["incidents"]
+    assert run("show", "2", *source, "--json") == run("show", "2", *source, "--format", "json")
     assert run("show", "--bad", *source) == "gpu[002-008]\n"
     assert run("show", "--by", "owner", *source).index("network") > 0
     assert "no leaf known" in run("show", "--by", "leaf", *source)
@@ -244,6 +247,16 @@ def test_colour_can_be_forced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[" not in run("demo", "--color", "never", expect=(1,))
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[" not in run("demo", expect=(1,))
+    assert "\x1b[1;31m" in run("demo", "--color", "always", expect=(1,))  # an option has priority
+
+
+def test_a_report_does_not_replace_evidence(tmp_path: Path) -> None:
+    """``judge --json DIR`` and ``judge --json NODE.json NODE.json``, written as if --json took no file."""
+    node = tmp_path / "gpu003.json"
+    node.write_bytes(saved := (ROOT / "preflight" / "demo" / "gpu003.json").read_bytes())
+    for words, hint in (([str(tmp_path)], "put --json last"), ([str(node), str(node)], "is the evidence of a node; name another")):
+        done = CliRunner().invoke(main, ["judge", "--json", *words])
+        assert (done.exit_code, hint in done.stderr, node.read_bytes()) == (2, True, saved), done.output
 
 
 @pytest.mark.parametrize("words", ["explain", "check --only", "judge DIR --skip"])
