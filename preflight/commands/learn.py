@@ -10,6 +10,7 @@ import click
 
 from preflight.archive.directory import STDOUT
 from preflight.commands import options
+from preflight.model import counted
 from preflight.run.outputs import write_file
 from preflight.run.request import from_arguments
 from preflight.run.saved_evidence import load_evidence
@@ -66,16 +67,16 @@ def learn(
             raise UsageError("--from converts a file and cannot be used with evidence, --save or --pods")
         return _convert(source, output, request.targets.nodes(request.options) if request.targets.named else ())
     evidences = _evidences(paths, request)
-    with progress(f"learning from {len(evidences)} nodes"):
+    with progress(f"learning from {counted(len(evidences), 'node')}"):
         try:
             found = learn_from(evidences, request.checks, os.cpu_count() or 1)
         except LearnError as error:
             click.echo(f"preflight: {error}", err=True)
             return 3
     _write(output, found.text)
-    classes = "1 class" if found.classes == 1 else f"{found.classes} classes"
     aside = output == STDOUT  # standard output contains only the file
-    click.echo(f"{output}: {classes} from {found.nodes} nodes", err=aside)
+    target = "" if aside else f"{output}: "
+    click.echo(f"{target}{counted(found.classes, 'class')} from {counted(found.nodes, 'node')}", err=aside)
     for fault in found.systemic:
         click.echo(
             f"SYSTEMIC: {fault.check} {fault.status}s on {len(fault.nodes)} of {fault.of} nodes of class "

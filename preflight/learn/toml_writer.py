@@ -10,6 +10,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.learn.classes import NodeKind
 from preflight.learn.majority import Value, written
 from preflight.learn.self_check import Fault
+from preflight.model import counted
 from preflight.nodeset import fold, is_name, unfold
 
 _WIDTH = 110
@@ -34,7 +35,7 @@ def text(
     total = sum(len(one.kind.members) for one in classes)
     lines = [
         *_comment(
-            f"Learnt by `preflight learn` from {total} nodes: a value is included if all nodes of its "
+            f"Learnt by `preflight learn` from {counted(total, 'node')}: a value is included if all nodes of its "
             "class have it, or 60 % of at least three, with its source as a comment. Review it before "
             "using it: it lists actual values, not desired ones."
         ),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from preflight.expectations import Cluster
+from preflight.model import counted
 from preflight.nodeset import fold
 
 
 def summary(cluster: Cluster) -> Iterator[str]:
     """Yield lines on each class, the checks in shadow or off, and each waiver."""
     for name, members in cluster.classes.items():
-        nodes = f"{len(members.nodes)} nodes, {fold(members.nodes)}" if members.nodes else "all other nodes"
+        nodes = f"{counted(len(members.nodes), 'node')}, {fold(members.nodes)}" if members.nodes else "all other nodes"
         yield f"class {name}: {nodes}"
         if members.checks.shadow:
             yield f"  reported only: {', '.join(members.checks.shadow)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, counted, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_list import KubernetesList, ListedNode, ListedPod
 from preflight.parsers.cluster.kubernetes_object import KubernetesObjects
 from preflight.parsers.cluster.kubernetes_quota import Quota
@@ -115,7 +115,9 @@ def _every_row_well(part: PastedValue) -> Iterator[Finding]:
     table: KubernetesList = part.value
     if part.complete:
         words = (
-            f"{len(table.nodes)} nodes are ready" if table.nodes else f"{len(table.pods)} pods are running or completed"
+            f"{counted(len(table.nodes), 'node')} ready"
+            if table.nodes
+            else f"{counted(len(table.pods), 'pod')} running or completed"
         )
         words = f"{len(table.others)} objects are healthy" if table.others else words
         yield passed(words, evidence=part.evidence)

@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, counted, failed, passed, unknown, warned
 from preflight.parsers.cluster.sacct import EndedJob
 from preflight.parsers.cluster.sinfo import NodesInState, Sinfo
 from preflight.parsers.cluster.slurm_control import SlurmControl, SlurmController, SlurmPartition
@@ -98,7 +98,7 @@ def _state_judge(row: NodesInState) -> Judge:
         report = (
             failed if kind == "down" and not _PLANNED.search(row.reason) else unknown if kind == "other" else warned
         )
-        nodes = f"{row.nodes} nodes" if row.nodes.isdecimal() else row.nodes
+        nodes = f"{row.nodes} node{'s' * (row.nodes != '1')}" if row.nodes.isdecimal() else row.nodes
         yield report(f"{nodes}: out of service, state {row.state}{silent}{why} (line {row.line})",
                      subject=row.nodes, found=row.state, expected="in service", evidence=part.evidence,
                      fix=f"`sinfo -R` and `scontrol show node {row.nodes}` have the reason.")  # fmt: skip
@@ -180,7 +180,7 @@ def _leftover_reason(node: SlurmNode) -> Judge:
 
 def _in_service(part: PastedValue) -> Iterator[Finding]:
     number = sum(not node.configured for node in part.value)
-    yield passed(f"{number} nodes are in service", evidence=part.evidence)
+    yield passed(f"{counted(number, 'node')} in service", evidence=part.evidence)
 
 
 # --- sacct ----------------------------------------------------------------------------------------------

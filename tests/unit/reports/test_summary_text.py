@@ -254,7 +254,10 @@ def test_a_report_does_not_replace_evidence(tmp_path: Path) -> None:
     """``judge --json DIR`` and ``judge --json NODE.json NODE.json``, written as if --json took no file."""
     node = tmp_path / "gpu003.json"
     node.write_bytes(saved := (ROOT / "preflight" / "demo" / "gpu003.json").read_bytes())
-    for words, hint in (([str(tmp_path)], "put --json last"), ([str(node), str(node)], "is the evidence of a node; name another")):
+    for words, hint in (
+        ([str(tmp_path)], "put --json last"),
+        ([str(node), str(node)], "evidence of a node"),
+    ):
         done = CliRunner().invoke(main, ["judge", "--json", *words])
         assert (done.exit_code, hint in done.stderr, node.read_bytes()) == (2, True, saved), done.output
 
