@@ -55,7 +55,7 @@ def _name(node: str) -> re.Pattern[str]:
 def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     """Return a line for each named node without an incident.
 
-    It lists the incidents whose title names the node.
+    It lists the incidents whose title names the node, and counts the checks that are unknown.
     """
     lines = []
     for node in report["nodes"]:
@@ -67,6 +67,8 @@ def without_incident(report: Mapping[str, Any], names: Sequence[str]) -> list[st
                 if _name(node["name"]).search(incident["title"])
             ]
             why = f"no incident of its own; named in incident {', '.join(named[:3])}" if named else "no incident"
+            unknown = list(node["checks"].values()).count("unknown")
+            why += f"; {unknown} check{'s' * (unknown > 1)} unknown" if unknown else ""
             if silence:
                 why = f"no answer: {silence.get('reason', '')}"
             lines.append(f"{one_line(node['name'])}: {one_line(why)}\n")

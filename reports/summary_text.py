@@ -34,6 +34,9 @@ _UNANSWERED = (
 #: The option in the next step of a result that is unknown because the time of the run was over.
 _DEADLINE = "--deadline"
 
+#: The exit status if no gating check failed, but one is unknown.
+_NOT_JUDGED = 3
+
 #: Indentation of the last lines.
 _LABELS = 13
 
@@ -152,6 +155,10 @@ def _next(report: Mapping[str, Any], more: str) -> list[Part]:
         rows.append(("next", one_line(f"1: {incidents[0]['next']}"), ""))  # never truncated: a command to copy
     elif any(node.get("no_answer") for node in report["nodes"]):
         rows.append(("next", _UNANSWERED, ""))
+    elif report["exit_status"] == _NOT_JUDGED:
+        gaps = [finding["fix"] for finding in unexplained(report) if finding.get("gating", True) and finding["fix"]]
+        late = [step for step in gaps if _DEADLINE in step]
+        rows += [("next", one_line(step), "") for step in (late or gaps)[:1]]
     rows.append(("more", more if more and incidents else "-v lists every finding and check", "dim"))
     return [Listing(tuple(rows))]
 

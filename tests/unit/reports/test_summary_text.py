@@ -77,6 +77,9 @@ def test_results_that_the_deadline_prevented_are_one_line() -> None:
     assert "gpu[003-004]  the time ran out: set a longer --deadline" in render(report)
     assert "[3 results]" in render(report)
     assert "was not started" not in render(report)
+    report |= {"incidents": [], "nodes": report["nodes"][:7]}
+    assert "next" not in render(report)
+    assert "next give the run more time: --deadline\n" in render(report | {"exit_status": 3})
 
 
 def test_nodes_without_an_answer_come_first_and_have_a_next_step() -> None:
@@ -215,6 +218,10 @@ def test_show_of_a_node_without_incident(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(demo()))
     shown = partial(run, "show", "--from", str(tmp_path / "report.json"))
     assert shown("gpu001") == "gpu001: no incident\n"
+    report = demo()
+    report["nodes"][0]["checks"]["gpu.driver"] = "unknown"
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert shown("gpu001") == "gpu001: no incident; 1 check unknown\n"
     assert shown("gpu008") == "gpu008: no answer: connection refused on port 22: is sshd running?\n"
     shown("\u00b2", expect=(2,))  # a Unicode digit that is not a number
 
