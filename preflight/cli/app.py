@@ -113,10 +113,27 @@ class _Commands(click.Group):
             ctx.exit(status)
 
 
+#: Options that other programs have -> an option of the command for which the hint is true, and the hint.
+_INSTEAD = {
+    "-o": ("--save", "--json F, --html F and --save DIR name the files to write."),
+    "-q": ("--version", "It follows the command: `preflight check -q`."),
+    "--md": ("--format", "--format md prints Markdown."),
+    "--yaml": ("--json", "JSON (--json) is valid YAML."),
+}
+_INSTEAD |= {"--output": _INSTEAD["-o"], "--quiet": _INSTEAD["-q"], "--markdown": _INSTEAD["--md"]}
+
+
 def _shown(error: click.ClickException) -> click.ClickException:
-    """Make control characters from untrusted names or files visible in an error."""
+    """Make control characters from untrusted names or files visible in an error.
+
+    An option that other programs have gets a hint.
+    """
     from preflight.reports.sanitize import visible
 
+    if isinstance(error, click.NoSuchOption) and error.ctx and error.option_name in _INSTEAD:
+        needed, hint = _INSTEAD[error.option_name]
+        if any(needed in parameter.opts for parameter in error.ctx.command.params):
+            error = click.UsageError(f"{error.message} {hint}", error.ctx)
     object.__setattr__(error, "message", visible(error.message))
     return error
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from preflight.cli.app import main
 from tests.support.command_line import run
 from tests.support.fixture import FIXTURES, whole_node
 
@@ -35,6 +37,21 @@ def test_help_is_short_and_has_an_example(command: str) -> None:
     assert len(text.splitlines()) <= most, f"{len(text.splitlines())} lines"
     assert max(map(len, text.splitlines())) <= 80
     assert f"preflight {command}".rstrip() in text.split("Usage:")[1].split("\n", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("chek", "Did you mean 'check'?"), ("help explane", "Did you mean 'explain'?"), ("xyz", "`preflight help`"),
+        ("demo --jsn", "'--json'"), ("check -o x", "--json F, --html F"), ("demo --output=x", "--json F, --html F"),
+        ("-q demo", "preflight check -q"), ("show --md", "--format md"), ("judge x --yaml", "is valid YAML"),
+        # no such option, and nothing in its place
+        ("list -q", "option '-q'.\n"), ("diff -o x", "option '-o'.\n"), ("plan -o x", "option '-o'.\n"),
+    ],
+)  # fmt: skip
+def test_words_of_other_programs_get_a_hint(words: str, hint: str) -> None:
+    done = CliRunner().invoke(main, words.split())
+    assert (done.exit_code, hint in done.stderr) == (2, True), done.stderr
 
 
 def test_checklist_is_answered_by_saved_evidence() -> None:
