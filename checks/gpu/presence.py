@@ -240,11 +240,13 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
         if key in node.evidence and (record := node.evidence.record(key))
     ]
     if any(record.status == "timeout" or record.status == "abandoned" for record in answers):
+        hangs = any(record.hangs for record in answers)
+        reason = "`dmesg | grep -i xid` and /proc/PID/stack of the hanging nvidia-smi show the reason"
         return unknown(
             f"the driver did not answer in time for {gpus} GPUs: it may hang",
             evidence=evidence,
-            fix="read /proc/PID/stack of the hanging nvidia-smi and `dmesg | grep -i xid`",
-            impact="blocks-job" if any(record.hangs for record in answers) else "",
+            fix=f"drain the node; {reason}; then reboot it" if hangs else reason,
+            impact="blocks-job" if hangs else "",
         )
     if all(record.status == "missing" for record in answers):
         return unknown(

@@ -79,9 +79,8 @@ def _mlxlink(node: NodeFacts, port: Port) -> ethtool_module.LinkQuality:
         ("optics.fec-margin", "cable"),
     ),
     source=f"SFF-8636 and CMIS (alarms and thresholds of the module itself); ethtool(8); {MLXLINK}",
-    fix="Clean the connectors and reseat the module. If it is hot, check the fans and the neighbouring "
-    "modules; if it receives too little light, clean or replace the fibre. `ethtool -m IF` shows the value and its "
-    "threshold.",
+    fix="If the module is hot, check the fans and the neighbouring modules; if it receives too little light, clean the "
+    "connectors, or replace the fibre; otherwise reseat the module. `ethtool -m IF` shows the value and its threshold.",
     answers=("AN-6",),
     gating=False,
     reads=("cmd:mlxlink *",),
