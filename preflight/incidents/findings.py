@@ -56,11 +56,18 @@ class Findings:
         return self._parts[node]
 
     def is_renumbered(self, node: str) -> bool:
-        """Return whether a GPU is missing, so that the numbers of the others may change."""
+        """Return whether a GPU is missing; the number of another one may change."""
         if self._renumbered is None:
-            lost = {check.id for check in self._checks.values() if any(one.on == "missing" for one in check.relations)}
+            lost = {
+                check.id
+                for check in self._checks.values()
+                if any(relation.on == "missing" for relation in check.relations)
+            }
             self._renumbered = frozenset(
-                name for one in self.all if one["status"] == "fail" and one["check"] in lost for name in one["nodes"]
+                name
+                for finding in self.all
+                if finding["status"] == "fail" and finding["check"] in lost
+                for name in finding["nodes"]
             )
         return node in self._renumbered
 

@@ -160,7 +160,7 @@ def from_arguments(command: str, cluster: Path | None, arguments: Mapping[str, A
 
 
 def _spare_evidence(target: str | None) -> None:
-    """Raise UsageError if a report would replace the evidence of a node, as in ``--json gpu001.json``."""
+    """Raise UsageError if a report would replace the evidence of a node."""
     if target in (None, "-") or not Path(str(target)).is_file():
         return
     with suppress(OSError), open(str(target), "rb") as there:
