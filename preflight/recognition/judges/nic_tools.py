@@ -57,14 +57,23 @@ def _loopback(part: PastedValue) -> Iterator[Finding]:
                      expected="No Loopback", evidence=part.evidence, fix="`mlxlink -d DEVICE -l NO`.")  # fmt: skip
 
 
+#: Maximum number of times a day that a link goes down on a healthy node, which may reboot: a judgement call.
+_MOST_A_DAY = 3
+
+
 def _link_downs(part: PastedValue) -> Iterator[Finding]:
     """Report a link that went down or recovered often."""
     link: PortLink = part.value
     name = link.device or "the port"
     recovered = link.fields.get("Link Error Recovery Counter", "")
+    minutes = link.quality.minutes if link.quality else None
     counts = (("went down", link.link_downs), ("recovered", int(recovered) if recovered.isdecimal() else None))
     for what, count in counts:
-        if count is not None and count > TOLERATED[CounterKind.FLAP]:
+        if count is not None and minutes and count > _MOST_A_DAY * max(minutes / 1440, 1):
+            yield warned(f"{name}: its link {what} {count} times in the {minutes / 60:.4g} h since the last clear",
+                         subject=link.device or "", found=count, expected=f"at most {_MOST_A_DAY} a day",
+                         evidence=part.evidence)  # fmt: skip
+        elif count is not None and count > TOLERATED[CounterKind.FLAP]:
             yield unknown(f"{name}: its link {what} {count} times; a single reading does not show the period",
                           subject=link.device or "", found=count, expected="no growth between two readings",
                           evidence=part.evidence)  # fmt: skip

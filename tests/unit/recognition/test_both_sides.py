@@ -22,6 +22,26 @@ LOOPBACK = """\
 
 BRIEF = "lo               UNKNOWN        127.0.0.1/8 \nens7             UP             10.44.4.17/22 \n{more}"
 
+MLXLINK = """\
+Operational Info
+----------------
+State                              : Active
+Physical state                     : LinkUp
+Speed                              : IB-NDR
+Width                              : 4x
+FEC                                : Standard_RS-FEC - (544,514)
+Loopback Mode                      : No Loopback
+Auto Negotiation                   : ON
+
+Physical Counters and BER Info
+------------------------------
+Time Since Last Clear [Min]        : {}
+Effective Physical Errors          : 0
+Effective Physical BER             : 15E-255
+Raw Physical BER                   : 3E-12
+Link Down Counter                  : {}
+Link Error Recovery Counter        : 0
+"""
 ENDED_JOBS = """\
 JobID           JobName  Partition    Account  AllocCPUS      State ExitCode
 ------------ ---------- ---------- ---------- ---------- ---------- --------
@@ -927,6 +947,13 @@ ROWS |= {
         "",
         0,
     ),
+    "a link that went down often since a known time": (
+        MLXLINK.format(431.5, 5),
+        [("warn", "counters.flaps", "its link went down 5 times in the 7.192 h")],
+        "",
+        0,
+    ),
+    "a link that went down as often in a month": (MLXLINK.format(43200.0, 5), [], "", 0),
     "a step whose node failed": (
         ENDED_JOBS.format("NODE_FAIL"),
         [("fail", "host.services", "job 881.0: a node of the job"), ("fail", "job.errors", "job 881: it ended")],
