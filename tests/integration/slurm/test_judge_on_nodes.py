@@ -51,7 +51,7 @@ def test_sick_nodes_are_judged_here_in_the_same_report(nodes: int, tmp_path: Pat
             "--save", str(tmp_path / "evidence"), "--json", str(report),
         ])  # fmt: skip
         left = slurm.run(
-            ["sh", "-c", "for p in /proc/[0-9]*; do ls $p/root/dev/shm; done 2>/dev/null | sort -u"]
+            ["sh", "-c", "for p in /proc/[0-9]*; do cd $p/root && ls dev/shm; done 2>/dev/null | sort -u"]
         ).stdout
     judged: dict[str, Any] = json.loads(report.read_text())
     here = {group["why"]: group["nodes"] for group in judged["run"].pop("judged_here")}

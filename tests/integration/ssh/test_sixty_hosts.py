@@ -103,7 +103,7 @@ ODD: dict[str, FleetHost] = {
     "execs": FleetHost(lives={"bashrc": LEAVES}, silent=("start", "execs another shell")),
     "hung": FleetHost(
         hung=("ibv_devinfo",), message="ibv_devinfo",
-        loud=(("unknown", "fleet.mtu-equal"), ("unknown", "roce.chain")),
+        loud=(("unknown", "fleet.mtu-equal"), ("unknown", "rdma.device-nodes"), ("unknown", "roce.chain")),
     ),
 }  # fmt: skip
 
@@ -236,7 +236,7 @@ def assert_true_names(fleet: SshFleet, outcome: HostOutcome, limits: Limits) -> 
     assert all(name in text for name in sick)
     assert not any(name in text for name in healthy)
     assert not any(name in render(report, width=3000, verbose=True) for name in healthy), "folded: gpu[001-048]"
-    assert bad_nodes(report) == fold(set(sick) - set(fleet.of("hung")))
+    assert bad_nodes(report) == fold(set(sick))
 
 
 def assert_all_saved(fleet: SshFleet, outcome: HostOutcome) -> None:
@@ -312,7 +312,7 @@ def test_the_command(twelve: SshFleet, tmp_path: Path) -> None:
     assert len(list(saved.glob("*.json"))) == len(twelve.names)
     document = json.loads(report.read_text(encoding="utf-8"))
     assert document["coverage"]["nodes"] == {"planned": 12, "answered": 8, "no_answer": 4}
-    sick = twelve.of("port-down", "p2p", "memlock", "refused", "changed-key", "cut", "execs")
+    sick = twelve.of("port-down", "p2p", "memlock", "refused", "changed-key", "cut", "execs", "hung")
     assert exclude.read_text(encoding="utf-8") == fold(sick) + "\n"
     again = resolve(rerun=report)
     assert again == sick
