@@ -192,7 +192,9 @@ def _report(path: Path) -> Mapping[str, Any]:
 
 
 def _to_rerun(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the nodes that failed or did not answer."""
+    """Yield the nodes that failed or did not answer, and those on which what a job needs hangs."""
+    hanging = {name for incident in report.get("incidents", ()) if incident.get("status") == "unknown"
+               for name in incident.get("nodes", ())}  # fmt: skip
     for node in report["nodes"]:
-        if node["status"] == "fail" or node.get("no_answer"):
+        if node["status"] == "fail" or node.get("no_answer") or node["name"] in hanging:
             yield node["name"]

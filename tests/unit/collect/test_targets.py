@@ -237,6 +237,9 @@ def test_rerun_takes_what_failed_or_gave_no_answer(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(SICK), encoding="utf-8")
     assert resolve(rerun=path) == ("gpu1", "gpu2", "gpu5", "gpu6")
+    hangs = {"status": "unknown", "nodes": ["gpu3", "@run", "gpu9"]}
+    path.write_text(json.dumps({**SICK, "incidents": [hangs, {"status": "warn", "nodes": ["gpu4"]}]}), encoding="utf-8")
+    assert resolve(rerun=path) == ("gpu1", "gpu2", "gpu3", "gpu5", "gpu6")
 
 
 @pytest.mark.parametrize(
