@@ -192,7 +192,7 @@ def _report(path: Path) -> Mapping[str, Any]:
 
 
 def _to_rerun(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the nodes that failed or did not answer, and those on which what a job needs hangs."""
+    """Yield the nodes that failed, on which something hangs, or that did not answer."""
     hanging = {name for incident in report.get("incidents", ()) if incident.get("status") == "unknown"
                for name in incident.get("nodes", ())}  # fmt: skip
     for node in report["nodes"]:
