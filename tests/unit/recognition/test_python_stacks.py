@@ -32,7 +32,7 @@ def test_read_groups_the_processes_of_one_text() -> None:
     assert (part.kind, len(part.taken.facts["processes"])) == ("python stacks", 4)
     (finding,) = part.findings
     assert (finding["check"], finding["status"]) == ("torch.stacks", "warn")
-    assert "process 702 in read (tarfile.py:690)" in finding["message"]
+    assert "process 702 is in read (tarfile.py:690)" in finding["message"]
 
 
 def test_native_frames_and_local_variables() -> None:
