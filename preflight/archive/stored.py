@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -105,17 +105,15 @@ class PackedResult:
 
     def quoted(self) -> Evidence:
         """Return the evidence that was sent; without an answer if it is unreadable."""
-        try:
-            evidence: Evidence = self._answer().quoted()
-            return evidence
-        except (OSError, zlib.error, ValueError) as error:
-            return no_answer(self.node, "read", str(error), "")
+        return self._evidence(SelfJudged.quoted)
 
     def read(self) -> Evidence:
         """Return the evidence; without an answer if it was not sent completely."""
+        return self._evidence(SelfJudged.read)
+
+    def _evidence(self, part: Callable[[SelfJudged], Evidence]) -> Evidence:
         try:
-            evidence: Evidence = self._answer().read()
-            return evidence
+            return part(self._answer())
         except (OSError, zlib.error, ValueError) as error:
             return no_answer(self.node, "read", str(error), "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -15,40 +14,7 @@ import pytest
 from preflight.probes.node import PROBES
 from preflight.probes.probe import plan as make_plan
 from preflight.transport.local import node
-
-NAMES = (*(f"python3.{minor}" for minor in range(6, 16)), "python3", "pypy3")
-IDENTIFY = (
-    "import sys; print(sys.implementation.name, *sys.version_info[:2]); "
-    "print(getattr(sys, '_base_executable', sys.executable) or sys.executable)"
-)
-
-
-def identify(path: str) -> tuple[str, str] | None:
-    """Return the version of an interpreter and its real path, if it can run."""
-    try:
-        done = subprocess.run([path, "-I", "-c", IDENTIFY], capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    lines = done.stdout.splitlines()
-    return (lines[0], lines[1]) if done.returncode == 0 and len(lines) == 2 else None
-
-
-def candidates() -> list[str]:
-    """Return possible interpreters: by name in PATH and in the system, and those beside ours."""
-    found = [sys.executable]
-    for name in NAMES:
-        found += [path for path in (shutil.which(name), shutil.which(name, path="/usr/bin:/usr/local/bin")) if path]
-    return found + [str(path) for path in sorted(Path(sys.base_prefix).parent.glob("*/bin/python3"))]
-
-
-def interpreters() -> dict[str, str]:
-    found: dict[str, str] = {}
-    for path in candidates():
-        known = identify(path)  # a shim of a version that is not active does not run
-        if known:
-            found.setdefault(known[0], path if path == sys.executable else known[1])
-    return dict(sorted(found.items()))
-
+from tests.support.interpreters import interpreters
 
 INTERPRETERS = interpreters()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -14,32 +13,35 @@ import pytest
 
 from tests.integration.slurm.test_srun import TOP, _slurmd, real
 from tests.support.command_line import run
+from tests.support.interpreters import interpreters
 from tests.support.slurm.cluster import Slurm
 
-#: Nodes and what is wrong with them: n2 has a full memory file system, n3 an old Python, n4 another new one, and the
-#: slurmd of the last is killed.
+#: Nodes and what is wrong with them: n2 has a full memory file system, n3 an old Python, n4 another new one
+#: where the machine has one, and the slurmd of the last is killed.
 SETUP = """\
 mount -t tmpfs -o size=$([ $1 = n2 ] && echo 1m || echo 20m) shm /dev/shm
 other() {{
     printf '#!/bin/sh\\nexec %s "$@"\\n' $1 > /run/python.$2; chmod 755 /run/python.$2
     mount --bind /run/python.$2 /usr/bin/python3
 }}
-case $1 in n3) other {old} $1;; n4) other {new} $1;; esac
+case $1 in n3) other {old} $1;; n4) [ -z "{new}" ] || other {new} $1;; esac
 """
 
 
-def other_python(minor: int) -> str:
-    """Return another Python of the machine, such as pyenv's; empty if there is none."""
-    judged = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/python3.{minor}"))
-    return str(judged[0]) if judged else shutil.which(f"python3.{minor}", path="/usr/bin:/usr/local/bin") or ""
+def other_pythons() -> tuple[str, str]:
+    """Return a Python older than 3.10, which PyPy may be, and another new one; empty if there is none."""
+    of_nodes = os.path.realpath("/usr/bin/python3")
+    found = {tuple(map(int, name.split()[1:])): path for name, path in interpreters().items()}
+    own = sys.version_info[:2]
+    new = (path for version, path in found.items() if version >= (3, 10) and version != own and path != of_nodes)
+    return next((path for version, path in found.items() if version < (3, 10)), ""), next(new, "")
 
 
 @real
 @pytest.mark.parametrize("nodes", [5, pytest.param(8, marks=pytest.mark.fleet)])
 def test_sick_nodes_are_judged_here_in_the_same_report(nodes: int, tmp_path: Path) -> None:
-    old, new = other_python(9), other_python(13)
-    if not (old and new):
-        pytest.skip("needs Python 3.9 and 3.13 besides that of the tests")
+    old, new = other_pythons()
+    assert old, "install pypy3 of Debian 12, which is Python 3.9"
     dead = f"n{nodes}"
     with Slurm(nodes, "MessageTimeout=5", SETUP.format(old=old, new=new)) as slurm:
         os.kill(_slurmd(slurm.daemons[dead].pid), signal.SIGKILL)
