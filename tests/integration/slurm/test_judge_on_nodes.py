@@ -31,10 +31,10 @@ case $1 in n3) other {old} $1;; n4) [ -z "{new}" ] || other {new} $1;; esac
 def other_pythons() -> tuple[str, str]:
     """Return a Python older than 3.10, which PyPy may be, and another new one; empty if there is none."""
     of_nodes = os.path.realpath("/usr/bin/python3")
-    found = {tuple(map(int, name.split()[1:])): path for name, path in interpreters().items()}
+    paths = {tuple(map(int, name.split()[1:])): path for name, path in interpreters().items()}
     own = sys.version_info[:2]
-    new = (path for version, path in found.items() if version >= (3, 10) and version != own and path != of_nodes)
-    return next((path for version, path in found.items() if version < (3, 10)), ""), next(new, "")
+    new = (path for version, path in paths.items() if version >= (3, 10) and version != own and path != of_nodes)
+    return next((path for version, path in paths.items() if version < (3, 10)), ""), next(new, "")
 
 
 @real
