@@ -96,13 +96,18 @@ class _Similar:
         if count > _PLACES and self.places.is_systemic(faults) and not self.places.are_few_leaves(count, faults):
             at_places, left = [], faults
         yield from at_places
+        of_pods, others = self._at_places(left, ("pod",))
+        lost = [fault for group in of_pods for fault in group.faults]
+        if self.places.are_few_leaves(len(of_pods), lost, are_dead=True):  # else the port is down in most pods
+            yield from of_pods
+            left = others
         of_ports, rest = self._at_places(left, ("port",))
         ports = self.findings.parts(left[0].node).compute if left else 0
         if len(of_ports) > _PLACES or len(of_ports) == ports > 1:
             of_ports, rest = ([], left) if self.places.is_systemic(left) else (of_ports, rest)
         yield from of_ports
         of_pods, others = self._at_places(rest, ("pod",))
-        if len(of_pods) <= _PLACES or self.places.are_few_leaves(len(of_pods), rest):
+        if len(of_pods) <= _PLACES:
             yield from of_pods
             rest = others
         if common := self._common(rest):

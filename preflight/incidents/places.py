@@ -24,7 +24,13 @@ _FAR_FROM_CHANCE = 6
 _FEW_LEAVES = 5
 
 #: Title prefix that names the common place of similar faults.
-_WHERE = {"leaf": "all on {}: ", "unit": "all on {}: ", "rack": "all in rack {}: ", "end": "all with {}: "}
+_WHERE = {
+    "leaf": "all on {}: ",
+    "unit": "all on {}: ",
+    "rack": "all in rack {}: ",
+    "end": "all with {}: ",
+    "pod": "pod of {}: ",
+}
 
 #: Maximum number of ports of a node whose leaves fail one by one; more of them fail together. A judgement call.
 FEW_PORTS = 2
@@ -93,16 +99,17 @@ class Places:
         """Return whether faults are on at least 30 % of the nodes, and at least three."""
         return systemic(len({fault.node for fault in faults}), len(self._findings.nodes))
 
-    def are_few_leaves(self, count: int, faults: Iterable[NodeFault]) -> bool:
+    def are_few_leaves(self, count: int, faults: Iterable[NodeFault], *, are_dead: bool = False) -> bool:
         """Return whether leaves with faults are a minority of those of their ports.
 
         ``count`` is their number. Only leaves with a live port are known, or those that the cluster file declares.
+        Leaves on which no port is live may be half of them.
         """
         subjects = set(map(self._subject, faults))
         nodes = [self._findings.parts(node) for node in self._findings.nodes]
         live = {leaf for node in nodes for subject in subjects if (leaf := node.leaf(subject))}
         declared = len(subjects) * len(self._members["unit"])
-        return count <= _FEW_LEAVES and count < max(len(live), declared - count)
+        return count <= _FEW_LEAVES and count < max(len(live), declared - count) + are_dead
 
     def identity(self, kind: str, name: str, faults: Sequence[NodeFault], alike: Mapping[str, int]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
@@ -117,7 +124,7 @@ class Places:
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
         """Return the title prefix that names a place; may be empty."""
-        name = name.partition(" ")[0] if kind == "unit" else name
+        name = name.partition(" ")[0] if kind in ("unit", "pod") else name
         short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
         return (_WHERE.get(kind, "") if self._is_sure(kind, faults) else _LIKELY).format(short)
 

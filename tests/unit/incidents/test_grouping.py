@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -146,6 +147,31 @@ def test_three_dead_leaves_of_which_live_ports_show_the_others(leaves: int, inci
     given = incidents(report(16, faults, leaf=leaf), CHECKS)
     assert len(given) == incidents_of
     assert all(entry["next"].startswith("Look at the switch that these ports have in common") for entry in given)
+
+
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        # dead leaves of one rail: in one pod, in two of four; in most pods, the rail is the cause
+        ({RAILS[5]: range(5, 9)}, ["pod of pod1-mlx5_0:1: @gpu[005-008]"]),
+        ({RAILS[5]: (*range(1, 5), *range(9, 13))},
+         ["pod of pod0-mlx5_0:1: @gpu[001-004]", "pod of pod2-mlx5_0:1: @gpu[009-012]"]),
+        ({RAILS[5]: range(1, 13)}, ["@gpu[001-012]"]),
+        # and one of another rail; or a pod without a live port, whose leaves are unknown
+        ({RAILS[5]: (*range(1, 5), *range(9, 13)), RAILS[6]: range(13, 17)},
+         ["pod of pod0-mlx5_0:1: @gpu[001-004]", "pod of pod2-mlx5_0:1: @gpu[009-012]",
+          "pod of pod3-mlx5_0:1: @gpu[013-016]"]),
+        ({RAILS[5]: range(5, 13)} | {rail: range(5, 9) for rail in RAILS if rail != RAILS[5]},
+         ["@gpu[005-008]", "pod of pod2-mlx5_0:1: @gpu[009-012]"]),
+        # cables: the leaf serves another node of the pod
+        ({RAILS[5]: (1, 2, 9, 10)}, ["@gpu001", "@gpu002", "@gpu009", "@gpu010"]),
+    ],
+)  # fmt: skip
+def test_dead_leaves_of_four_pods(faults: Mapping[str, Sequence[int]], expected: Sequence[str]) -> None:
+    leaf = {number: f"pod{(number - 1) // 4}" for number in range(1, 17)}
+    given = incidents(report(16, {DOWN: faults}, leaf=leaf), CHECKS)
+    places = [f"{re.split('mlx5_[56]:1 ', entry['title'])[0]}@{fold(entry['nodes'])}" for entry in given]
+    assert sorted(places) == expected
 
 
 DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",
