@@ -123,15 +123,12 @@ def _timelines(logs: RunFacts) -> list[dict[str, Any]]:
 def findings(
     evidences: Sequence[Evidence],
     checks: Sequence[Check],
+    cluster: Cluster | None = None,
     *,
     run: Evidence | None = None,
-    leaves: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return only the findings of a report, for pasted text.
-
-    Pasted text has neither coverage nor checklists. ``leaves`` maps nodes to leaves.
-    """
-    judged = _judged(evidences, checks, Cluster(leaves=leaves or {}), run, (), 1)
+    """Return only the findings of a report: pasted text has neither coverage nor checklists."""
+    judged = _judged(evidences, checks, cluster or Cluster(), run, (), 1)
     return list(finding_documents(judged.folded, judged.subjects))
 
 

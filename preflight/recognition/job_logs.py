@@ -9,6 +9,7 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import Evidence
+from preflight.expectations import Cluster
 from preflight.facts import training_run
 from preflight.facts.job import RUN, RunFacts, report_subjects
 from preflight.facts.streamed_log import LogFile
@@ -133,7 +134,7 @@ def judge_across(
     records = {f"log:{name}": LogFile(Path(name), log=of_reports(own)) for name, own in reports.items()}
     run = Evidence(RUN, "", records)
     checks = [check for check in _run_checks() if check.id.startswith(ACROSS)]
-    judged = [item for item in findings([], checks, run=run, leaves=leaves) if item["status"] != "skip"]
+    judged = [item for item in findings([], checks, Cluster(leaves=leaves), run=run) if item["status"] != "skip"]
     return judged, RunFacts(run, leaves=lambda: leaves)
 
 

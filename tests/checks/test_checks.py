@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from preflight.checklist.items import KNOWN
 from preflight.checks import MODULES, in_module
-from preflight.judge import judge
+from preflight.judge import findings, judge
 from preflight.model import Check, Scope
 from tests.scenarios.test_switches import SITE
 from tests.support.clos import Clos
@@ -20,15 +21,12 @@ CHECKS = {
 }
 
 
-def findings_of(check: Check, case: Case) -> list[dict[str, object]]:
+def findings_of(check: Check, case: Case) -> list[dict[str, Any]]:
     """Judge a case with one check; return its findings."""
     if check.scope is Scope.RUN:
         run, nodes = case.run()
-        report = judge(nodes, [check], case.cluster(), run=run)
-    else:
-        report = judge(case.evidences(), [check], case.cluster())
-    found: list[dict[str, object]] = report["findings"]
-    return found
+        return findings(nodes, [check], case.cluster(), run=run)
+    return findings(case.evidences(), [check], case.cluster())
 
 
 #: One of something, with the noun of several.
@@ -41,9 +39,9 @@ _PLURAL = re.compile(
 )
 
 
-def _plurals(findings: list[dict[str, object]]) -> list[object]:
+def _plurals(judged: list[dict[str, Any]]) -> list[object]:
     """Return the messages with one of something in the plural."""
-    return [finding["message"] for finding in findings if _PLURAL.search(str(finding["message"]))]
+    return [finding["message"] for finding in judged if _PLURAL.search(str(finding["message"]))]
 
 
 def test_one_of_anything_is_singular() -> None:
@@ -58,14 +56,27 @@ def test_one_of_anything_is_singular() -> None:
 def test_fixture(case: Case) -> None:
     assert case.check in CHECKS, f"{case.path} belongs to no check"
     assert re.match(r"(recorded|made by hand)\b", case.body["origin"]), "write where the fixture comes from"
-    findings = findings_of(CHECKS[case.check], case)
-    left = list(findings)
+    judged = findings_of(CHECKS[case.check], case)
+    left = list(judged)
     for wanted in case.body["findings"]:
         match = next((found for found in left if _is(found, wanted)), None)
-        assert match is not None, f"no finding like {wanted} among {_short(findings)}"
+        assert match is not None, f"no finding like {wanted} among {_short(judged)}"
         left.remove(match)
     assert not left, f"not expected: {_short(left)}"
-    assert _plurals(findings) == []
+    assert _plurals(judged) == []
+    for finding in judged:
+        if finding["status"] in ("fail", "warn"):
+            _assert_actionable(finding)
+
+
+def _assert_actionable(finding: dict[str, Any]) -> None:
+    """L48, L49: found and expected values, their evidence, the next step; and no format marks."""
+    assert finding["fix"]
+    assert finding["why"]
+    # A scale check or a waiver depends on the cluster file, and names the key; a layout check on the job's description
+    assert finding["evidence"] or finding["check"].startswith(("scale.", "site.", "layout."))
+    assert finding["found"] or finding["expected"] or re.search(r"\d|\bis\b|\bare\b", finding["message"])
+    assert not re.search(r"\{[a-z_.]*\}|%[sd]\b|\bNone\b|<[a-z_.]+ object", finding["message"])
 
 
 def _is(found: dict[str, object], wanted: dict[str, str]) -> bool:

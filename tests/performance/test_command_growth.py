@@ -74,7 +74,7 @@ def test_an_xid_flood_of_many_gpus_and_codes(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_short_lines_cost_no_more_memory_than_their_limit(unit: str, tmp_path: Path) -> None:
     path = tmp_path / "long.txt"
-    path.write_text(unit * (3 * input_sources.HELD_LINES))
+    path.write_text(unit * (3 * input_sources.HELD_LINES // unit.count("\n")))
     (done,) = commands.run([("read", "--json", str(path))], tmp_path, os.environ)
     assert done.mib <= 150
 
@@ -97,9 +97,9 @@ def test_lines_beyond_the_limit_are_left_out_and_shown(monkeypatch: pytest.Monke
 
 
 def test_of_a_source_of_very_many_lines_the_beginning_is_held(tmp_path: Path) -> None:
-    """Of 100 MB of line ends, compressed to 97 KB, each was stored as an empty line: 942 MB."""
+    """Each line end was stored as an empty line: 942 MB for 20 million of them, compressed to 97 KB."""
     path = tmp_path / "ends.txt.gz"
-    path.write_bytes(gzip.compress(b"first\n" + b"\n" * 20_000_000 + b"last\n"))
+    path.write_bytes(gzip.compress(b"first\n" + b"\n" * 12_000_000 + b"last\n"))
     (done,) = commands.run([("read", str(path))], tmp_path, os.environ)
     assert done.status == 3
     assert done.mib << 20 < MOST_BYTES
@@ -148,7 +148,7 @@ def test_a_log_of_many_benchmark_reports_is_refused_by_name(tmp_path: Path) -> N
     row = "  32768  8192  float  sum  -1  41.05  0.80  0.80  0  39.40  0.83  0.83  0"
     begin = "# nThread 1 nGpus 1 minBytes 8192 maxBytes 8589934592 step: 2(factor) warmup iters: 10 iters: 100"
     path = tmp_path / "text.log.gz"
-    path.write_bytes(gzip.compress(f"{begin}\n{row}\n#\n".encode() * 90_000))
+    path.write_bytes(gzip.compress(f"{begin}\n{row}\n#\n".encode() * 30_000))
     node = str(fuzz_commands.seeds(tmp_path)["evidence"][0])
     (done,) = commands.run([("judge", "-v", "--log", str(path), node)], tmp_path, os.environ)
     assert done.status in (1, 3)
@@ -168,15 +168,15 @@ def test_texts_of_many_reports_are_taken_out_of_a_log_in_one_pass() -> None:
 
 
 def test_a_record_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
-    """Each empty line was compared with five formats of time: 24 MB took 12 s."""
+    """Each empty line was compared with five formats of time, half a second a megabyte."""
     files = fuzz_commands.seeds(tmp_path)
     document = json.loads(files["evidence"][0].read_text())
-    document["records"][DMESG]["out"] = "\n" * 24_000_000
+    document["records"][DMESG]["out"] = "\n" * 12_000_000
     path = tmp_path / "evidence.json"
     path.write_text(json.dumps(document))
     (done,) = commands.run([("judge", str(path))], tmp_path, os.environ)
     assert done.status in (1, 3)
-    assert done.cpu_s < 5
+    assert done.cpu_s < 3
     assert done.mib << 20 < MOST_BYTES
 
 
@@ -198,10 +198,10 @@ def test_lines_that_repeat_are_compared_with_each_format_a_few_thousand_times(pe
 
 
 def test_a_log_of_line_feeds_is_judged_in_seconds(tmp_path: Path) -> None:
-    """Each empty line was searched for NCCL's words: 25 MB in 24 KB packed took 11 s."""
+    """Each empty line was searched for NCCL's words, half a second a megabyte."""
     files = fuzz_commands.seeds(tmp_path)
     path = tmp_path / "job.log.gz"
-    path.write_bytes(gzip.compress(b"\n" * 25_000_000))
+    path.write_bytes(gzip.compress(b"\n" * 12_000_000))
     run = started(("judge", "--log", str(path), str(files["evidence"][0])))
     assert run.status in (1, 3)
-    assert run.seconds < 5
+    assert run.seconds < 3

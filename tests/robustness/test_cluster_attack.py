@@ -185,7 +185,7 @@ def test_no_check_crashes_where_each_key_has_an_extreme_value(tmp_path: Path, ca
                and (table in ("class.a", "fabric") or table.startswith(("class.a.", "fabric.")))]  # fmt: skip
     chosen, judged = random.Random(20261128), 0
     sets = [dict.fromkeys(numeric, value) for value in EXTREMES]
-    sets += [{place: chosen.choice(EXTREMES) for place in numeric if chosen.random() < 0.5} for _ in range(15)]
+    sets += [{place: chosen.choice(EXTREMES) for place in numeric if chosen.random() < 0.5} for _ in range(6)]
     for wanted in sets:
         text_ = _accepted(wanted, tmp_path / "c.toml")
         judged += text_.count(" = ")

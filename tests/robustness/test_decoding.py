@@ -132,10 +132,10 @@ def test_complete_nodes_and_a_sweep_fit() -> None:
 
 
 def test_a_command_never_takes_more_than_half_a_gigabyte(tmp_path: Path) -> None:
-    """Peak memory of complete processes, for any file; `judge` of 99 MB of lists used to take 2.5 GB."""
+    """Peak memory of complete processes, for any file; `judge` took 25 times the size of lists."""
     runs = []
     for name in ("lists", "nested", "escaped"):
-        (tmp_path / f"{name}.json").write_text(evidence(shaped(name, 40 * MIB)), encoding="utf-8")
+        (tmp_path / f"{name}.json").write_text(evidence(shaped(name, 24 * MIB)), encoding="utf-8")
         runs.append(["judge", f"{name}.json"])
     (tmp_path / "findings.json").write_text(
         '{"schema":"preflight.report/1","run":{},"coverage":{},"nodes":[' + '{"name":"a"},' * MIB + "1]"

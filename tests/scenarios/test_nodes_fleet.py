@@ -19,7 +19,7 @@ from preflight.expectations.cluster_file import decode
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia.model import GpuFabric
 from preflight.facts.system_settings import CPUINFO
-from preflight.judge import judge
+from preflight.judge import findings, judge
 from preflight.model import Scope
 from tests.support.machines import Machine, evidence, hgx_h100, with_gpu, with_nic
 from tests.support.machines.a100 import dgx_a100
@@ -91,8 +91,8 @@ def planted(kind: str, fault: Fault, odd: Sequence[str] = (ODD,)) -> list[Eviden
 
 def loud(evidences: Sequence[Evidence], cluster: Cluster) -> list[dict[str, Any]]:
     """Return a report's findings on a fleet, other than passes and skips."""
-    findings: list[dict[str, Any]] = judge(evidences, [*OF_NODES, *OF_FLEETS], cluster)["findings"]
-    return [one for one in findings if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
+    judged = findings(evidences, [*OF_NODES, *OF_FLEETS], cluster)
+    return [one for one in judged if one["status"] not in ("pass", "skip") and one["check"] not in ONLY_THE_SITE]
 
 
 def platform(**changes: Any) -> Fault:

@@ -10,7 +10,7 @@ import pytest
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
-from preflight.judge import judge
+from preflight.judge import findings
 from preflight.model import Check
 from tests.support import machines
 from tests.support.machines import Machine, hgx_h100
@@ -50,5 +50,5 @@ def test_what_could_not_be_read_is_no_fault(name: str) -> None:
 
 
 def _faults(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> list[tuple[str, str]]:
-    found = judge([evidence], checks, cluster)["findings"]
-    return [(one["check"], one["message"]) for one in found if one["status"] in ("fail", "warn")]
+    judged = findings([evidence], checks, cluster)
+    return [(one["check"], one["message"]) for one in judged if one["status"] in ("fail", "warn")]

@@ -329,11 +329,11 @@ NODE: dict[str, tuple[str, tuple[str, ...]]] = {
             "unit/gate/test_gate.py::test_the_reason_names_check_subject_and_fault_first",
         ),
     ),
-    "L48": ("a finding that nobody can act on", ("scenarios/test_lessons.py::test_every_complaint_can_be_acted_on",)),
+    "L48": ("a finding that nobody can act on", ("checks/test_checks.py::test_fixture",)),
     "L49": (
         "a format mark printed as it is",
         (
-            "scenarios/test_lessons.py::test_every_complaint_can_be_acted_on",
+            "checks/test_checks.py::test_fixture",
             "checks/test_checks.py::test_fixture",
         ),
     ),

@@ -12,7 +12,7 @@ from preflight.checks import MODULES, in_module
 from preflight.evidence.document import Evidence, from_document
 from preflight.expectations import Cluster
 from preflight.expectations.cluster_file import load
-from preflight.judge import judge
+from preflight.judge import findings, judge
 from preflight.model import Check, Scope
 from preflight.plugin_fixture import record as documented
 from tests.support import machines, paths
@@ -125,7 +125,7 @@ def readers(evidence: Evidence, checks: Sequence[Check], cluster: Cluster | None
     found: dict[str, list[Check]] = {key: [] for key in evidence.records}
     for check in checks:
         records = _RecordsRead(evidence.records)
-        judge([replace(evidence, records=records)], [check], cluster)
+        findings([replace(evidence, records=records)], [check], cluster)
         for key in records.keys_read:
             found[key].append(check)
     return found

@@ -9,7 +9,7 @@ import pytest
 from preflight.checks.job import failures, gpudirect, transport
 from preflight.evidence.document import Evidence, from_document
 from preflight.facts.job import RUN
-from preflight.judge import judge
+from preflight.judge import findings
 from tests.support.fixture import cases, whole_node
 from tests.support.node_documents import GARBAGE
 
@@ -24,9 +24,9 @@ def test_garbage_in_every_record_of_the_nodes(check: Any, caplog: pytest.LogCapt
         run, nodes = one.run()
         for garbage in GARBAGE:
             broken = [Evidence(node.node, "", dict.fromkeys(node.records, garbage)) for node in nodes]
-            findings = judge(broken, [check], one.cluster(), run=run)["findings"]
+            judged = findings(broken, [check], one.cluster(), run=run)
             assert not caplog.records, (one.name, garbage)
-            assert not [finding for finding in findings if "the node's evidence" in finding["message"]]
+            assert not [finding for finding in judged if "the node's evidence" in finding["message"]]
 
 
 def test_ten_thousand_hosts_are_explained_in_one_finding() -> None:
@@ -37,7 +37,7 @@ def test_ten_thousand_hosts_are_explained_in_one_finding() -> None:
     shut = {"dir:/dev/infiniband": {"status": "missing"}}
     nodes = [from_document(dict(whole_node("hgx-h100-roce"), node=f"gpu{n}", records={
         **whole_node("hgx-h100-roce")["records"], **shut}), "x") for n in range(3)]  # fmt: skip
-    first, *rest = [f for f in judge(nodes, [transport.transport], run=run)["findings"] if f["status"] == "fail"]
+    first, *rest = [f for f in findings(nodes, [transport.transport], run=run) if f["status"] == "fail"]
     assert "gpu0, gpu1, gpu2" in first["message"] or "gpu0 (rank 0), gpu1 (rank 1), gpu2 (rank 2)" in first["message"]
     assert len(rest) == 1
     assert len(rest[0]["message"]) < 600

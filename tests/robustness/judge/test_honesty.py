@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preflight.judge import judge
+from preflight.judge import findings, judge
 from preflight.model import Scope
 from tests.support.fixture import whole_node
 from tests.support.node_documents import CHECKS, GARBAGE, document, statuses
@@ -37,10 +39,8 @@ def test_garbage_in_every_record(garbage: Any, base: str, caplog: pytest.LogCapt
 
 
 def _one_by_one(base: str) -> Iterator[tuple[str, Any]]:
-    """One of each kind of garbage; the test above uses all kinds in every record at once."""
-    for key in whole_node(base)["records"]:
-        for garbage in GARBAGE[::8]:
-            yield key, garbage
+    """Each kind of garbage in turn; the test above uses all kinds in every record at once."""
+    yield from zip(whole_node(base)["records"], cycle(GARBAGE), strict=False)
 
 
 @pytest.mark.parametrize("base", ["hgx-h100", "hgx-h100-roce"])
@@ -48,17 +48,17 @@ def test_garbage_in_one_record_never_crashes(base: str, caplog: pytest.LogCaptur
     records = whole_node(base)["records"]
     reading = readers(document(records), NODE_CHECKS)
     assert sum(map(len, reading.values())) > len(records), "who reads what is seen"
-    seen = set()
+    seen: Counter[str] = Counter()
     for key, garbage in _one_by_one(base):
-        shape = (re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key), json.dumps(garbage))
-        if shape in seen:  # one of the twelve ports, eight interfaces or all PCI functions represents the rest
+        shape = re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", key)
+        if seen[shape] == 2:  # two of the twelve ports, eight interfaces or all PCI functions represent the rest
             continue
-        seen.add(shape)
-        judge([document({**records, key: garbage})], reading[key])
+        seen[shape] += 1
+        findings([document({**records, key: garbage})], reading[key])
         assert not caplog.records, (key, garbage)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_records_never_crash(data: st.DataObject) -> None:
     records = dict(whole_node("hgx-h100-roce")["records"])
@@ -69,5 +69,4 @@ def test_mutated_records_never_crash(data: st.DataObject) -> None:
             at = data.draw(st.integers(0, len(record["out"])))
             text = record["out"][:at] + data.draw(st.text(max_size=20))
             records[key] = {**record, "out": text + record["out"][at + data.draw(st.integers(0, 9)) :]}
-    report = judge([document(records)], NODE_CHECKS)
-    assert not [f for f in report["findings"] if "crashed" in f["message"]]
+    assert not [f for f in findings([document(records)], NODE_CHECKS) if "crashed" in f["message"]]
