@@ -127,7 +127,7 @@ def findings(
     *,
     run: Evidence | None = None,
 ) -> list[dict[str, Any]]:
-    """Return only the findings of a report: pasted text has neither coverage nor checklists."""
+    """Return only the findings of a report, without coverage and checklists."""
     judged = _judged(evidences, checks, cluster or Cluster(), run, (), 1)
     return list(finding_documents(judged.folded, judged.subjects))
 
