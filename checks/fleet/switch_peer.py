@@ -395,10 +395,11 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
 
     Empty if they are not peers. A port that is down has no neighbour; only rails present on both nodes are compared.
     """
-    if len(set(other) & set(plan)) < _SAME_PLAN * max(len(other), len(plan)):
+    mine, theirs = ({rail.split("\0")[1] for rail in rails} for rails in (plan, other))
+    if len(mine & theirs) < _SAME_PLAN * max(len(mine), len(theirs)):
         return []
-    theirs = {rail.split("\0")[0]: rail for rail in other}
-    return [(mine, theirs[port]) for mine in plan if theirs.get(port := mine.split("\0")[0], mine) != mine]
+    usual = {rail.split("\0")[0]: rail for rail in other}
+    return [(rail, usual[port]) for rail in plan if usual.get(port := rail.split("\0")[0], rail) != rail]
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Mapping[str, str], Finding | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.switch.common import listed, unusable
@@ -15,26 +16,36 @@ from preflight.model import Finding, check, counted, passed, skipped, unknown, w
 #: Share of the hosts' traffic that may leave the leaf of a rail (judgement): bootstrap and other small traffic.
 _MOST = 0.05
 
+#: Share of a leaf's ports to hosts that are of its rail (judgement); others may be swapped cables.
+_ONE_RAIL = 0.75
+
 #: Load of the hosts' ports, as a share of their rate, below which a leaf is idle.
 _IDLE = 0.01
 
 
-def _places(net: Ethernet) -> tuple[dict[str, dict[str, str]], dict[str, set[str]]]:
-    """Return leaf -> port -> interface of its host, and interface -> its leaves."""
+def _hosts(net: Ethernet) -> dict[str, dict[str, str]]:
+    """Return leaf -> port -> interface of its host."""
     ports: dict[str, dict[str, str]] = {}
-    rails: dict[str, set[str]] = {}
     for cable in net.cables:
         if not cable.other.is_switch:
             ports.setdefault(cable.near.device, {})[cable.near.port] = cable.other.port
-            rails.setdefault(cable.other.port, set()).add(cable.near.device)
-    return ports, rails
+    return ports
+
+
+def _rails(net: Ethernet) -> dict[str, str]:
+    """Return the rail of each leaf: the interface at most of its ports; empty if it has several."""
+    rails = {}
+    for leaf, ports in _hosts(net).items():
+        (rail, number), *_ = Counter(ports.values()).most_common()
+        rails[leaf] = rail if number >= _ONE_RAIL * len(ports) else ""
+    return rails
 
 
 def no_rails(net: Ethernet, site: EthernetSite) -> Finding | None:
     """Skip fabrics in which a leaf does not belong to one of several rails."""
-    ports, rails = _places(net)
-    mixed = [leaf for leaf, own in ports.items() if len(set(own.values())) > 1]
-    if len(rails) > 1 and not mixed:
+    rails = _rails(net)
+    mixed = [leaf for leaf, rail in rails.items() if not rail]
+    if len(set(rails.values())) > 1 and not mixed:
         return None
     why = f"{listed(sorted(mixed))} connects several rails" if mixed else "the hosts have a single rail"
     return skipped(f"{why}, so no leaf belongs to one of several rails", evidence=[net.switches[0].key("lldp")])
@@ -68,13 +79,14 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     More than 5 % of the hosts' bytes on the uplinks of a leaf warns. If a rail has several leaves, such a share is
-    unknown, as it may be traffic between these leaves. The check does not apply if a leaf connects several rails, or
+    unknown, as it may be traffic between these leaves. A leaf is of the rail at three quarters of its ports or more: a
+    swapped cable (`fleet.rail-leaf`) does not change it. The check does not apply if a leaf connects several rails, or
     hosts have a single one. Leaves whose hosts send less than 1 % of their rate are not judged.
 
     ## False alarms
     Storage, or nodes without evidence, that are reached over the same leaves.
     """
-    ports, rails = _places(net)
+    ports, rails = _hosts(net), _rails(net)
     uplinks, shares = uplinks_of_leaves(net), dict[str, float]()
     for switch in (switch for switch in net.switches if switch.name in ports):
         if results := [*unusable(switch, "port counters")]:
@@ -89,12 +101,12 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             shares[switch.name] = sent / received if received else 0.0
     keys = [net.switches[0].key("port counters")]
     for leaf, share in shares.items():
-        (rail,) = set(ports[leaf].values())
+        rail, others = rails[leaf], list(rails.values()).count(rails[leaf]) - 1
         part = f"{share:.0%} of the bytes from hosts"
         message = f"{leaf} sends {part} of rail {rail} to the spines"
-        if share > _MOST and len(rails[rail]) > 1:
-            yield unknown(f"{message}; they may be for {counted(len(rails[rail]) - 1, 'more leaf', 'more leaves')} of "
-                          "this rail", subject=leaf, found=part, evidence=keys,
+        if share > _MOST and others:
+            yield unknown(f"{message}; they may be for {counted(others, 'more leaf', 'more leaves')} of this rail",
+                          subject=leaf, found=part, evidence=keys,
                           fix="compare the connections in the NCCL logs of the jobs: nccl.rails")  # fmt: skip
         elif share > _MOST:
             yield warned(message, subject=leaf, found=part, expected=f"at most {_MOST:.0%}", evidence=keys)

@@ -36,8 +36,8 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     and makes RDMA retransmit complete messages.
 
     ## Verdicts
-    Any growth fails. A queue without a drop counter, a window that is too short for the polling interval, and counters
-    that were cleared are unknown.
+    Any growth fails. A queue or priority group without a drop counter, a window that is too short for the polling
+    interval, and counters that were cleared are unknown.
 
     ## False alarms
     Drops while a PFC watchdog ends a storm; `switch.watchdog-fired` then fails as well.
@@ -52,7 +52,8 @@ def lossless_drops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterator[Finding]:
     assert switch.second
-    blank: list[str] = []
+    keys = [switch.key("queue counters"), switch.key("group counters")]
+    blank: dict[str, list[str]] = {"queue": [], "priority group": []}
     for port, priority in judged_ports(net, switch, site):
         queue = port.name, switch.queue(port.name, priority)
         before, after = switch.first.queues.get(queue), switch.second.queues.get(queue)
@@ -61,7 +62,6 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
         earlier, later = switch.first.groups.get(group), switch.second.groups.get(group)
         arriving = growth(earlier.drops, later.drops) if earlier and later else None
         where = f"{switch.name} {port.name}"
-        keys = [switch.key("queue counters"), switch.key("group counters")]
         if drops or arriving:
             what = counted(drops, "outgoing packet") if drops else counted(arriving or 0, "incoming packet")
             yield failed(
@@ -69,11 +69,12 @@ def _drops_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
                 subject=where,
                 found=f"+{(drops or 0) + (arriving or 0)}", expected="+0", evidence=keys,
             ).with_parts(place_of(switch, port.name, priority))  # fmt: skip
-        elif drops is None:
-            blank.append(port.name)
-    if blank:
-        yield unknown(f"{switch.name} {listed(blank)}: no drops of the lossless queue are counted", subject=switch.name,
-                      evidence=[switch.key("queue counters")], fix=switch.remedy)  # fmt: skip
+        elif drops is None or arriving is None:
+            blank["queue" if drops is None else "priority group"].append(port.name)
+    for part, names in blank.items():
+        if names:
+            yield unknown(f"{switch.name} {listed(names)}: no drops of the lossless {part} are counted",
+                          subject=switch.name, evidence=keys, fix=switch.remedy)  # fmt: skip
 
 
 @check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from operator import itemgetter
@@ -20,7 +21,7 @@ from preflight.judge import judge
 from preflight.redact import Redactor
 from preflight.reports.html_page import render
 from preflight.schemas.conform import find_error
-from tests.support.clos import Clos
+from tests.support.clos import Clos, Database
 from tests.support.in_process import run
 from tests.support.wide_switches import wide_switch
 
@@ -497,20 +498,76 @@ def test_marks_that_are_not_counted_are_unknown_not_absent(why: str) -> None:
     assert ("unknown", "switch.marks", "leaf1") in bad(report(clos))
 
 
-def test_an_old_release_without_fec_marks_and_pause_time_is_unknown_just_there(tmp_path: Path) -> None:
-    """Releases of 2020 count none of them; the dump is recognised by its keys, not its name."""
+def of_2020(counters: Database) -> str:
+    """Write counters as a dump of 2020: no FEC, marks, pause time or drops of priority groups; 20 queues a port."""
+    later = re.compile("FEC|MARKED|WRED|DURATION|GROUP_STAT_DROPPED")
+    rows = {key: {name: text for name, text in row.items() if not later.search(name)} for key, row in counters.items()}
+    names = rows["COUNTERS_QUEUE_NAME_MAP"]
+    for port, oid in rows["COUNTERS_PORT_NAME_MAP"].items():
+        number = int(oid.removeprefix("oid:"), 16)
+        rows[f"COUNTERS:{oid}"] |= {"SAI_PORT_STAT_PAUSE_RX_PKTS": "0", "SAI_PORT_STAT_IF_OUT_QLEN": "0"}
+        for queue in range(8, 20):
+            names[f"{port}:{queue}"] = f"oid:0x15{number:x}{queue:02x}"
+            rows[f"COUNTERS:{names[f'{port}:{queue}']}"] = {"SAI_QUEUE_STAT_PACKETS": "0"}
+        rows["COUNTERS_RIF_NAME_MAP"] = {"": "", port: f"oid:0x6{number:x}"}
+    return json.dumps({key: {"expireat": 1599999999.25, "ttl": -0.001, "type": "hash", "value": row}
+                       for key, row in rows.items()})  # fmt: skip
+
+
+def test_a_release_of_2020_is_unknown_just_where_it_counts_nothing(tmp_path: Path) -> None:
+    """Its leaf is one of a healthy fabric; then its counters alone are recognised by their keys."""
     clos = Clos()
-    for name in clos.databases:
-        for port in clos.databases[name]["COUNTERS_DB"]["COUNTERS_PORT_NAME_MAP"]:
-            for later in (False, True):
-                for row in (clos.counters(name, part, later=later) for part in (port, f"{port}:3")):
-                    for field in [field for field in row if "FEC" in field or "MARKED" in field or "DURATION" in field]:
-                        del row[field]
-    assert {entry[:2] for entry in bad(report(clos))} == {("unknown", "optics.fec-margin")}
-    (tmp_path / "t1.json").write_text(dict(clos.dumps("leaf1"))["COUNTERS_DB_1.json"])
+    files = dict(clos.dumps("leaf1"))
+    files["COUNTERS_DB_1.json"] = of_2020(clos.databases["leaf1"]["COUNTERS_DB"])
+    files["COUNTERS_DB_2.json"] = of_2020(clos.later["leaf1"])
+    (tmp_path / "leaf1").mkdir()
+    for name, text in files.items():
+        (tmp_path / "leaf1" / name).write_text(text)
+    judged = judge([*clos.without("leaf1").evidences(), *switch_documents([tmp_path])], CHECKS, SITE)
+    assert sorted(bad(judged)) == [
+        ("unknown", "optics.fec-margin", "leaf1"), ("unknown", "switch.lossless-drops", "leaf1"),
+    ]  # fmt: skip
+    messages = [finding["message"] for finding in judged["findings"] if finding["status"] == "unknown"]
+    assert "no drops of the lossless priority group are counted" in str(messages)
+
+    (tmp_path / "t1.json").write_text(files["COUNTERS_DB_1.json"])
     (evidence,) = switch_documents([tmp_path / "t1.json"])
     statuses = {finding["status"] for finding in judge([evidence], CHECKS, SITE)["findings"]}
     assert (evidence.node, statuses) == ("t1", {"unknown"})
+
+
+def test_pauses_of_a_release_of_2020_are_found_and_their_marks_unknown(tmp_path: Path) -> None:
+    clos = Clos().load("leaf1", "Ethernet32", 0.97).grow("leaf1", "Ethernet0", SAI_PORT_STAT_PFC_3_TX_PKTS=10**6)
+    clos.nic("gpu001", grows={"rx_prio3_pause": 10**6})
+    files = dict(clos.dumps("leaf1"))
+    files["COUNTERS_DB_1.json"] = of_2020(clos.databases["leaf1"]["COUNTERS_DB"])
+    files["COUNTERS_DB_2.json"] = of_2020(clos.later["leaf1"])
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    judged = judge([*clos.without("leaf1").evidences(), *switch_documents([tmp_path])], CHECKS, SITE)
+    assert ("warn", "fabric.pause-root", "leaf1 Ethernet32") in bad(judged)
+    assert {entry[:2] for entry in bad(judged) if entry[0] != "unknown"} == {("warn", "fabric.pause-root")}
+    assert ("unknown", "switch.marks", "leaf1") in bad(judged)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_swapped_cables_of_two_rails_are_one_failure(swapped: bool) -> None:
+    """Both switches and the host agree on what they see, so no end contradicts another."""
+    clos = Clos(rails=2, uplinks=4)
+    checks = [*CHECKS, *(check for check in registry().checks if check.id == "fleet.rail-leaf")]
+    if swapped:
+        clos.swap("gpu003")
+    judged = judge(clos.evidences(), checks, SITE)
+    of_rails = [finding for finding in judged["findings"] if finding["check"] == "fleet.rail-leaf"]
+    # a rail of two leaves: what crosses the spines may stay on it
+    others = {entry[:2] for entry in bad(judged) if entry[1] != "fleet.rail-leaf"}
+    assert others == {("unknown", "switch.rail-traffic")}
+    assert len(judged["incidents"]) == swapped
+    assert [finding["nodes"] for finding in of_rails if finding["status"] == "fail"] == [["gpu003"]] * swapped
+    assert not swapped or (
+        "the cables of enp24s0 and enp64s0 are swapped: enp24s0 is on leaf2 port etp3, but that of its peers on leaf1; "
+        "enp64s0 is on leaf1 port etp3"
+    ) in of_rails[0]["message"]
 
 
 def test_a_lossless_priority_in_a_lossy_buffer_is_one_failure() -> None:

@@ -1,4 +1,4 @@
-"""A Clos of SONiC switches and RoCE hosts, made by hand: four leaves, two spines, four hosts at each leaf.
+"""A Clos of SONiC switches and RoCE hosts, made by hand: four leaves, two spines, sixteen hosts of one or two rails.
 
 The databases have the shape of ``sonic-db-dump``; names, numbers and addresses are invented. A fault is a change of one
 field, so that every reader of the database sees the same switch.
@@ -18,7 +18,7 @@ from preflight.evidence.document import SWITCH, Evidence, from_document
 from preflight.parsers.network.lldp import LLDP
 from preflight.parsers.switch import sonic_tables
 from tests.support import machines
-from tests.support.machines import one_pair, with_nic
+from tests.support.machines import Gpu, Machine, Nic, one_pair, with_nic
 
 Database = dict[str, dict[str, str]]
 
@@ -27,8 +27,8 @@ COLLECTED_AT = "2026-11-21T03:00:00Z"
 WINDOW_S = 60.0
 #: Number of each switch in its addresses.
 BGP = {"leaf1": 0x10, "leaf2": 0x11, "leaf3": 0x12, "leaf4": 0x13, "spine1": 0x20, "spine2": 0x21}
-#: The host's only RoCE interface.
-NETDEV = "enp24s0"
+#: The host's RoCE interface, and the one of its second rail.
+NETDEV, NETDEV_2 = "enp24s0", "enp64s0"
 
 _DSCP = {str(dscp): "3" if dscp == 26 else "6" if dscp == 48 else "0" for dscp in range(64)}
 _ONE_TO_ONE = {str(number): str(number) for number in range(8)}
@@ -37,29 +37,34 @@ _ONE_TO_ONE = {str(number): str(number) for number in range(8)}
 class Clos:
     """Databases by switch, and the LLDP neighbour of each host."""
 
-    def __init__(self, *, hosts: bool = True, uplinks: int = UPLINKS) -> None:
+    def __init__(self, *, hosts: bool = True, uplinks: int = UPLINKS, rails: int = 1) -> None:
+        """Connect rail i of each host to leaf i of its pod; a pod has as many leaves as a host has rails."""
         self.databases: dict[str, dict[str, Database]] = {}
         self.later: dict[str, Database] = {}  # counters at the end of the window
         self.heard: dict[str, tuple[str, str]] = {}  # host -> switch, alias of its port
+        self.heard_2: dict[str, tuple[str, str]] = {}  # the same of its second rail
         self.gone: set[str] = set()  # switches without evidence
         self.nics: dict[str, dict[str, Any]] = {}  # host -> what differs at its NIC
         self.flapped: dict[tuple[str, str], int] = {}  # switch and port -> link changes within the window
         leaves = [f"leaf{number}" for number in range(1, LEAVES + 1)]
         spines = [f"spine{number}" for number in range(1, SPINES + 1)]
+        of_leaf = HOSTS_OF_LEAF * rails
         for place, leaf in enumerate(leaves):
             ports = []
-            for slot in range(HOSTS_OF_LEAF):
-                host = f"gpu{place * HOSTS_OF_LEAF + slot + 1:03}"
-                ports.append((host, f"02:00:00:00:{place:02x}:{slot:02x}", NETDEV))
+            pod, rail = divmod(place, rails)
+            netdev, heard = ((NETDEV, self.heard), (NETDEV_2, self.heard_2))[rail]
+            for slot in range(of_leaf):
+                host = f"gpu{pod * of_leaf + slot + 1:03}"
+                ports.append((host, f"02:00:00:00:{place:02x}:{slot:02x}", netdev))
                 if hosts:
-                    self.heard[host] = leaf, f"etp{slot + 1}"
+                    heard[host] = leaf, f"etp{slot + 1}"
             for spine in spines:
                 for link in range(uplinks):
                     ports.append((spine, f"etp{place * uplinks + link + 1}", ""))
             self._add(leaf, 0x10 + place, ports)
         for number, spine in enumerate(spines):
             ports = [
-                (leaf, f"etp{HOSTS_OF_LEAF + number * uplinks + link + 1}", "")
+                (leaf, f"etp{of_leaf + number * uplinks + link + 1}", "")
                 for leaf in leaves for link in range(uplinks)
             ]  # fmt: skip
             self._add(spine, 0x20 + number, ports)
@@ -215,6 +220,15 @@ class Clos:
             self.set(leaf, "APPL_DB", f"LLDP_ENTRY_TABLE:Ethernet{slot * 8}", lldp_rem_port_desc=interface)
         return self
 
+    def swap(self, host: str) -> Clos:
+        """Exchange the cables of a host's two rails at their leaves."""
+        ends = self.heard[host], self.heard_2[host]
+        rows = [self.databases[leaf]["APPL_DB"][f"LLDP_ENTRY_TABLE:{_port_of(alias)}"] for leaf, alias in ends]
+        for field in ("lldp_rem_port_id", "lldp_rem_port_desc"):
+            rows[0][field], rows[1][field] = rows[1][field], rows[0][field]
+        self.heard_2[host], self.heard[host] = ends
+        return self
+
     # --- documents ---
 
     def switches(self, window_s: float | None = WINDOW_S) -> list[Evidence]:
@@ -246,12 +260,15 @@ class Clos:
 
     def host(self, name: str, records: Mapping[str, Any]) -> Evidence:
         """Return the document of one host."""
-        switch, alias = self.heard[name]
-        machine = with_nic(replace(one_pair(name), roce=True), "mlx5_0", **self.nics.get(name, {}))
-        document = machines.evidence(machine) if name in self.nics else _healthy(name)
-        netdev = self.nics.get(name, {}).get("interface", NETDEV)
-        heard = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(netdev, switch, alias)}}
-        heard |= self.host_traffic(document["records"], switch, alias, netdev)
+        second = name in self.heard_2
+        machine = with_nic(_machine(name, second), "mlx5_0", **self.nics.get(name, {}))
+        document = machines.evidence(machine) if name in self.nics else _healthy(name, second)
+        ends = {self.nics.get(name, {}).get("interface", NETDEV): self.heard[name]}
+        if second:
+            ends[NETDEV_2] = self.heard_2[name]
+        heard: dict[str, Any] = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(ends)}}
+        for netdev, (switch, alias) in ends.items():
+            heard |= self.host_traffic(document["records"], switch, alias, netdev)
         return from_document({**document, "records": {**document["records"], **heard, **records}}, name)
 
     def host_traffic(self, records: Mapping[str, Any], switch: str, alias: str, netdev: str = NETDEV) -> dict[str, Any]:
@@ -286,9 +303,16 @@ class Clos:
 
 
 @cache
-def _healthy(name: str) -> dict[str, Any]:
+def _healthy(name: str, second: bool) -> dict[str, Any]:
     """Return the document of a healthy host, which no test changes."""
-    return machines.evidence(replace(one_pair(name), roce=True))
+    return machines.evidence(_machine(name, second))
+
+
+def _machine(name: str, second: bool) -> Machine:
+    machine = replace(one_pair(name), roce=True)
+    if not second:
+        return machine
+    return replace(machine, gpus=(*machine.gpus, Gpu(0x43, 0)), nics=(*machine.nics, Nic("mlx5_1", 0x40, gpu=1)))
 
 
 def _port_counters() -> dict[str, str]:
@@ -317,15 +341,15 @@ def _port_of(alias: str) -> str:
     return f"Ethernet{int(alias.removeprefix('etp')) * 8 - 8}"
 
 
-def lldpcli(netdev: str, switch: str, port: str) -> str:
-    """Return the output of lldpcli on a host, as of lldpd 1.0."""
-    entry = {
+def lldpcli(ends: Mapping[str, tuple[str, str]]) -> str:
+    """Return the output of lldpcli on a host, as of lldpd 1.0; ``ends`` has switch and port of each interface."""
+    entries = [{
         "name": netdev, "via": "LLDP", "rid": "1", "age": "1 day, 02:11:40",
         "chassis": [{"id": [{"type": "mac", "value": "02:5e:00:00:00:10"}], "name": [{"value": switch}]}],
         "port": [{"id": [{"type": "local", "value": port}], "descr": [{"value": f"to {netdev}"}],
                   "ttl": [{"value": "120"}]}],
-    }  # fmt: skip
-    return json.dumps({"lldp": [{"interface": [entry]}]})
+    } for netdev, (switch, port) in ends.items()]  # fmt: skip
+    return json.dumps({"lldp": [{"interface": entries}]})
 
 
 def from_case(changes: Mapping[str, Any]) -> list[Evidence]:

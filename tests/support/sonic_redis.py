@@ -107,7 +107,8 @@ class Recorder:
         self._listener.listen(16)
         self.sent: list[bytes] = []
         self.most_at_once = 0
-        self._open = 0
+        self.open = 0  # connections
+        self.silent = False  # forward nothing
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -143,11 +144,11 @@ class Recorder:
 
     def _carry(self, client: socket.socket) -> None:
         until = time.monotonic() + 1  # the end of the previous one may be read later than the start of this one
-        while self._open and time.monotonic() < until:
+        while self.open and time.monotonic() < until:
             time.sleep(0.002)
         with self._lock:
-            self._open += 1
-            self.most_at_once = max(self.most_at_once, self._open)
+            self.open += 1
+            self.most_at_once = max(self.most_at_once, self.open)
         sent = bytearray()
         with client, socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as selector:
             server.connect(str(self._server))
@@ -161,8 +162,9 @@ class Recorder:
                     if not content:
                         with self._lock:
                             self.sent.append(bytes(sent))
-                            self._open -= 1
+                            self.open -= 1
                         return
                     if source is client:
                         sent += content
-                    key.data.sendall(content)
+                    if not self.silent:
+                        key.data.sendall(content)

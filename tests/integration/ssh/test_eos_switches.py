@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,8 @@ class EapiDevice:
         self.counts: dict[str, int] = {}
         self.leaf = EosLeaf()
         self.page = b""  # instead of all answers
+        self.silent = False  # keep each client waiting until it disconnects
+        self.waiting = 0  # these clients
         device = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -131,6 +133,12 @@ class EapiDevice:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 wanted = "Basic " + base64.b64encode(b"reader:secret").decode()
+                if device.silent:
+                    device.sent += body["params"]["cmds"]
+                    device.waiting += 1
+                    self.rfile.read(1)  # the end of the connection
+                    device.waiting -= 1
+                    return
                 admitted = self.path == "/command-api" and self.headers.get("Authorization") == wanted
                 content = device.page or json.dumps(device.reply(body)).encode()
                 self.send_response(200 if admitted else 401)
@@ -190,9 +198,9 @@ def eapi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EapiDevice]:
     device.server.server_close()
 
 
-def cluster(folder: Path, words: str = "") -> Path:
+def cluster(folder: Path, words: str = "", name: str = NAME) -> Path:
     path = folder / "cluster.toml"
-    path.write_text(f'[switches]\neos = "{NAME}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n{words}')
+    path.write_text(f'[switches]\neos = "{name}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n{words}')
     return path
 
 
@@ -253,26 +261,46 @@ def test_all_ways_give_the_same_findings_and_send_only_words_of_the_table(
     assert min(after - before for before, after in pairwise(times)) >= GAP_S * 0.9
 
 
+def interrupt(options: list[str], opened: Callable[[], object]) -> None:
+    """Interrupt a run once a connection is open; assert that none stays open."""
+    process = subprocess.Popen([sys.executable, "-m", "preflight", "check", "--switches", *options],
+                               stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        until = time.monotonic() + 30
+        while not opened():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+        while opened():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    finally:
+        process.kill()
+
+
 @needs_farm
 def test_an_interrupt_leaves_no_session_open(ssh_device: SshDevice, tmp_path: Path) -> None:
     ssh_device.answers(EosLeaf())
     (ssh_device.folder / "slow").touch()
-    words = ["check", "--switches", "--cluster", str(cluster(tmp_path)), "--ssh-config", str(ssh_device.config)]
-    process = subprocess.Popen([sys.executable, "-m", "preflight", *words], stdout=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 30
-        while not ssh_device.log():
-            assert time.monotonic() < until
-            time.sleep(0.02)
-        assert ssh_device.sessions()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) != 0
-        while ssh_device.sessions():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        interrupt(
+            ["--cluster", str(cluster(tmp_path)), "--ssh-config", str(ssh_device.config)],
+            lambda: ssh_device.log() and ssh_device.sessions(),
+        )
     finally:
         (ssh_device.folder / "slow").unlink()
-        process.kill()
+
+
+def test_an_interrupt_leaves_no_connection_to_eapi_open(here: EapiDevice, tmp_path: Path) -> None:
+    here.silent = True
+    (tmp_path / "netrc").write_text("machine localhost login reader password secret\n")
+    words = through_eapi(here, here.shows("localhost"))
+    try:
+        interrupt(["--cluster", str(cluster(tmp_path, words, "localhost"))], lambda: here.waiting)
+    finally:
+        here.silent = False
+    assert here.sent == [next(iter(QUESTIONS))]
 
 
 @pytest.mark.parametrize(

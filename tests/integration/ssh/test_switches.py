@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -55,8 +58,8 @@ def site() -> Iterator[tuple[Farm, Clos, Recorder, SonicRedis]]:
             yield farm, clos, recorder, leaf
 
 
-def check(farm: Farm, folder: Path, hosts: str, *options: str, expect: tuple[int, ...]) -> dict[str, Any]:
-    """Run ``preflight check --switches`` and return its report; names are those of an SSH configuration."""
+def words(farm: Farm, folder: Path, hosts: str) -> list[str]:
+    """Return the arguments of ``preflight check --switches``; names are those of an SSH configuration."""
     config = folder / "ssh_config"
     stanzas = "".join(f"Host {name}\n HostName {address}\n HostKeyAlias [{address}]:{farm.port}\n Port {farm.port}\n"
                       f" User {farm.user}\n IdentityFile {farm.key}\n IdentitiesOnly yes\n"
@@ -65,8 +68,13 @@ def check(farm: Farm, folder: Path, hosts: str, *options: str, expect: tuple[int
     config.write_text(stanzas)
     cluster = folder / "cluster.toml"
     cluster.write_text(f'[switches]\nhosts = "{hosts}"\nroce_priority = 3\nroce_dscp = 26\ndcqcn = true\n')
-    run("check", "--switches", "--cluster", str(cluster), "--ssh-config", str(config), "--save", str(folder / "saved"),
-        "--json", str(folder / "report.json"), *options, expect=expect)  # fmt: skip
+    return ["check", "--switches", "--cluster", str(cluster), "--ssh-config", str(config)]
+
+
+def check(farm: Farm, folder: Path, hosts: str, *options: str, expect: tuple[int, ...]) -> dict[str, Any]:
+    """Run ``preflight check --switches`` and return its report."""
+    run(*words(farm, folder, hosts), "--save", str(folder / "saved"), "--json", str(folder / "report.json"), *options,
+        expect=expect)  # fmt: skip
     made: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return made
 
@@ -200,3 +208,28 @@ def test_without_a_list_of_switches_none_is_contacted(
     run("check", "--switches", "--cluster", str(tmp_path / "cluster.toml"), expect=(2,))
     (tmp_path / "cluster.toml").write_text('[switches]\nhosts = "leaf1"\n')
     run("check", "--switches", "--via", "kubectl", "--cluster", str(tmp_path / "cluster.toml"), expect=(2,))
+
+
+def test_an_interrupt_leaves_no_session_and_no_connection_open(
+    site: tuple[Farm, Clos, Recorder, SonicRedis], tmp_path: Path
+) -> None:
+    """The interrupt comes while the collector waits for Redis."""
+    farm, _, recorder, _ = site
+    recorder.silent = True
+    process = subprocess.Popen([sys.executable, "-m", "preflight", *words(farm, tmp_path, "leaf1")],
+                               stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        until = time.monotonic() + 30
+        while not recorder.open:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert farm.running(LEAF)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) != 0
+        assert farm.left(LEAF) == {}
+        while recorder.open:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+    finally:
+        recorder.silent = False
+        process.kill()

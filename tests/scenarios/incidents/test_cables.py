@@ -375,7 +375,7 @@ def documents(row: CableFault) -> list[Evidence]:
     for number, (name, (switch, alias)) in enumerate(clos.heard.items(), start=1):
         host = member(replace(one_pair(name), roce=True), name, number, len(clos.heard), 7)
         document = machines.evidence(row.of_hosts[name](host) if name in row.of_hosts else host)
-        document["records"][LLDP] = {"status": "ok", "rc": 0, "out": lldpcli(NETDEV, switch, alias)}
+        document["records"][LLDP] = {"status": "ok", "rc": 0, "out": lldpcli({NETDEV: (switch, alias)})}
         document["records"] |= clos.host_traffic(document["records"], switch, alias)
         hosts.append(from_document(document, name))
     return [*hosts, *clos.switches()]
