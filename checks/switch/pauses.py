@@ -56,8 +56,9 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown. If
     it is named like the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and
     warns. A port counts as paused from 0.1 % of the window. Where only frames are counted, not their time, the share is
-    an upper bound: a host is then unknown below 10 %, and warns above. Pauses of a priority that is not lossless at the
-    port warn.
+    an upper bound: a host is then unknown below 10 %, and warns above. For a switch that counts no pauses, those that
+    the hosts and switches at its cables count are used; if some count none, it is unknown whether it is the origin.
+    Pauses of a priority that is not lossless at the port warn.
 
     ## False alarms
     A collective that is limited by one host on purpose, such as a parameter server.
@@ -181,7 +182,7 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
         pause.INCAST: ("{0} is full: it receives more traffic than it can send", warned),
         pause.UPLINK: ("{0}, an uplink, is full: several flows share it", warned),
         pause.THRESHOLDS: ("{0} pauses its peers without a full port: thresholds or headroom", warned),
-        pause.UNKNOWN: ("{0} stops other devices for an unknown reason: there is no evidence from it", unknown),
+        pause.UNKNOWN: (f"{{0}} stops other devices for an unknown reason: {_lacks(net, root)}", unknown),
     }[root.kind]
     fix, owner = "", "node" if root.kind == pause.RECEIVER else ""
     if root.kind == pause.RECEIVER and root.bound:  # the number of frames does not show the duration
@@ -199,9 +200,17 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
         reasons, shown = _slow_host(net, root.where)
         stopped = f"{stopped}; its evidence shows {listed(reasons)}" if reasons else stopped
         keys = [*keys, *shown]
-    fix = "pass its files or evidence as well" if root.kind == pause.UNKNOWN else fix
+    if root.kind == pause.UNKNOWN:
+        fix = "pass its files or evidence as well, and those of all hosts and switches at its cables"
     return report(f"{words.format(root.where)}; {stopped}", subject=root.where, found=root.kind, expected="no pauses",
                   evidence=keys, fix=fix, owner=owner)  # fmt: skip
+
+
+def _lacks(net: Ethernet, root: pause.PauseRoot) -> str:
+    """Return why the origin of a pause is unknown."""
+    if root.where in net.by_name:
+        return "neither it nor the devices at its cables count all pauses that it receives"
+    return "there is no evidence from it"
 
 
 def _is_host(net: Ethernet, site: EthernetSite, name: str) -> bool:

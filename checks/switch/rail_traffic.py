@@ -33,7 +33,10 @@ def _hosts(net: Ethernet) -> dict[str, dict[str, str]]:
 
 
 def _rails(net: Ethernet) -> dict[str, str]:
-    """Return the rail of each leaf: the interface at most of its ports; empty if it has several."""
+    """Return the rail of each leaf; empty if it has several.
+
+    It is the interface of the hosts at most of its ports.
+    """
     rails = {}
     for leaf, ports in _hosts(net).items():
         (rail, number), *_ = Counter(ports.values()).most_common()

@@ -54,16 +54,16 @@ def held(port: PortGrowth) -> tuple[Held, ...]:
         if port.matching(_PRIORITIES):
             return ()
         return (Held("rx", "pauses", (), None, "this function has no pause counters"),)
-    return tuple(_paused(port, way) for way in ("rx", "tx") if any(one.counter.name.startswith(way) for one in pauses))
+    return tuple(paused(port, way) for way in ("rx", "tx") if any(one.counter.name.startswith(way) for one in pauses))
 
 
-def _paused(port: PortGrowth, way: str) -> Held:
-    """Return the stall of the priority that was paused longest.
+def paused(port: PortGrowth, way: str, counters: str = PAUSES) -> Held:
+    """Return the longest stall of the priorities whose counters match.
 
     Priorities are paused at the same time, so their stalls are not added.
     """
     longest = Held(way, f"{way} pauses +0", (), 0.0)
-    for one in port.matching(PAUSES):
+    for one in port.matching(counters):
         name = one.counter.name
         if not name.startswith(way):
             continue

@@ -1,4 +1,6 @@
-"""A Clos of SONiC switches and RoCE hosts, made by hand: four leaves, two spines, sixteen hosts of one or two rails.
+"""A Clos of SONiC switches and RoCE hosts, made by hand.
+
+It has four leaves, two spines and sixteen hosts of one or two rails.
 
 The databases have the shape of ``sonic-db-dump``; names, numbers and addresses are invented. A fault is a change of one
 field, so that every reader of the database sees the same switch.
@@ -38,13 +40,17 @@ class Clos:
     """Databases by switch, and the LLDP neighbour of each host."""
 
     def __init__(self, *, hosts: bool = True, uplinks: int = UPLINKS, rails: int = 1) -> None:
-        """Connect rail i of each host to leaf i of its pod; a pod has as many leaves as a host has rails."""
+        """Connect rail i of each host to leaf i of its pod.
+
+        A pod has as many leaves as a host has rails.
+        """
         self.databases: dict[str, dict[str, Database]] = {}
         self.later: dict[str, Database] = {}  # counters at the end of the window
         self.heard: dict[str, tuple[str, str]] = {}  # host -> switch, alias of its port
         self.heard_2: dict[str, tuple[str, str]] = {}  # the same of its second rail
         self.gone: set[str] = set()  # switches without evidence
         self.nics: dict[str, dict[str, Any]] = {}  # host -> what differs at its NIC
+        self.dcbx: dict[str, int] = {}  # host -> the only PFC priority that its switch announces
         self.flapped: dict[tuple[str, str], int] = {}  # switch and port -> link changes within the window
         leaves = [f"leaf{number}" for number in range(1, LEAVES + 1)]
         spines = [f"spine{number}" for number in range(1, SPINES + 1)]
@@ -266,7 +272,7 @@ class Clos:
         ends = {self.nics.get(name, {}).get("interface", NETDEV): self.heard[name]}
         if second:
             ends[NETDEV_2] = self.heard_2[name]
-        heard: dict[str, Any] = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(ends)}}
+        heard: dict[str, Any] = {LLDP: {"status": "ok", "rc": 0, "out": lldpcli(ends, self.dcbx.get(name))}}
         for netdev, (switch, alias) in ends.items():
             heard |= self.host_traffic(document["records"], switch, alias, netdev)
         return from_document({**document, "records": {**document["records"], **heard, **records}}, name)
@@ -341,13 +347,19 @@ def _port_of(alias: str) -> str:
     return f"Ethernet{int(alias.removeprefix('etp')) * 8 - 8}"
 
 
-def lldpcli(ends: Mapping[str, tuple[str, str]]) -> str:
-    """Return the output of lldpcli on a host, as of lldpd 1.0; ``ends`` has switch and port of each interface."""
+def lldpcli(ends: Mapping[str, tuple[str, str]], pfc: int | None = None) -> str:
+    """Return the output of lldpcli on a host, as of lldpd 1.0.
+
+    ``ends`` has switch and port of each interface; ``pfc`` is a priority that DCBX announces.
+    """
+    tlv = {"oui": "00,80,C2", "subtype": "11", "len": "2", "value": f"08,{1 << (pfc or 0):02X}"}
+    announced = {} if pfc is None else {"unknown-tlvs": [{"unknown-tlv": [tlv]}]}
     entries = [{
         "name": netdev, "via": "LLDP", "rid": "1", "age": "1 day, 02:11:40",
         "chassis": [{"id": [{"type": "mac", "value": "02:5e:00:00:00:10"}], "name": [{"value": switch}]}],
         "port": [{"id": [{"type": "local", "value": port}], "descr": [{"value": f"to {netdev}"}],
                   "ttl": [{"value": "120"}]}],
+        **announced,
     } for netdev, (switch, port) in ends.items()]  # fmt: skip
     return json.dumps({"lldp": [{"interface": entries}]})
 

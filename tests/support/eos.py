@@ -18,17 +18,19 @@ _START, _WINDOW_S = 1_795_000_000.25, 60.0
 
 
 class EosLeaf:
-    """The leaf ``leaf4`` of a Clos, with EOS; ``now`` and ``later`` are its answers by question."""
+    """A leaf of a Clos, with EOS; ``now`` and ``later`` are its answers by question."""
 
-    def __init__(self) -> None:
-        self.clos = Clos().without(NAME)
-        rows = self.clos.databases[NAME]["APPL_DB"]
+    def __init__(self, clos: Clos | None = None, name: str = NAME) -> None:
+        self.clos, self.name = (clos or Clos()).without(name), name
+        tables = self.clos.databases[name]
+        rows = tables["APPL_DB"]
         self.now: dict[str, Any] = {
             "show version": {
-                "modelName": "DCS-7060X6-64PE", "version": "4.33.1F", "systemMacAddress": "02:5e:00:00:00:13",
+                "modelName": "DCS-7060X6-64PE", "version": "4.33.1F",
+                "systemMacAddress": tables["CONFIG_DB"]["DEVICE_METADATA|localhost"]["mac"],
                 "serialNumber": "SER00000001", "uptime": 86_400.5, "memTotal": 32_000_000,
             },
-            "show hostname": {"hostname": NAME, "fqdn": f"{NAME}.example.net"},
+            "show hostname": {"hostname": name, "fqdn": f"{name}.example.net"},
             "show interfaces": {"interfaces": {"Management1": {"mtu": 1500, "lineProtocolStatus": "up"}}},
             "show interfaces phy detail": {"interfacePhyStatuses": {}},
             "show interfaces transceiver dom thresholds": {"interfaces": {}},
@@ -44,13 +46,13 @@ class EosLeaf:
                 counters["inOctets"] += 10**12
                 counters["outOctets"] += 10**12
         for host, (switch, alias) in self.clos.heard.items():
-            if switch == NAME:
-                self.clos.heard[host] = NAME, f"Ethernet{alias.removeprefix('etp')}/1"
+            if switch == name:
+                self.clos.heard[host] = name, f"Ethernet{alias.removeprefix('etp')}/1"
         for spine in range(2):
             for link in range(2):
-                port = f"Ethernet{(6 + link) * 8}"
-                name = f"Ethernet{HOSTS_OF_LEAF + spine * 2 + link + 1}/1"
-                self.clos.set(f"spine{spine + 1}", "APPL_DB", f"LLDP_ENTRY_TABLE:{port}", lldp_rem_port_id=name)
+                port = f"Ethernet{((int(name[-1]) - 1) * 2 + link) * 8}"
+                own = f"Ethernet{HOSTS_OF_LEAF + spine * 2 + link + 1}/1"
+                self.clos.set(f"spine{spine + 1}", "APPL_DB", f"LLDP_ENTRY_TABLE:{port}", lldp_rem_port_id=own)
                 self.clos.set(f"spine{spine + 1}", "APPL_DB", f"PORT_TABLE:{port}", mtu="9214")  # the maximum in EOS
 
     def _add(self, port: str, system: str, port_id: str, description: str) -> None:
@@ -106,11 +108,13 @@ class EosLeaf:
 
     def session(self) -> str:
         """Return a terminal session with both readings."""
-        text = f"Last login: Sat Nov 21 02:58:11 2026 from 192.0.2.9\n{NAME}>enable\n{NAME}#terminal length 0\n"
+        text = (
+            f"Last login: Sat Nov 21 02:58:11 2026 from 192.0.2.9\n{self.name}>enable\n{self.name}#terminal length 0\n"
+        )
         for reading in (self.now, self.later):
             for question, answer in reading.items():
-                text += f"{NAME}#{question} | json\n{json.dumps(answer, indent=4)}\n"
-        return f"{text}{NAME}#exit\n"
+                text += f"{self.name}#{question} | json\n{json.dumps(answer, indent=4)}\n"
+        return f"{text}{self.name}#exit\n"
 
     def evidences(self, leaf: Evidence) -> list[Evidence]:
         """Return the documents of the fabric with this leaf."""

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from preflight.evidence.document import Evidence
+from tests.support.clos import Clos
 from tests.support.eos import NAME, EosLeaf
 
 _INTERFACES = "show interface"
@@ -19,25 +20,25 @@ _LEVELS = ("alrm_hi", "alrm_lo", "warn_hi", "warn_lo")
 
 
 class NxosLeaf:
-    """The leaf ``leaf4`` of a Clos, with NX-OS; ``ports`` are its ports by name."""
+    """A leaf of a Clos, with NX-OS; ``ports`` are its ports by name."""
 
-    def __init__(self, *, model: str = "Nexus9000 C9364D-GX2A") -> None:
-        leaf = EosLeaf()
-        self.clos, self.model = leaf.clos, model
+    def __init__(self, clos: Clos | None = None, name: str = NAME, *, model: str = "Nexus9000 C9364D-GX2A") -> None:
+        leaf = EosLeaf(clos, name)
+        self.clos, self.name, self.model = leaf.clos, name, model
         for host, (switch, alias) in self.clos.heard.items():
-            if switch == NAME:
-                self.clos.heard[host] = NAME, _own(alias)
+            if switch == name:
+                self.clos.heard[host] = name, _own(alias)
         for spine in ("spine1", "spine2"):
             for key, row in self.clos.databases[spine]["APPL_DB"].items():
-                if key.startswith("LLDP_ENTRY_TABLE:") and row["lldp_rem_sys_name"] == NAME:
+                if key.startswith("LLDP_ENTRY_TABLE:") and row["lldp_rem_sys_name"] == name:
                     row["lldp_rem_port_id"] = _own(row["lldp_rem_port_id"])
                     row = self.clos.databases[spine]["APPL_DB"][key.replace("LLDP_ENTRY_TABLE", "PORT_TABLE")]
                     row["mtu"] = "9216"
         self.ports: dict[str, dict[str, Any]] = {}
-        for name, entry in leaf.now[_LLDP]["lldpNeighbors"].items():
+        for port, entry in leaf.now[_LLDP]["lldpNeighbors"].items():
             for neighbour in entry["lldpNeighborInfo"]:
                 far = neighbour["neighborInterfaceInfo"]
-                self.ports[_own(name)] = {
+                self.ports[_own(port)] = {
                     "state": "up", "admin": "up", "mtu": 9216, "speed": "400 Gb/s", "bytes": 7000, "rx": [-1.25] * 4,
                     "chassis": neighbour["chassisId"], "system": neighbour["systemName"],
                     "port": far["interfaceId"].strip('"'), "description": far.get("interfaceDescription", ""),
@@ -68,7 +69,7 @@ class NxosLeaf:
         } for name, port in self.ports.items()]  # fmt: skip
         return {
             "show version": {
-                "host_name": NAME, "chassis_id": f"{self.model} Chassis", "nxos_ver_str": "10.4(3)",
+                "host_name": self.name, "chassis_id": f"{self.model} Chassis", "nxos_ver_str": "10.4(3)",
                 "proc_board_id": "SER00000004", "kern_uptm_days": number // 86_400,
                 "kern_uptm_hrs": number % 86_400 // 3600, "kern_uptm_mins": number % 3600 // 60,
                 "kern_uptm_secs": number % 60,
@@ -115,7 +116,7 @@ class NxosLeaf:
             "show version": (
                 "Cisco Nexus Operating System (NX-OS) Software\n\nSoftware\n  BIOS: version 01.10\n"
                 f" NXOS: version {version['nxos_ver_str']}\n\nHardware\n  cisco {version['chassis_id']}\n"
-                f"  Processor Board ID SER00000004\n\n  Device name: {NAME}\n"
+                f"  Processor Board ID SER00000004\n\n  Device name: {self.name}\n"
                 f"Kernel uptime is {version['kern_uptm_days']} day(s), {version['kern_uptm_hrs']} hour(s), "
                 f"{version['kern_uptm_mins']} minute(s), {version['kern_uptm_secs']} second(s)\n"
             ),
@@ -126,12 +127,12 @@ class NxosLeaf:
 
     def session(self, *, as_json: bool) -> str:
         """Return a terminal session with both readings."""
-        text = f"User Access Verification\n{NAME}# terminal length 0\n"
+        text = f"User Access Verification\n{self.name}# terminal length 0\n"
         for later in (False, True):
             for command, answer in (self.rows(later) if as_json else self.texts(later)).items():
                 pipe = " | json" if as_json else ""
-                text += f"{NAME}# {command}{pipe}\n{json.dumps(answer) if as_json else answer}\n"
-        return f"{text}{NAME}# exit\n"
+                text += f"{self.name}# {command}{pipe}\n{json.dumps(answer) if as_json else answer}\n"
+        return f"{text}{self.name}# exit\n"
 
     def evidences(self, leaf: Evidence) -> list[Evidence]:
         """Return the documents of the fabric with this leaf."""

@@ -1,7 +1,8 @@
 """Graph of pauses, and the origin of each chain of pauses.
 
 A port that receives pauses of a lossless priority may not send, so its device waits for the device at the other end.
-The chain is followed to a device that is not paused itself, which is the origin.
+The chain is followed to a device that is not paused itself, which is the origin. For a switch that counts no pauses,
+the counters at the other ends of its cables are used.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from preflight._startup.lightclass import dataclass
-from preflight.facts.switch.ethernet import CableEnd, Ethernet
+from preflight.facts import port_stalls
+from preflight.facts.switch import cable_ends
+from preflight.facts.switch.ethernet import CableEnd, Ethernet, EthernetCable
 from preflight.facts.switch.model import SwitchFacts, growth
 
 #: Share of the window from which a port counts as paused; share of its rate from which an egress port counts as full;
@@ -84,9 +87,52 @@ def _waits(net: Ethernet, priority: int | None) -> _Waits:
             far = net.far_ends.get(end)
             if received:
                 add(switch.name, far.device if far else _stranger(switch, end.port), received)
-            if sent and far and not far.is_switch:
+            if sent and far and not counts_pauses(net, far):
                 add(far.device, switch.name, sent)
+    for cable in net.cables:
+        if not cable.other.is_switch and not counts_pauses(net, cable.near):
+            for way, waiting, stopped_by in (("tx", cable.near, cable.other), ("rx", cable.other, cable.near)):
+                if counted := _at_host(net, cable, way, priority):
+                    add(waiting.device, stopped_by.device, counted)
     return waits
+
+
+def counts_pauses(net: Ethernet, end: CableEnd) -> bool:
+    """Return whether an end is a switch port whose received pauses are counted."""
+    port = net.port(end)
+    counters = net.by_name[end.device].first.ports.get(end.port) if port else None
+    if port is None or port.pfc is None or counters is None:
+        return False
+    return all(counters.pfc_rx[n] is not None or counters.paused_us[n] is not None for n in port.pfc)
+
+
+def _at_host(net: Ethernet, cable: EthernetCable, way: str, priority: int | None) -> PausedPort | None:
+    """Return the pauses that a host counted; ``tx`` are those that it sent."""
+    counted = cable_ends.grown(net, cable.other)
+    number = "[0-7]" if priority is None else priority
+    held = port_stalls.paused(counted, way, f"{way}_prio{number}_pause") if counted else None
+    if held is None or held.share is None or held.share < PAUSED:
+        return None
+    return PausedPort(cable.near, min(held.share, 1.0), held.bound)
+
+
+def all_known(net: Ethernet, switch: SwitchFacts) -> bool:
+    """Return whether all pauses that a switch received are counted.
+
+    The switch counts them, or the other ends of its cables.
+    """
+    ports = [CableEnd(switch.name, port.name, True) for port in switch.ports.values() if port.up is not False]
+    return all(counts_pauses(net, end) or _counted_beyond(net, net.far_ends.get(end)) for end in ports)
+
+
+def _counted_beyond(net: Ethernet, far: CableEnd | None) -> bool:
+    """Return whether a device counts the pauses that it sent."""
+    if far is None:
+        return False
+    if far.is_switch:
+        return counts_pauses(net, far)
+    counted = cable_ends.grown(net, far)
+    return counted is not None and bool(counted.matching("tx_prio[0-7]_pause"))
 
 
 def _stranger(switch: SwitchFacts, port: str) -> str:
@@ -155,6 +201,9 @@ def _ends_at(net: Ethernet, device: str, waits: _Waits) -> Iterator[tuple[str, s
         stopped = [port for others in waits.values() for port in others.get(device, ())]
         idle = any(port.share >= STORM and not port.bound and _is_idle(net, port.end) for port in stopped)
         yield (NIC_STORM if idle else RECEIVER), device
+        return
+    if not all_known(net, switch):
+        yield UNKNOWN, device
         return
     full = {name: share for name in switch.ports if (share := load(switch, name)) is not None and share >= FULL}
     if not full:
