@@ -35,7 +35,10 @@ class Relations:
         loud = [number for number, finding in findings.items() if is_loud(finding)]
         if len(findings) == 1:
             return {number: frozenset((number,)) for number in loud}
-        effects = {number: set(self._effects(number, findings, parts)) for number in loud}
+        of_check: dict[str, list[int]] = {}
+        for number, finding in findings.items():
+            of_check.setdefault(finding["check"], []).append(number)
+        effects = {number: set(self._effects(number, of_check, findings, parts)) for number in loud}
         explained = set().union(*effects.values()) if effects else set()
         roots = [number for number in loud if number not in explained]
         joined = {root: frozenset(_reached(root, effects)) for root in roots}
@@ -102,15 +105,22 @@ class Relations:
 
     def explains(self, cause: Document, effect: Document, parts: Parts) -> bool:
         """Return whether one finding of a node explains another."""
-        return 1 in set(self._effects(0, {0: cause, 1: effect}, parts))
+        return 1 in set(self._effects(0, {effect["check"]: [1]}, {0: cause, 1: effect}, parts))
 
-    def _effects(self, number: int, findings: Mapping[int, Document], parts: Parts) -> Iterator[int]:
+    def _effects(
+        self, number: int, of_check: Mapping[str, Sequence[int]], findings: Mapping[int, Document], parts: Parts
+    ) -> Iterator[int]:
         cause = findings[number]
         for relation in self._of.get(cause["check"], ()):
             if not _is_about(cause, relation.cause):
                 continue
-            for other, effect in findings.items():
-                related = other != number and _is_of(relation, effect) and _related(relation.on, cause, effect, parts)
+            for other in (n for check, of in of_check.items() if fnmatchcase(check, relation.effect) for n in of):
+                effect = findings[other]
+                related = (
+                    other != number
+                    and _is_about(effect, relation.about)
+                    and _related(relation.on, cause, effect, parts)
+                )
                 if related and not (relation.on == "node" and self._of_another_log(cause, effect)):
                     yield other
 

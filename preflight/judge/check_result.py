@@ -48,22 +48,36 @@ def outcome(
 
     ``evidence`` is called only if a record is missing.
     """
+    return concluded(number, check, name, *attempt(check, facts, site), evidence)
+
+
+def attempt(check: Check, facts: object, site: object) -> tuple[list[Finding], BaseException | None]:
+    """Run one check; return its findings, and the error that ended it."""
     findings: list[Finding] = []
-    crashed = False
     try:
         for finding in check.findings(facts, site):
             if not isinstance(finding, Finding):
                 raise TypeError(f"it yielded {type(finding).__name__}, not a finding")
             findings.append(finding)
-    except EvidenceError as error:
-        findings.append(unknown(str(error), evidence=[error.key], fix=collection_hint(error.key, evidence())))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a check that calls sys.exit() must not set the status of the run
-        crashed = True
+        return findings, error
+    return findings, None
+
+
+def concluded(
+    number: int, check: Check, name: str, findings: list[Finding], error: BaseException | None,
+    evidence: Callable[[], Evidence],
+) -> Outcome:  # fmt: skip
+    """Return the outcome of a check with these findings and the error, if any."""
+    crashed = error is not None and not isinstance(error, EvidenceError)
+    if isinstance(error, EvidenceError):
+        findings.append(unknown(str(error), evidence=[error.key], fix=collection_hint(error.key, evidence())))
+    elif error is not None:
         import logging
 
-        logging.getLogger(__name__).exception("check %s crashed on %s", check.id, name)
+        logging.getLogger(__name__).error("check %s crashed on %s", check.id, name, exc_info=error)
         findings.append(
             unknown(
                 f"the check itself crashed: {type(error).__name__}: {error}",

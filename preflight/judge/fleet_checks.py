@@ -10,7 +10,8 @@ from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster, Site
 from preflight.facts.job import RunFacts
 from preflight.facts.node import NodeFacts
-from preflight.judge.check_result import Outcome, outcome
+from preflight.judge.check_result import Outcome, concluded, outcome
+from preflight.judge.comparison import compared
 from preflight.judge.evidence_source import EvidenceSource, opened
 from preflight.judge.node_result import NodeResult, not_of_switch
 from preflight.model import SHADOW, Check, Finding, Status, skipped, unknown
@@ -52,9 +53,13 @@ class Fleet:
             common = Outcome(number, (finding,))
             yield from ((place, common) for place in places)
             return
-        nodes = [self.nodes[place] for place in answered]
-        fleet_outcome = outcome(number, check, "", nodes, self.sites, lambda: self.nodes[places[0]].quoted)
-        yield from self._shared(fleet_outcome, places)
+        nodes = {place: self.nodes[place] for place in answered}
+        findings, error, errors = compared(check, nodes, self.sites)
+        for place, wrong in errors.items():
+            node = nodes[place]
+            yield place, concluded(number, check, node.node, [], wrong, lambda node=node: node.quoted)  # type: ignore[misc]
+        fleet_outcome = concluded(number, check, "", findings, error, lambda: self.nodes[places[0]].quoted)
+        yield from self._shared(fleet_outcome, [place for place in places if place not in errors])
 
     def _of_one(self, place: int) -> bool:
         """Return whether the cluster file declares a node to be alone in its class."""

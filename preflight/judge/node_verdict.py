@@ -39,8 +39,11 @@ T = TypeVar("T")
 #: Prefix of the modules of checks that ship with preflight; others may differ between two machines.
 _OURS = "preflight.checks."
 
-#: Maximum characters of the outcome of one check on one node, and number of remembered texts.
-_LONGEST, _REMEMBERED = 256 << 10, 100_000
+#: Maximum characters of the outcome of one check on one node, number of findings of a node, and of remembered texts.
+_LONGEST, _MOST_FINDINGS, _REMEMBERED = 256 << 10, 1000, 100_000
+
+#: Fields of a finding that only checks of several nodes, logs and the judge set.
+_OF_OTHERS = ("nodes", "cause", "excused", "reported_by", "undecided", "parts")
 
 
 def verdict(evidence: Evidence, checks: Sequence[Check], cluster: Cluster) -> dict[str, Any] | None:
@@ -133,6 +136,8 @@ def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check],
         if check.scope is Scope.NODE and not check.pair and (made.windowed or not check.window):
             here = _of_waivers(number, check, made) if check.id == WAIVERS else None
             made.outcomes.append(here or _outcome(number, saved["outcomes"][check.id]))
+    if sum(len(outcome.findings) for outcome in made.outcomes) > _MOST_FINDINGS:
+        raise ValueError("it has too many findings")
     made.encoded = saved["values"]
     return made
 
@@ -163,8 +168,8 @@ def _outcome(number: int, text: str) -> Outcome:
         raise ValueError("the outcome is too long")
     crashed, findings = typed(json_limits.text(text), tuple[bool, tuple[Finding, ...]])
     for finding in findings:
-        if finding.nodes or finding.cause or finding.excused:
-            raise ValueError("a check of one node sets no such field")
+        if not finding.message.strip() or any(getattr(finding, name) for name in _OF_OTHERS):
+            raise ValueError("no check of one node makes such a finding")
         if not ({finding.action, finding.impact, finding.owner} <= {"", *ACTIONS, *IMPACTS, *OWNERS}):
             raise ValueError("an unknown action, impact or owner")
     if not findings:

@@ -123,6 +123,14 @@ REFUSED: Mapping[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "about another node": (_finding(nodes=["gpu003"]), "malformed"),
     "waived by itself": (_finding(status="fail", excused="agreed"), "malformed"),
     "caused by another": (_finding(status="fail", cause=["x", "gpu003"]), "malformed"),
+    "reported by a check of the fleet": (_finding(status="warn", reported_by=["fleet.mtu-equal"]), "malformed"),
+    "undecided": (_finding(status="warn", undecided=True), "malformed"),
+    "about a cable": (_finding(status="fail", parts=["gpu003 mlx5_0"]), "malformed"),
+    "without a message": (_finding(message=" "), "malformed"),
+    "thousands of findings": (
+        _verdict(outcomes={"gpu.count": json.dumps([False, [{"status": "fail", "message": "x"}] * 1001])}),
+        "malformed",
+    ),
     "no such status": (_finding(status="fine"), "malformed"),
     "another key": (_verdict(exit_status=0), "malformed"),
 }
@@ -166,6 +174,28 @@ def test_an_answer_of_another_form_is_refused_at_once(
     change(forged)
     with pytest.raises(ValueError, match=words):
         of_answer(forged, "gpu001")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("boards of NICs", '[null, ["file:/x", "\\u001b[31m<b>"]]'), ("identifiers", None),
+     ("NVLink domain", '[[null, null, 1, {}], null]')],
+)  # fmt: skip
+def test_a_value_that_cannot_be_compared_is_unknown_on_its_node_only(
+    value: str, text: str | None, answers: Mapping[str, dict[str, Any]]
+) -> None:
+    forged = json.loads(json.dumps(answers))
+    forged["gpu001"]["verdict"]["values"][value] = text or "["
+    fleet = [check for check in registry().checks if check.id.startswith("fleet.")]
+    honest = report([of_answer(answers[name], name) for name in answers if name != "gpu001"], checks=fleet)[0]
+    result = report([of_answer(forged[name], name) for name in forged], checks=fleet)[0]
+    nodes = {node["name"]: node["checks"] for node in result["nodes"]}
+    unknown = {check for check, status in nodes.pop("gpu001").items() if status == "unknown"}
+    assert unknown
+    for node in honest["nodes"]:
+        assert {check: nodes[node["name"]][check] for check in unknown} == {
+            check: node["checks"][check] for check in unknown
+        }
 
 
 def test_evidence_that_cannot_be_unpacked_costs_only_the_excerpts(answers: Mapping[str, dict[str, Any]]) -> None:
