@@ -114,6 +114,7 @@ def _flap(net: Ethernet, cable: EthernetCable, near: int | None, far: int | None
         "eos:show interfaces",
         "eos:show priority-flow-control counters detail",
         "nxos:show interface",
+        "linux:ip -j -s link",
     ),
     unless=(no_cable,),
 )

@@ -33,7 +33,7 @@ _PER_HOUR = 10
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "eos:show interfaces", "nxos:show interface"),
+    reads=("redis:COUNTERS_DB ports", "eos:show interfaces", "nxos:show interface", "linux:ip -j -s link"),
     unless=(no_cable,),
 )
 def errors(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -144,7 +144,13 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     scope="fleet",
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces", "nxos:show interface"),
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show interfaces",
+        "nxos:show interface",
+        "linux:ip -j -s link",
+    ),
     unless=(no_cable, no_leaf),
 )
 def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -42,7 +42,12 @@ def no_cable(net: Ethernet, site: EthernetSite) -> Finding | None:
     answers=("AN-4",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail", "nxos:show lldp neighbors detail"),
+    reads=(
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show lldp neighbors detail",
+        "nxos:show lldp neighbors detail",
+        "linux:lldpcli -f json0 show neighbors details",
+    ),
     unless=(no_cable,),
 )
 def join(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -179,7 +184,13 @@ def _priorities(value: frozenset[int] | None) -> str:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB PORT_TABLE", "redis:CONFIG_DB PORT", "eos:show interfaces", "nxos:show interface"),
+    reads=(
+        "redis:APPL_DB PORT_TABLE",
+        "redis:CONFIG_DB PORT",
+        "eos:show interfaces",
+        "nxos:show interface",
+        "linux:ip -j -s link",
+    ),
     unless=(no_cable,),
 )
 def mtu(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
@@ -238,7 +249,13 @@ def _largest_of_hosts(net: Ethernet) -> int | None:
     action="fix-site",
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB PORT_TABLE", "redis:APPL_DB PORT_TABLE", "eos:show interfaces", "nxos:show interface"),
+    reads=(
+        "redis:STATE_DB PORT_TABLE",
+        "redis:APPL_DB PORT_TABLE",
+        "eos:show interfaces",
+        "nxos:show interface",
+        "linux:ip -j -s link",
+    ),
     unless=(no_cable,),
 )
 def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

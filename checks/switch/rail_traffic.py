@@ -70,7 +70,13 @@ def no_rails(net: Ethernet, site: EthernetSite) -> Finding | None:
     gating=False,
     switches=True,
     window=True,
-    reads=("redis:COUNTERS_DB ports", "redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show interfaces", "nxos:show interface"),
+    reads=(
+        "redis:COUNTERS_DB ports",
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show interfaces",
+        "nxos:show interface",
+        "linux:ip -j -s link",
+    ),
     unless=(no_cable, no_leaf, no_rails),
 )
 def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

@@ -27,7 +27,12 @@ _UP = "established"
     answers=("AN-9",),
     scope="fleet",
     switches=True,
-    reads=("redis:STATE_DB NEIGH_STATE_TABLE", "redis:CONFIG_DB BGP_NEIGHBOR", "eos:show bgp summary vrf all"),
+    reads=(
+        "redis:STATE_DB NEIGH_STATE_TABLE",
+        "redis:CONFIG_DB BGP_NEIGHBOR",
+        "eos:show bgp summary vrf all",
+        "linux:vtysh -c 'show bgp summary json'",
+    ),
 )
 def bgp(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     """Look up the state of each configured BGP session.

@@ -111,7 +111,12 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     answers=("FP-LAT-3",),
     scope="fleet",
     switches=True,
-    reads=("redis:APPL_DB LLDP_ENTRY_TABLE", "eos:show lldp neighbors detail", "nxos:show lldp neighbors detail"),
+    reads=(
+        "redis:APPL_DB LLDP_ENTRY_TABLE",
+        "eos:show lldp neighbors detail",
+        "nxos:show lldp neighbors detail",
+        "linux:lldpcli -f json0 show neighbors details",
+    ),
     unless=(no_cable,),
 )
 def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:

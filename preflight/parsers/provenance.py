@@ -200,6 +200,9 @@ FORMATS = (
     )),
     Format("JSON answers of Arista EOS", ("eos:*",)),
     Format("answers of Cisco NX-OS", ("nxos:*",)),
+    Format("answers of Linux and FRRouting on a switch", ("linux:*",), (
+        "iproute2 6.1, lldpd 1.0.16 and FRRouting 8.4.4 on Debian 12, virtual interfaces",
+    )),
     Format("/etc/os-release", ("file:/etc/os-release",), (_RECORDED,)),
     Format("directories of Python packages", ("file:*.dist-info/INSTALLER",)),
     Format("torch/version.py", ("file:*/torch/version.py",)),

@@ -1,4 +1,4 @@
-"""Pasted sessions of Arista EOS and Cisco NX-OS, and dumps of SONiC databases.
+"""Pasted sessions of EOS, NX-OS and Linux switches, and SONiC databases.
 
 One paste shows one switch, so only checks of a single switch judge it. Checks that need both ends of a cable run with
 ``judge --switch-files``.
@@ -11,7 +11,7 @@ from typing import Any
 
 from preflight.checks import registry
 from preflight.evidence.document import SWITCH, Evidence
-from preflight.facts.switch import eos, nxos, sonic
+from preflight.facts.switch import eos, linux, nxos, sonic
 from preflight.judge import findings
 from preflight.parsers.parsed import ParseGap
 from preflight.parsers.switch import redis_dump, session, sonic_tables
@@ -20,10 +20,14 @@ from preflight.recognition.evaluate import add_findings
 from preflight.recognition.formats import kinds
 from preflight.textprep.lines import Lines, lines_of
 
-EOS_SESSION, NXOS_SESSION, SONIC_DUMP, TABLE = "eos session", "nxos session", "sonic database", "switch show"
+EOS_SESSION, NXOS_SESSION, LINUX_SESSION = "eos session", "nxos session", "linux switch session"
+SONIC_DUMP, TABLE = "sonic database", "switch show"
 #: Maximum number of lines of an answer, of those above its table, and of tables in one session.
 _LONGEST, _HEAD, _MOST_TABLES = 5000, 8, 100
-_SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts)}
+_SESSIONS = {"eos": (EOS_SESSION, eos.facts), "nxos": (NXOS_SESSION, nxos.facts),
+             "linux": (LINUX_SESSION, linux.facts)}  # fmt: skip
+#: What a session of a switch contains: a prompt with a command, or the command that shows BGP sessions.
+_SIGNS = ("#sh", ">sh", "# sh", "> sh", "vtysh -c")
 
 #: Prefixes of the ids of switch checks that compare a switch with other switches or with hosts.
 _OF_SEVERAL = ("link.", "ethernet.", "fabric.", "switch.answers", "switch.hash", "switch.rail-traffic",
@@ -34,7 +38,7 @@ def read_switch(text: str, source: str) -> list[TextPart]:
     """Return a text that is one session or dump as a judged part, else nothing."""
     if sonic_tables.may_be_dump(text):
         return _dump(text, source)
-    return _session(text) if "#sh" in text or ">sh" in text or "# sh" in text or "> sh" in text else []
+    return _session(text) if any(sign in text for sign in _SIGNS) else []
 
 
 def _session(text: str) -> list[TextPart]:

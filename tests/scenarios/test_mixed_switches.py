@@ -1,4 +1,4 @@
-"""A Clos whose leaves are SONiC, Arista EOS and Cisco NX-OS: each platform is judged by what it shows."""
+"""A Clos with leaves of SONiC, Linux, Arista EOS and Cisco NX-OS, each judged by what it shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from preflight.judge import judge
 from tests.scenarios.test_eos import CHECKS, SITE, wrong
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
+from tests.support.linux_switch import LinuxLeaf
 from tests.support.nxos import NxosLeaf
 
 #: Those of switches, and those of what a switch announces to its hosts.
@@ -21,14 +22,16 @@ ALL = [*CHECKS, *(check for check in registry().checks if check.id in ("switch.p
 
 
 class Mixed:
-    """leaf1 and leaf2 have SONiC, leaf3 has EOS and announces PFC, leaf4 has NX-OS; the spines have SONiC."""
+    """The leaves are SONiC, Linux, EOS and NX-OS; the last two announce PFC. The spines have SONiC."""
 
     def __init__(self) -> None:
         self.clos = Clos()
+        self.linux = LinuxLeaf(self.clos, "leaf2")
         self.eos, self.nxos = EosLeaf(self.clos, "leaf3"), NxosLeaf(self.clos, "leaf4")
         self.clos.dcbx = {f"gpu{number:03}": 3 for number in range(9, 17)}
 
     def judged(self, folder: Path) -> dict[str, Any]:
+        (folder / "leaf2.txt").write_text(self.linux.session())
         (folder / "leaf3.txt").write_text(self.eos.session())
         (folder / "leaf4.txt").write_text(self.nxos.session(as_json=True))
         return judge([*self.clos.evidences(), *switch_documents([folder])], ALL, SITE)
@@ -47,7 +50,9 @@ def test_healthy_leaves_of_three_platforms_raise_nothing(healthy: dict[str, Any]
     """What is unknown belongs to a platform that does not show it, or compares switches of one platform."""
     assert wrong(healthy) == []
     assert healthy["incidents"] == []
-    of_one = {check for check, subject in unknown(healthy) if subject.partition(" ")[0] not in ("leaf3", "leaf4")}
+    of_one = {
+        check for check, subject in unknown(healthy) if subject.partition(" ")[0] not in ("leaf2", "leaf3", "leaf4")
+    }
     # hash: the seeds of leaves; equal: a tier has two switches of one model; switch.pfc: SONiC announces nothing
     assert of_one == {"switch.hash", "ethernet.peers-equal", "switch.pfc"}
     passed = {finding["check"]: finding["message"] for finding in healthy["findings"] if finding["status"] == "pass"}
@@ -78,8 +83,23 @@ FAULTS: dict[str, tuple[Callable[[Mixed], object], tuple[str, str, str]]] = {
         ("fail", "link.mtu", "leaf4 Ethernet1/5 - spine1 Ethernet48"),
     ),
     "lower threshold above the upper, beside other platforms": (
-        lambda mixed: mixed.clos.set("leaf2", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold="2500000"),
-        ("fail", "switch.ecn", "leaf2"),
+        lambda mixed: mixed.clos.set("leaf1", "CONFIG_DB", "WRED_PROFILE|ROCE", green_min_threshold="2500000"),
+        ("fail", "switch.ecn", "leaf1"),
+    ),
+    "MTU at an uplink of Linux": (
+        lambda mixed: mixed.linux.ports["swp5"].update(mtu=8000),
+        ("fail", "link.mtu", "leaf2 swp5 - spine1 Ethernet16"),
+    ),
+    "a BGP session of Linux, whose cable is up": (
+        lambda mixed: mixed.linux.peers["swp5"].update(state="Active", peerState="OK"),
+        ("fail", "switch.bgp", "leaf2 swp5"),
+    ),
+    "slow receiver behind Linux": (
+        lambda mixed: slow_receiver(mixed, "gpu005", "Ethernet16"), ("fail", "fabric.pause-root", "gpu005"),
+    ),
+    "damaged frames that Linux received": (
+        lambda mixed: mixed.linux.ports["swp2"].update(errors=400),
+        ("fail", "link.errors", "leaf2 swp2 - gpu006 enp24s0"),
     ),
     "slow receiver behind EOS": (
         lambda mixed: slow_receiver(mixed, "gpu009", "Ethernet32"), ("fail", "fabric.pause-root", "gpu009"),

@@ -55,7 +55,7 @@ from preflight.facts.nccl_settings import value_grammar as nccl_values
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.nvidia import query, smi_xml
 from preflight.facts.roce_chain import addressing, chain
-from preflight.facts.switch import eos, nxos, sonic
+from preflight.facts.switch import eos, linux, nxos, sonic
 from preflight.parsers import registry as formats
 from preflight.parsers import setting_lines as nccl_lint_spelled
 from preflight.parsers.host import kernel_events, nhc_config, services
@@ -65,7 +65,7 @@ from preflight.parsers.job_config import deepspeed, hostfile, huggingface, megat
 from preflight.parsers.nccl_tests import collective, table
 from preflight.parsers.nvidia import nvlink_errors, nvlink_status
 from preflight.parsers.record import lines_of_record
-from preflight.parsers.switch import eos_answers, nxos_answers, session, show_commands
+from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers, session, show_commands
 from preflight.parsers.training.repeated_steps import read_repeated
 from preflight.reports.topology_data import picture
 from preflight.textprep import plain_text
@@ -73,6 +73,7 @@ from tests.support import external_texts, paths
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
 from tests.support.fixture import whole_node
+from tests.support.linux_switch import LinuxLeaf
 from tests.support.nxos import NxosLeaf
 
 if sys.version_info >= (3, 11):
@@ -457,6 +458,11 @@ _text("parsers.switch.sonic_tables.may_be_dump", '{"PORT|Ethernet0": {"mtu": "92
 _text("parsers.switch.session.parse", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#')
 _text("parsers.switch.session.recorded", 'leaf4#show version | json\n{"modelName": "M"}\nleaf4#',
       f"leaf4# show version\n{NxosLeaf().texts()['show version']}\nleaf4# exit\n")  # fmt: skip
+_text("parsers.switch.linux_answers.question", "sudo vtysh -c 'show bgp summary json'", "ip -s -j link show")
+for _command, _answer in LinuxLeaf().answers().items():
+    _text("parsers.switch.linux_answers.answer", _answer, call=partial(linux_answers.answer, _command))
+_text("parsers.switch.linux_answers.record", LinuxLeaf().answers()[linux_answers.BGP],
+      call=lambda text: linux_answers.record(linux_answers.BGP, text))  # fmt: skip
 _text("parsers.switch.nxos_answers.question", "sh int trans det", "show interface")
 for _command, _answer in NxosLeaf().texts().items():
     _text("parsers.switch.nxos_answers.answer", _answer, json.dumps(NxosLeaf().rows()[_command]),
@@ -846,6 +852,16 @@ def _nxos_records() -> str:
     ))  # fmt: skip
 
 
+def _linux_records() -> str:
+    leaf = LinuxLeaf()
+    leaf.ports = {name: port for name, port in leaf.ports.items() if name == "swp5"}
+    leaf.peers = {name: peer for name, peer in leaf.peers.items() if name == "swp5"}
+    return json.dumps(linux_answers.records(
+        (command, linux_answers.record(command, answer))
+        for later in (False, True) for command, answer in leaf.answers(later).items()
+    ))  # fmt: skip
+
+
 _value("switch.eos.facts", _eos_records(), call=lambda value: eos.facts(_of_switch(value, "eos")),
        raises=EvidenceError)  # fmt: skip
 _value("switch.values.as_object", "{}")
@@ -858,6 +874,8 @@ _text("parsers.switch.show_commands.record_of", NxosLeaf().texts()["show version
 _text("parsers.switch.show_commands.by_key", "leaf4", call=lambda text: show_commands.by_key(
     "eos", [("show version", {"status": "ok", "value": text})] * 2, bool))  # fmt: skip
 _value("switch.nxos.facts", _nxos_records(), call=lambda value: nxos.facts(_of_switch(value, "nxos")),
+       raises=EvidenceError)  # fmt: skip
+_value("switch.linux.facts", _linux_records(), call=lambda value: linux.facts(_of_switch(value, "linux")),
        raises=EvidenceError)  # fmt: skip
 _value("switch.sonic.facts", _switch_records(), call=lambda value: sonic.facts(_of_switch(value)), raises=EvidenceError)
 

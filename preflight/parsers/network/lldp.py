@@ -48,6 +48,8 @@ class Neighbour:
     dscp: Mapping[int, int] | None  # DSCP -> priority
     cee: bool  # announces CEE, the predecessor of 802.1Qaz
     vlan: int | None = None  # of untagged packets (port VLAN ID, IEEE 802.1Q)
+    chassis: str = ""  # chassis ID, usually a MAC address
+    description: str = ""  # of the port, usually the interface name
 
 
 def parse(text: str) -> dict[str, Neighbour]:
@@ -114,6 +116,8 @@ def _neighbour(entry: Mapping[str, Any]) -> Neighbour:
         dscp=None if application is None else _dscp(application),
         cee=cee,
         vlan=_port_vlan(entry),
+        chassis=_value(entry, "chassis", "id"),
+        description=_value(entry, "port", "descr"),
     )
 
 

@@ -1,7 +1,8 @@
 """Terminal sessions with a switch: prompts, commands and answers.
 
-A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them.
-Sources: EOS user manual (command-line interface), NX-OS fundamentals guide.
+A prompt is the host name, a mode in parentheses, and ``#`` or ``>``; a time or a supervisor may be between them. That
+of a Linux shell is ``user@host:folder$``, with the VRF before the folder. Sources: EOS user manual (command-line
+interface), NX-OS fundamentals guide, Cumulus Linux user guide.
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.switch import eos_answers, nxos_answers
+from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers
 
 Record = dict[str, Any]
 
 _PROMPT = re.compile(
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
     r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(?P<command>.*)"
+)
+_SHELL = re.compile(
+    r"[a-z_][a-z0-9_-]{0,31}@(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}):(?:[a-z0-9_-]{1,32}:)?[~/][^\s$#]{0,200}[$#] ?"
+    r"(?P<command>.*)"
 )
 #: Text that a terminal adds: escape sequences, erased characters and the pager.
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]|^ *--More-- *\r?", re.MULTILINE)
@@ -37,7 +42,7 @@ class SwitchSession:
 class CommandLine:
     """A switch platform, and the functions that read its sessions."""
 
-    name: str  # as in documents: eos, nxos
+    name: str  # as in documents: eos, nxos, linux
     title: str
     question: Callable[[str], str | None]
     record: Callable[[str, str], Record]
@@ -47,6 +52,7 @@ class CommandLine:
 PLATFORMS = (
     CommandLine("eos", "Arista EOS", eos_answers.question, eos_answers.record, eos_answers.records),
     CommandLine("nxos", "Cisco NX-OS", nxos_answers.question, nxos_answers.record, nxos_answers.records),
+    CommandLine("linux", "Linux", linux_answers.question, linux_answers.record, linux_answers.records),
 )
 
 
@@ -71,7 +77,7 @@ def parse(text: str, question_of: Callable[[str], str | None] = eos_answers.ques
     lines: list[str] = []
     question: str | None = None
     for number, line in enumerate([*_TERMINAL.sub("", text).replace("\r", "").split("\n"), None], 1):
-        match = _PROMPT.fullmatch(line) if line is not None else None
+        match = (_PROMPT.fullmatch(line) or _SHELL.fullmatch(line)) if line is not None else None
         if line is not None and not (match and (not name or match["name"] == name)):
             lines.append(line)
             continue

@@ -1,4 +1,4 @@
-"""A switch's announcements, received by a real lldpd over a real link between two network namespaces."""
+"""Real lldpd and FRRouting at both ends of a link between two network namespaces."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from preflight.archive.switch_files import switch_documents
 from preflight.checks import registry
 from preflight.judge import judge
 from preflight.parsers.network.lldp import LLDP, parse
 from tests.support.clos import NETDEV, Clos
 
+BGPD = "/usr/lib/frr/bgpd"
 MISSING = next(
     (tool for tool in ("lldpd", "lldpcli", "ip") if not shutil.which(tool)), "" if os.getuid() == 0 else "root"
 )
@@ -117,7 +119,7 @@ class LldpPair:
         raise AssertionError(text)
 
     def stop(self) -> None:
-        for daemon in self.daemons:
+        for daemon in reversed(self.daemons):
             daemon.terminate()
         for daemon in self.daemons:
             daemon.wait(60)
@@ -165,6 +167,85 @@ def test_both_ends_of_a_cable_show_each_other(pair: LldpPair) -> None:
     judged = judge([*hosts, *clos.switches()], [check for check in registry().checks if check.id == "link.join"])
     (finding,) = judged["findings"]
     assert (finding["status"], finding["message"]) == ("pass", "both ends of 32 cables show each other")
+
+
+#: A router at each end: its namespace, its name, and the last bytes of its address and its peer's.
+BGP_CONF = """hostname {name}
+router bgp {number}
+ bgp router-id 192.0.2.{number}
+ no bgp ebgp-requires-policy
+ timers bgp 1 3
+ neighbor 198.51.100.{other} remote-as external
+ neighbor 198.51.100.{other} timers connect 1
+"""
+
+
+class BgpPair:
+    """FRRouting's bgpd at both ends of a link, without zebra."""
+
+    def __init__(self, pair: LldpPair) -> None:
+        self.pair = pair
+        for name, interface, shown, number in (
+            (pair.node, NETDEV, "gpu001", 1), (pair.switch, "swp1", "leaf1", 2),
+        ):  # fmt: skip
+            subprocess.run(["ip", "-n", name, "addr", "add", f"198.51.100.{number}/24", "dev", interface], check=True)
+            folder = pair.folder / name / "frr"
+            folder.mkdir()
+            (folder / "bgpd.conf").write_text(BGP_CONF.format(name=shown, number=number, other=3 - number))
+            shutil.chown(folder, "frr", "frr")
+            pair.daemons.append(subprocess.Popen(
+                ["ip", "netns", "exec", name, BGPD, "-A", "127.0.0.1", "-Z", "-n", "-f", folder / "bgpd.conf",
+                 "-i", folder / "bgpd.pid", "--vty_socket", folder, "-z", folder / "z.sock"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ))  # fmt: skip
+
+    def run(self, name: str, *commands: str) -> str:
+        """Run commands of FRRouting in a namespace, again until its daemon answers."""
+        folder = self.pair.folder / name / "frr"
+        words = [word for command in commands for word in ("-c", command)]
+        for _ in range(100):
+            ran = subprocess.run(["ip", "netns", "exec", name, "vtysh", "--vty_socket", folder, *words],
+                                 capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+            if ran.returncode == 0:
+                return ran.stdout
+            time.sleep(0.1)
+        raise AssertionError(ran.stderr)
+
+    def session(self, *, established: bool) -> str:
+        """Return a terminal session of the switch, once its BGP session has this state."""
+        shown = ""
+        for _ in range(300):
+            shown = self.run(self.pair.switch, "show bgp summary json")
+            if ('"state":"Established"' in shown) is established:
+                break
+            time.sleep(0.1)
+        link = subprocess.run(["ip", "-n", self.pair.switch, "-j", "-s", "link"],
+                              capture_output=True, text=True, check=True).stdout  # fmt: skip
+        prompt = "cumulus@leaf1:mgmt:~$"
+        return (
+            f"{prompt} ip -j -s link\n{link}\n{prompt} sudo lldpcli -f json0 show neighbors details\n"
+            f"{self.pair.heard_by_switch()}\n{prompt} sudo vtysh -c 'show bgp summary json'\n{shown}\n{prompt}\n"
+        )
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"needs lldpd, iproute2 and root: no {MISSING}")
+@pytest.mark.skipif(not Path(BGPD).exists(), reason="needs frr")
+def test_a_bgp_session_that_ends_on_a_link_that_is_up(pair: LldpPair, tmp_path: Path) -> None:
+    bgp = BgpPair(pair)
+    checks = [check for check in registry().checks if check.id == "switch.bgp"]
+    findings = []
+    for established in (True, False):
+        if not established:
+            shutdown = "neighbor 198.51.100.2 shutdown"
+            bgp.run(pair.node, "configure terminal", "router bgp 1", shutdown)
+        (tmp_path / "leaf1.txt").write_text(bgp.session(established=established))
+        (evidence,) = switch_documents([tmp_path / "leaf1.txt"])
+        findings += judge([evidence], checks)["findings"]
+    passed, failed = findings
+    assert (passed["status"], passed["message"]) == ("pass", "1 BGP session of 1 switch established")
+    assert (failed["status"], failed["subject"]) == ("fail", "leaf1 198.51.100.1")
+    assert "the BGP session with gpu001 (198.51.100.1) is" in failed["message"]
+    assert "its cable is up: swp1" in failed["message"]
 
 
 def test_what_is_not_its_json_is_refused() -> None:

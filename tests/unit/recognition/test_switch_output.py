@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from preflight.parsers.switch.linux_answers import BGP, LINK, answer
 from preflight.recognition import open_sources, read
 from preflight.recognition.detector import TextPart
 from preflight.recognition.switch_output import EOS_SESSION, SONIC_DUMP
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
+from tests.support.linux_switch import LinuxLeaf
 
 
 def parts(tmp_path: Path, text: str) -> list[TextPart]:
@@ -29,6 +31,32 @@ def test_a_healthy_session_passes_what_it_shows(tmp_path: Path) -> None:
     assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == (EOS_SESSION, "leaf4", 8)
     assert statuses(part) == {("optics.switch-end", "pass"), ("optics.fec-margin", "pass")}
     assert part.read_in_full
+
+
+@pytest.mark.parametrize(("state", "status"), [("Established", "pass"), ("Active", "fail"), ("Idle (Admin)", "pass")])
+def test_a_session_of_linux_is_judged_by_its_bgp(tmp_path: Path, state: str, status: str) -> None:
+    leaf = LinuxLeaf()
+    leaf.peers["swp6"]["state"] = state
+    (part,) = parts(tmp_path, leaf.session())
+    assert (part.kind, part.taken.facts["name"], part.taken.facts["ports_up"]) == ("linux switch session", "leaf4", 8)
+    assert statuses(part) == {("switch.bgp", status), ("optics.fec-margin", "unknown")}  # no port counts codewords
+    assert part.read_in_full
+
+
+def test_the_kernel_of_sonic_counts_only_its_own_packets() -> None:
+    """Its ports have other names than those of Cumulus Linux, whose kernel shows the counters of the chip."""
+    text = LinuxLeaf().answers()[LINK]
+    rows = {name: answer(LINK, text.replace("swp1", name))["interfaces"][name] for name in ("swp1", "Ethernet0")}
+    assert (rows["swp1"]["rx_bytes"], rows["Ethernet0"]["rx_bytes"]) == (7000, None)
+    assert rows["swp1"]["mtu"] == rows["Ethernet0"]["mtu"] == 9216
+
+
+def test_lines_of_sudo_and_vtysh_are_no_part_of_an_answer() -> None:
+    notes = "[sudo] password for cumulus:\n% Can't open configuration file /etc/frr/vtysh.conf\n"
+    text = LinuxLeaf().answers()[BGP]
+    assert answer(BGP, notes + text) == answer(BGP, text)
+    with pytest.raises(ValueError, match="the answer is empty: '% BGP instance not found'"):
+        answer(BGP, "% BGP instance not found\n")
 
 
 def test_a_sick_session_fails_and_lists_what_is_not_read(tmp_path: Path) -> None:

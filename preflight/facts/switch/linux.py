@@ -1,0 +1,112 @@
+"""Facts of a switch with Linux and FRRouting, such as Cumulus Linux.
+
+PFC, ECN, buffers, maps, modules and the watchdog are those of NVUE, of which no recorded answer was available: they are
+gaps. The window between two readings is that of the kernel's uptime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from preflight.evidence.document import Evidence, EvidenceError
+from preflight.facts.switch.model import BgpSession, Counters, Heard, PortCounters, SwitchFacts, SwitchPort
+from preflight.facts.switch.values import as_decimal, as_number, as_object, as_text
+from preflight.parsers.switch.linux_answers import BGP, LINK, NEIGHBOURS, SPEED, UPTIME
+
+#: The record of each part that is read.
+_READ = {part: f"linux:{command}" for part, command in (
+    ("ports", LINK), ("settings", LINK), ("port counters", LINK), ("lldp", NEIGHBOURS), ("neighbours", BGP),
+    ("bgp", BGP), ("speed", SPEED), ("uptime", UPTIME),
+)}  # fmt: skip
+
+#: Parts that are not read, because no answer was available -> the command that shows them.
+_ROCE, _COUNTERS = "linux:nv show qos roce -o json", "linux:nv show interface swp1 qos roce counters -o json"
+_MODULE = "linux:nv show interface swp1 transceiver -o json"
+_UNSEEN = {
+    **dict.fromkeys(("pfc", "dscp", "tc", "queues", "ecn", "groups", "profiles", "pools", "watchdog"), _ROCE),
+    "queue counters": _COUNTERS, "group counters": _COUNTERS, "codewords": _COUNTERS,
+    "optics": _MODULE, "thresholds": _MODULE, "hash": "linux:nv show router adaptive-routing -o json",
+}  # fmt: skip
+_WHY_UNSEEN = "this version does not read it: no recorded answer of NVUE was available"
+
+KEYS = {**_READ, **_UNSEEN}
+
+_REMEDY = (
+    f"paste these commands into one file for each switch: {UPTIME}; {LINK}; {SPEED}; sudo {NEIGHBOURS}; sudo {BGP}"
+)
+
+_STATES = {"UP": True, "DOWN": False, "LOWERLAYERDOWN": False}
+#: States of a session that is switched off in the configuration.
+_OFF = ("idle (admin)",)
+
+
+def facts(evidence: Evidence) -> SwitchFacts:
+    """Return the facts of a switch; parts that could not be read are in its gaps."""
+    gaps: dict[str, str] = {}
+    values: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
+    for part, key in _READ.items():
+        try:
+            record = evidence.complete_record(key)
+        except EvidenceError as error:
+            gaps[part] = error.why
+            continue
+        again = record.again.value if record.again and record.again.ok else None
+        values[part] = as_object(record.value), as_object(again) if again else None
+
+    def table(part: str, name: str) -> Mapping[str, Any]:
+        return as_object(values.get(part, ({}, None))[0].get(name))
+
+    rows, rates, neighbours = table("ports", "interfaces"), table("speed", "mbps"), table("lldp", "neighbours")
+    heard = {name: _heard(as_object(row)) for name, row in neighbours.items() if name in rows}
+    before, after = values.get("port counters", ({}, None))
+    return SwitchFacts(
+        name=evidence.node, system_name="", platform=evidence.platform, model="", chassis="",
+        ports={name: _port(name, as_object(row), rates.get(name), heard.get(name)) for name, row in rows.items()},
+        ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
+        optics={}, hash_seed=None, bgp=dict(_bgp(table("bgp", "peers"), heard)), first=_counters(before),
+        second=_counters(after) if after else None, window_s=_window(*values.get("uptime", ({}, None))), keys=KEYS,
+        gaps={**gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
+    )  # fmt: skip
+
+
+def _port(name: str, row: Mapping[str, Any], mbps: Any, heard: Heard | None) -> SwitchPort:
+    rate, admin = as_number(mbps), row.get("admin_up")
+    return SwitchPort(
+        name, speed_gbps=rate / 1000 if rate else None, mtu=as_number(row.get("mtu")) or None,
+        admin_up=admin if isinstance(admin, bool) else None, up=_STATES.get(as_text(row.get("operstate"))), heard=heard,
+    )  # fmt: skip
+
+
+def _heard(row: Mapping[str, Any]) -> Heard:
+    return Heard(*(as_text(row.get(name)) for name in ("system", "chassis", "port", "description")))
+
+
+def _bgp(peers: Mapping[str, Any], heard: Mapping[str, Heard]) -> Iterator[tuple[str, BgpSession]]:
+    """Yield the sessions by address, or by port if they have none."""
+    for address, row in peers.items():
+        state = as_text(as_object(row).get("state"))
+        named = as_text(as_object(row).get("hostname"))
+        if not named and address in heard:
+            named = heard[address].system_name
+        yield address, BgpSession(state, named, state.lower() in _OFF)
+
+
+def _counters(answer: Mapping[str, Any]) -> Counters:
+    return Counters({name: _port_counters(as_object(row)) for name, row in as_object(answer.get("interfaces")).items()})
+
+
+def _port_counters(row: Mapping[str, Any]) -> PortCounters:
+    none = (None,) * 8
+    received, sent, in_errors, out_errors, in_dropped, out_dropped = (
+        as_number(row.get(f"{way}_{what}")) for what in ("bytes", "errors", "dropped") for way in ("rx", "tx")
+    )
+    return PortCounters(
+        none, none, none, False, received, sent, in_errors, out_errors, in_dropped, out_dropped, None, None, (),
+    )  # fmt: skip
+
+
+def _window(before: Mapping[str, Any], after: Mapping[str, Any] | None) -> float | None:
+    """Return the seconds between two readings, by the kernel's uptime."""
+    first, second = as_decimal(before.get("uptime_s")), as_decimal((after or {}).get("uptime_s"))
+    return second - first if first is not None and second is not None and second > first else None
