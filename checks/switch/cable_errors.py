@@ -45,33 +45,45 @@ def errors(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
     ## Verdicts
     More than 10 damaged frames an hour at a switch port fail, fewer warn; the finding states what the other end counts.
-    Drops at a switch port warn if the host at its cable counts lost RDMA packets in the same window. Other drops are
-    only counted in the message: lossy traffic may be dropped by design, and `switch.lossless-drops` judges lossless
-    queues. A switch port without error counters, or with counters that were cleared, is unknown.
+    Drops at a switch port warn if the host at its cable counts lost RDMA packets in the same window, and are unknown if
+    the host's counters were not read twice. Other drops are only counted in the message: lossy traffic may be dropped by
+    design, and `switch.lossless-drops` judges lossless queues. A switch port without error counters, or with counters
+    that were cleared, is unknown.
 
     ## False alarms
     Frames longer than the MTU of the switch port, which many switches count as errors (`link.mtu`).
     """
-    clean = quiet = 0
+    clean = quiet = between = 0
     blank: dict[str, list[str]] = {}  # ports without counters, by switch
+    alone: list[str] = []  # drops, where the host's counters are unknown
     for cable in net.cables:
         judged = [*_damage(net, cable), *_drops(net, cable)]
         yield from judged
         counts = {end: cable_ends.traffic(net, end) for end in cable.ends if end.is_switch}
-        silent = [end for end, count in counts.items() if count is None or count.damaged is None]
+        silent = [end for end, count in counts.items() if count is None or None in (count.damaged, count.dropped)]
         for end in silent:
             blank.setdefault(end.device, []).append(end.port)
-        if not judged and not silent:
+        near = counts[cable.near]
+        if near and near.dropped and not cable.other.is_switch and not cable_ends.counts_losses(net, cable.other):
+            alone.append(f"{cable.near} ({near.dropped}, to {cable.other})")
+        elif not judged and not silent:
             clean += 1
-            quiet += sum(count.dropped or 0 for count in counts.values() if count)
+            dropped = sum(count.dropped or 0 for count in counts.values() if count)
+            quiet += 0 if cable.other.is_switch else dropped
+            between += dropped if cable.other.is_switch else 0
     for name, ports in blank.items():
         why = "they decreased within the window" if name in net.cleared else "no two readings have them"
         yield unknown(f"{name} {listed(ports)}: error counters are unknown: {why}", subject=name,
                       evidence=[net.by_name[name].key("port counters")],
                       fix="read the switch twice: `preflight check --switches --window 60`")  # fmt: skip
+    if alone:
+        yield unknown(f"whether hosts lost the packets that switch ports dropped is unknown: {listed(alone)}",
+                      evidence=[net.switches[0].key("port counters")],
+                      fix="read the hosts twice too: `preflight check --hosts … --switches --window 60`")  # fmt: skip
     if clean:
         keys = [net.switches[0].key("port counters")]
         drops = f"; {counted(quiet, 'dropped packet')} caused no loss that a host counts" if quiet else ""
+        drops += f"; {counted(between, 'packet')} dropped between switches" if between else ""
         yield passed(f"no switch port of {counted(clean, 'cable')} received a damaged frame{drops}", evidence=keys)
 
 
@@ -93,7 +105,10 @@ def _beside(net: Ethernet, end: CableEnd) -> str:
     """Return what the other end counts, as the end of a message."""
     other = cable_ends.traffic(net, end)
     damaged = "an unknown number of" if other is None or other.damaged is None else f"{other.damaged}"
-    lost = "" if end.is_switch else f"; its lost RDMA packets: {_shown(cable_ends.rdma_errors(net, end)) or 'none'}"
+    lost = ""
+    if not end.is_switch:
+        none = "none" if cable_ends.counts_losses(net, end) else "not counted"
+        lost = f"; its lost RDMA packets: {_shown(cable_ends.rdma_errors(net, end)) or none}"
     return f", which received {damaged} itself{lost}"
 
 

@@ -130,6 +130,14 @@ def rdma_errors(net: Ethernet, end: CableEnd) -> dict[str, int]:
     return {own.counter.name: own.grown for own in lost if own.key.endswith("/hw_counters")}
 
 
+def counts_losses(net: Ethernet, end: CableEnd) -> bool:
+    """Return whether a host counted lost RDMA packets in a window."""
+    counted = grown(net, end)
+    return counted is not None and any(
+        own.counter.kind is CounterKind.LOSS and own.key.endswith("/hw_counters") for own in counted.growths
+    )
+
+
 def grown(net: Ethernet, end: CableEnd) -> PortGrowth | None:
     """Return the growth of a host's counters; None if they were not read."""
     host = net.host(end)

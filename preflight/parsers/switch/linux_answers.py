@@ -1,7 +1,7 @@
 """Commands that query a switch with Linux and FRRouting, and their answers.
 
-Cumulus Linux is one of them; its NVUE (``nv show … -o json``) is not read, as no recorded answer was available. Sources: iproute2 6.1, lldpd 1.0 and
-FRRouting 8.4 on Linux; FRRouting's manual (``show bgp summary json``).
+Cumulus Linux is one of them; its NVUE (``nv show … -o json``) is not read, as no recorded answer was available.
+Sources: iproute2 6.1, lldpd 1.0 and FRRouting 8.4 on Linux; FRRouting's manual (``show bgp summary json``).
 """
 
 from __future__ import annotations
