@@ -46,9 +46,9 @@ def errors(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     More than 10 damaged frames an hour at a switch port fail, fewer warn; the finding states what the other end counts.
     Drops at a switch port warn if the host at its cable counts lost RDMA packets in the same window, and are unknown if
-    the host's counters were not read twice. Other drops are only counted in the message: lossy traffic may be dropped by
-    design, and `switch.lossless-drops` judges lossless queues. A switch port without error counters, or with counters
-    that were cleared, is unknown.
+    the host's counters were not read twice. Other drops are only counted in the message: lossy traffic may be dropped
+    by design, and `switch.lossless-drops` judges lossless queues. A switch port without error counters, or with
+    counters that were cleared, is unknown.
 
     ## False alarms
     Frames longer than the MTU of the switch port, which many switches count as errors (`link.mtu`).

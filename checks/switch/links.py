@@ -310,7 +310,7 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     fix="Bind the same maps to every port: `config qos reload` in SONiC, `mlnx_qos -i IF --dscp2prio` on the host.",
     explains=(("switch.dscp", "cable"), ("ethernet.peers-equal", "names")),
     action="fix-site",
-    answers=("AN-4", "FP-LOSS-2"),
+    answers=("AN-4", "FP-LOSS-2", "PA-14"),
     scope="fleet",
     switches=True,
     reads=(

@@ -103,7 +103,7 @@ def answers(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         ("switch.marks", "switch"),
     ),
     action="fix-site",
-    answers=("FP-CON-3", "FP-LOSS-2", "AN-4"),
+    answers=("FP-CON-3", "FP-LOSS-2", "AN-4", "PA-14"),
     scope="fleet",
     switches=True,
     reads=(

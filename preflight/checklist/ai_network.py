@@ -51,7 +51,9 @@ ITEMS = (
         question("NCCL creates flows that the fabric can spread", "nccl.load-balancing"),
         question("The rails of each node are balanced", "counters.balance"),
         question("The uplinks of each leaf are balanced", "switch.uplink-balance"),
-        lack("The uplinks are balanced for each collective", "bytes of the uplinks, by collective"),
+        lack("The uplinks are balanced for each collective",
+             "switches do not count bytes by collective; by hand: run one collective of nccl-tests alone, and read "
+             "`switch.uplink-balance` of a window within it"),
     ),
     _LIST.item(
         "AN-8", "consistent latency; losses below a limit", "pair window",

@@ -85,7 +85,9 @@ ITEMS = (
         question("Hosts that cannot keep up with incoming data", "counters.receiver"),
         question("InfiniBand: receivers narrower than their senders", "fabric.fan-in", where=INFINIBAND),
         question("Ethernet: ports that receive more than they can send, in a window", "fabric.pause-root", where=ROCE),
-        lack("The job's collectives that compete at one port", "the job's parallel layout"),
+        lack("The job's collectives that compete at one port",
+             "no evidence shows which collectives overlap; by hand: take a window during the job, and compare the "
+             "ranks below the port that `fabric.pause-root` names with the groups of `preflight plan`"),
     ),
     _LIST.item(
         "FP-CON-2", "Are switch buffers sized and monitored?", "node switch",

@@ -84,13 +84,13 @@ ITEMS = (
         within="host memory on both sides; GPU memory is in NT-GDR-2",
     ),
     _LIST.item(
-        "PA-14", "MTU, PFC, ECN, DCQCN settings", "node fleet",
+        "PA-14", "MTU, PFC, ECN, DCQCN settings", "node fleet switch",
         question("MTU of each port", "rdma.active-mtu", "roce.chain"),
         question("MTU is the same on all nodes, and matches the switch ports", "fleet.mtu-equal", "switch.mtu"),
         question("PFC, ECN and DCQCN of each RoCE port of the host", "roce.chain"),
         question("These settings are the same on all nodes", "fleet.roce-ports", "fleet.roce-equal"),
         question("Switch port: PFC, as LLDP announces it", "switch.pfc"),
-        lack("Switch port: ECN marking and its class", "the ECN configuration of the switch", where=ROCE),
+        question("Switch port: ECN marking, and the queue of the job's DSCP", "switch.ecn", "link.dscp", where=ROCE),
     ),
     _LIST.item(
         "PA-15", "NCCL interface binding: NCCL_SOCKET_IFNAME, NCCL_IB_HCA", "node fabric",

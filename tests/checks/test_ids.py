@@ -21,7 +21,7 @@ IN_PART = {
     "AN-7": "switch",
     "FP-CON-1": "declared", 
     "GS-3": "bench",
-    "GS-1": "node", "PA-14": "node", "PA-16": "node",
+    "GS-1": "node", "PA-16": "node",
     "PA-17": "switch", "PA-20": "window",
 }  # fmt: skip
 
