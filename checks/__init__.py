@@ -145,6 +145,7 @@ MODULES = (
     "job.training_log",
     "job.congested_steps",
     "job.torch_hang",
+    "job.gpu_activity",
     "job.ras",
     "job.stacks",
     "job.roofline",

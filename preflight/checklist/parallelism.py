@@ -130,7 +130,8 @@ ITEMS = (
         "PA-20", "GPU utilisation", "trace window",
         question("Idle time of the GPUs in a profile of the job", "torch.idle"),
         question("The CPU launches kernels faster than they run", "torch.launch-bound"),
-        lack("Utilisation of SMs and tensor cores", "activity over time: SM and tensor cores"),
+        question("SMs and tensor cores are busy, by DCGM's fields 1002 and 1004", "gpu.sm-activity",
+                 needs="ten readings while the job runs: `dcgmi dmon -e 1002,1004 -c 60`"),
     ),
     _LIST.item(
         "PA-21", "step-time variance", "trace",

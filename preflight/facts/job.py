@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from preflight.facts.campaign_ports import PortErrors
     from preflight.facts.job_description import JobDescription
     from preflight.facts.node import NodeFacts
+    from preflight.facts.nvidia.activity import GpuActivity
     from preflight.facts.trace.job import JobTrace
     from preflight.facts.training_run import Throughput, TrainingRun
     from preflight.parsers.job_log import JobLog
@@ -59,6 +60,9 @@ _RAS = ("Communicators... ",)
 _STACKS = (': "MainThread"', "(most recent call first):")
 #: Texts, one of which occurs in each scrape of a serving engine.
 _METRICS = ("\nvllm:", "\nsglang:", "\ntrtllm", "\ndynamo_", "\nnv_trt_llm_")
+
+#: Texts, one of which occurs in each measurement of DCGM of the activity of SMs.
+_ACTIVITY = ("DCGM_FI_PROF_SM_ACTIVE", "SMACT")
 
 
 class RunFacts:
@@ -251,9 +255,9 @@ class RunFacts:
     def kinds(self) -> frozenset[str]:
         """The kinds of input among the logs, including unread PyTorch logs.
 
-        They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving``, ``steps``, ``ras`` and ``stacks``;
-        ``sizes`` means logs of jobs of several sizes, and ``layout`` a described job. If a log cannot be read, only
-        ``layout`` is possible.
+        They are ``trace``, ``recording``, ``watchdog``, ``errors``, ``serving``, ``steps``, ``ras``, ``stacks`` and
+        ``activity``; ``sizes`` means logs of jobs of several sizes, and ``layout`` a described job. If a log cannot be
+        read, only ``layout`` is possible.
         """
         described = {"layout"} if "job:description" in self.evidence else set[str]()
         try:
@@ -267,6 +271,7 @@ class RunFacts:
                 "sizes": self.job_sizes,
                 "ras": self.ras,
                 "stacks": self.stacks,
+                "activity": self.activity,
             }
         except EvidenceError:
             return frozenset(described)
@@ -348,6 +353,11 @@ class RunFacts:
     def stacks(self) -> dict[str, tuple[ProcessStacks, ...]]:
         """The stacks of Python processes in each log, by record key."""
         return self._in_logs("preflight.parsers.training.python_stacks", _STACKS)
+
+    @cached_property
+    def activity(self) -> dict[str, tuple[GpuActivity, ...]]:
+        """The activity of the GPUs in each log of DCGM's, by record key."""
+        return self._in_logs("preflight.facts.nvidia.activity", _ACTIVITY)
 
     def _in_logs(self, parser: str, hints: Sequence[str]) -> dict[str, Any]:
         """Return what a parser finds in each log with one of the hints."""

@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.host.kernel import judge_numa_balancing
+from preflight.checks.job.gpu_activity import judge_activity
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.facts.counter_catalogue import CounterKind
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.facts.nvidia.activity import of_rows
+from preflight.model import Finding, Status, failed, passed, unknown, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
@@ -372,6 +374,12 @@ def _control_group(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"control group limits that are off (max): {good}", evidence=part.evidence)
 
 
+def _activity(part: PastedValue) -> Iterator[Finding]:
+    """Judge the activity of SMs; a short excerpt gives no finding."""
+    judged = judge_activity(of_rows(part.value), part.evidence)
+    return (finding for finding in judged if finding.status is not Status.UNKNOWN)
+
+
 JUDGES: Judges = {
     "nvidia-smi mig": (("gpu.mig", _mig),),
     "nvidia-smi --query-compute-apps": (("gpu.left-over-processes", _processes),),
@@ -381,6 +389,7 @@ JUDGES: Judges = {
         ("gpu.throttling", _maximum("pviol", 0)), ("gpu.temperature-margin", _maximum("gtemp", HOT_C - 1)),
         ("gpu.temperature-margin", _maximum("mtemp", _HOT_MEMORY_C - 1)),
         ("gpu.temperature-margin", _maximum("tmptr", HOT_C - 1)), ("pcie.replay", _maximum("pci", 0)),
+        ("gpu.sm-activity", _activity),
     ),
     "dcgmi stats": (
         *((check, _counted(name, report)) for check, name, report in _STATS), ("gpu.driver", _health),

@@ -179,7 +179,7 @@ def ran(farm: Farm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, comma
     env = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)}
     first = ["judge", "evidence", "--cluster", "cluster.toml", "--history", str(made), "--json", "report.json"]
     pair = ["pair", "127.77.0.1", "127.77.0.2", "--save", "pairs", "--ssh-config", str(farm.ssh_config)]
-    return {shlex.join(done.words): done for done in commands.run([first, pair, *runs], folder, env)}
+    return {shlex.join(done.words): done for done in commands.run([first, pair, *runs], folder, env, loaded=True)}
 
 
 def test_every_command_of_preflight_runs(ran: dict[str, commands.Ran]) -> None:
