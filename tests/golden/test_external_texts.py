@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from preflight.evidence.document import SWITCH, Evidence
 from preflight.facts import (
     addresses,
     container,
@@ -24,6 +25,8 @@ from preflight.facts import (
     xid,
 )
 from preflight.facts.nvidia import smi_xml
+from preflight.facts.switch import linux
+from preflight.facts.switch.model import BgpSession, Heard
 from preflight.parsers import nccl_log
 from preflight.parsers.host import boot_options, checkpoint, clock_reading
 from preflight.parsers.host.kernel_log import parse as parse_kernel_log
@@ -34,6 +37,7 @@ from preflight.parsers.nvidia import driver_version, nvlink_status, topo_matrix
 from preflight.parsers.qos import dcb, mlnx_qos
 from preflight.parsers.rdma import ibstat
 from preflight.parsers.record import lines_of_record
+from preflight.parsers.switch import session
 from preflight.probes.sweep import sweep
 from preflight.textprep.plain_text import integer
 from tests.support import external_texts
@@ -322,6 +326,22 @@ def test_the_other_end_of_a_cable() -> None:
     assert (end.pfc, end.pfc_willing) == (frozenset({3}), False)
     assert end.ets
     assert end.ets.percent == (0, 50, 50, 0, 0, 0, 0, 0)
+
+
+@reads("linux_switch_frr.txt")
+def test_a_switch_with_frr() -> None:
+    pasted = session.recorded(text("linux_switch_frr.txt"))
+    assert pasted
+    platform, shown, answers = pasted
+    assert (platform.name, shown.name) == ("linux", "leaf1")
+    evidence = Evidence(shown.name, "", platform.records(answers), kind=SWITCH, platform="linux")
+    facts = linux.facts(evidence)
+    (port,) = facts.ports.values()
+    assert (port.name, port.up, port.mtu, port.speed_gbps) == ("swp1", True, 9000, None)
+    assert port.heard == Heard("gpu001", "1a:3a:15:7d:9d:7a", "1a:3a:15:7d:9d:7a", "enp24s0")
+    assert facts.bgp == {"198.51.100.1": BgpSession("Established", "gpu001", off=False)}
+    assert (facts.first.ports["swp1"].in_octets, facts.first.ports["swp1"].out_octets) == (1426, 2259)
+    assert set(facts.gaps) >= {"speed", "uptime", "pfc", "ecn"}
 
 
 # --- containers ------------------------------------------------------------------------------------
