@@ -11,7 +11,7 @@ from preflight.checks.gpu.per_gpu import each_gpu
 from preflight.checks.in_logs import IN_LOGS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, all_of, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, processes, skipped, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth
@@ -58,14 +58,14 @@ def left_over_processes(node: NodeFacts, site: Site) -> Iterator[Finding]:
     def judge(gpu: GpuHealth) -> Finding | None:
         if not gpu.processes:
             return None
-        processes = [
+        shown = [
             f"{one.pid} {one.name or '?'}" + (f" {one.used_mib} MiB" if one.used_mib else "") for one in gpu.processes
         ]
         return warned(
-            f"{counted(len(processes), 'compute process uses', 'compute processes use')} it",
-            found=", ".join(processes[:6]),
+            f"{counted(len(shown), 'compute process uses', 'compute processes use')} it",
+            found=", ".join(shown[:6]),
             expected="none before a job",
-        )
+        ).with_parts(*processes(process.pid for process in gpu.processes or ()))
 
     yield from each_gpu(node.gpu_health, judge, what="processes", good="no compute process", needs=("processes",))
 
@@ -155,11 +155,11 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
             return failed(
                 f"{free_gib:.1f} GiB are free, the job needs {need.value:g}", found=f"{free_gib:.1f} GiB",
                 expected=f"at least {need.value:g} GiB ({need.source})",
-            )  # fmt: skip
+            ).with_parts(*processes(process.pid for process in gpu.processes or ()))  # fmt: skip
         if used * 100 >= total * PRESSURE_PCT:
             return warned(
                 f"{used} of {total} MiB are in use", found=f"{used} MiB", expected=f"less than {PRESSURE_PCT} %"
-            )
+            ).with_parts(*processes(process.pid for process in gpu.processes or ()))
         if used > ORPHANED_MIB and gpu.processes == () and not node.in_container:
             return warned(
                 f"{used} MiB are in use by no process", found=f"{used} MiB", expected=f"at most {ORPHANED_MIB} MiB"

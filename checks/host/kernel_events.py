@@ -42,7 +42,10 @@ HOURS, WHY_HOURS = 24.0, "a day: covers a job since its prolog, and is short eno
         ("kernel.events", "names", "*I/O errors*; a member of *", "*file system*"),
         ("node.expected", "node", "*uncorrected memory error*", "memory: *"),
         ("rdma.registered", "node", "the firmware of * stopped*"),
+        ("kernel.events", "parts", "*lockup*", "*tasks that hung*"),
         ("job.errors", "log", "*ran out of memory*", "*a process was killed*"),
+        ("job.errors", "log", "*ran out of memory*", "*a step was killed*"),
+        ("job.errors", "log", "/*", "*a file system went read-only or has errors*"),
         ("host.mounts", "names", "NFS server *", "*does not answer*"),
         *((effect, on, "NFS server *", "*lost its server*") for effect, on in IN_LOGS),
     ),
@@ -124,13 +127,13 @@ def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> It
     yield replace(finding, excused="the part that was read already has a fault") if judged_bad else finding
 
 
-def _mounted(node: NodeFacts) -> frozenset[str]:
-    """Return the devices in the table of mounts; empty if it was not read."""
+def _mounted(node: NodeFacts) -> tuple[tuple[str, str], ...]:
+    """Return each mounted device and its place; empty if the table was not read."""
     try:
         table = node.parsed(MOUNTS, parse)
     except EvidenceError:
-        return frozenset()
-    return frozenset(mount.disk for mount in table if mount.disk)
+        return ()
+    return tuple((mount.disk, mount.place) for mount in table if mount.disk)
 
 
 def _arrays(node: NodeFacts) -> tuple[RaidArray, ...]:
@@ -148,8 +151,11 @@ def of_problem(problem: Problem, window: Window, expected: str, evidence: list[s
         found=problem.events[0].text[:200], expected=expected, evidence=evidence, fix=problem.fix,
         quote="\n".join(event.text[:300] for event in problem.events[:8]),
     )  # fmt: skip
-    return replace(finding, status=problem.status, owner="network" if problem.kind == "nic-link-down" else "",
-                   action="fix-site" if problem.kind in OF_SERVERS else "")  # fmt: skip
+    return replace(
+        finding, status=problem.status, parts=problem.parts,
+        owner="network" if problem.kind == "nic-link-down" else "",
+        action="fix-site" if problem.kind in OF_SERVERS else "",
+    )  # fmt: skip
 
 
 def words_of(judgement: Judged, hours: float) -> str:

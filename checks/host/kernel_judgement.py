@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.host import kernel_devices, kernel_links, kernel_storage
 from preflight.checks.host.kernel_problem import Problem, Window, count, devices_of, listed
-from preflight.model import Status
-from preflight.parsers.host.kernel_events import KernelEvent, reports_memory
+from preflight.model import Status, processes
+from preflight.parsers.host.kernel_events import KernelEvent, of_container, reports_memory
 
 #: Corrected errors of one memory module within a day: mcelog.conf, ce-error-threshold = 10 / 24h. Also applied to the
 #: machine checks of one CPU.
@@ -306,16 +306,24 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "hung-task",
             hung,
             "The following lines show what the task waits for: storage, a driver or a lock.",
+            _one_process(event.device for event in hung),
         )
     if lockups := tuple(kinds.get("lockup", ())):
         cpus = listed(f"CPU {event.device}" for event in lockups)
         guest = "; the host of this virtual machine may have held the CPU" if window.guest else ""
         yield Problem(
-            Status.WARN, f"{count(lockups, 'lockup')} of a CPU ({cpus}){guest}", "", "lockup", lockups, _LOCKED
-        )
+            Status.WARN, f"{count(lockups, 'lockup')} of a CPU ({cpus}){guest}", "", "lockup", lockups, _LOCKED,
+            _one_process(event.detail for event in lockups),
+        )  # fmt: skip
     if stalls := tuple(kinds.get("rcu-stall", ())):
         what = f"{count(stalls, 'RCU stall')}: a CPU did not respond for a long time"
         yield Problem(Status.WARN, what, "", "rcu-stall", stalls, _LOCKED)
+
+
+def _one_process(tasks: Iterable[str]) -> tuple[str, ...]:
+    """Return the process of tasks such as ``python3:5120``, if it is the same one."""
+    pids = {task.rpartition(":")[2] for task in tasks}
+    return processes(pids) if len(pids) == 1 and all(pids) else ()
 
 
 _LOCKED = "The call trace that follows names the driver; update it or the kernel. Reboot if it persists."
@@ -333,6 +341,7 @@ def _out_of_memory(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "out-of-memory",
             node,
             "Limit the jobs' memory (Slurm: ConstrainRAMSpace), and check that no daemon was killed.",
+            () if any(map(of_container, matches)) else processes(event.detail for event in node if event.device),
         )
     if jobs := [event for event in matches if event.severity == "note" and event.device]:
         yield f"{count(jobs, 'process')} killed at the memory limit of its own job ({listed(e.device for e in jobs)})"

@@ -26,6 +26,7 @@ class Problem:
     kind: str
     events: tuple[KernelEvent, ...]
     fix: str
+    parts: tuple[str, ...] = ()  # processes, or mount points
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Window:
     hours: float = 24.0
     since_boot: bool = True  # whether times are seconds since boot
     guest: bool = False  # whether this is a virtual machine
-    mounted: frozenset[str] = frozenset()  # mounted disks and partitions
+    mounted: tuple[tuple[str, str], ...] = ()  # mounted disks and partitions, each with a mount point
     arrays: tuple[RaidArray, ...] = ()  # disk arrays of the node
 
     def recent(self, event: KernelEvent) -> bool:

@@ -56,7 +56,7 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
     removable = {event.device for event in kinds.get("disk-removable", ())}
     mounted = {disk_of(event.device) for kind in ("fs-mounted", "fs-error", "fs-read-only")
                for event in kinds.get(kind, ())}  # fmt: skip
-    mounted |= set(map(disk_of, window.mounted))
+    mounted |= {disk_of(device) for device, _ in window.mounted}
     disks: dict[str, list[KernelEvent]] = {}
     for kind in _DISK:
         for event in kinds.get(kind, ()):
@@ -76,8 +76,10 @@ def _disks(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         if array is not None and disk not in mounted:
             unsure = f"; a member of {array.name} ({array.level or 'not active'})"
             unsure += ", which continues without it" if array.redundant else ""
+        lost = {disk, array.name} if array is not None and not array.redundant else {disk}
+        places = tuple(place for device, place in window.mounted if disk_of(device) in lost)
         yield Problem(Status.FAIL if certain else Status.WARN, f"{disk or 'a disk'}: {words}{unsure}", disk, "io-error",
-                      events, _DISK_FIX)  # fmt: skip
+                      events, _DISK_FIX, places)  # fmt: skip
 
 
 _STEPS = {"io-error": "I/O errors ({})", "fs-error": "file system errors ({})",

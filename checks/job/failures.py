@@ -19,7 +19,8 @@ from preflight.checks.job.cause import (
 from preflight.checks.logs import no_nccl
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, processes, unknown, warned
+from preflight.parsers.messages.named_processes import processes_in
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -162,7 +163,12 @@ def _with_fault(finding: Finding, run: RunFacts, key: str, failure: Failure) -> 
     ]  # fmt: skip
     names: dict[str | None, str] = {host: node.node for host, _, _ in writers if (node := run.host(host))}
     at = dict.fromkeys(facts.logged_faults.places(log, check, writers, names))
-    finding = finding.with_parts(*lines, *at)
+    blamed = (
+        (host, processes(processes_in(process.line.message)))
+        for (host, _, _), process in zip(writers, failure.processes, strict=True)
+    )
+    of_processes = facts.logged_faults.blamed_processes(blamed, check, names)
+    finding = finding.with_parts(*lines, *at, *of_processes)
     return finding if finding.cause or not names else finding.from_cause((check, *dict.fromkeys(names.values())))
 
 

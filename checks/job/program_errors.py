@@ -9,7 +9,7 @@ from preflight import facts
 from preflight.checks.job.cause import AFTER_FAILURE, of_log
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, processes, unknown, warned
 from preflight.textprep.plain_text import ends_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def _with_fault(
             names[host] = node.node
         writers.append((host, int(rank) if rank.isdecimal() else None, None))
     at = dict.fromkeys(facts.logged_faults.places(log, signature.check, writers, names))
-    finding = finding.with_parts(*finding.parts, *at)
+    blamed = ((host, processes(error.processes)) for error, (host, _, _) in zip(logged, writers, strict=True))
+    of_processes = facts.logged_faults.blamed_processes(blamed, signature.check, names)
+    finding = finding.with_parts(*finding.parts, *at, *of_processes)
     return finding.from_cause((signature.check, *dict.fromkeys(names.values()))) if names else finding
 
 

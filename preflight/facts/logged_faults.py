@@ -47,6 +47,18 @@ def places(
             yield f"{at}{f' GPU{gpu}' if gpu is not None else ''}: {check}"
 
 
+def blamed_processes(
+    blamed: Iterable[tuple[str | None, Iterable[str]]], check: str, names: Mapping[str | None, str]
+) -> Iterator[str]:
+    """Yield blamed processes, such as ``gpu004 process 5120: kernel.events``.
+
+    ``blamed`` are the host of each message and its processes; ``names`` are the nodes of the hosts.
+    """
+    for host, processes in blamed:
+        if host in names:
+            yield from (f"{names[host]} {process}: {check}" for process in processes)
+
+
 def _ranks(log: NcclLog) -> dict[str | None, list[int]]:
     """Return the ranks of each host whose ranks are all in the log, in order."""
     ranks = {name: sorted(host.ranks) for name, host in hosts(log).items() if len(host.ranks) > 1}

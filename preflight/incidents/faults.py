@@ -8,7 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.incidents.findings import Findings
 from preflight.incidents.parts import ends_of
-from preflight.model import SHADOW
+from preflight.model import PROCESS, SHADOW
 
 
 @dataclass
@@ -113,15 +113,23 @@ def _with_logs(findings: Findings, faults: list[NodeFault]) -> list[NodeFault]:
 
 
 def _of_same_part(logged: Mapping[str, Any], cause: Mapping[str, Any], node: str, findings: Findings) -> bool:
-    """Return whether a log's finding may be about the GPU or NIC of a node's finding.
+    """Return whether a log may be about the GPU, NIC or process of a finding.
 
-    It may if the log shows no such part of the node, or if the node's finding is about neither.
+    It may if the log shows no such part of the node, or if the node's finding is about none of them.
     """
     parts, places = findings.parts(node), [place.partition(": ")[0] for place in logged.get("parts", ())]
+    here = [at.removeprefix(f"{node} ") for at in places if at.startswith(f"{node} ")]
+    blamed, held = _processes(here), _processes(cause.get("parts", ()))
+    if blamed and held and blamed.isdisjoint(held):
+        return False
     devices = parts.gpus.union(parts.names.values())
-    shown = [parts.of_subject(at.removeprefix(f"{node} ")) & devices for at in places if at.startswith(f"{node} ")]
+    shown = [parts.of_subject(at) & devices for at in here]
     mine = parts.of_subject(cause["subject"]) & devices
     return not mine or not any(shown) or any(mine & part for part in shown)
+
+
+def _processes(parts: Iterable[str]) -> set[str]:
+    return {part for part in parts if part.startswith(PROCESS)}
 
 
 def _of_log(findings: Findings, fault: NodeFault) -> set[int]:

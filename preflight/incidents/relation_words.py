@@ -15,7 +15,8 @@ _WORDS = {
     "names": "if the message of one names the other",
     "cable": "at the other end of the cable, or of the same switch port",
     "switch": "of a port of the same switch",
-    "parts": "of the same port and priority, between the same two switches, or of one line, rank or GPU in a log",
+    "parts": "of the same port and priority, between the same two switches, of one process, or of one line, rank or "
+    "GPU in a log",
     "ended": "in the same log, if this failure ended the job",
     "unknown": "if it is unknown on the same node",
     "log": "if the log and the node agree",

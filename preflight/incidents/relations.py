@@ -51,8 +51,8 @@ class Relations:
         """Return the node findings that a log's finding names as its cause.
 
         The log's finding states the possible causes as the id of a check or a pattern of ids. If its message names the
-        subject of some of these causes, only those are returned. If it names none, all but mounts are returned for an
-        id or for ``*``, and none for another pattern.
+        subject or mount point of some of these causes, only those are returned. If it names none, all but those with
+        a mount point are returned for an id or for ``*``, and none for another pattern.
         """
         blamed = finding.get("cause")
         if not blamed:
@@ -62,10 +62,13 @@ class Relations:
             for number, cause in causes.items()
             if not set(blamed["nodes"]).isdisjoint(cause["nodes"]) and self._in_log(cause, finding, blamed["check"])
         ]
-        stated = [number for number in named if _names(finding["message"], causes[number]["subject"])]
+        stated = [
+            number for number in named
+            if any(_names(finding["message"], name) for name in (causes[number]["subject"], *_mounts(causes[number])))
+        ]  # fmt: skip
         if stated or blamed["check"] not in ("*", *self._ids):
             return stated
-        return [number for number in named if not causes[number]["subject"].startswith("/")]
+        return [number for number in named if not _mounts(causes[number])]
 
     def _in_log(self, cause: Document, finding: Document, blamed: str) -> bool:
         """Return whether a relation joins a node's finding to a log's that blames a check.
@@ -75,7 +78,8 @@ class Relations:
         same = fnmatchcase(cause["check"], blamed)
         return any(
             relation.on == "log" and (same or relation.about != "*")
-            and _is_about(cause, relation.cause) and _is_of(relation, finding)
+            and (_is_about(cause, relation.cause) or any(fnmatchcase(at, relation.cause) for at in _mounts(cause)))
+            and _is_of(relation, finding)
             for relation in self._of.get(cause["check"], ())
         )  # fmt: skip
 
@@ -135,6 +139,10 @@ class Relations:
 
 def _logs(finding: Document) -> set[str]:
     return {key for key in finding["evidence"] if key.startswith("log:")} if "@run" in finding["nodes"] else set()
+
+
+def _mounts(finding: Document) -> list[str]:
+    return [name for name in (finding["subject"], *finding.get("parts", ())) if name.startswith("/")]
 
 
 def _is_of(relation: Relation, effect: Document) -> bool:

@@ -60,8 +60,9 @@ class Finding:
     file's reason why it does not block a job. ``reported_by`` names node checks: if one of them fails or warns, the
     same cause is not reported twice. ``undecided`` marks a difference without a known right side. ``action`` is one of
     ``ACTIONS``, ``impact`` one of ``IMPACTS`` and ``owner`` one of ``OWNERS``, if they differ from the check's. In a
-    log's finding, ``cause`` is the check that reports its cause, followed by its nodes. ``parts`` is what a
-    finding about switches concerns, for the relation of that name: ports with a priority, or both ends of a session.
+    log's finding, ``cause`` is the check that reports its cause, followed by its nodes. ``parts`` is what else a
+    finding concerns, for the relations ``parts`` and ``log``: of switches, ports with a priority, or both ends of a
+    session; of a node, processes and mount points; of a log, lines, GPUs and processes.
     """
 
     status: Status
@@ -103,6 +104,15 @@ class Finding:
     def about(self, *items: str) -> Finding:
         """Return the finding for these checklist items only."""
         return replace(self, answers=items)
+
+
+#: Beginning of the name of a process as a part of a finding; its PID follows.
+PROCESS = "process "
+
+
+def processes(pids: Iterable[object]) -> tuple[str, ...]:
+    """Return processes as parts of a finding."""
+    return tuple(f"{PROCESS}{pid}" for pid in dict.fromkeys(pids))
 
 
 def all_of(number: int, noun: str) -> str:

@@ -130,6 +130,15 @@ def reports_memory(check: KernelEvent) -> bool:
     return 0x0080 <= code <= 0x00FF or code in (0x0134, 0x0150, 0x011B)
 
 
+#: Words in the control group of a process in a container.
+_CONTAINERS = ("kubepods", "docker", "containerd", "crio-", "libpod")
+
+
+def of_container(killed: KernelEvent) -> bool:
+    """Return whether a killed process was in a container, with another PID there."""
+    return any(word in killed.text for word in _CONTAINERS)
+
+
 def _joined(matched: Sequence[KernelEvent], texts: Sequence[str]) -> Iterator[KernelEvent]:
     """Join each event with its further lines: section, call trace or constraint."""
     sections = {event.bus: event.detail for event in matched if event.kind == "hardware-section"}

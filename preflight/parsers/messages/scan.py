@@ -20,6 +20,7 @@ from preflight.parsers.messages import (
 )
 from preflight.parsers.messages import logged_level as level
 from preflight.parsers.messages.error_words import check_of
+from preflight.parsers.messages.named_processes import processes_in
 from preflight.parsers.messages.signature import FRAMEWORK, SLURM, ErrorSignature
 from preflight.parsers.nccl_log import signatures as nccl_signatures
 from preflight.parsers.parsed import Parsed, ParseGap
@@ -100,6 +101,8 @@ _OTHERS = re.compile(
 _SOURCE = re.compile(r"\s{0,40}(?:#|//|raise |except |assert |return |if |print\(|echo |grep |\$ )")
 _RANK = re.compile(r"(?i)\brank[ =:]{0,12}(\d{1,6})\b|\[default(\d{1,4})\]|\[rank(\d{1,6})\]")
 _HOST = re.compile(r"^\s{0,8}host\s{0,8}: ([\w.-]{1,64})\s*$")
+#: The node before a message, if a daemon of Slurm wrote it: its name includes the node's.
+_SLURMD = "slurmstepd-"
 
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
@@ -121,6 +124,7 @@ class LoggedError:
     follows: bool = False  # whether it reports the end of another process
     survived: bool = False  # whether training steps follow it
     writer: str = ""  # the rank or host in the launcher's prefix
+    processes: tuple[str, ...] = ()  # PIDs, or OWN for the process itself
 
     @property
     def has_meaning(self) -> bool:
@@ -354,7 +358,7 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
     node = match_node[1] if match_node else ""
     return LoggedError(
         signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame,
-        ends_of(logged, _WORDS, _WORDS * 2 // 3), error.follows,
+        ends_of(logged, _WORDS, _WORDS * 2 // 3), error.follows, processes=processes_in(logged),
     )  # fmt: skip
 
 
@@ -368,7 +372,8 @@ def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines
         node = next((host[1] for line in above if (host := _HOST.match(line))), "")
         rank = rank or next((hit[0] for line in above for hit in _RANK.findall(line) if hit[0]), "")
     return LoggedError(signature, lines[at].number, text.strip()[:300], groups.get("gpu") or groups.get("gpu2", ""),
-                       node, rank, groups.get("what", ""), words=_words(text, match))  # fmt: skip
+                       node.removeprefix(_SLURMD), rank, groups.get("what", ""), words=_words(text, match),
+                       processes=processes_in(text))  # fmt: skip
 
 
 def _words(text: str, match: re.Match[str] | None) -> str:

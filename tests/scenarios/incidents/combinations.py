@@ -114,6 +114,10 @@ MORE: Mapping[str, Fault] = {
         "<0>[425200.0] watchdog: BUG: soft lockup - CPU#17 stuck for 26s! [python3:5120]",
         "<3>[425201.0] INFO: task python3:5120 blocked for more than 120 seconds.",
     )),
+    "a CPU locked up, and another task hung": node(kernel_log=(
+        "<0>[425200.0] watchdog: BUG: soft lockup - CPU#17 stuck for 26s! [python3:5120]",
+        "<3>[425201.0] INFO: task python3:5121 blocked for more than 120 seconds.",
+    )),
     "a disk of an array failed": node(kernel_log=(
         "<3>[430001.0] I/O error, dev nvme4n1, sector 88123 op 0x1:(WRITE) flags 0x800 phys_seg 4 prio class 0",
         "<2>[430001.1] XFS (md0): Corruption of in-memory data (0x8) detected at xfs_trans_cancel "
@@ -271,7 +275,8 @@ ONE_NODE: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = (
      ("host.failed-units chronyd.service", "gpu.persistence 0000:df:00.0")),
     (("memory module has an uncorrected error", "two cards of memory gone"),
      ("kernel.events CPU_SrcID#1_MC#2_Chan#0_DIMM#0",)),
-    (("a CPU locked up, and a task hung", "port down"),
+    (("a CPU locked up, and a task hung", "port down"), ("kernel.events", "rdma.port-state mlx5_5:1")),
+    (("a CPU locked up, and another task hung", "port down"),
      ("kernel.events", "kernel.events", "rdma.port-state mlx5_5:1")),
     (("a disk of an array failed", "drive 5 dead"), ("kernel.events nvme4n1", "host.inventory nvme5")),
     (("RDMA read too late", "port down"), ("rdma.port-state mlx5_5:1",)),

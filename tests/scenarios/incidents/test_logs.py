@@ -96,9 +96,36 @@ NO_MEMORY = (
 )
 
 
+#: The lines with which PyTorch names another process on the GPU, or only its own.
+OF_8812 = f"{NO_MEMORY} of which 1.00 GiB is free. Process 8812 has 72.27 GiB memory in use."
+ALL_ITS_OWN = f"{NO_MEMORY} of which 1.00 GiB is free. Including others, this process has 77.80 GiB memory in use."
+LITTLE_ITS_OWN = ALL_ITS_OWN.replace("77.80", "5.73")
+
+
 def held(number: int) -> Fault:
     """Plant a process that holds most of a GPU's memory."""
     return health(number, processes=(Process(8812, "python3", 74000),), memory_used_mib=74004)
+
+
+def killed(pid: int, name: str = "python3", group: str = "/slurm/job_7") -> Fault:
+    """Plant the kernel's lines about a process that it killed for lack of memory."""
+    limit = f"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,task_memcg={group},task={name},pid={pid}"
+    return node(kernel_log=(
+        f"<6>[430900.0] {limit},uid=0", f"<3>[430900.1] Out of memory: Killed process {pid} ({name}) total-vm:9kB",
+    ))  # fmt: skip
+
+
+def sigkill(pid: int) -> str:
+    """Return what torchrun prints of rank 11, which is on gpu002."""
+    return f"  host      : gpu002\n  rank      : 11 (local_rank: 3)\n  exitcode  : -9 (pid: {pid})\n"
+
+
+OUT_OF_MEMORY = "kernel.events @gpu002 node blocks-job"
+DRIFTS, KILLED = "gpu.left-over-processes @gpu002 job drifts", "kernel.events @gpu002 node drifts"
+SHUT_DOWN = node(kernel_log=(
+    "<2>[430001.1] XFS (md0): Corruption of in-memory data (0x8) detected at xfs_trans_cancel (fs/xfs/xfs_trans.c:109"
+    "5).  Shutting down filesystem.",
+))  # fmt: skip
 
 
 def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> Any:
@@ -108,10 +135,13 @@ def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> A
     return judge(evidences, registry().checks, decode(cluster.encode(), "cluster.toml"), run=run)
 
 
+LEFT_OVER = "gpu.left-over-processes @gpu002 job blocks-job"
+IO_ERROR = "OSError: [Errno 5] Input/output error:"
 UVERBS, SWITCH = "rdma.device-nodes @gpu002 site slows-job", "nccl.left-over-disables @gpu003 job slows-job"
 IN_LOG = "nccl.transport @the run's logs job slows-job"
 PORT = "rdma.port-state @gpu002 network blocks-job"
 ALONE = "nccl.failures @the run's logs job blocks-job"
+ERROR = ALONE.replace("nccl.failures", "job.errors")
 GOOD = lines(1) + lines(2) + lines(3)
 
 #: What happens: faults of nodes, the log, and the incidents.
@@ -238,10 +268,38 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
         ["gpu.count @gpu003 node blocks-job", ALONE],
     ),
     "a process of an earlier job holds the memory of a rank's GPU": (
-        {2: held(3)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job blocks-job"],
+        {2: held(3)}, EIGHT + raised(11, NO_MEMORY), [LEFT_OVER],
     ),
     "the same, and only NCCL prints it": (
-        {2: held(3)}, EIGHT + cuda(2, 3, "out of memory"), ["gpu.left-over-processes @gpu002 job blocks-job"],
+        {2: held(3)}, EIGHT + cuda(2, 3, "out of memory"), [LEFT_OVER],
+    ),
+    "PyTorch names the process": ({2: held(3)}, EIGHT + raised(11, OF_8812), [LEFT_OVER]),
+    "it names one that is gone": (
+        {2: held(3)}, EIGHT + raised(11, OF_8812.replace("8812", "71")), [DRIFTS, ALONE],
+    ),
+    "its own process used all": ({2: held(3)}, EIGHT + raised(11, ALL_ITS_OWN), [DRIFTS, ALONE]),
+    "its own used little": ({2: held(3)}, EIGHT + raised(11, LITTLE_ITS_OWN), [LEFT_OVER]),
+    "the kernel killed the process of a rank": ({2: killed(5120)}, EIGHT + sigkill(5120), [OUT_OF_MEMORY]),
+    "it killed another one": (
+        {2: killed(220, "exporter")}, EIGHT + sigkill(5120), [KILLED, ERROR],
+    ),
+    "in a container, PIDs are others": (
+        {2: killed(5120, group="/kubepods/pod7")}, EIGHT + sigkill(63), [OUT_OF_MEMORY],
+    ),
+    "Slurm reports the kill": (
+        {2: killed(5120)}, EIGHT + "slurmstepd-gpu002: error: Detected 1 oom_kill event in StepId=7.0. Some of the "
+        "step tasks have been OOM Killed.\nsrun: error: gpu002: task 11: Out Of Memory\n", [OUT_OF_MEMORY],
+    ),
+    "Slurm reports one of another node": (
+        {2: killed(5120)}, EIGHT + "srun: error: gpu003: task 19: Out Of Memory\n",
+        [KILLED, ERROR],
+    ),
+    "a file system was shut down, and a rank cannot write to it": (
+        {2: SHUT_DOWN}, EIGHT + raised(11, f"{IO_ERROR} '/scratch/a'"), [OUT_OF_MEMORY],
+    ),
+    "a rank cannot write elsewhere, or on another node": (
+        {2: SHUT_DOWN}, EIGHT + raised(11, f"{IO_ERROR} '/home/a'") + raised(3, f"{IO_ERROR} '/scratch/a'"),
+        [OUT_OF_MEMORY, ERROR],
     ),
     "of another rank's GPU": (
         {2: held(4)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job drifts", ALONE],
