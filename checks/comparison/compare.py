@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.comparison.electorate import ONE_VALUE, Electorate, Trait, kinds, poll
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import EvidenceError, with_subject
 from preflight.expectations import Site
 from preflight.facts.majority import Vote, vote
 from preflight.facts.node import NodeFacts
 from preflight.model import Finding, Status, all_of, failed, passed, skipped, unknown, warned
+
+#: The next step for a node without peers.
+COLLECT_MORE = "collect from other nodes of its kind as well: --hosts NODES"
 
 #: Maximum length of a value in a message, in characters.
 _SHOWN = 90
@@ -44,8 +47,9 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
         if without and not polled.unread:
             return skipped(f"{trait.what}: {value}; the other nodes of its kind have none", evidence=keys).on(fine)
         return unknown(
-            f"{trait.what}: {value} on the only node of its kind: nothing to compare with", evidence=keys
-        ).on(fine)
+            f"{trait.what}: {value} on the only node of its kind: nothing to compare with", evidence=keys,
+            fix=COLLECT_MORE,
+        ).on(fine)  # fmt: skip
     message = f"{trait.what} is {value} on {all_of(found.total, 'node')}"
     if len(found.values) > 1:
         message = f"{trait.what} is {value}, as on most nodes ({len(found.holders)} of {found.total})"
@@ -81,7 +85,8 @@ def _of_kind(members: Sequence[NodeFacts], sites: Mapping[str, Site], traits: Se
         yield skipped(f"no node of this kind has these values: {what}, …", evidence=[traits[0].key]).on(names)
         return
     if len(members) < 2:
-        yield unknown("the only node of its kind: nothing to compare with", evidence=[applies[0].key]).on(names)
+        yield unknown("the only node of its kind: nothing to compare with", evidence=[applies[0].key],
+                      fix=COLLECT_MORE).on(names)  # fmt: skip
         return
     dark = [trait for trait in applies if not polled[trait.what].shown]
     odd: set[str] = set()
@@ -107,7 +112,7 @@ def _the_rest(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Find
     if not seen:
         return unknown(f"no node of this kind shows these values: {', '.join(unseen)}",
                        evidence=[trait.key for trait in traits[:3]])  # fmt: skip
-    beside = f"; no node shows: {', '.join(unseen)}" if unseen else ""
+    beside = f"; not shown by any node: {', '.join(unseen)}" if unseen else ""
     listed = ", ".join(trait.what for trait in seen)
     most = any(len(polled[trait.what].result.values) > 1 for trait in seen if not trait.each)
     on = "on most" if most else "on the other"
@@ -128,8 +133,9 @@ def differences(trait: Trait, polled: Electorate) -> Iterator[Finding]:
         return
     for value, holders in sorted(found.odd.items()):
         mine, theirs = _parts(trait, value, found.usual)
+        have = "have it" if theirs == "unset" else "have"
         yield report(
-            f"{trait.what}: {_cut(mine)}; most nodes ({len(found.holders)} of {found.total}) have {_cut(theirs)}",
+            f"{trait.what}: {_cut(mine)}; most nodes ({len(found.holders)} of {found.total}) {have} {_cut(theirs)}",
             subject=trait.what, found=mine, expected=f"{ONE_VALUE}; most have {theirs}", evidence=[trait.key],
             action=trait.action,
         ).on(holders)  # fmt: skip
@@ -245,7 +251,7 @@ def _gaps(traits: Sequence[Trait], polled: Mapping[str, Electorate]) -> Iterator
         what = ", ".join(trait.what for trait, _ in found)
         keys = list(dict.fromkeys(error.key for _, error in found))
         target = keys[0].partition(":")[2]
-        reason = why if why.startswith(target) else f"{target}: {why}"
+        reason = why if why.startswith(target) else with_subject(target, why)
         yield unknown(f"{what} could not be read: {reason}",
                       subject=found[0][0].what if len(found) == 1 else "", evidence=keys[:8]).on(holders)  # fmt: skip
 
@@ -259,7 +265,7 @@ def _parts(trait: Trait, value: str, usual: str) -> tuple[str, str]:
     lacks = [part for part in theirs if part not in mine]
     if not only and not lacks:
         return f"in a different order: {value}", usual
-    return trait.items.join(only) or "nothing", trait.items.join(lacks) or "nothing"
+    return trait.items.join(only) or "none", trait.items.join(lacks) or "none"
 
 
 def _cut(value: str) -> str:

@@ -99,7 +99,7 @@ def link_speed(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         speed_counts = ", ".join(f"{number} at {speed}" for speed, number in sorted(counted.items()))
         yield warned(f"links of one kind run at different speeds, and which is right is not known: {speed_counts}",
                      found=speed_counts, expected="one speed", evidence=keys,
-                     fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
+                     fix='save a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
     strange = [link for link in net.links if link.speed and link.gbps is None]
     if strange:
         speeds = ", ".join(sorted({link.speed for link in strange}))
@@ -156,7 +156,7 @@ def reference(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
     if site.reference is None:
         inventory = f"{len(net.switches)} switches, {len(net.hcas)} HCAs, {len(net.links)} links"
         yield unknown(f"no reference for the fabric; now it has {inventory}", found=inventory, evidence=keys,
-                      fix='keep a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
+                      fix='save a good sweep and name it in the cluster file: [fabric] reference = "FILE"')  # fmt: skip
         return
     before = site.reference.net
     changed = facts.fabric.compare.difference(before, net)

@@ -64,7 +64,7 @@ def waits(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         yield unknown(gap, evidence=keys)
     elif full := [port for port, ticks in ports.items() if ticks >= FULL[WAIT]]:
         yield warned(
-            f"{counted(len(full), 'switch port')} at the maximum of {WAIT}, which hides later waits: "
+            f"{counted(len(full), 'switch port')} at the maximum of {WAIT}, so later waits are not counted: "
             f"{_named(swept, full)}", found=f"{FULL[WAIT]} ticks", expected="less", evidence=keys,
         )  # fmt: skip
     elif reset := [port for port, ticks in earlier.items() if ticks > ports.get(port, 0)]:

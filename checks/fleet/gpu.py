@@ -217,7 +217,7 @@ def nvlink_domain(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     if apart:
         yield skipped("no NVLink domain spans these nodes", evidence=["nvml:gpus"]).on(apart)
     for name, refusal in unread.items():
-        yield unknown(f"the NVLink domain could not be read: {refusal.why}", evidence=[refusal.key]).on([name])
+        yield unknown(f"the NVLink domain could not be read: {refusal}", evidence=[refusal.key]).on([name])
 
 
 #: Next step for a clique, which no file on the nodes sets.

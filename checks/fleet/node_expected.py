@@ -61,7 +61,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
         try:
             value = trait.read(node, site)
         except EvidenceError as error:
-            yield unknown(f"{trait.what} could not be read: {error.why}", subject=trait.what, expected=source,
+            yield unknown(f"{trait.what} could not be read: {error}", subject=trait.what, expected=source,
                           evidence=[error.key])  # fmt: skip
             continue
         if value is None:

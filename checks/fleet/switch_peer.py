@@ -48,7 +48,7 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
         if _neighbours(node, site):
             return None
     except EvidenceError as error:
-        return unknown(f"the neighbours are unknown: {error.why}", evidence=[LLDP])
+        return unknown(f"the neighbours are unknown: {error}", evidence=[LLDP])
     return unknown(
         f"no switch sends LLDP on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
         fix="enable LLDP in the switch; NIC firmware that handles LLDP hides it from the host (mlxconfig LLDP_NB_*)",
@@ -103,7 +103,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
             here = facts.port_qos.pfc(node.evidence, port.netdev)
         except EvidenceError as error:
             yield unknown(
-                f"PFC of {port.netdev} ({port.name}) could not be read here: {error.why}", subject=port.netdev,
+                f"PFC of {port.netdev} ({port.name}) could not be read here: {error}", subject=port.netdev,
                 evidence=[error.key, LLDP], fix="install `dcb` (iproute2), or run with --sudo for `mlnx_qos`",
             )  # fmt: skip
             continue
@@ -129,7 +129,7 @@ def pfc(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
 
 def _listed(priorities: frozenset[int]) -> str:
-    return ", ".join(map(str, sorted(priorities))) or "none"
+    return ", ".join(map(str, sorted(priorities))) or "no priority"
 
 
 @check(
@@ -170,7 +170,7 @@ def mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         report = warned if there.max_frame == netdev.mtu else failed
         yield report(
-            f"{netdev.name} sends frames of up to {frame} bytes, {there.switch} port {there.port} accepts "
+            f"{netdev.name} sends frames of up to {frame} bytes, but {there.switch} port {there.port} accepts "
             f"{there.max_frame}",
             subject=netdev.name, found=f"{there.max_frame} bytes", expected=f"at least {frame} bytes",
             evidence=[LLDP, f"file:{facts.interfaces.ROOT}/{netdev.name}/mtu"],
@@ -227,7 +227,7 @@ def dscp(node: NodeFacts, site: Site) -> Iterator[Finding]:
             here = facts.port_qos.dscp_map(node.evidence, at.netdev)
         except EvidenceError as error:
             yield unknown(
-                f"the DSCP map of {at.netdev} ({port.name}) could not be read here: {error.why}", subject=at.netdev,
+                f"the DSCP map of {at.netdev} ({port.name}) could not be read here: {error}", subject=at.netdev,
                 evidence=[error.key, LLDP], fix="install iproute2's `dcb`, or run with --sudo for `mlnx_qos`",
             )  # fmt: skip
             continue
@@ -358,7 +358,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
             try:
                 plan, ports[node.node], other = node.remember_for_fleet("leaves", _plan, node, sites[node.node])
             except EvidenceError as error:
-                other, plan = unknown(f"the rails could not be read: {error.why}", evidence=[error.key]), ()
+                other, plan = unknown(f"the rails could not be read: {error}", evidence=[error.key]), ()
             if other:
                 yield other.on([node.node])
             elif plan and (wrong := node.remember_for_fleet("unexpected leaves", _unexpected, node, sites[node.node])):
@@ -424,7 +424,7 @@ def _moved(pairs: Sequence[tuple[str, str]], ports: Mapping[str, str]) -> str:
     """List the rails on another leaf; two that exchanged leaves are swapped."""
     rails = [(*mine.split("\0", 1), theirs.split("\0")[1]) for mine, theirs in pairs]
     words = "; ".join(
-        f"{netdev} is on {leaf} port {ports[netdev]}, but that of its peers on {usual}" for netdev, leaf, usual in rails
+        f"{netdev} is on {leaf} port {ports[netdev]}, its peers' {netdev} on {usual}" for netdev, leaf, usual in rails
     )
     if len(rails) == 2 and rails[0][1:] == rails[1][:0:-1]:
         return f"the cables of {rails[0][0]} and {rails[1][0]} are swapped: {words}"

@@ -11,7 +11,7 @@ from preflight.checks.gpu.gpudirect_host import GUIDE
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.gpudirect import GpuNicPair
@@ -132,7 +132,7 @@ def _by_numa_node(part: str, pairs: Iterable[GpuNicPair]) -> Iterator[Finding]:
     good = [pair for pair in pairs if pair.same_node]
     if good:
         names = ", ".join(pair.name for pair in good)
-        yield passed(f"{part}: NIC on the GPU's own CPU for {len(good)} of {counted(len(pairs), 'GPU')}", found=names,
+        yield passed(f"{part}: NIC on the GPU's own CPU for {some_of(len(good), len(pairs), 'GPU')}", found=names,
                      evidence=[PCI_BUS])  # fmt: skip
     if silent := [pair.name for pair in pairs if pair.same_node is None]:
         yield unknown(f"the NUMA node of {', '.join(silent)} is unknown", evidence=[PCI_BUS])

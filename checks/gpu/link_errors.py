@@ -14,7 +14,7 @@ from preflight.facts import kernel_log
 from preflight.facts.node import NodeFacts
 from preflight.facts.nvidia import link_errors
 from preflight.facts.nvidia.query import NVML
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
 from preflight.parsers.host.kernel_log import parse_uptime
 from preflight.parsers.nvidia.nvlink_errors import DAMAGED, FAILED, RECOVERY
 
@@ -63,7 +63,7 @@ def nvlink_errors(node: NodeFacts, site: Site) -> Iterator[Finding]:
     try:
         counts = link_errors.totals(node.evidence)
     except EvidenceError as error:
-        yield unknown(f"the NVLink errors could not be read: {error.why}", evidence=[error.key],
+        yield unknown(f"the NVLink errors could not be read: {error}", evidence=[error.key],
                       fix="Run `nvidia-smi nvlink -e` on the node.")  # fmt: skip
         return
     yield from judge_nvlink_errors(counts, _names(node), evidence)
@@ -101,7 +101,7 @@ def judge_nvlink_errors(
             evidence=evidence,
         )  # fmt: skip
     if fine:
-        yield passed(f"{fine} of {len(counts)} GPUs: few NVLink errors since the driver was loaded",
+        yield passed(f"{some_of(fine, len(counts), 'GPU')}: few NVLink errors since the driver was loaded",
                      found=f"at most {most}", evidence=evidence)  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
 def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
     if error.key not in node.evidence:  # collected by an older preflight
         return skipped(f"{what} were not collected from this node", evidence=[error.key])
-    return unknown(f"the growth of {what} is not known: {error.why}", evidence=[error.key],
+    return unknown(f"the growth of {what} is not known: {error}", evidence=[error.key],
                    fix="Run `preflight check --window 60` on the node.")  # fmt: skip
 
 

@@ -248,7 +248,7 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield passed("IMEX is active, and channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
         return
     summary = (
-        f"IMEX {parsers.host.services.state_in_words(state)}, and channel0 {'exists' if channel else 'is missing'}"
+        f"IMEX {parsers.host.services.state_in_words(state)}, but channel0 {'exists' if channel else 'is missing'}"
     )
     yield (failed if state == "failed" else warned)(
         summary, found=summary, expected="active, with channel0", impact="slows-job",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
 from preflight.facts.nvidia.model import NOT_IN_OUTPUT
-from preflight.model import Finding, counted, passed, skipped, unknown
+from preflight.model import Finding, counted, passed, skipped, some_of, unknown
 
 if TYPE_CHECKING:
     from preflight.facts.nvidia.model import GpuHealth, Health
@@ -71,7 +71,7 @@ def each_gpu(
         else:
             fine += 1
     if fine:
-        yield passed(f"{fine} of {counted(len(health.gpus), 'GPU')}: {good}", evidence=evidence)
+        yield passed(f"{some_of(fine, len(health.gpus), 'GPU')}: {good}", evidence=evidence)
     if health.partial and not health.pasted:
         yield unknown(
             f"only {counted(len(health.gpus), 'GPU')} reported their {what}: the query {health.partial}",

@@ -156,7 +156,7 @@ def driver(node: NodeFacts, site: Site) -> Iterator[Finding]:
         yield _in_container(node, listing, len(bus))
     else:
         yield failed(
-            f"driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
+            f"the driver does not answer for {len(missing)} of {len(bus)} GPUs: {', '.join(missing)}",
             subject=missing[0] if len(missing) == 1 else "",
             found=f"{len(listing.gpus)} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
             expected=f"{len(bus)}, as on the PCI bus",
@@ -182,7 +182,7 @@ def _in_container(node: NodeFacts, listing: Driver, bus: int) -> Finding:
             evidence=evidence,
         )
     if given is not None and answer < given == nodes:
-        return failed(f"driver does not answer for {given - answer} of {given} GPUs assigned to this container",
+        return failed(f"the driver does not answer for {given - answer} of {given} GPUs assigned to this container",
                       found=f"{answer} GPUs answer" + (f" ({'; '.join(listing.lost)})" if listing.lost else ""),
                       expected=f"{given}, as assigned", evidence=evidence)  # fmt: skip
     return unknown(f"{answer} of {bus} GPUs are visible in this container", evidence=[listing.evidence, PCI_BUS],
@@ -222,7 +222,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
     evidence = [error.key, NVIDIA_VERSION, PCI_BUS]
     if node.in_container:
         return unknown(
-            f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error.why}",
+            f"{gpus} GPUs on the PCI bus, no driver visible in this container: {error}",
             evidence=evidence,
             fix="give the container its GPUs (nvidia container runtime, NVIDIA_VISIBLE_DEVICES)",
         )
@@ -255,7 +255,7 @@ def _silent(node: NodeFacts, gpus: int, error: EvidenceError) -> Finding:
             fix="install nvidia-smi (package nvidia-utils) on the node",
         )
     return failed(
-        f"the driver answers for none of {gpus} GPUs: {error.why}",
+        f"the driver answers for none of {gpus} GPUs: {error}",
         found=error.why,
         expected=f"{gpus} GPUs",
         evidence=evidence,

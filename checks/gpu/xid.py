@@ -133,10 +133,10 @@ def judge_xids(found: Events, context: XidContext) -> Iterator[Finding]:
 def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterator[Finding]:
     """Report lines with an incomplete code or PCI address."""
     if unread:
-        lines = f"{len(unread)} lines" if len(unread) > 1 else "a line"
+        lines, them = (f"{len(unread)} lines", "them") if len(unread) > 1 else ("a line", "it")
         yield unknown(
             f"{lines} with an {kind} whose number or address is incomplete", found=unread[0][:200],
-            evidence=context.evidence, fix=f"read them on the node: `dmesg | grep {kind}`",
+            evidence=context.evidence, fix=f"read {them} on the node: `dmesg | grep {kind}`",
             quote="\n".join(line[:300] for line in unread[:8]),
         )  # fmt: skip
 
@@ -224,7 +224,7 @@ def _worst(policies: Sequence[tuple[XidEvent, XidPolicy]], context: XidContext, 
     code = f"Xid {event.code}" if event.coded else f"Xid {event.code} (from a line without a code)"
     return report(
         f"{named}{code}: {policy.meaning}{printed}" + (f", {times} times" if times > 1 else "")
-        + (f", {when}" if when else "") + (f"; also {then}" if then else "")
+        + (f", {when}" if when else "") + (f"; also Xid {then}" if then else "")
         + (f" (line {event.number})" if event.number else ""),
         subject=address, found=event.line[:200], expected=f"no such Xid{context.since}", evidence=context.evidence,
         fix=fix, action=action,
@@ -308,6 +308,6 @@ def judge_sxids(events: Events, context: XidContext) -> Iterator[Finding]:
             fix="Most follow from a GPU or program error: look for an Xid before them, and run `nvidia-smi nvlink -e`.",
         )  # fmt: skip
     elif not fatal and not events.unread_switches:
-        notes = f"; {counted(len(found), 'SXid')} not fatal" if found else ""
+        notes = f"; {counted(len(found), 'non-fatal SXid')}" if found else ""
         yield passed(f"no fatal SXid{context.since}{notes}", evidence=context.evidence)
     yield from _unreadable(events.unread_switches, "SXid", context)

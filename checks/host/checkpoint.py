@@ -69,7 +69,7 @@ def age(node: NodeFacts, site: Site) -> Iterator[Finding]:
                      fix="Compare the clocks of node and file server.")  # fmt: skip
     elif age_min > 2 * interval_min.value:
         least_min = age_min // interval_min.value * interval_min.value
-        seldom = f"over {least_min:g} minutes old, but one is due every {interval_min.value:g}"
+        seldom = f"over {least_min:g} minutes old, but one is due every {interval_min.value:g} minutes"
         yield warned(f"the newest checkpoint is {seldom}{_loss(node, 'more than', least_min)}",
                      found=words, expected=f"at most {2 * interval_min.value:g} minutes ({interval_min.source})",
                      evidence=[key])  # fmt: skip

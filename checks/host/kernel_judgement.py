@@ -194,7 +194,7 @@ def _aer(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
         corrected = [*counted([event for event in corrected if event.detail != _SUPPRESSED]), *unseen]
         if fatal:
             contained = any(event.detail == "containment event" for event in fatal)
-            words = "fatal PCIe error" if not contained else "PCIe port contained a fatal error (DPC)"
+            words = "fatal PCIe error" if not contained else "the PCIe port contained a fatal error (DPC)"
             yield Problem(Status.FAIL, f"{words}{where}", device, "pcie-aer", fatal, _RESEAT)
         if severe and not fatal:
             yield Problem(Status.WARN, f"{count(counted(severe), 'uncorrected, non-fatal PCIe error')}{where}", device,

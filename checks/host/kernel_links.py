@@ -44,7 +44,7 @@ def flaps(kinds: Mapping[str, Sequence[KernelEvent]], window: Window) -> Iterato
                 yield Problem(Status.UNKNOWN, f"the link of {shown} went down {often} and stayed down", shown,
                               "nic-link-down", tuple(events), _SPARE)  # fmt: skip
     if seldom:
-        yield f"links went down: {listed(seldom)}"
+        yield f"links that went down: {listed(seldom)}"
 
 
 def repeated(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight.checks.applicability import no_mount_declared, own_file_systems
 from preflight.checks.in_logs import IN_LOGS
-from preflight.evidence.document import EvidenceError, Record
+from preflight.evidence.document import EvidenceError, Record, with_subject
 from preflight.expectations import Site
 from preflight.expectations.values import DeclaredMount as Declared
 from preflight.facts.host import size_text
@@ -118,13 +118,13 @@ def _room(node: NodeFacts, key: str, place: str, source: str, of: str) -> tuple[
     expected = f"a mount that answers ({source})"
     if record.hangs:
         return None, unknown(
-            f"{place}{of} does not answer: df {record.describe()}", subject=place, found=record.status,
+            f"{place}{of} does not answer: {with_subject('df', record.describe())}", subject=place, found=record.status,
             expected=expected, evidence=[key], action="fix-site", impact="blocks-job",
             fix="Check the server and the path to it; jobs that use it hang in the kernel.",
         )  # fmt: skip
     if not record.ok:
-        return None, unknown(f"{place}: df {record.describe()}", subject=place, found=record.status, expected=expected,
-                             evidence=[key])  # fmt: skip
+        return None, unknown(f"{place}: {with_subject('df', record.describe())}", subject=place, found=record.status,
+                             expected=expected, evidence=[key])  # fmt: skip
     if record.rc not in (0, None):
         return None, _refused(record, place, of, expected, key)
     try:
@@ -211,8 +211,8 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
 
 @check(
     "host.file-systems",
-    title="No file system on a disk is full, or was turned read-only by the kernel",
-    fault="A file system is full, or was turned read-only",
+    title="No disk file system is full, or went read-only after an error",
+    fault="A file system is full, or went read-only after an error",
     impact="blocks-job",
     source="proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)",
     fix="If full, run `du -x --max-depth=1 PLACE`. If read-only, read `dmesg`, then check the file system or "
@@ -223,7 +223,7 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
     explains=[("fleet.host", "node", "*read-only*", "mounts*"), *IN_LOGS],
 )
 def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Look for file systems without space or inodes, or turned read-only by an error.
+    """Look for file systems without space or inodes, or read-only after an error.
 
     ## Why it matters
     On a disk that is full or that the kernel made read-only, logs, lock files and checkpoints fail, and a job reports
@@ -244,7 +244,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
     for place, mount in mounts.items():
         if mount.turned_read_only and place not in declared:
             wrong += 1
-            yield warned(f"{place} ({mount.kind} on {mount.source}) was turned read-only", subject=place,
+            yield warned(f"{place} ({mount.kind} on {mount.source}) went read-only", subject=place,
                          found="read-only", expected="read-write, as it was mounted", evidence=[MOUNTS],
                          action="monitor" if mount.source.startswith("/dev/") else "",
                          impact="" if place.startswith("/boot") else "blocks-job")  # fmt: skip
@@ -267,7 +267,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only
         )
         beside = f"; mounted read-only: {', '.join(intended[:6])}" if intended else ""
-        yield passed(f"no file system on a disk is full or was turned read-only{beside}",
+        yield passed(f"no disk file system is full or went read-only{beside}",
                      evidence=[MOUNTS, DISK_SPACE])  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from preflight.expectations import Site
 from preflight.facts.host import STATUS
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, all_of, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, counted, failed, passed, some_of, unknown, warned
 from preflight.textprep.plain_text import fold_ids
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def affinity(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if far := [gpu for gpu in placed if gpu not in near]:
         cpus = fold_ids(frozenset().union(*(gpu.local_cpus or () for gpu in far)))
         yield failed(
-            f"no local CPU of {len(far)} of {counted(len(gpus), 'GPU')} is among the allowed CPUs {fold_ids(allowed)}",
+            f"no local CPU of {some_of(len(far), len(gpus), 'GPU')} is among the allowed CPUs {fold_ids(allowed)}",
             subject=far[0].address if len(far) == 1 else "",
             expected=f"some of {cpus}, near {', '.join(gpu.address for gpu in far)}",
             **details,

@@ -42,7 +42,7 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
     host = site.members.host
     processes = node.parsed(PROCESSES, parse)
     if not any(process.pid == 1 for process in processes):
-        yield unknown("the first process is not visible: other users' processes are hidden (hidepid)",
+        yield unknown("process 1 is not visible: other users' processes are hidden (hidepid)",
                       expected="a list of all processes", evidence=[PROCESSES],
                       fix="collect as root, or as a member of the group that /proc is mounted with")  # fmt: skip
         return
@@ -53,8 +53,8 @@ def forbidden(node: NodeFacts, site: Site) -> Iterator[Finding]:
             running = [process for process in processes if not process.zombie and _is(process, name, key)]
             if running:
                 wrong = True
-                what = "is running" if key == "forbidden_processes" else "has processes"
-                yield failed(f"{name} {what}: {_shown(running)}", subject=name, found=counted(len(running), "process"),
+                shown = f"{name} is running" if key == "forbidden_processes" else f"user {name} has processes"
+                yield failed(f"{shown}: {_shown(running)}", subject=name, found=counted(len(running), "process"),
                              expected=f"none ({expected.source})", evidence=[PROCESSES])  # fmt: skip
     if not wrong:
         yield passed("no process is running that the cluster file forbids", evidence=[PROCESSES])

@@ -13,7 +13,7 @@ from preflight.facts import addresses
 from preflight.facts.network_mounts import MOUNTS, IpAddress, Storage, nvme, parse_mounts
 from preflight.facts.node import NodeFacts
 from preflight.facts.system_settings import vlans
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
 
 _FIND_INTERFACE = (
     "`ip route get SERVER` names the interface; GPFS: `mmdiag --network`, BeeGFS: `beegfs-net`, Weka: `weka local`"
@@ -79,8 +79,8 @@ def network(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             (apart if ways else silent).append(one)
     if silent:
-        yield unknown(f"the route to {len(silent)} of {len(found)} network mounts is not known", found=_listed(silent),
-                      evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
+        yield unknown(f"the route to {some_of(len(silent), len(found), 'network mount')} is not known",
+                      found=_listed(silent), evidence=[silent[0].evidence], fix=_FIND_INTERFACE)  # fmt: skip
     if apart:
         message = f"no compute port is used to reach {counted(len(apart), 'network mount')}"
         yield passed(message, found=_listed(apart), evidence=[apart[0].evidence, addresses.ROUTES])  # fmt: skip

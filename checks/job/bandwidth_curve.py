@@ -139,11 +139,11 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
         return unknown(message, subject=name, evidence=[key], fix="run with the same -b, -e and -f")
     old, new = min(large, key=lambda pair: pair[1].busbw / pair[0].busbw)
     share = new.busbw / old.busbw
-    source = f"the good run of {site.class_name}"
+    source = f"the good run of class {site.class_name}"
     if share < AS_BEFORE:
         grade = failed if share < FAR_BELOW else warned
         return grade(
-            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.2f} of the {old.busbw:g} of {source}",
+            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.2f} of the {old.busbw:g} GB/s of {source}",
             subject=name,
             found=f"{new.busbw:g} GB/s",
             expected=f"at least {AS_BEFORE:g} of {old.busbw:g} GB/s",
@@ -152,7 +152,7 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     now, then = parsers.nccl_tests.curve.floor_us(points), parsers.nccl_tests.curve.floor_us(list(before.values()))
     if now is not None and then is not None and now > LATER * then:
         return warned(
-            f"{name}: the smallest messages take {now:.1f} us, {then:.1f} in {source}",
+            f"{name}: the smallest messages take {now:.1f} us, but {then:.1f} us in {source}",
             subject=name,
             found=f"{now:.1f} us",
             expected=f"at most {LATER:g} x {then:.1f} us",
@@ -200,8 +200,8 @@ def collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     for key, name, report in reports(run):
         points = parsers.nccl_tests.curve.curve(report.rows)
         if report.collective and report.status == "failed":
-            why = f"stopped: {report.failures[0].text[:120]}" if report.failures else so_far(report)
-            broken[report.collective] = f"{name}: its run did not finish successfully: {why}"
+            why = report.failures[0].text[:120] if report.failures else so_far(report)
+            broken[report.collective] = f"{name}: its run stopped with an error: {why}"
         if report.collective and report.complete and points and report.copies == 1 and report.nranks != 1:
             known = best.get(report.collective)
             if known is None or _reach(report, points[-1]) >= _reach(known[3], known[2]):

@@ -59,7 +59,7 @@ def job_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     lacks = [one for one in dict.fromkeys(needed) if one not in measured]
     small = [f"{one} {measured[one]}" for one in dict.fromkeys(needed) if measured.get(one)]
     found = ", ".join(sorted(measured)) or "none"
-    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; completely measured: {found}"
+    lead = f"the job uses {', '.join(dict.fromkeys(needed))}; fully measured: {found}"
     if lacks:
         yield warned(f"{lead}; not measured: {', '.join(lacks)}", found=found,
                      expected=", ".join(dict.fromkeys(needed)), evidence=keys)  # fmt: skip

@@ -62,7 +62,10 @@ def metadata(run: RunFacts, site: Site) -> Iterator[Finding]:
         records = [record(node) for node in nodes]
         if missing := sorted({name for one in records for name in NEEDED if name not in one}):
             yield unknown(
-                f"these are not known for all of its nodes: {', '.join(missing)}", subject=name, evidence=[key, TOPO]
+                f"these are not known for all of its nodes: {', '.join(missing)}",
+                subject=name,
+                evidence=[key, TOPO],
+                fix=_HAND_OVER,
             )
             continue
         several = {name: versions for node in nodes for name, versions in ambiguous(node)}

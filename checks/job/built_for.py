@@ -10,7 +10,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.compatibility import GUIDE, OLDEST_DRIVER, driver_version, runs
 from preflight.facts.job import RunFacts
-from preflight.model import Finding, all_of, check, counted, failed, passed, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog
@@ -85,7 +85,7 @@ def _by_hosts(run: RunFacts, log: NcclLog, wanted: int, build: str, at: dict[str
     old = [driver for driver, fit in fits.items() if fit is False]
     if old:
         least = ".".join(f"{part:02d}" for part in OLDEST_DRIVER[wanted])
-        hosts = f"{len(old)} of {counted(len(log.hosts), 'host')}"
+        hosts = some_of(len(old), len(log.hosts), "host")
         return warned(f"{build}, and the driver of {hosts} is older: {', '.join(old[:4])}",
                       found=", ".join(old[:4]), expected=f"driver {least} or newer, or cuda-compat in the image",
                       **at)  # fmt: skip

@@ -195,7 +195,7 @@ def _judged(
         f"{causes[0]}",
         found=found,
         expected=expected,
-        fix="In this order: " + "; ".join(causes) + ".",
+        fix="Check in this order: " + "; ".join(causes) + ".",
         quote=_figures(report, best, roof),
     )
 

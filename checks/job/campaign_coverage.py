@@ -57,8 +57,8 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     missing = [node for node in done.plan.nodes if node not in measured]
     out = done.left_out
     for node in missing[:_MOST_LISTED]:
-        why = f"it was excluded: {out[node]}" if node in out else "no run with it was successful"
-        yield unknown(f"{node} was not measured: {why}", subject=node, found="not measured",
+        why = f"was excluded: {out[node]}" if node in out else "was not measured: none of its runs succeeded"
+        yield unknown(f"{node} {why}", subject=node, found="not measured",
                       evidence=[bench.campaign.RECORD])  # fmt: skip
     if len(missing) > _MOST_LISTED:
         yield unknown(f"{len(missing) - _MOST_LISTED} more nodes were not measured", evidence=[bench.campaign.RECORD])

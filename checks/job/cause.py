@@ -128,7 +128,7 @@ def because(group: HostGroup, *, named_before: bool = False) -> str:
     cause = group.cause
     if cause is None or group.contradicted:
         return "; the cause is unknown" if cause else ""
-    line = f"line {cause.line.number}: {cause.line.message[:120]}" if cause.line else ""
+    line = f"line {cause.line.number}: {cause.line.message[:120].rstrip('.')}" if cause.line else ""
     if not group.agreed:
         return f"; first stated cause, {line}; probably {cause.names}"
     on = "" if named_before or all(host.host is None for host in group.hosts) else f" on {group.named}"
@@ -163,7 +163,7 @@ def contradictions(groups: Iterable[HostGroup], key: str, what: str) -> Iterator
         line = group.cause.line
         yield unknown(
             f"{key.removeprefix('log:')}: the cause of {what} on {group.named} is unknown: line {line.number} "
-            f"of the log shows {line.message[:120]!r}, but the node's evidence shows {group.cause.summary}",
+            f"of the log shows {line.message[:120]!r}, but the node's evidence shows: {group.cause.summary}",
             subject=key.removeprefix("log:"),
             found=group.cause.summary,
             expected=line.message[:120],

@@ -121,7 +121,7 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
         steps = max((own for _, own in run.training[key].logs), key=lambda own: len(own.steps)).steps
         ends = sorted(step.line for step in steps)
         if not log.setups or len(ends) < FEW_STEPS:
-            what = f"{len(ends)} steps" if log.setups else "no communicator setup"
+            what = f"only {len(ends)} steps" if log.setups else "no communicator setup"
             fix = "run with NCCL_DEBUG=INFO, and keep the log from its start"
             yield unknown(f"{name}: the log shows {what}", fix=fix, **at)
             continue
@@ -258,7 +258,7 @@ def _plugin(log: NcclLog, at: dict[str, Any]) -> Finding:
         return passed(f"{name}: the SHARP plug-in is loaded ({which})", found="loaded", **at)
     lacks = [one for one in log.plugins if one.state in ("not found", "failed", "unsupported", "internal")]
     if _requests_sharp(log) and lacks:
-        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, but its plug-in is not loaded: {lacks[0].state}",
+        return warned(f"{name}: NCCL_COLLNET_ENABLE=1 requests SHARP, but its plug-in is not loaded ({lacks[0].state})",
                       found=lacks[0].state, expected="loaded", quote=str(lacks[0].first), **at)  # fmt: skip
     if not _requests_sharp(log):
         return skipped(f"{name}: SHARP is not requested", **at)

@@ -85,13 +85,13 @@ def _judged(run: RunFacts, key: str, windows: Sequence[_Window]) -> Finding:
         return unknown(f"{name}: no node has two readings of its ports' counters", fix=FIX, **at)
     steps = max((own for _, own in run.training[key].logs), key=lambda own: len(own.steps)).steps
     if run.log(key).line_count - steps[-1].line > _AFTER:
-        return unknown(f"{name}: other lines follow its last step, so its end is unknown", fix=FIX, **at)
+        return unknown(f"{name}: other lines follow its last step, so the time of that step is unknown", fix=FIX, **at)
     written = seconds_since_1970(run.evidence.collected_at) if len(run.logs) == 1 else None
     if written is None:
         return unknown(f"{name}: the end of its last step is unknown", fix="pass the job's log alone", **at)
     last = next((line for number, line in run.log(key).text.lines() if number == steps[-1].line), "")
     if contradicts(last, written):
-        return unknown(f"{name}: the time of its last step is not that of the file: a copy, or another clock",
+        return unknown(f"{name}: its last step and the file have different times: a copy, or another clock",
                        fix="copy the log with its time (`cp -p`, `rsync -t`)", **at)  # fmt: skip
     times = times_within(steps, written, min(window.begin for window in windows), max(window.end for window in windows))
     if times is None or len(times) < _ENOUGH:

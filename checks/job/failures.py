@@ -214,7 +214,7 @@ def _steps(remedies: Sequence[str], collect: Sequence[str]) -> str:
 
     A full stop could be copied along with a command.
     """
-    look = [f"then look at {', '.join(collect)}"] if collect else []
+    look = [f"then collect: {', '.join(collect)}"] if collect else []
     return "; ".join((*(remedy.removesuffix(".") for remedy in remedies), *look))
 
 

@@ -12,7 +12,7 @@ from preflight.checks.logs import RERUN, cited, gpu_names, log_name, no_nccl, no
 from preflight.expectations import Site
 from preflight.facts.job import RunFacts
 from preflight.facts.nccl_gpudirect import Ability, ability, network_of
-from preflight.model import Finding, all_of, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, failed, passed, skipped, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.parsers.nccl_log import NcclLog, NetChannels
@@ -103,8 +103,8 @@ def _staged(run: RunFacts, log: NcclLog, key: str) -> Iterator[Finding]:
         can = ability(network, gpu_names(run, key, [host.host for host in group.hosts]), _shape(log))
         cause = group.cause
         message = (
-            f"{name}: {number} of {direct + number} network channels{f' of {group.named}' if apart else ''} "
-            f"do not use GPUDirect RDMA{because(group, named_before=apart)}"
+            f"{name}: {some_of(number, direct + number, 'network channel')}{f' of {group.named}' if apart else ''} "
+            f"{'does' if direct + number == 1 else 'do'} not use GPUDirect RDMA{because(group, named_before=apart)}"
         )
         if can.able is False and not uses:
             yield skipped(f"{message}: {can.why}", subject=name, evidence=[key])
@@ -134,7 +134,7 @@ def _grade(
     The reason is the end of a sentence.
     """
     if direct == without and _sends_only(channels):
-        return warned, "; only sending ones: NCCL_NET_GDR_READ is 0 for GPUs without NVLink"
+        return warned, "; only the sending ones are affected: NCCL_NET_GDR_READ is 0 for GPUs without NVLink"
     if uses:
         return failed, "" if direct else "; other hosts of this log use it"
     return (failed, "") if can.able else (warned, f"; {can.why}")

@@ -107,7 +107,7 @@ def _unused(name: str, lists: tuple[HostHcas, ...], compute: tuple[str, ...], at
             groups.setdefault(missing, []).append(entry)
     for missing, hosts in groups.items():
         yield warned(
-            f"{name}: no use of the compute port {_listed(missing)} on {_hosts(hosts)}",
+            f"{name}: {_hosts(hosts)} did not use the compute port {_listed(missing)}",
             subject=hosts[0].host,
             found=_listed(hosts[0].names),
             expected=f"{_listed(compute)} (cluster file)",

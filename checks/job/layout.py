@@ -249,7 +249,7 @@ def divisibility(run: RunFacts, site: Site) -> Iterator[Finding]:
         if name in values and values[name] % parts:
             failures += 1
             label = name.replace("_", "-")
-            yield failed(f"{label} {values[name]} is not a multiple of {what} = {parts}", subject=label,
+            yield failed(f"{label} = {values[name]}, which is not a multiple of {what} = {parts}", subject=label,
                          found=f"{values[name]}", expected=f"a multiple of {parts}")  # fmt: skip
     for name, limit, message in _PARTS:
         if name in values and limit in values and values[name] > values[limit]:
@@ -282,7 +282,7 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     if layout:
         listed = layers_of(str(layout))
         if listed is None:
-            return unknown(f"the pipeline layout {str(layout)[:60]!r} cannot be read", subject="layers")
+            return unknown(f"the pipeline layout {str(layout)[:60]!r} cannot be parsed", subject="layers")
         if sum(listed) == layers and len(listed) % stages == 0:
             return None
         return failed(f"the pipeline layout has {sum(listed)} layers in {len(listed)} parts, the model {layers} layers "
@@ -292,15 +292,18 @@ def _stage_layers(values: Mapping[str, Any]) -> Finding | None:
     if any(ends):
         between = stages - sum(map(bool, ends))
         rest, parts = layers - sum(ends), between * virtual
-        what, label = f"layers {layers} - {' - '.join(str(end) for end in ends if end)} = {rest}", "the stages between"
+        what, label = (
+            f"middle layers = {layers} - {' - '.join(str(end) for end in ends if end)} = {rest}",
+            "the middle stages",
+        )
     else:
         counted = sum(bool(values.get(name)) for name in ("embedding_layer", "loss_layer"))
         rest, parts = layers + counted, stages * virtual
-        what = f"layers {layers}" + (f" + {counted} for embedding and loss" if counted else "")
+        what = f"layers = {layers}" + (f" + {counted} for embedding and loss" if counted else "")
         label = "pipeline x virtual stages" if virtual > 1 else "pipeline"
     if rest >= 0 and (rest % parts == 0 if parts > 0 else rest == 0):
         return None
-    return failed(f"{what} is not a multiple of {label} = {parts}", subject="layers", found=f"{rest}",
+    return failed(f"{what}, which is not a multiple of {label} = {parts}", subject="layers", found=f"{rest}",
                   expected=f"a multiple of {parts}")  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _interval(plan: Plan, values: Mapping[str, Any], site: Site) -> Finding:
         return unknown(f"{summary}; {origin}", found="no interval", expected=_minutes(best),
                        fix="state it: --set checkpoint_steps=N")  # fmt: skip
     lost = costs.lost_share(write, between, interval)
-    words = f"{summary}; {origin}, {_minutes(interval)}, loses {lost:.1%}"
+    words = f"{summary}; {origin} ({_minutes(interval)}) loses {lost:.1%}"
     if lost - least > BEYOND:
         return warned(words, found=_minutes(interval), expected=f"about {_minutes(best)}")
     return passed(words, found=_minutes(interval))
@@ -102,7 +102,7 @@ def _stated(plan: Plan, values: Mapping[str, Any], site: Site) -> tuple[float | 
     steps, declared = values.get("checkpoint_steps"), site.checkpoint_interval_min
     if steps:
         if isinstance(plan.step, Step):
-            return steps * plan.step.seconds, f"the job's, {steps} steps"
+            return steps * plan.step.seconds, f"the job's interval of {steps} steps"
         return None, f"the job saves every {steps} steps, whose time is unknown"
     if declared.value is not None:
         return 60 * declared.value, f"that of {declared.source}"

@@ -255,7 +255,8 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
         yield warned(
             f"full sharding over {spread.ranks} GPUs crosses {spread.units} leaf groups and a spine that is "
             f"oversubscribed {over:g}:1",
-            found=f"{spread.units} leaf groups", expected="one, with replicas across (hybrid sharding)",
+            found=f"{spread.units} leaf groups",
+            expected="one leaf group, with replicas in other groups (hybrid sharding)",
         )  # fmt: skip
         return
     share = _share(plan_of(run, site), "data")

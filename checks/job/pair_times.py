@@ -114,7 +114,7 @@ def _judged(measured: _Measured, keys: Sequence[str]) -> Iterator[Finding]:
         yield warned(f"{measured.label}: {len(shown) - _MOST_LISTED} more pairs take longer", evidence=keys)
     if kind:
         yield unknown(f"{measured.label}: {len(late)} of {len(pairs)} pairs take more than {_APART:g} times the "
-                      f"{usual:.4g} µs of the faster ones: they take a different kind of path", evidence=keys,
+                      f"{usual:.4g} µs of the faster ones: their path is of a different kind", evidence=keys,
                       fix="compare with the topology: leaves, NVLink domains, TCP instead of RDMA")  # fmt: skip
     names = sorted({node for nodes in pairs for node in nodes})
     missing = [both for both in combinations(names, 2) if both not in pairs]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from preflight._startup.lightclass import dataclass
 from preflight.checks.comparison import declared_values
-from preflight.checks.comparison.compare import differences, equal
+from preflight.checks.comparison.compare import COLLECT_MORE, differences, equal
 from preflight.checks.comparison.electorate import Electorate, Trait, failing, kinds
 from preflight.checks.nccl import environment, fabric_fit, features, load_balancing
 from preflight.checks.nccl import settings as nccl_lint
@@ -179,7 +179,8 @@ def _agree(group: Mapping[str, _Settings]) -> Iterator[Finding]:
     names = sorted({name for node in group.values() for settings in node.of_ranks for name in settings})
     odd: set[str] = set()
     if len(group) < 2 and all(len(node.of_ranks) < 2 for node in group.values()):
-        yield unknown("the only node of its kind: nothing to compare with", evidence=[PROCESS]).on(group)
+        yield unknown("the only node of its kind: nothing to compare with", evidence=[PROCESS],
+                      fix=COLLECT_MORE).on(group)  # fmt: skip
         return
     for name in names:
         for finding in _one(name, group):

@@ -82,13 +82,16 @@ def _has_lost(status: RasStatus) -> bool:
 def _problem(problem: RasProblem, before: RasStatus | None, evidence: Sequence[str]) -> Finding:
     subject = f"communicator {problem.communicator}" if problem.communicator else "processes"
     if problem.word == DEAD:
+        end = "they have ended, or their nodes are" if len(problem.processes) > 1 else "it has ended, or its node is"
         return failed(
-            f"NCCL's RAS could not reach {_processes(problem.processes)} for 60 s: it has ended, or its node is gone",
+            f"NCCL's RAS could not reach {_processes(problem.processes)} for 60 s: {end} gone",
             subject=subject, found="dead", expected="reachable", evidence=evidence, fix=_LOOK,
         )  # fmt: skip
     if problem.word == INCOMPLETE:
         who = _processes(problem.processes) if problem.processes else f"rank {problem.missing or '(not named)'}"
-        return warned(f"{who} does not answer NCCL's RAS: it is stopped, hangs in the kernel, or is dead",
+        several = len(problem.processes) > 1
+        state = "do not answer NCCL's RAS: they are" if several else "does not answer NCCL's RAS: it is"
+        return warned(f"{who} {state} stopped, hung in the kernel, or dead",
                       subject=subject, found="no answer", expected="reachable", evidence=evidence,
                       fix=_LOOK)  # fmt: skip
     if problem.word == MISMATCH and problem.counts:
@@ -107,8 +110,11 @@ def _behind(problem: RasProblem, before: RasStatus | None, subject: str, evidenc
     if not problem.behind:
         return unknown(f"{subject}: NCCL's RAS reports different counts, but those in the text are all {most}",
                        subject=subject, evidence=evidence, fix=_REPEAT)  # fmt: skip
-    who = "; ".join(f"{_ranks(each)} at {each.operations}" for each in problem.behind[:_NAMED])
-    message = f"{subject}: {who}; the remaining ranks have launched operation {most}"
+    who = "; ".join(
+        f"{_ranks(each)} {'is' if each.count == 1 else 'are'} at operation {each.operations}"
+        for each in problem.behind[:_NAMED]
+    )
+    message = f"{subject}: {who}; the other ranks have launched operation {most}"
     behind, expected = f"{most - problem.counts[-1]} operations behind", "all ranks at the same operation"
     earlier = [
         other
@@ -134,10 +140,10 @@ def _ranks(ranks: RankSet) -> str:
         for place in ranks.ranks[:_NAMED]
     )
     more = f" and {len(ranks.ranks) - _NAMED} more" if len(ranks.ranks) > _NAMED else ""
-    return f"rank {named}{more}"
+    return f"rank{'s' * (len(ranks.ranks) > 1)} {named}{more}"
 
 
 def _processes(processes: Sequence[RankPlace]) -> str:
     named = ", ".join(f"{place.process} on {place.node} (GPU {place.gpu})" for place in processes[:_NAMED])
     more = f" and {len(processes) - _NAMED} more" if len(processes) > _NAMED else ""
-    return f"process {named or '(not named)'}{more}"
+    return f"process{'es' * (len(processes) > 1)} {named or '(not named)'}{more}"

@@ -67,7 +67,7 @@ def _level_text(level: Level) -> str:
     switches = f"{level.switches / 1000:g} TB/s by its switches" if level.switches is not None else "switches unknown"
     return (
         f"{level.name} {level.per_gpu:.4g} GB/s per GPU ({level.links / 1000:g} TB/s by its links, {switches}: "
-        f"{level.binds} bind, {level.gpus} GPUs)"
+        f"{level.binds} are the limit, {level.gpus} GPUs)"
     )
 
 
@@ -119,7 +119,8 @@ def fat_tree(run: RunFacts, site: Site) -> Iterator[Finding]:
         return
     grade = failed if declared is not None else warned
     yield grade(
-        f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: {spine.binds} bind; "
+        f"the spine carries {spine.per_gpu:.4g} GB/s for each GPU, the leaf {leaf.per_gpu:.4g}: "
+        f"{spine.binds} are the limit; "
         f"{summary}",
         found=f"{ratio:.2f}",
         expected=f"at most {declared:g}" if declared is not None else "1, or the declared oversubscription",
@@ -182,8 +183,8 @@ def smallest_batch(run: RunFacts, site: Site) -> Iterator[Finding]:
         shared, level = _all_reduce(site, built, ways)
         least = batch.least(flops, rate * 1e9, sharded=full, experts=model.experts, active=model.active_experts,
                             speedup=shared / rate)  # fmt: skip
-        bounds += f", times {model.experts} experts over {model.active_experts} active"
-        bounds += f", over {shared / rate:.3g} by sharing them over {ways} GPUs ({level})" if ways > 1 else ""
+        bounds += f", times {model.experts}/{model.active_experts} (experts, active ones)"
+        bounds += f", divided by {shared / rate:.3g} (experts shared by {ways} GPUs: {level})" if ways > 1 else ""
     found = f"{model.tokens_per_gpu} tokens"
     message = f"{model.tokens_per_gpu} tokens per GPU; more than {batch.too_few(least)} keep it busy: {bounds}"
     enough = model.tokens_per_gpu >= least * (1 - 1e-9)

@@ -82,8 +82,8 @@ def next_token(run: RunFacts, site: Site) -> Iterator[Finding]:
 def _next_token(site: Site, metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding]:
     tokens = metrics.between("next_token")
     if tokens is None or not tokens.mean or tokens.observations < ENOUGH:
-        yield unknown(f"{metrics.name}: fewer than {ENOUGH} times per output token are reported", evidence=evidence,
-                      fix=MORE)  # fmt: skip
+        yield unknown(f"{metrics.name}: fewer than {ENOUGH} measurements of the time per output token are reported",
+                      evidence=evidence, fix=MORE)  # fmt: skip
         return
     shown = f"{metrics.name}: {seconds(tokens.mean)} per output token (mean of {tokens.observations:.0f})"
     bound = _bound(site, metrics)

@@ -76,7 +76,7 @@ def collective_share(run: RunFacts, site: Site) -> Iterator[Finding]:
         waited = _waited_ms(run, key)
         share = max(0.0, gpu["communication_ms"] - (waited or 0.0)) / gpu["span_ms"]
         message = f"{name}: collectives take {share:.0%} of the GPU's time"
-        message += "" if waited is None else f" without the wait for other ranks ({waited / gpu['span_ms']:.0%})"
+        message += "" if waited is None else f", not counting the wait for other ranks ({waited / gpu['span_ms']:.0%})"
         found = f"{share:.1%}"
         if share > TRANSFER and waited is None:
             yield unknown(
@@ -155,8 +155,8 @@ def no_message(run: RunFacts, site: Site) -> Finding | None:
 
 
 def _duration(kind: str, sample: Mapping[str, float], steps: int) -> str:
-    often = f"{sample['count'] / steps:.4g} in a step" if steps else f"{sample['count']:.0f}"
-    return f"{kind} {often}, {sample['total_ms'] / sample['count']:.3g} ms each"
+    often = f"{sample['count'] / steps:.4g} per step" if steps else f"{sample['count']:.0f}"
+    return f"{kind}: {often}, {sample['total_ms'] / sample['count']:.3g} ms each"
 
 
 def _waited_ms(run: RunFacts, key: str) -> float | None:

@@ -138,7 +138,7 @@ def _on_node(run: RunFacts, job: JobTrace, rank: int, ranks: tuple[int, ...]) ->
     try:
         topology = node.topology
     except EvidenceError as error:
-        return unknown(f"rank {rank} is late, and the topology of {host} is not known: {error.why}", **at)
+        return unknown(f"rank {rank} is late, and the topology of {host} is not known: {error}", **at)
     if len(topology.gpus) != len(ranks) or not topology.nics or topology.cut_rows:
         return unknown(f"rank {rank} is late; {host} has {len(topology.gpus)} GPUs, {len(topology.nics)} NICs and "
                        f"{len(ranks)} ranks in the traces, so its GPU is not known", **at)  # fmt: skip

@@ -178,7 +178,7 @@ def _fallen(log: NcclLog, traffic: str, group: HostGroup, key: str) -> Finding:
     if cause is not None:
         message += because(group, named_before=group.named in traffic)
     elif stated is not None:
-        message += f"; first stated cause, line {stated.number}: {stated.message[:120]}"
+        message += f"; first stated cause, line {stated.number}: {stated.message[:120].rstrip('.')}"
     elif log.ib_devices:
         names = ", ".join(f"{device.name}:{device.port}" for device in log.ib_devices[:4])
         message += f"; RDMA was found but not used: {names}"

@@ -67,7 +67,8 @@ def _within(run: RunFacts, log: NcclLog, nodes: int | None, key: str) -> Iterato
     shared = [channel for channel in log.local if channel.transport == "SHM"]
     if nodes == 1 and on_network:
         network = f"NET/{log.channels[0].network}"
-        yield warned(f"{name}: one node, but {counted(on_network, 'channel connection')} over {network}", subject=name,
+        channels = counted(on_network, "channel connection uses", "channel connections use")
+        yield warned(f"{name}: one node, but {channels} {network}", subject=name,
                      found=network, expected="P2P or SHM between the GPUs of one node", evidence=[key],
                      quote=cited(log.channels[0].first))  # fmt: skip
     elif not log.local:
@@ -131,7 +132,7 @@ def _all_linked(run: RunFacts, log: NcclLog, key: str) -> str:
     names = set(gpu_names(run, key, [channel.host for channel in log.local]))
     models = {gpu_named(name) for name in names}
     if models and all(any(part.gpu is model and part.nvswitch for part in PARTS) for model in models):
-        return f"{min(names)} are linked by NVLink"
+        return f"its GPUs ({min(names)}) are linked by NVLink"
     return ""
 
 
@@ -141,4 +142,4 @@ def _shown(channels: Sequence[LocalChannels]) -> str:
     transports = " and ".join(dict.fromkeys(channel.transport for channel in channels))
     within = f"within {hosts[0]}" if len(hosts) == 1 else f"within {len(hosts)} hosts" if hosts else "within a host"
     number = sum(channel.count for channel in channels)
-    return f"{counted(number, 'channel connection')} {within} over {transports}"
+    return f"{counted(number, 'channel connection')} {within} {'uses' if number == 1 else 'use'} {transports}"

@@ -88,7 +88,7 @@ def device_plugin(node: NodeFacts, site: Site) -> Iterator[Finding]:
     allocated = ", ".join(f"{name} ({', '.join(devices[name])})" for name in rdma)
     if not node.evidence.exists(DEVICE_NODES):
         requesters = ", ".join(devices[rdma[0]])
-        yield failed(f"{requesters} requested {rdma[0]}, and this container has no /dev/infiniband", found=allocated,
+        yield failed(f"{requesters} requested {rdma[0]}, but this container has no /dev/infiniband", found=allocated,
                      expected="/dev/infiniband in each container that needs it",
                      evidence=[POD, DEVICE_NODES])  # fmt: skip
     elif not broken:
@@ -116,8 +116,8 @@ def _none(node: NodeFacts, site: Site, found: Pod) -> Finding:
         return skipped("the pod requests no RDMA resource, and there is no RDMA device", evidence=details["evidence"])
     promised = bool(site.hcas.value or site.members.ports.compute)
     if promised and node.evidence.exists(DEVICE_NODES):
-        how = "a container is privileged" if found.privileged else "by a host path"
-        return warned(f"the pod has RDMA devices without a resource, {how}: two pods may get the same ones",
+        how = "a container is privileged" if found.privileged else "a host path is mounted"
+        return warned(f"the pod has RDMA devices although it requests none ({how}): two pods may get the same ones",
                       expected="an RDMA resource", **details)  # fmt: skip
     if promised:
         return failed("no container of the pod requests an RDMA resource", expected="an RDMA resource", **details)

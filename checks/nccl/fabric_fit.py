@@ -119,7 +119,7 @@ def _row(node: NodeFacts, port: Port, index: int, setting: Setting) -> _Row | No
     try:
         gid = facts.gids.gid(node.evidence, port.device, port.number, index)
     except EvidenceError as error:
-        after = f": row {index} of the GID table could not be read: {error.why}"
+        after = f": row {index} of the GID table could not be read ({error.why})"
         return _Row(f"unread: {error.why}", "", after, after,
                     unknown("", subject=port.name, evidence=[error.key]))  # fmt: skip
     if gid.empty and int(gid.address) == 0:

@@ -13,7 +13,7 @@ from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS, RAILS, Selection, Setting
 from preflight.facts.node import TOPO, NodeFacts
 from preflight.facts.rdma_ports import Port, natural
-from preflight.model import Finding, Status, check, failed, passed, skipped, warned
+from preflight.model import Finding, Status, check, failed, passed, skipped, some_of, warned
 
 GUIDE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
@@ -109,7 +109,7 @@ def _ib_hca(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not faults:
         names = ", ".join(port.name for port in chosen)
         yield passed(
-            f"{setting.text} in {setting.where} selects {len(chosen)} of {len(node.rdma_ports)} ports"
+            f"{setting.text} in {setting.where} selects {some_of(len(chosen), len(node.rdma_ports), 'port')}"
             + (
                 ", all active"
                 if all(port.active for port in chosen)

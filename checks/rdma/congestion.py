@@ -130,7 +130,7 @@ def _held(node: NodeFacts, site: Site, port: PortGrowth) -> Iterator[Finding]:
         elif hold.share >= HELD:
             carried = _carried(port, hold)
             stuck = hold.share >= STUCK and carried is not None and carried < IDLE
-            who = "paused by its switch" if hold.way == "rx" else "pauses its switch"
+            who = "its switch paused it" if hold.way == "rx" else "it paused its switch"
             sends = "sends" if hold.way == "rx" else "receives"
             rate = f", and it {sends} {carried:.1%} of its rate" if carried is not None else ""
             yield (fail if stuck else warn)(

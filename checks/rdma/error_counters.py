@@ -27,7 +27,7 @@ from preflight.checks.rdma.per_port import (
 )
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, passed
+from preflight.model import Finding, check, passed, some_of
 
 if TYPE_CHECKING:
     from preflight.facts.counter_catalogue import CounterKind
@@ -45,7 +45,7 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
     loads = [port.load for port in sure if port.load is not None]
     busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
     yield passed(
-        f"{what} on {len(sure)} of {of} compute ports in {facts.counter_growth.window_of(sure)}{busy}",
+        f"{what} on {some_of(len(sure), of, 'compute port')} in {facts.counter_growth.window_of(sure)}{busy}",
         found="no growth",
         evidence=keys(sure[0].growths)[:3],
     )
@@ -63,11 +63,13 @@ def _impact(grown: Sequence[Growth]) -> str:
 def _cause(port: PortGrowth, names: set[str]) -> str:
     """Return the likely cause of counters that grew together."""
     if names & _DEADLY:
-        return "queue pairs died: NCCL reports error 12 and the job ends"
+        return "queue pairs died, so NCCL reports error 12 and the job ends"
     if any("discard" in name and name != "port_xmit_discards" and not name.startswith("tx_") for name in names):
-        return "this NIC's port ran out of buffers: no pause stopped the sender (PFC off or on another priority)"
+        return (
+            "this NIC's port ran out of buffers, because no pause stopped the sender (PFC off or on another priority)"
+        )
     if names & {"port_xmit_discards", "tx_discards_phy"}:
-        return "dropped on transmit: the link went down, or the next hop blocked for too long"
+        return "packets were dropped on transmit: the link went down, or the next hop blocked for too long"
     if names & {"rx_icrc_encapsulated"}:
         return "packets arrive damaged: a bad cable, NIC or switch on the path"
     if names & {"tx_pause_storm_error_events"}:
@@ -299,7 +301,7 @@ def flaps(node: NodeFacts, site: Site) -> Iterator[Finding]:
         before = any(one.counter.name == "link_downed" and one.before for port in steady for one in port.growths)
         history = "; earlier counts of link_downed are ignored" if before else ""
         yield passed(
-            f"{len(steady)} of {len(ports)} compute ports stayed up for "
+            f"{some_of(len(steady), len(ports), 'compute port')} stayed up for "
             f"{facts.counter_growth.window_of(steady)}{history}",
             found="no change",
             evidence=keys(

@@ -57,7 +57,9 @@ def firmware(node: NodeFacts, site: Site) -> Iterator[Finding]:
         try:
             versions = nic_firmware.of_board(node, board)
         except EvidenceError as error:
-            yield unknown(f"firmware of the NICs of board {board}: {error.why}", subject=board, evidence=[error.key])
+            yield unknown(
+                f"firmware of the NICs of board {board} could not be read: {error}", subject=board, evidence=[error.key]
+            )
             continue
         counts = Counter(versions.values())
         right = site.alternatives(f"firmware.nics.{board}")

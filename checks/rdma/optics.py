@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.rdma.per_port import judged_ports, no_judged_port, port_reporters, some
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import EvidenceError, with_subject
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import ROOT, Port, is_virtual_function
-from preflight.model import Finding, check, passed, skipped, unknown
+from preflight.model import Finding, check, passed, skipped, some_of, unknown
 from preflight.parsers.network import ethtool_module
 
 MLXLINK = "https://docs.nvidia.com/networking/display/mftv4310/mlxlink+Utility"
@@ -34,7 +34,7 @@ def _unread(errors: Sequence[tuple[Port, EvidenceError]]) -> Iterator[Finding]:
         names = [port.name for port, _ in found]
         root = "run with --sudo, or as root" if re.search("permi|root", why, re.IGNORECASE) else ""
         alone = names[0] if len(names) == 1 else ""
-        yield unknown(f"{some(names)}: no data from `{tool}`: {why}", subject=alone,
+        yield unknown(f"{some(names)}: {with_subject(f'`{tool}`', why)}", subject=alone,
                       evidence=[error.key for _, error in found[:3]], fix=root)  # fmt: skip
 
 
@@ -228,7 +228,7 @@ def fec(node: NodeFacts, site: Site) -> Iterator[Finding]:
     yield from _unread(errors)
     if active and not odd:
         kinds = ", ".join(sorted({encoding for encoding, _ in active.values()}))
-        yield passed(f"{len(active)} of {len(ports)} compute ports run with FEC {kinds}", found=kinds,
+        yield passed(f"FEC of {some_of(len(active), len(ports), 'compute port')}: {kinds}", found=kinds,
                      evidence=[key for _, key in active.values()][:3])  # fmt: skip
 
 
@@ -284,20 +284,20 @@ def bit_error_ratio(node: NodeFacts, site: Site) -> Iterator[Finding]:
             worst = max(worst, link.raw_ber or 0.0)
     yield from _unread(errors)
     if good:
-        yield passed(f"{len(good)} of {len(ports)} links have a low bit error ratio",
+        yield passed(f"low bit error ratio on {some_of(len(good), len(ports), 'link')}",
                      found=f"at most {worst:.2g} before FEC", evidence=[key for _, key in good][:3])  # fmt: skip
 
 
 def judge_ratios(name: str, link: ethtool_module.LinkQuality, key: str, report: _Reporter) -> Finding | None:
     """Report a link's bit error ratios that are too high; None if there are none."""
     bad = [(what, ratio, limit) for what, ratio, limit in (
-        ("after FEC", link.effective_ber, EFFECTIVE), ("of symbols", link.symbol_ber, SYMBOL),
-        ("before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip
+        ("bit error ratio after FEC", link.effective_ber, EFFECTIVE), ("symbol error ratio", link.symbol_ber, SYMBOL),
+        ("bit error ratio before FEC", link.raw_ber, RAW)) if ratio is not None and ratio > limit]  # fmt: skip
     if not bad:
         return None
     since = "" if link.minutes is None else f", over {link.minutes / 60:.0f} hours"
     return report(
-        f"{name} has a bit error ratio {bad[0][0]} of {bad[0][1]:.2g}{since}",
+        f"{name} has a {bad[0][0]} of {bad[0][1]:.2g}{since}",
         subject=name,
         found=", ".join(f"{what} {ratio:.2g}" for what, ratio, _ in bad),
         expected=", ".join(f"{what} at most {limit:g}" for what, _, limit in bad),

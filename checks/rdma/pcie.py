@@ -11,7 +11,7 @@ from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
 from preflight.facts.nccl_environment import PROCESS
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, counted, failed, passed, skipped, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.pci import PciDevice
@@ -86,7 +86,7 @@ def link(node: NodeFacts, site: Site) -> Iterator[Finding]:
             good.append((found, key))
     if good:
         links = ", ".join(sorted({str(found) for found, _ in good}))
-        yield passed(f"full PCIe link: {len(good)} of {counted(len(ports), 'compute NIC')}", found=links,
+        yield passed(f"full PCIe link: {some_of(len(good), len(ports), 'compute NIC')}", found=links,
                      evidence=[key for _, key in good[:3]])  # fmt: skip
     elif virtual:
         yield skipped("virtual functions: the PCIe link is the physical function's", evidence=virtual[:3])

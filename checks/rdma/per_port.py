@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from preflight import facts
 from preflight.checks.applicability import RDMA_CLASS, failing
+from preflight.evidence.document import with_subject
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port, is_software
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Display names of the sources.
 NAMES = {
-    "counters": "port counters", "hw_counters": "port hw_counters", "ethtool": "`ethtool -S`",
+    "counters": "the counters directory", "hw_counters": "the hw_counters directory", "ethtool": "`ethtool -S`",
     "carrier": "carrier_changes",
 }  # fmt: skip
 
@@ -79,7 +80,7 @@ def unread(ports: Iterable[PortGrowth], sources: Collection[str]) -> Iterator[Fi
                 alike.setdefault((source, error.why), []).append((port.port.name, error.key))
     for (source, why), found in alike.items():
         yield unknown(
-            f"{some([name for name, _ in found])}: no data from {NAMES[source]}: {why}",
+            f"{some([name for name, _ in found])}: {with_subject(NAMES[source], why)}",
             subject=found[0][0] if len(found) == 1 else "",
             evidence=[key for _, key in found[:MOST_NAMED]],
             fix="collect again with --window 60" if "read once" in why else "",

@@ -11,7 +11,7 @@ from preflight.checks.rdma.devices import SYSFS
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import EFA_PLACEHOLDER_GBPS, Port, all_efa
-from preflight.model import Finding, all_of, check, compare, counted, passed, unknown
+from preflight.model import Finding, all_of, check, compare, counted, passed, some_of, unknown
 
 #: Name of a network interface that can be copied into a command.
 _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
@@ -60,9 +60,10 @@ def port_state(node: NodeFacts, site: Site) -> Iterator[Finding]:
     roles = site.roles(node)
     report, known_from = failing(roles, site), roles.known_from or "unknown"
     up = [port for port in roles.compute if port.active]
+    are = "is" if len(roles.compute) == 1 else "are"
     if up:
         yield passed(
-            f"{len(up)} of {len(roles.compute)} compute ports are active",
+            f"{some_of(len(up), len(roles.compute), 'compute port')} {are} active",
             found=", ".join(port.name for port in up),
             evidence=[up[0].evidence[0]],
         )

@@ -12,7 +12,7 @@ from preflight.checks.rdma.per_port import about, judged_ports, keys, no_judged_
 from preflight.checks.window_load import IDLE, UNDER_LOAD
 from preflight.expectations import Site
 from preflight.facts.node import NodeFacts
-from preflight.model import Finding, check, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, some_of, unknown, warned
 
 if TYPE_CHECKING:
     from preflight.facts.counter_growth import PortGrowth
@@ -154,7 +154,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good.append(port)
     if good:
-        yield passed(f"RDMA of {len(good)} of {len(roce)} ports runs on priority {priority}",
+        yield passed(f"RDMA of {some_of(len(good), len(roce), 'port')} runs on priority {priority}",
                      evidence=keys(good[0].matching(f"rx_prio{priority}_bytes|port_rcv_data")))  # fmt: skip
 
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from preflight.checks.applicability import RDMA_CLASS, efa_only, failing, no_compute_port, no_rdma
+from preflight.evidence.document import with_subject
 from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import DEVICE_NODES, DEVINFO, ROOT, Port
-from preflight.model import Finding, check, counted, failed, passed, skipped, unknown, warned
+from preflight.model import Finding, check, failed, passed, skipped, some_of, unknown, warned
 
 #: Usual RDMA MTU of training fabrics in bytes.
 USUAL_MTU = 4096
@@ -112,7 +113,9 @@ def device_nodes(node: NodeFacts, site: Site) -> Iterator[Finding]:
         else:
             good.append(uverbs)
     if good and not hanging:
-        yield passed(f"{len(good)} of {len(wanted)} HCAs can be opened", found=", ".join(good), evidence=[DEVICE_NODES])
+        yield passed(
+            f"{some_of(len(good), len(wanted), 'HCA')} can be opened", found=", ".join(good), evidence=[DEVICE_NODES]
+        )
 
 
 def _hanging(node: NodeFacts) -> Finding | None:
@@ -121,7 +124,7 @@ def _hanging(node: NodeFacts) -> Finding | None:
     for key in (DEVINFO, *states):
         if key in node.evidence and (record := node.evidence.record(key)).hangs:
             return unknown(
-                f"an RDMA device may hang: {key.partition(':')[2]}: {record.describe()}",
+                f"an RDMA device may hang: {with_subject(key.partition(':')[2], record.describe())}",
                 evidence=[key],
                 fix="Read /proc/PID/stack of the hanging process and `dmesg | grep -i -e mlx5 -e 'blocked for'`; "
                 "drain the node and reboot it.",
@@ -185,7 +188,7 @@ def active_mtu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     good = [port for port in active if _has_wanted_mtu(port, site.mtu)]
     if good:
         yield passed(
-            f"active MTU of {good[0].active_mtu} on {len(good)} of {counted(len(active), 'active InfiniBand port')}",
+            f"active MTU of {good[0].active_mtu} on {some_of(len(good), len(active), 'active InfiniBand port')}",
             found=f"{good[0].active_mtu} bytes",
             evidence=[DEVINFO],
         )

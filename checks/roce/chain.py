@@ -12,7 +12,7 @@ from preflight.expectations import Expected, Site
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain.chain import ADDRESSING, SERVICE, Chain, ChainLink, RocePolicy, State, Want
-from preflight.model import Finding, all_of, check, passed, skipped, unknown, warned
+from preflight.model import Finding, all_of, check, passed, skipped, some_of, unknown, warned
 
 #: Checklist items of each link.
 ITEMS = {
@@ -203,7 +203,7 @@ def _intact(chains: Sequence[Chain], ports: int) -> Finding:
         f"all {len(names)} applicable links are healthy" if set(names) - set(ADDRESSING) else "addressed for RoCE v2"
     )
     return passed(
-        f"{len(chains)} of {ports} RoCE ports: {state}",
+        f"{some_of(len(chains), ports, 'RoCE port')}: {state}",
         found="; ".join(f"{link.name} {_of_any_node(link.value)}" for link in first.of(State.OK)),
         evidence=tuple(dict.fromkeys(key for link in first.of(State.OK) for key in link.evidence)),
     ).about(*dict.fromkeys(item for name in names for item in ITEMS[name]))

@@ -229,7 +229,7 @@ def roce_equal(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterato
         yield from equal(nodes, sites, trait)
     if unread:
         first = why[unread[0]]
-        yield unknown(f"{', '.join(unread)} could not be read on any node: {first.why}", evidence=[first.key],
+        yield unknown(f"{', '.join(unread)} could not be read on any node: {first}", evidence=[first.key],
                       fix="see roce.chain of the nodes").on(node.node for node in nodes)  # fmt: skip
 
 

@@ -65,11 +65,11 @@ def flaps(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             steady += 1
             half += None in lost
     if blank:
-        yield unknown(f"whether {counted(len(blank), 'cable')} lost the link is unknown: {listed(blank)}",
+        yield unknown(f"it is unknown whether {counted(len(blank), 'cable')} lost the link: {listed(blank)}",
                       evidence=[net.switches[0].key("ports")],
                       fix="read the switches twice: `preflight check --switches --window 60`")  # fmt: skip
     if steady:
-        only = f"; for {half} of them, only one end was counted" if half else ""
+        only = f"; {half} of them counted at one end only" if half else ""
         yield passed(f"{counted(steady, 'cable')} did not lose the link{only}", evidence=[net.switches[0].key("ports")])
 
 
@@ -154,8 +154,8 @@ def counters_agree(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                     evidence=[net.by_name[end.device].key("port counters") for end in cable.ends if end.is_switch],
                 )  # fmt: skip
     if judged or weighed:
-        yield passed(f"pauses of {counted(judged, 'cable')} compared, {counted(busy, 'direction')} with many; bytes of "
-                     f"{counted(weighed, 'cable')} compared",
+        yield passed(f"both ends of {counted(judged, 'cable')} count the same pauses ({counted(busy, 'direction')} "
+                     f"with many), and both ends of {counted(weighed, 'cable')} the same bytes",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
     else:
         yield unknown(

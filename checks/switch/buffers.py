@@ -167,8 +167,8 @@ def _wrong_pools(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iter
             sharing.setdefault(group.pool, []).append(place_of(switch, port.name, priority))
     for (priority, profile), names in wrong.items():
         yield failed(
-            f"{switch.name} {listed(names)}: the lossless priority {priority} has the buffer {profile}, which has no "
-            "headroom", subject=switch.name, found=profile, expected="a profile with xoff", evidence=keys,
+            f"{switch.name} {listed(names)}: the lossless priority {priority} uses the buffer profile {profile}, which "
+            "has no headroom", subject=switch.name, found=profile, expected="a profile with xoff", evidence=keys,
         ).with_parts(*(place_of(switch, name, priority) for name in names))  # fmt: skip
     for pool, wanted in shared.items():
         has = switch.pools.get(pool, {}).get("xoff")

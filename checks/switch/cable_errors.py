@@ -104,7 +104,7 @@ def _damage(net: Ethernet, cable: EthernetCable) -> Iterator[Finding]:
 def _beside(net: Ethernet, end: CableEnd) -> str:
     """Return what the other end counts, as the end of a message."""
     other = cable_ends.traffic(net, end)
-    damaged = "an unknown number of" if other is None or other.damaged is None else f"{other.damaged}"
+    damaged = "an unknown number" if other is None or other.damaged is None else f"{other.damaged}"
     lost = ""
     if not end.is_switch:
         none = "none" if cable_ends.counts_losses(net, end) else "not counted"

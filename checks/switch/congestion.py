@@ -116,11 +116,11 @@ def _marks_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> Iterato
     keys = [switch.key("queue counters"), switch.key("port counters"), switch.key("ecn")]
     if pausing and queues and not marked:
         yield unknown(
-            f"{switch.name} sent pauses from {listed(pausing)}, and its marks are not counted", subject=switch.name,
+            f"{switch.name} sent pauses from {listed(pausing)}, but its marks are not counted", subject=switch.name,
             evidence=[*keys, switch.key("polling")], fix="count them: `counterpoll wredqueue enable`, then read again",
         )  # fmt: skip
     elif pausing and queues and not sum(marked):
-        yield warned(f"{switch.name} sent pauses from {listed(pausing)}, and marked no packet", subject=switch.name,
+        yield warned(f"{switch.name} sent pauses from {listed(pausing)}, but marked no packet", subject=switch.name,
                      found="no marks", expected="marks before pauses", evidence=keys)  # fmt: skip
     full = [f"{port} ({number / packets:.0%})" for (port, _), (packets, number) in numbers.items()
             if counted and packets and number and number > _MARKED * packets]  # fmt: skip
@@ -186,7 +186,7 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         good += not results
     if good:
         shown = f"{worst:.2f} times the mean"
-        yield passed(f"the busiest uplink of {counted(good, 'leaf', 'leaves')} has at most {shown}"
+        yield passed(f"the busiest uplink of {counted(good, 'leaf', 'leaves')} carries at most {shown}"
                      + ("; some are idle" if idle else ""),
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
@@ -207,7 +207,7 @@ def _uneven(switch: SwitchFacts, site: EthernetSite, loads: Mapping[str, float],
     fullest = max(loads, key=lambda port: loads[port])
     ratio = loads[fullest] / mean
     empty = [port for port, load in loads.items() if load < _NOTHING * mean]
-    shown = f"{switch.name} {fullest} has {ratio:.2f} times the mean of {number} uplinks"
+    shown = f"{switch.name} {fullest} carries {ratio:.2f} times the mean of {number} uplinks"
     if flows is None:
         if ratio <= _EVEN and not empty:
             return None

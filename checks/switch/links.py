@@ -169,7 +169,7 @@ def _agree_on(priority: int | None, values: Sequence[frozenset[int] | None]) -> 
 
 
 def _priorities(value: frozenset[int] | None) -> str:
-    return ", ".join(map(str, sorted(value or ()))) or "none"
+    return ", ".join(map(str, sorted(value or ()))) or "no priority"
 
 
 @check(
@@ -302,8 +302,8 @@ def speed_fec(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
 
 @check(
     "link.dscp",
-    title="Every hop puts RoCE packets into the lossless queue",
-    fault="A hop puts RoCE packets into a queue without PFC",
+    title="Every hop maps RoCE packets to the lossless queue",
+    fault="A hop maps RoCE packets to a queue without PFC",
     impact="slows-job",
     owner="network",
     source="RFC 2474; SONiC DSCP_TO_TC_MAP and TC_TO_QUEUE_MAP; Cumulus Linux RoCE (DSCP 26 to priority 3)",

@@ -214,7 +214,7 @@ def _margins(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
     for port in _with_fec(switch):
         before, after = switch.first.ports.get(port.name), switch.second.ports.get(port.name)
         where, far = f"{switch.name} {port.name}", net.far_ends.get(CableEnd(switch.name, port.name, True))
-        to = f" on the cable to {far}" if far else ""
+        to = f", on the cable to {far}" if far else ""
         lost = growth(before.uncorrectable, after.uncorrectable) if before and after else None
         if before is None or after is None or lost is None:
             blank += [port.name] if port.up is True else []
@@ -227,7 +227,7 @@ def _margins(net: Ethernet, switch: SwitchFacts) -> Iterator[Finding]:
                          expected="+0", evidence=[switch.key("port counters")])  # fmt: skip
         elif worst > corrected // 2:
             yield warned(
-                f"{where}: codewords with {worst} wrong symbols, of {corrected} that can be corrected{to}",
+                f"{where}: some codewords had {worst} wrong symbols; FEC corrects at most {corrected}{to}",
                 subject=where, found=f"{worst} symbols", expected=f"at most {corrected // 2}",
                 evidence=[switch.key("port counters")],
             )  # fmt: skip

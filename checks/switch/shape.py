@@ -76,7 +76,7 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
             good.append((0.0, "one switch"))
         elif strange:
             yield unknown(f"{switch.name}: {counted(strange, 'port')} with a neighbour that has no evidence; "
-                          f"without those: {shown}",
+                          f"the other ports: {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:

@@ -56,12 +56,20 @@ STATUSES = {
 }
 
 
+#: How a reason starts that needs a subject: ``cmd:lspci`` *did not end within its time limit*.
+_VERBS = ("cannot ", "contains ", "could ", "did ", "does ", "failed", "has ", "holds ", "is ", "lists ", "was ")
+
+
+def with_subject(subject: str, reason: str, *, separator: str = ": ") -> str:
+    """Give a reason its subject, with the separator unless it starts with a verb."""
+    return f"{subject} {reason}" if reason.startswith(_VERBS) else f"{subject}{separator}{reason}"
+
+
 class EvidenceError(PreflightError):
     """Raised for an unusable record; ``key`` names it, and ``why`` is the reason."""
 
     def __init__(self, key: str, why: str) -> None:
-        target = key.partition(":")[2] or key
-        super().__init__(why if why.startswith((f"{key}: ", f"{target}: ")) else f"{key}: {why}")
+        super().__init__(why if why.startswith((key, key.partition(":")[2] or key)) else with_subject(key, why))
         self.key = key
         self.why = why
 

@@ -7,7 +7,7 @@ reports the offset.
 from __future__ import annotations
 
 from preflight._startup.lightclass import dataclass
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError, with_subject
 from preflight.parsers.host.clock_reading import parse_show, parse_tracking
 
 CHRONYC = "cmd:chronyc -n tracking"
@@ -37,5 +37,5 @@ def clock(evidence: Evidence) -> Clock:
             refusals.append(error)
         except ValueError as error:
             refusals.append(EvidenceError(key, str(error)))
-    reasons = "; ".join(f"{refusal.key.removeprefix('cmd:')}: {refusal.why}" for refusal in refusals)
+    reasons = "; ".join(with_subject(refusal.key.removeprefix("cmd:"), refusal.why) for refusal in refusals)
     raise EvidenceError(refusals[0].key, reasons)

@@ -43,7 +43,7 @@ def collection_hint(key: str, evidence: Evidence) -> str:
     except EvidenceError:
         return f"collect again with this version of preflight, which {'runs' if kind == 'cmd' else 'reads'} {named}"
     if kind == "log":
-        return f"look into {target}"
+        return f"read {target}, or collect it again"
     status = record.status
     if status == "missing" and kind == "cmd" and not record.why.startswith(("nothing to collect", "nothing to ask")):
         tool = target.split()[0]

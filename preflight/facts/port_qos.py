@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from preflight._startup.lightclass import dataclass
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import Evidence, EvidenceError, with_subject
 from preflight.facts.interfaces import ROOT
 from preflight.facts.rdma_ports import ROOT as IB
 from preflight.parsers.network import ethtool_pause
@@ -49,7 +49,7 @@ def _first(evidence: Evidence, *sources: tuple[str, Callable[[str], T]]) -> Read
             refusals.append(error)
         except ValueError as error:
             refusals.append(EvidenceError(key, str(error)))
-    raise EvidenceError(refusals[0].key, "; ".join(f"{r.key.partition(':')[2]}: {r.why}" for r in refusals))
+    raise EvidenceError(refusals[0].key, "; ".join(with_subject(r.key.partition(":")[2], r.why) for r in refusals))
 
 
 def _of_tool(netdev: str, what: str, take: Callable[[PortQos], T | None]) -> tuple[str, Callable[[str], T]]:

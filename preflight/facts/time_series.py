@@ -115,7 +115,9 @@ def _series(subject: str, points: Any) -> TimeSeries:
             moment = datetime.strptime(at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
             found.append((moment.timestamp() / 86400, float(value)))
         except (TypeError, ValueError):
-            raise EvidenceError(COURSE, f"{subject[:60]} has the point {str(point)[:60]}") from None
+            raise EvidenceError(
+                COURSE, f"{subject[:60]} has a point that is not a time and a number: {str(point)[:60]}"
+            ) from None
     if not found:
         raise EvidenceError(COURSE, f"{subject[:60]} holds no points")
     found.sort()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from preflight._startup.lightclass import dataclass
-from preflight.evidence.document import Evidence, EvidenceError, Record
+from preflight.evidence.document import Evidence, EvidenceError, Record, with_subject
 
 T = TypeVar("T")
 
@@ -34,9 +34,9 @@ def twice(evidence: Evidence, key: str, parse: Callable[[Record], T]) -> Reading
     before = _parsed(key, first, parse)
     second = first.again
     if second is None:
-        raise EvidenceError(key, "it was read once: growth needs a second reading (--window 60)")
+        raise EvidenceError(key, "was read once; growth needs a second reading (--window 60)")
     if not second.ok:
-        raise EvidenceError(key, f"the second reading {second.describe()}")
+        raise EvidenceError(key, with_subject("the second reading", second.describe()))
     after = _parsed(key, second, parse)
     seconds = math.nan if first.at_s is None or second.at_s is None else second.at_s - first.at_s
     if not 0 < seconds < math.inf:

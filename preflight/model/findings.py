@@ -122,6 +122,11 @@ def all_of(number: int, noun: str) -> str:
     return f"both {counted(2, noun)[2:]}" if number == 2 else f"all {counted(number, noun)}"
 
 
+def some_of(number: int, total: int, noun: str) -> str:
+    """Return ``3 of 8 nodes``; ``the only node`` if there is no other."""
+    return f"the only {noun}" if number == total == 1 else f"{number} of {counted(total, noun)}"
+
+
 def times(number: int) -> str:
     """Return ``once``, ``twice`` or ``3 times``."""
     return {1: "once", 2: "twice"}.get(number, f"{number} times")

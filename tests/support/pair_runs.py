@@ -233,14 +233,14 @@ CASES["bench.coverage"] = {
     "complete": (campaign(), [{"status": "pass", "message": "4 of 4 nodes measured in 1 round, 2 launches"}]),
     "a-node-in-use": (
         campaign(out=NODES[3]),
-        [{"status": "unknown", "message": "gpu003 was not measured: no run with it was successful"},
-         {"status": "unknown", "message": "gpu004 was not measured: it was excluded: its GPUs are in use"}],
+        [{"status": "unknown", "message": "gpu003 was not measured: none of its runs succeeded"},
+         {"status": "unknown", "message": "gpu004 was excluded: its GPUs are in use"}],
     ),
     "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time limit was reached"}]),
     "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),
     "left-behind": (
-        campaign(left=["gpu002: not examined: no answer"]),
-        [{"status": "warn", "message": "left behind: gpu002: not examined"}],
+        campaign(left=["gpu002: unknown, not searched: no answer"]),
+        [{"status": "warn", "message": "left behind: gpu002: unknown, not searched"}],
     ),
     "no-campaign": (records(_healthy), [{"status": "skip"}]),
 }  # fmt: skip

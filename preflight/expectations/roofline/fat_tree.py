@@ -32,7 +32,7 @@ class Level:
         """Which limits the bandwidth: links, switches, or both equally."""
         if self.switches is None or self.links < self.switches:
             return "links"
-        return "links and switches equally" if self.links == self.switches else "switches"
+        return "links and switches" if self.links == self.switches else "switches"
 
 
 @dataclass(frozen=True)

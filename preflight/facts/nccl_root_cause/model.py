@@ -74,4 +74,5 @@ class Cause:
     @property
     def names(self) -> str:
         """The names of all possible causes, joined by "or"."""
-        return " or ".join(kind.name for kind in (self.kind, *self.others))
+        *first, last = (kind.name for kind in (self.kind, *self.others))
+        return f"{', '.join(first)} or {last}" if first else last

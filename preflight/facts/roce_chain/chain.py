@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from preflight._startup.lightclass import replace
-from preflight.evidence.document import EvidenceError
+from preflight.evidence.document import EvidenceError, with_subject
 from preflight.facts import rdma_ports
 from preflight.facts.collection_hint import collection_hint
 from preflight.facts.roce_chain.model import Chain, ChainLink, Place, RocePolicy, State, Want
@@ -119,8 +119,9 @@ def _tried(at: Place, name: str, step: Step) -> ChainLink:
         return step(at, name)
     except EvidenceError as error:
         kind, _, target = error.key.partition(":")
-        named = kind == "cmd" and not error.why.startswith(target)
-        why = f"{target}: {error.why}" if named else error.why
+        named = error.why.startswith(target)
+        why = error.why if named else with_subject(target if kind == "cmd" else "the record", error.why)
+        why = why.removeprefix("the record: ")
         if at.netdev:  # replaced, so that ports with the same gap have the same text
             why = why.replace(at.netdev, "IF")
         fix = _learn(at, name, error.key)

@@ -257,7 +257,7 @@ def test_levels_of_the_documents_superpod() -> None:
     node, leaf, spine = SUPERPOD.levels()
     assert (node.bandwidth, node.per_gpu, node.binds) == (3600, 450, "links")
     assert (leaf.links, leaf.switches, leaf.per_gpu, leaf.gpus) == (12800, 12800, 50, 256)
-    assert leaf.binds == "links and switches equally"
+    assert leaf.binds == "links and switches"
     assert (spine.links, spine.switches, spine.per_gpu, spine.gpus) == (51200, 25600, 25, 1024)
     assert spine.binds == "switches"
 

@@ -558,7 +558,7 @@ ROWS: dict[str, Row] = {
     "no heat": (OPTICS.format(high="Off"), [], "", 0),
     "ranks behind": (
         RAS.format(rest="2 ranks have launched up to operation 7701: 5, 13"),
-        [("unknown", "nccl.ras", "rank 5, 13 at 7701; the remaining ranks have launched operation 7702")],
+        [("unknown", "nccl.ras", "ranks 5, 13 are at operation 7701; the other ranks have launched operation 7702")],
         "",
         3,
     ),
