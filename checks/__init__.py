@@ -2,7 +2,7 @@
 
 To add a check, write a function with ``@check`` in one of these modules and its fixture files in
 ``fixtures/<check-id>/``. Nothing registers itself on import. A generated table lists all checks, so that a check's
-module is imported only when it runs (``_registry.lazy``).
+module is imported only when the check runs (``_registry.lazy``).
 """
 
 from __future__ import annotations

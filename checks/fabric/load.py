@@ -22,7 +22,7 @@ IDLE = 0.05
 
 
 def no_sender(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip a run in which only one node was collected."""
+    """Skip a run that collected only one node."""
     return (
         None
         if len(swept.nodes) > 1

@@ -81,7 +81,7 @@ def oversubscription(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
 
 def no_path(swept: FabricFacts, site: FabricSite) -> Finding | None:
-    """Skip a run in which only one node was collected."""
+    """Skip a run that collected only one node."""
     if len(swept.nodes) > 1:
         return None
     return skipped("only one node was collected: no path between nodes", evidence=[swept.net_key])

@@ -403,7 +403,7 @@ def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Mapping[str, str], Finding | None]:
-    """Return the leaf and its port of each rail, or why they are unknown."""
+    """Return each rail's leaf and the leaf's port, or why they are unknown."""
     if absent := no_compute_port(node, site) or no_neighbour(node, site):
         return (), {}, absent
     heard = {str(port.netdev): there for port, there in _neighbours(node, site).items()}

@@ -183,7 +183,7 @@ def _infinite(steps: Sequence[TrainingStep], evidence: Sequence[str]) -> Finding
     """Judge gradients with an infinite norm.
 
     fp16 begins with a loss scale that overflows and halves it at each such step, then tries a larger one from time to
-    time: overflows in the first steps, and seldom ones later, are part of it.
+    time: overflows in the first steps, and rare ones later, are normal.
     """
     normed = [step for step in steps if step.grad_norm is not None]
     infinite = [step for step in normed if step.grad_norm is not None and isinf(step.grad_norm)]

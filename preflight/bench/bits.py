@@ -2,7 +2,7 @@
 
 The rate of slow runs is unknown and has Jeffreys' prior, so the log evidence of k slow among n runs is a
 difference of log-gamma functions. The ratio integrates over all rates instead of maximising. If all factors are
-weighted by their prior, a factor therefore reaches a ratio of 100 on a healthy fabric in less than one of a hundred
+weighted by their prior, a factor therefore reaches a ratio of 100 on a healthy fabric in fewer than one in a hundred
 campaigns (Markov's inequality), even if later runs depend on earlier results.
 """
 

@@ -1,7 +1,7 @@
 """Values of checks as JSON, and back by their type hints.
 
-Supported are the types that checks return: text, numbers, tuples, lists, sets, mappings, enumerations, IP addresses,
-dataclasses, and unions of them.
+The supported types are those that checks return: text, numbers, tuples, lists, sets, mappings, enumerations, IP
+addresses, dataclasses, and unions of them.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def depths(
 ) -> tuple[float, ...]:
     """Return the layers of each pipeline rank; a mean if they do not divide evenly.
 
-    ``ends`` has the stated layers of the first and last stage (0: not stated). ``counted`` has whether the embedding
-    and the loss count as a layer of these.
+    ``ends`` has the stated layers of the first and last stage (0: not stated). ``counted`` says whether the
+    embedding and the loss count as layers of these stages.
     """
     listed = layers_of(layout) if layout else None
     if listed is not None and sum(listed) == layers and len(listed) % stages == 0:

@@ -1,6 +1,6 @@
 """A cluster file from the configuration of another tool.
 
-Supported are nhc.conf of LBNL Node Health Check, and manifests of gcm's health checks.
+The supported sources are nhc.conf of LBNL Node Health Check, and manifests of gcm's health checks.
 
 The source is never executed. Settings without a counterpart are listed with file, line and reason, as comments in the
 file and in the result.

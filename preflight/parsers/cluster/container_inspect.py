@@ -1,6 +1,6 @@
 """``docker inspect`` and ``podman inspect``: limits, devices and state.
 
-Read are complete objects, and excerpts such as a ``HostConfig`` that ``jq`` printed. Sources: Docker's Engine API
+Both complete objects and excerpts are read, such as a ``HostConfig`` that ``jq`` printed. Sources: Docker's Engine API
 (``ContainerInspect``), podman-inspect(1).
 """
 

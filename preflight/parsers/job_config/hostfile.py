@@ -21,7 +21,7 @@ MOST_LINES, MOST_RANKS = 1_000_000, 1 << 18
 
 
 def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the hosts, and the index of each rank's host in them.
+    """Return the hosts, and the index of each rank's host among them.
 
     A host without a number of slots has ``each`` slots, or one per line if a name is repeated. Raises JobConfigError.
     """

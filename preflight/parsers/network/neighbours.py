@@ -1,4 +1,4 @@
-"""``ip neigh``: addresses in the local networks, and whether they respond.
+"""``ip neigh``: addresses on the local networks, and whether they respond.
 
 Source: ip-neighbour(8).
 """

@@ -1,7 +1,7 @@
 """Single answers of EOS, NX-OS, SONiC, Cumulus Linux and Onyx switches.
 
-They may lack a prompt. Read are tables of ports (with a ruler or known columns), blocks of ports and lists of settings.
-Sources: manuals of EOS, NX-OS, SONiC (``sonic-utilities``), NVUE and Onyx.
+They may lack a prompt. An answer is a table of ports (with a ruler or known columns), blocks of ports, or a list of
+settings. Sources: manuals of EOS, NX-OS, SONiC (``sonic-utilities``), NVUE and Onyx.
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ def _columns(lines: Lines, at: int) -> _Columns | None:
 
 
 def _pauses(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns; pauses get the direction in the name of the first one."""
+    """Return the columns; those of pauses get the direction that the first one names."""
     way = names[0].partition(" ")[2]
     return ("Port", *(f"{way.upper()}_{name}" for name in names[1:])) if way in ("Rx", "Tx") else tuple(names)
 
 
 def _torn(text: str, spans: Sequence[tuple[int, int]]) -> bool:
-    """Return whether a line has words across the beginnings of columns."""
+    """Return whether a word of a line extends into the next column."""
     return any(0 < start < len(text) and text[start - 1] != " " and text[start] != " " for start, _ in spans)
 
 

@@ -32,7 +32,7 @@ class PrintedPort:
 
     @property
     def pauses(self) -> Iterator[tuple[str, bool, str, int]]:
-        """Each counter of pauses: name, whether of received ones, priority, value."""
+        """Each pause counter: name, whether it counts received frames, priority, value."""
         for name, value in self.counters.items():
             if match := _PAUSE.fullmatch(name):
                 yield name, (match["way"] or match["all"]).upper() == "RX", match["priority"] or "", value

@@ -62,9 +62,9 @@ def of_recordings(recordings: Mapping[int, Recording]) -> tuple[Hang, ...]:
 def _hangs(
     group: str, called: _Called, everybody: Sequence[int], recordings: Mapping[int, Recording]
 ) -> Iterator[Hang]:  # fmt: skip
-    """Return the hangs of a group: where calls differ, then where ranks wait.
+    """Yield the hangs of a group: where calls differ, then where ranks wait.
 
-    Calls that differ explain why ranks wait in them; if all ranks completed them, not why they wait later.
+    Calls that differ explain why ranks wait in them, but not a later wait if all ranks completed them.
     """
     members = set(everybody) if all(recording.sizes_exchanges for recording in recordings.values()) else None
     joined = _joined(called) if everybody else -1
@@ -106,7 +106,7 @@ def _stuck(called: _Called, joined: int) -> int | None:
     """Return the collective in which ranks wait, or None.
 
     A rank that shows no end of a call has completed it all the same if it has completed a later one, or if any rank
-    has completed a later one that needs all ranks: the rank writes the end down later, or its dump is older.
+    has completed a later one that needs all ranks: the rank records the end later, or its dump is older.
     """
     later, late = [], False
     for entries in called.values():

@@ -59,7 +59,7 @@ class BusyTime:
         self.begin, self.end = min(work.begins, default=0.0), max(work.ends, default=0.0)
 
     def gaps(self, windows: Sequence[Stretch]) -> Iterator[Stretch]:
-        """Yield when the GPU is idle within these joined intervals."""
+        """Yield the GPU's idle intervals within these joined intervals."""
         return outside(outside(outside(windows, self.compute), self.bare), self.copying)
 
 

@@ -65,7 +65,7 @@ def summarize(trace: Trace) -> TraceSummary:
 
 
 def _gaps(busy: BusyTime) -> Spans:
-    """Return when a GPU is idle for some time; of very many gaps only the longer ones."""
+    """Return a GPU's longer idle intervals; of very many, only the longest."""
     least, gaps = _LEAST_GAP_US, Spans()
     for gap in busy.gaps([(busy.begin, busy.end)]):
         if gap[1] - gap[0] >= least:

@@ -1,8 +1,8 @@
 """Values of serving engines, by the names of their metrics.
 
-Supported are vLLM, SGLang, TensorRT-LLM (also in Triton), and Dynamo's frontend and workers. Sources: docs.vllm.ai/
-en/stable/usage/metrics, docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog, TensorRT-LLM),
-github.com/triton-inference-server/tensorrtllm_backend (Triton metrics).
+The supported engines are vLLM, SGLang, TensorRT-LLM (also in Triton), and Dynamo's frontend and workers. Sources:
+docs.vllm.ai/en/stable/usage/metrics, docs.sglang.io (production metrics), docs.nvidia.com/dynamo (metrics catalog,
+TensorRT-LLM), github.com/triton-inference-server/tensorrtllm_backend (Triton metrics).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Step lines of training programs.
 
-Supported are Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo, torchtitan, tqdm progress bars that show
-a loss, and lines of other programs that show a step and its loss.
+The supported programs are Megatron-LM, DeepSpeed, Hugging Face's Trainer, Lightning, NeMo and torchtitan. tqdm progress
+bars that show a loss, and lines of other programs with a step and its loss, are read as well.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Log lines of serving engines: requests, throughput and KV cache.
 
-Supported are vLLM (``Avg generation throughput: … Running: … Waiting: …``) and SGLang
+The supported engines are vLLM (``Avg generation throughput: … Running: … Waiting: …``) and SGLang
 (``Decode batch. #running-req: …``).
 """
 

@@ -1,6 +1,7 @@
 """Judges of AMD GPUs, by ``amd-smi`` and ``rocm-smi``.
 
-The checks of NVIDIA GPUs judge what means the same: PCIe links, margins of temperature, replays, memory in use.
+The checks of NVIDIA GPUs judge the values that both vendors report: PCIe links, temperature margins, replays, memory
+in use.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def _unjudged(
 def _repeated_links(events: Sequence[KernelEvent], window: Window, evidence: tuple[str, ...]) -> Iterator[Finding]:
     """Report links that recovered fewer than FLAPS times.
 
-    The text may be an excerpt. While a link is down, a job's packets time out: a second time warns.
+    The text may be an excerpt, so one recovery is unknown. Two warn: a job's packets time out while a link is down.
     """
     kinds = {kind: [event for event in events if event.kind == kind] for kind in ("nic-link-down", "nic-link-up")}
     for shown, downs in repeated(kinds, window, 1):
