@@ -94,7 +94,7 @@ def survey(
 ) -> tuple[NodeResult, NodeFacts | None]:
     """Return a node's saved verdict; without a usable one, judge its evidence.
 
-    The facts are None for a saved verdict; ``refused`` in the result says why a verdict was not used.
+    The facts are None for a saved verdict; ``refused`` in the result has the reason.
     """
     refused = ""
     if isinstance(source, JudgedSource):

@@ -42,7 +42,7 @@ def depths(
 ) -> tuple[float, ...]:
     """Return the layers of each pipeline rank; a mean if they do not divide evenly.
 
-    ``ends`` has the stated layers of the first and last stage (0: not stated). ``counted`` says whether the
+    ``ends`` has the stated layers of the first and last stage (0: not stated). ``counted`` states whether the
     embedding and the loss count as layers of these stages.
     """
     listed = layers_of(layout) if layout else None

@@ -16,7 +16,7 @@ WORDING = {
         "missing, reseat or replace it.",
     ),
     "GPU off the bus in the log": (
-        "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago; also 154, 45; "
+        "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago; also Xid 154, 45; "
         "the driver requires: Node Reboot Required",
         "blocks-job", "node",
         "Drain the node and reboot it; if the error returns, check power, heat and seating, then contact support.",

@@ -234,7 +234,7 @@ def test_a_fault_that_returns_is_new(tmp_path: Path) -> None:
     [
         ("GPU2", "GPU2: 1 uncorrectable memory error (0 SRAM, 1 DRAM)", "GPU2: 3 uncorrectable memory errors", True),
         ("0000:61:00.0", "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago",
-         "0000:61:00.0: Xid 79: GPU has fallen off the bus, 2 days ago; also 154, 45", True),
+         "0000:61:00.0: Xid 79: GPU has fallen off the bus, 2 days ago; also Xid 154, 45", True),
         ("0000:61:00.0", "0000:61:00.0: Xid 79: GPU has fallen off the bus, 3 h ago",
          "0000:61:00.0: Xid 48: double-bit ECC error, 3 h ago", False),
         ("mlx5_4:1", "mlx5_4:1: the interface has MTU 1500, expected 9000", "mlx5_4:1: the interface has MTU 42", True),
