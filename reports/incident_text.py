@@ -21,11 +21,10 @@ _TITLE = 100
 
 def render(report: Mapping[str, Any], numbers: Sequence[int], *, colour: bool, width: int, by: str = "") -> str:
     """Return one incident in full, several as a table, or a table for each group."""
-    incidents = report["incidents"]
     if by:
         return typeset(_grouped(report, numbers, by, width), colour=colour, width=width)
     if len(numbers) != 1:
-        return typeset(table(incidents, width, numbers), colour=colour, width=width)
+        return typeset(table(report, width, numbers), colour=colour, width=width)
     return typeset(_full(report, numbers[0]), colour=colour, width=width)
 
 
@@ -159,7 +158,7 @@ def _grouped(report: Mapping[str, Any], numbers: Sequence[int], by: str, width: 
     parts: list[Part] = []
     for name, members in groups.items():
         parts.append(Paragraph(((f"\n{one_line(where([name]))}", "bold"),)))
-        parts += table(report["incidents"], width, members)
+        parts += table(report, width, members)
     return parts
 
 

@@ -92,7 +92,7 @@ def _parts(report: Mapping[str, Any], width: int, more: str, listed: int) -> lis
     incidents: Sequence[Mapping[str, Any]] = report.get("incidents", ())
     parts: list[Part] = [*heading(report, width=width), *unanswered(report["nodes"], width)]
     if incidents:
-        parts += table(incidents, width, range(min(listed, len(incidents))))
+        parts += table(report, width, range(min(listed, len(incidents))))
         if (rest := len(incidents) - listed) > 0:
             parts.append(Paragraph(((f"{'':>{_NUMBER}}  and {rest} more", "dim"),)))
     parts += _unknown(unexplained(report), width)
@@ -102,10 +102,11 @@ def _parts(report: Mapping[str, Any], width: int, more: str, listed: int) -> lis
     return parts
 
 
-def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[int]) -> list[Part]:
+def table(report: Mapping[str, Any], width: int, numbers: Sequence[int]) -> list[Part]:
     """Return a table of some of the incidents, one line each."""
-    shown = [(number + 1, incidents[number]) for number in numbers]
-    place = max([5, *(len(where(incident["nodes"])) for _, incident in shown)])
+    shown = [(number + 1, report["incidents"][number]) for number in numbers]
+    places = {number: _place(report, incident) for number, incident in shown}
+    place = max([5, *(len(at) for at, _ in places.values())])
     room = max(20, width - _NUMBER - _IMPACT - _OWNER - place - 8)
     head = f"\n{'#':>{_NUMBER}}  {'impact':<{_IMPACT}}  {'where':<{place}}  {'what':<{room}}  owner"
     parts: list[Part] = [Paragraph(((head, "bold"),))]
@@ -114,12 +115,24 @@ def table(incidents: Sequence[Mapping[str, Any]], width: int, numbers: Sequence[
             Paragraph((
                 (f"{number:>{_NUMBER}}  ", ""),
                 (f"{IMPACT[incident['impact']]:<{_IMPACT}}  ", COLOUR[incident["status"]]),
-                (f"{where(incident['nodes']):<{place}}  ", "bold"),
-                (f"{short(incident['title'], room):<{room}}  ", ""),
+                (f"{places[number][0]:<{place}}  ", "bold"),
+                (f"{short(places[number][1], room):<{room}}  ", ""),
                 (one_line(incident["owner"]), "dim"),
             ))
         )  # fmt: skip
     return parts
+
+
+def _place(report: Mapping[str, Any], incident: Mapping[str, Any]) -> tuple[str, str]:
+    """Return where an incident is and what happened; in a log, the line is the place."""
+    title = str(incident["title"])
+    evidence = report["findings"][incident["findings"][0]]["evidence"]
+    for name in (key.removeprefix("log:") for key in evidence if list(incident["nodes"]) == [RUN]):
+        if title.startswith(f"{name}:"):
+            what = title.removeprefix(f"{name}:").lstrip("0123456789")
+            at = one_line(title.removesuffix(what).removesuffix(":"))
+            return at if len(at) <= _WHERE else f"…{at[1 - _WHERE :]}", what.lstrip(":, ").removeprefix("on ")
+    return where(incident["nodes"]), title
 
 
 def _unknown(findings: Sequence[Mapping[str, Any]], width: int) -> list[Part]:

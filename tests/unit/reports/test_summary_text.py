@@ -144,6 +144,24 @@ def test_show_a_node_at_the_other_end(tmp_path: Path) -> None:
     assert {"rack a", "rack b", "no rack known"} <= set(run("show", "--by", "rack", *source).splitlines())
 
 
+@pytest.mark.parametrize(
+    ("name", "title", "row"),
+    [
+        ("job.log", "job.log:271 on gpu001, rank 3: no route", "job.log:271  gpu001, rank 3: no route"),
+        ("job.log", "job.log:9, rank 3: no route", "job.log:9  rank 3: no route"),
+        ("job.log", "job.log:9: gpu001: no route", "job.log:9  gpu001: no route"),
+        ("job.log", "job.log: TCP instead of RDMA", "job.log  TCP instead of RDMA"),
+        ("job.log", "job.login: TCP", "the run's logs  job.login: TCP"),  # its place is not a log
+        ("slurm-8812-pretraining.out", "slurm-8812-pretraining.out:40127: TCP", "…etraining.out:40127  TCP"),
+    ],
+)
+def test_a_log_is_the_place_of_its_incident(name: str, title: str, row: str) -> None:
+    report = demo()
+    report["incidents"] = [{**report["incidents"][0], "title": title, "nodes": ["@run"], "findings": [0]}]
+    report["findings"][0]["evidence"] = [f"log:{name}"]
+    assert f"  {row}  " in render(report, width=80)
+
+
 def grown(count: int) -> Any:
     """Return the demo's report for this many nodes; all lists of a first screen grow with them."""
     report = demo()
