@@ -130,7 +130,7 @@ def no_shared_uplinks(swept: FabricFacts, site: FabricSite) -> Finding | None:
     fix="Route adaptively (`routing_engine ar_updn` of MLNX_OFED's opensm, or UFM; NCCL_IB_ADAPTIVE_ROUTING, "
     "NCCL_IB_SL), or place the job on complete leaves; `ibtracert` shows which flows share the uplink.",
     action="fix-site",
-    answers=("FP-CON-5",),
+    answers=("FP-CON-5", "AN-7"),
     scope="fleet",
     gating=False,
     sweep=True,

@@ -19,7 +19,8 @@ _UP = "established"
     fault="A BGP session of a switch is down",
     impact="loses-redundancy",
     owner="network",
-    source="RFC 4271 (states of a session); SONiC bgpmon (STATE_DB NEIGH_STATE_TABLE), CONFIG_DB BGP_NEIGHBOR",
+    source="RFC 4271 (states of a session); SONiC bgpmon (STATE_DB NEIGH_STATE_TABLE), CONFIG_DB BGP_NEIGHBOR; "
+    "FRRouting (`show bgp summary json`)",
     fix="Run `show ip bgp summary` and `show ip bgp neighbors ADDRESS` on both switches.",
     explains=(("switch.bgp", "parts"),),
     action="fix-site",

@@ -47,10 +47,12 @@ ITEMS = (
         question("Ethernet: which end of a cable lost the link", "link.flaps", where=ROCE),
     ),
     _LIST.item(
-        "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)", "node window",
+        "AN-7", "load balancing has entropy (queue pairs, adaptive routing, per-collective balancing)",
+        "node window fabric switch",
         question("NCCL creates flows that the fabric can spread", "nccl.load-balancing"),
         question("The rails of each node are balanced", "counters.balance"),
-        question("The uplinks of each leaf are balanced", "switch.uplink-balance"),
+        question("InfiniBand: the uplinks of each leaf are balanced", "fabric.uplink-balance", where=INFINIBAND),
+        question("Ethernet: the uplinks of each leaf are balanced", "switch.uplink-balance", where=ROCE),
         lack("The uplinks are balanced for each collective",
              "switches do not count bytes by collective; by hand: run one collective of nccl-tests alone, and read "
              "`switch.uplink-balance` of a window within it"),

@@ -37,6 +37,7 @@ CLOSED = {
     "FP-CON-5": "switch.uplink-balance is unknown without the flows or the counters, switch.hash without the seeds",
     "PA-05": "layout.memory computes the need of a job passed to `preflight plan`",
     "GS-4": "scale.batch counts the GPUs that share the experts, and is unknown where the cluster file leaves them out",
+    "PA-20": "gpu.sm-activity is unknown without ten readings of the GPUs' activity while the job runs",
     "PA-23": "torch.straggler matches each collective on all ranks, by group; without the traces of all it is unknown",
     "NT-LENS-1": "torch.straggler finds the ranks that peers wait for; without the traces of all it is unknown",
     "NT-LENS-6": "torch.placement compares the place of a late rank with its peers, and is unknown without its node",

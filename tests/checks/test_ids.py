@@ -22,7 +22,7 @@ IN_PART = {
     "FP-CON-1": "declared", 
     "GS-3": "bench",
     "GS-1": "node", "PA-16": "node",
-    "PA-17": "switch", "PA-20": "window",
+    "PA-17": "switch",
 }  # fmt: skip
 
 KINDS = set(SUPPLY)

@@ -367,7 +367,13 @@ def test_what_a_host_cannot_see_of_a_fabric_stays_unknown() -> None:
     items = {item["id"]: item for item in found["checklists"]}
     assert (items["FP-CON-5"]["status"], items["AN-7"]["status"]) == ("unknown", "unknown")
     assert items["FP-CON-5"]["missing"] == "not judged: fabric.uplink-balance"
-    assert [question["status"] for question in items["AN-7"]["questions"]] == ["pass", "pass", "unknown", "unknown"]
+    assert [question["status"] for question in items["AN-7"]["questions"]] == [
+        "pass",
+        "pass",
+        "unknown",
+        "skip",
+        "unknown",
+    ]
     assert items["FP-CON-5"]["supply"] == "preflight check --fabric --window 60"
 
 
