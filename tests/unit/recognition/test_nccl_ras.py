@@ -95,8 +95,16 @@ Warnings
 )
 CASES = {
     "no rank behind": (OK, ["unknown"], "RAS reaches all 16 processes, and no rank is behind"),
-    "one query": (BEHIND.format(most=640, least=612), ["unknown"], "rank 11 (gpu-b07, GPU 3, PID 20418) at 612"),
-    "two ranks": (SEVERAL, ["unknown"], "rank 4 (gpu-b06, GPU 4, PID 1190), 11 (gpu-b07, GPU 3, PID 20418) at 902"),
+    "one query": (
+        BEHIND.format(most=640, least=612),
+        ["unknown"],
+        "rank 11 (gpu-b07, GPU 3, PID 20418) is at operation 612",
+    ),
+    "two ranks": (
+        SEVERAL,
+        ["unknown"],
+        "ranks 4 (gpu-b06, GPU 4, PID 1190), 11 (gpu-b07, GPU 3, PID 20418) are at operation 902",
+    ),
     "no progress": (2 * BEHIND.format(most=640, least=612), ["unknown", "fail"], "as in the previous query"),
     "progress": (
         BEHIND.format(most=640, least=612) + BEHIND.format(most=900, least=872),
