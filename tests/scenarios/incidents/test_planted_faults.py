@@ -29,7 +29,6 @@ FAULTS = [(node, name) for node, table in TABLES.items() for name in table.fault
 #: Table entries that plant two unrelated faults, and their incidents.
 SEVERAL = {
     "uncorrected memory error, and a machine check": 2,  # two parts
-    "tasks that hang, and a processor": 2,
     "PCIe stuck at generation 1 under load": 2,  # the load is a process, which counts as left over before a job
     "card stuck at PCIe 1 under load": 2,
     "boot options of a fault long gone": 2,
