@@ -2,18 +2,22 @@
 
 If the CPU of a stage launches its kernels late, its GPU is idle, and it sends its next messages late. A receiver that
 waits for such a message would wait less by the idle time since the stage last waited itself, but not by more than a
-message that the stage received meanwhile was ready before. Times are in microseconds.
+message that the stage received meanwhile was ready before. A wait in a collective does not count as far as the stage
+had delayed its peers there before: without its idle time, they would have been earlier as well. Times are in
+microseconds.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
+from operator import itemgetter
 from statistics import median
 
 from preflight.facts.trace.ranks import RankTrace
-from preflight.facts.trace.waiting import Waits
-from preflight.parsers.torch.intervals import Spans
+from preflight.facts.trace.waiting import Messages, Waits
+from preflight.parsers.torch.intervals import Spans, Stretches
 
 _BySteps = Mapping[int, float]
 
@@ -40,26 +44,61 @@ def _idle(trace: RankTrace, waits: Waits, steps: Sequence[int]) -> tuple[_ByStep
     numbers = sorted(trace.steps, key=trace.steps.__getitem__)
     windows = Spans(trace.steps[number] for number in numbers)
     late = 0.0  # idle time that a message sent now would be late by
-    for begin, end, ready, blocked in _events(trace, waits):
+    shared: dict[int, float] = {}  # group -> how much of it has delayed the peers of that group as well
+    for begin, event, group, length in _events(trace, waits):
         step = numbers[at] if (at := windows.place(begin)) >= 0 else None
-        if step in idle:
-            idle[step] += end - begin
-            held[step] += min(late, blocked)
-        late = min(late + end - begin, ready) - min(late, blocked)
+        if event is _Event.IDLE:
+            late += length
+            if step in idle:
+                idle[step] += length
+        elif event is _Event.LAST:
+            shared[group] = min(late, shared.get(group, 0.0) + length)
+        elif event is _Event.WAITED:
+            late = min(late, shared.get(group, 0.0))
+        elif event is _Event.RECEIVED:
+            late = min(late, length)
+        elif event is _Event.SENT:
+            if step in held:
+                held[step] += min(late, length)
+            late -= min(late, length)
+        for other in shared:
+            shared[other] = min(shared[other], late)
     return idle, held
 
 
-def _events(trace: RankTrace, waits: Waits) -> Iterator[tuple[float, float, float, float]]:
-    """Yield idle times, waits and messages of a rank in time order.
+class _Event(Enum):
+    """What changes how late a stage is."""
 
-    Each has a start, an end (later only for idle times), for how long the rank could have gone on before, and for how
-    long the GPU of a receiver computes nothing.
-    """
-    collectives = [number for number, group in enumerate(waits.groups) if group.kinds != {"sendrecv"}]
-    always = float("inf")
+    IDLE = auto()  # for that length
+    LAST = auto()  # in a collective, which holds up its peers for that length
+    WAITED = auto()  # in a collective
+    RECEIVED = auto()  # a message whose sender has been ready for that length
+    SENT = auto()  # a message for which the GPU of the receiver has been idle for that length
+
+
+def _events(trace: RankTrace, waits: Waits) -> Iterator[tuple[float, _Event, int, float]]:
+    """Yield the events of a rank in time order: time, kind, process group, length."""
+    rank = trace.rank
+    collectives = [
+        _of_group(number, waits.stretches.get((rank, number)), waits.last.get((rank, number)))
+        for number, group in enumerate(waits.groups)
+        if group.kinds != {"sendrecv"}
+    ]
     return heapq.merge(
-        ((begin, end, always, 0.0) for begin, end in trace.gaps),
-        ((begin, begin, 0.0, 0.0) for begin, _ in waits.waited(trace.rank, collectives)),
-        ((received, received, ready, 0.0) for received, ready in waits.received[trace.rank]),
-        ((sent, sent, always, blocked) for sent, blocked in waits.sent[trace.rank]),
+        ((begin, _Event.IDLE, -1, end - begin) for begin, end in trace.gaps),
+        ((received, _Event.RECEIVED, -1, ready) for received, ready in waits.received[rank]),
+        ((sent, _Event.SENT, -1, blocked) for sent, blocked in waits.sent[rank]),
+        *collectives,
+        key=itemgetter(0),
+    )
+
+
+def _of_group(
+    group: int, waited: Stretches | None, last: Messages | None
+) -> Iterator[tuple[float, _Event, int, float]]:
+    """Yield the events of a rank in the collectives of a group, in time order."""
+    return heapq.merge(
+        ((begin, _Event.WAITED, group, 0.0) for begin, _ in (waited.joined() if waited else ())),
+        ((begin, _Event.LAST, group, held_up) for begin, held_up in last or ()),
+        key=itemgetter(0),
     )

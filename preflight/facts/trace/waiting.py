@@ -29,6 +29,8 @@ _MOST_DELAYS = 16
 BLOCKS = 10
 #: Minimum fraction of each rank's wait that must delay it, for the ranks to continue together after a collective.
 _MOST = 0.9
+#: Fraction of a wait during which the next computation may already run: its kernel starts as the communication ends.
+_OVERLAP = 0.01
 #: Multiple of the clock error within which two arrivals count as simultaneous.
 _ERRORS = 3.0
 
@@ -83,6 +85,8 @@ class Waits:
         self.received: dict[int, Messages] = defaultdict(Messages)
         #: Messages by sender, on its clock: when it begins to send, and how long the receiver's GPU is idle until then.
         self.sent: dict[int, Messages] = defaultdict(Messages)
+        #: When a rank arrives last in a collective, on its clock, and how long all its peers wait; by (rank, group).
+        self.last: dict[tuple[int, int], Messages] = defaultdict(Messages)
         #: Times at which a rank waited in a group, on its own clock, including hidden waiting; by (rank, group).
         self.stretches: dict[tuple[int, int], Stretches] = defaultdict(Stretches)
         #: Length in microseconds of the parts that replace steps; None if steps are marked.
@@ -133,7 +137,8 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
                 late[member] = waited
                 bare[member] = ranks[rank].bare.within(begin, begin + waited)
                 # a rank that computes before the last arrival has not been delayed until then
-                blocked[member] = min(bare[member], begin + waited - ranks[rank].bare.begun(begin + waited))
+                end = begin + (1 - _OVERLAP) * waited
+                blocked[member] = min(bare[member], begin + waited - ranks[rank].bare.begun(end))
                 waits.stretches[rank, group].add(begin, waited)
         if series.sender is not None:
             for member, rank in enumerate(series.members):
@@ -144,6 +149,9 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
                     waits.received[rank].add(begin, max(0.0, 2 * begins[member] - sum(begins)))
         transfers = [delays[rank].transfers(group) for rank in series.members]
         if series.kind != "sendrecv":
+            held_up = min(time for member, time in enumerate(blocked) if member != last)
+            if held_up:
+                waits.last[series.members[last], group].add(begins[last] - clock[series.members[last]].offset, held_up)
             for member, rank in enumerate(series.members):
                 begin, end = (time - clock[rank].offset for time in (begins[last], ends[member]))
                 delays[rank].transfer(group, ranks[rank].bare.within(begin, end))

@@ -105,6 +105,18 @@ def test_a_stage_with_an_idle_gpu_is_named_if_others_wait(rank: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("layout", "rank"),
+    [(Layout(tensor=2, stages=2), 3), (Layout(tensor=2, stages=4), 7), (Layout(tensor=4, stages=2), 7)],
+)
+def test_idle_time_counts_after_a_wait_for_a_peer_that_it_had_delayed(layout: Layout, rank: int) -> None:
+    """The tensor-parallel peer of an idle rank is late because of it, and now and then the later one of both."""
+    plan = replace(PIPELINE, layout=layout, layer_ms=1, jitter=0.03, microbatches=2, seed=1)
+    pause = 2.0 if layout.stages == 4 else 1.0
+    assert set(late(joined(replace(plan, paused={rank: pause})))) == {rank}
+    assert not late(joined(replace(plan, paused=dict.fromkeys(range(layout.tensor * layout.stages), pause))))
+
+
+@pytest.mark.parametrize(
     "pauses", [{"paused": EQUAL}, {"paused_early": EQUAL}, {"paused_early": {3: 4.0}}]
 )  # fmt: skip
 def test_idle_time_that_delays_no_stage_names_none(pauses: dict[str, dict[int, float]]) -> None:
