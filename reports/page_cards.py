@@ -102,7 +102,7 @@ def _title(group: Sequence[Document]) -> str:
         return str(fault)
     if len({finding["message"] for finding in group}) == 1:
         return str(first["message"])
-    return f"not so: {first['title']}"
+    return f"not met: {first['title']}"
 
 
 def _rests_on(finding: Document) -> tuple[object, object]:

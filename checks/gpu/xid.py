@@ -142,7 +142,9 @@ def _unreadable(unread: Sequence[str], kind: str, context: XidContext) -> Iterat
 
 
 def _cut(log: KernelLog) -> Finding:
-    return unknown(f"the newer part of the kernel log is missing: {log.cut}", evidence=[facts.kernel_log.DMESG])
+    return unknown(
+        f"the newer part of the kernel log is missing: the record {log.cut}", evidence=[facts.kernel_log.DMESG]
+    )
 
 
 def _unread(error: EvidenceError) -> Finding:

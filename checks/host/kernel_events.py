@@ -119,9 +119,10 @@ def _cut(log: KernelLog, rest: str, judged_bad: bool, evidence: list[str]) -> It
             quote=storm.text[:300], fix="Find the source of the message: it displaces all others from the log.",
         )  # fmt: skip
     until = log.ago(log.lines[-1].at_s)
-    since = f", all since {until}" if until else ""
+    since = f", from {until} on" if until else ""
     finding = unknown(
-        f"the newer part of the kernel log is missing{since} ({log.cut}); the part that was read contains {rest}",
+        f"the newer part of the kernel log is missing{since} (the record {log.cut}); "
+        f"the part that was read contains {rest}",
         evidence=evidence, fix="Read the rest: `dmesg -T | tail -n 1000`.",
     )  # fmt: skip
     yield replace(finding, excused="the part that was read already has a fault") if judged_bad else finding

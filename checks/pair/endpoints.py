@@ -187,8 +187,9 @@ def _caused(
     device, address, port = parameters.get("device"), server.parameters.get("address"), server.parameters.get("port")
     if cause is parsers.network.perftest.PerftestError.GID:
         rows = "; ".join(
-            f"{end.node} {end.parameters.get('gid_index')}: {end.parameters.get('gid') or 'no such row, or empty'}"
+            f"on {end.node}, index {used.get('gid_index')} is {used.get('gid') or 'missing or empty'}"
             for end in (server, client)
+            for used in [end.parameters]
         )
         return failed(f"the GID index is not usable: {rows}", subject=str(device), evidence=keys,
                       expected="on both sides a RoCE v2 entry with an IP address of the same version",

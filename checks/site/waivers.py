@@ -45,7 +45,7 @@ def expired(node: NodeFacts, site: Site) -> Iterator[Finding]:
     try:
         today = date.fromisoformat(node.evidence.collected_at[:10])
     except ValueError:
-        raise EvidenceError("collected_at", f"is not a time: {node.evidence.collected_at[:40]!r}") from None
+        raise EvidenceError("collected_at", f"{node.evidence.collected_at[:40]!r} is not a time") from None
     for waiver in site.waivers:
         subject = f"{waiver.check} {waiver.subject}" if waiver.subject else waiver.check or ""
         if waiver.expired(today):

@@ -378,7 +378,7 @@ def _dscp_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: int
             )
     for where, names in wrong.items():
         names = list(dict.fromkeys(names))
-        yield failed(f"{switch.name} {listed(names)}: DSCP {wanted} is put into {where}", subject=switch.name,
+        yield failed(f"{switch.name} {listed(names)}: DSCP {wanted} is mapped to {where}", subject=switch.name,
                      found=where.partition(",")[0], expected="the lossless queue", evidence=keys)  # fmt: skip
     if blank:
         blank = list(dict.fromkeys(blank))

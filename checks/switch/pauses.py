@@ -174,7 +174,7 @@ def _uncounted(switch: SwitchFacts) -> Iterator[Finding]:
 
 def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
     share = f"{'at most ' if root.bound else ''}{root.share:.1%} of the window"
-    stopped = f"{listed(root.waiting)} {'waits' if len(root.waiting) == 1 else 'wait'}, for {share}"
+    stopped = f"{listed(root.waiting)} {'waits' if len(root.waiting) == 1 else 'wait'} for {share}"
     words, report = {
         pause.RECEIVER: ("{0} receives data more slowly than it arrives", failed),
         pause.NIC_STORM: ("the NIC of {0} pauses without load", failed),

@@ -176,7 +176,7 @@ def _ecn_of(net: Ethernet, switch: SwitchFacts, site: EthernetSite, wanted: bool
 
 def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) -> Iterator[Finding]:
     low, high, keys = marking.kmin, marking.kmax, [switch.key("ecn")]
-    where = f"{switch.name}: {marking.profile} of {listed(list(dict.fromkeys(names)))}"
+    where = f"{switch.name}: ECN profile {marking.profile} of {listed(list(dict.fromkeys(names)))}"
     if low is None or high is None:
         yield unknown(f"{where} shows no thresholds", subject=switch.name, evidence=keys, fix=switch.remedy)
         return

@@ -60,9 +60,9 @@ STATUSES = {
 _VERBS = ("cannot ", "contains ", "could ", "did ", "does ", "failed", "has ", "holds ", "is ", "lists ", "was ")
 
 
-def with_subject(subject: str, reason: str, *, separator: str = ": ") -> str:
-    """Give a reason its subject, with the separator unless it starts with a verb."""
-    return f"{subject} {reason}" if reason.startswith(_VERBS) else f"{subject}{separator}{reason}"
+def with_subject(subject: str, reason: str) -> str:
+    """Give a reason its subject, with a colon unless it starts with a verb."""
+    return f"{subject} {reason}" if reason.startswith(_VERBS) else f"{subject}: {reason}"
 
 
 class EvidenceError(PreflightError):

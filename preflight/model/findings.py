@@ -122,6 +122,11 @@ def all_of(number: int, noun: str) -> str:
     return f"both {counted(2, noun)[2:]}" if number == 2 else f"all {counted(number, noun)}"
 
 
+def each_of(number: int, noun: str) -> str:
+    """Return ``the only node`` or ``each of 3 nodes``; a verb in the singular follows."""
+    return f"the only {noun}" if number == 1 else f"each of {counted(number, noun)}"
+
+
 def some_of(number: int, total: int, noun: str) -> str:
     """Return ``3 of 8 nodes``; ``the only node`` if there is no other."""
     return f"the only {noun}" if number == total == 1 else f"{number} of {counted(total, noun)}"
@@ -135,6 +140,16 @@ def times(number: int) -> str:
 def counted(number: int, noun: str, several: str = "") -> str:
     """Return a number with its noun: ``1 node``, ``3 nodes``."""
     return f"{number} {noun if number == 1 else several or noun + ('es' if noun.endswith(('ch', 's')) else 's')}"
+
+
+def verb(number: int, one: str) -> str:
+    """Return a verb in the number of its subject: ``is`` or ``are``, ``runs`` or ``run``."""
+    return one if number == 1 else {"is": "are", "was": "were", "has": "have"}.get(one, one.removesuffix("s"))
+
+
+def clause(number: int, noun: str, one: str) -> str:
+    """Return a number with its noun and verb: ``1 node runs``, ``3 nodes run``."""
+    return f"{counted(number, noun)} {verb(number, one)}"
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:

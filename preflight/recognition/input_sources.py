@@ -90,7 +90,7 @@ class InputSource:
         try:
             yield
         except OSError as error:
-            raise SourceError(f"{label}: cannot be read: {error.strerror}") from None
+            raise SourceError(f"{label} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise SourceError(f"{label}: {error}") from None
 
@@ -123,9 +123,9 @@ def _files(name: str) -> list[str]:
         paths = (Path(folder, entry) for entry in sorted(inside) if not entry.startswith("."))
         files += [str(path) for path in paths if path.is_file()]
         if len(files) > MOST_FILES:
-            raise SourceError(f"{name}: contains more than {MOST_FILES:,} files; specify some of them")
+            raise SourceError(f"{name} contains more than {MOST_FILES:,} files; specify some of them")
     if not files:
-        raise SourceError(f"{name}: contains no files")
+        raise SourceError(f"{name} contains no files")
     return files
 
 

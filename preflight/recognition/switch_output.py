@@ -13,6 +13,7 @@ from preflight.checks import registry
 from preflight.evidence.document import SWITCH, Evidence
 from preflight.facts.switch import eos, linux, nxos, sonic
 from preflight.judge import findings
+from preflight.model import counted
 from preflight.parsers.parsed import ParseGap
 from preflight.parsers.switch import redis_dump, session, sonic_tables
 from preflight.recognition.detector import ParsedPart, TextPart, parts
@@ -59,7 +60,9 @@ def _session(text: str) -> list[TextPart]:
     switch = of(evidence)
     facts = {"name": shown.name, "model": switch.model, "answers": sorted(records), "ports": len(switch.ports),
              "ports_up": sum(port.up is True for port in switch.ports.values())}  # fmt: skip
-    summary = f"{platform.title} switch {shown.name}: {len(records)} answers, {len(switch.ports)} ports"
+    summary = (
+        f"{platform.title} switch {shown.name}: {counted(len(records), 'answer')}, {counted(len(switch.ports), 'port')}"
+    )
     return [_part(kind, text, evidence, ParsedPart(len(lines), facts, summary, gaps)), *tables]
 
 
@@ -94,7 +97,7 @@ def _dump(text: str, source: str) -> list[TextPart]:
     tables = sorted(key.partition(" ")[2] for key, record in records.items() if record["value"])
     facts = {"name": about.get("hostname"), "database": database, "tables": tables,
              "ports": len(sonic.facts(evidence).ports)}  # fmt: skip
-    summary = f"{database} of a SONiC switch: {len(hashes)} keys"
+    summary = f"{database} of a SONiC switch: {counted(len(hashes), 'key')}"
     return [_part(SONIC_DUMP, text, evidence, ParsedPart(text.count("\n") + 1, facts, summary))]
 
 

@@ -30,7 +30,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps. Raises ValueError if it is not a DeepSpeed configuration.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a DeepSpeed configuration")
+        raise ValueError(f"{source} is not a DeepSpeed configuration")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     for name, key in _NUMBERS.items():

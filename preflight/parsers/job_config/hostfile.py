@@ -43,12 +43,12 @@ def parse(text: str, source: str, each: int) -> tuple[tuple[str, ...], tuple[int
         count = slots[1] if slots else host["count"]
         entries.append((host["name"], int(count) if count else None))
     if not entries:
-        raise JobConfigError(f"{source}: contains no host; write one per line, such as: gpu001 slots=8")
+        raise JobConfigError(f"{source} contains no host; write one per line, such as: gpu001 slots=8")
     numbers: dict[str, int] = {}
     for name, _ in entries:
         numbers.setdefault(name, len(numbers))
     alone = each if len(numbers) == len(entries) else 1
     if sum(count if count is not None else alone for _, count in entries) > MOST_RANKS:
-        raise JobConfigError(f"{source}: has more than {MOST_RANKS:,} ranks")
+        raise JobConfigError(f"{source} has more than {MOST_RANKS:,} ranks")
     order = [numbers[name] for name, count in entries for _ in range(count if count is not None else alone)]
     return tuple(numbers), tuple(order)

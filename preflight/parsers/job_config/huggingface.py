@@ -66,7 +66,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps. Raises ValueError if it is not a model's configuration.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a model's configuration")
+        raise ValueError(f"{source} is not a model's configuration")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: frozenset[str] = frozenset()

@@ -83,7 +83,7 @@ def decoded(text: str, source: str) -> Any:
     import yaml
 
     if len(text) > MOST_TEXT:
-        raise JobConfigError(f"{source}: has more than {MOST_TEXT:,} characters; pass only the job's configuration")
+        raise JobConfigError(f"{source} has more than {MOST_TEXT:,} characters; pass only the job's configuration")
     if _MERGE.search(text):  # merge keys in a few lines can expand to millions of entries
         raise JobConfigError(f"{source}: merge keys (<<) are not supported; write out the values, or use --set")
     try:
@@ -91,9 +91,11 @@ def decoded(text: str, source: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark is not None else 1
-        raise JobConfigError(f"{source}:{line}: is not YAML: {getattr(error, 'problem', '') or 'unreadable'}") from None
+        raise JobConfigError(
+            f"{source}:{line}: invalid YAML: {getattr(error, 'problem', '') or 'unreadable'}"
+        ) from None
     except (RecursionError, ValueError, TypeError):
-        raise JobConfigError(f"{source}: is not YAML: nested too deeply, or an invalid value") from None
+        raise JobConfigError(f"{source} is not valid YAML: nested too deeply, or an invalid value") from None
 
 
 def looks_like(text: str) -> bool:
@@ -114,7 +116,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps. Raises ValueError if it is not a NeMo or Megatron-Bridge job.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a NeMo job")
+        raise ValueError(f"{source} is not a NeMo job")
     values: dict[str, JobSetting] = {}
     gaps: list[str] = []
     unread: set[str] = set()

@@ -45,7 +45,7 @@ def parse(text: str, source: str) -> JobSettings:
         return megatron.parse(text, source)
     for number, row in enumerate(text.splitlines(), start=1):
         if row.count(".") > _MOST_DOTS:  # the time of tomllib grows with the square of the parts of a key
-            raise JobConfigError(f"{source}:{number}: has more than {_MOST_DOTS} dots in one line")
+            raise JobConfigError(f"{source}:{number}: the line has more than {_MOST_DOTS} dots")
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -54,7 +54,7 @@ def parse(text: str, source: str) -> JobSettings:
         return torchtitan.parse(data, source)
     if nemo.looks_like(text) and nemo.begins(job := nemo.decoded(text, source)):
         return nemo.parse(job, source)
-    raise JobConfigError(f"{source}: does not describe a job in a supported format: {_KNOWN}")
+    raise JobConfigError(f"{source} does not describe a job in a supported format: {_KNOWN}")
 
 
 def _decoded(text: str, source: str) -> Any:
@@ -63,5 +63,5 @@ def _decoded(text: str, source: str) -> Any:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise JobConfigError(
-            f"{source}:{line}: is not JSON: {getattr(error, 'msg', str(error)[:80] or 'nested too deeply')}"
+            f"{source}:{line}: invalid JSON: {getattr(error, 'msg', str(error)[:80] or 'nested too deeply')}"
         ) from None

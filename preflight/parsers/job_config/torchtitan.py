@@ -43,7 +43,7 @@ def parse(data: Mapping[str, Any], source: str) -> JobSettings:
     ``source`` names the file in origins and gaps. Raises ValueError if it is not a torchtitan job.
     """
     if not begins(data):
-        raise ValueError(f"{source}: is not a torchtitan job")
+        raise ValueError(f"{source} is not a torchtitan job")
     values: dict[str, JobSetting] = {}
     for name, places in _NUMBERS.items():
         for table, key in places:

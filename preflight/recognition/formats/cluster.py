@@ -33,7 +33,7 @@ def _events(events: tuple[KubernetesEvent, ...]) -> tuple[dict[str, Any], str]:
     warnings = sorted({event.reason for event in events if event.type == "Warning"})
     return {
         "events": [_event(event) for event in events]
-    }, f"{len(events)} events; warnings: {', '.join(warnings) or 'none'}"
+    }, f"{counted(len(events), 'event')}; warnings: {', '.join(warnings) or 'none'}"
 
 
 def _pod(pod: PodDescription) -> tuple[dict[str, Any], str]:
@@ -64,8 +64,8 @@ def _sinfo(report: Sinfo) -> tuple[dict[str, Any], str]:
         for item in report.states
     ]  # fmt: skip
     if states:
-        return {"reasons": reasons, "states": states}, f"{len(states)} rows of nodes by state"
-    return {"reasons": reasons}, f"{len(reasons)} reasons"
+        return {"reasons": reasons, "states": states}, f"{counted(len(states), 'row')} of nodes by state"
+    return {"reasons": reasons}, counted(len(reasons), "reason")
 
 
 def _jobs(jobs: tuple[EndedJob, ...]) -> tuple[dict[str, Any], str]:
@@ -75,7 +75,7 @@ def _jobs(jobs: tuple[EndedJob, ...]) -> tuple[dict[str, Any], str]:
         for job in jobs
     ]  # fmt: skip
     states = ", ".join(dict.fromkeys(job.state for job in jobs))
-    return {"jobs": listed}, f"{len(jobs)} jobs and steps: {states[:80]}"
+    return {"jobs": listed}, f"{counted(len(jobs), 'job or step', 'jobs and steps')}: {states[:80]}"
 
 
 def _listed(table: KubernetesList) -> tuple[dict[str, Any], str]:
@@ -90,14 +90,18 @@ def _listed(table: KubernetesList) -> tuple[dict[str, Any], str]:
         for node in table.nodes
     ]  # fmt: skip
     if nodes:
-        return {"nodes": nodes}, f"{len(nodes)} nodes, {sum(node.status == 'Ready' for node in table.nodes)} ready"
+        return {
+            "nodes": nodes
+        }, f"{counted(len(nodes), 'node')}, {sum(node.status == 'Ready' for node in table.nodes)} ready"
     if table.others:
         objects = [
             {"namespace": row.namespace or None, "name": row.name, "columns": dict(row.columns), "line": row.line}
             for row in table.others
         ]
-        return {"objects": objects}, f"{len(objects)} objects: {', '.join(row.name for row in table.others[:4])}"
-    return {"pods": pods}, f"{len(pods)} pods: {', '.join(sorted({pod.status for pod in table.pods}))[:80]}"
+        return {
+            "objects": objects
+        }, f"{counted(len(objects), 'object')}: {', '.join(row.name for row in table.others[:4])}"
+    return {"pods": pods}, f"{counted(len(pods), 'pod')}: {', '.join(sorted({pod.status for pod in table.pods}))[:80]}"
 
 
 def _objects(listed: KubernetesObjects) -> tuple[dict[str, Any], str]:
@@ -125,12 +129,12 @@ def _objects(listed: KubernetesObjects) -> tuple[dict[str, Any], str]:
         *(node.name for node in listed.nodes),
     ]
     words = ", ".join(f"{kind} {name}" for kind, name in zip(kinds[:4], names, strict=False))
-    return {name: value for name, value in facts.items() if value}, words or f"{len(listed.events)} events"
+    return {name: value for name, value in facts.items() if value}, words or counted(len(listed.events), "event")
 
 
 def _control(report: SlurmControl) -> tuple[dict[str, Any], str]:
     if report.counters is not None:
-        return {"counters": dict(report.counters)}, f"{len(report.counters)} counters of slurmctld"
+        return {"counters": dict(report.counters)}, f"{counted(len(report.counters), 'counter')} of slurmctld"
     if report.partitions:
         partitions = {entry.name: {"state": entry.state, "fields": dict(entry.fields), "line": entry.line}
                       for entry in report.partitions}  # fmt: skip
@@ -193,7 +197,7 @@ def training(log: TrainingLog) -> tuple[dict[str, Any], str]:
     if log.between is not None:
         facts["steps_between"] = log.between.count
         words += f"; {log.between.count:,} more in the middle were compared by their time only"
-    return facts, f"{len(log.steps)} steps of {log.framework}{words}"
+    return facts, f"{counted(len(log.steps), 'step')} of {log.framework}{words}"
 
 
 def _serving(log: ServingLog) -> tuple[dict[str, Any], str]:
@@ -209,7 +213,7 @@ def _serving(log: ServingLog) -> tuple[dict[str, Any], str]:
              "started": log.started is not None}  # fmt: skip
     if not reports:
         return facts, "the server started" if log.started is not None else f"KV cache of {log.cache_tokens} tokens"
-    return facts, f"{len(reports)} reports of {log.program}{words}"
+    return facts, f"{counted(len(reports), 'report')} of {log.program}{words}"
 
 
 KINDS = (

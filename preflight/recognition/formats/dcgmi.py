@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from preflight.model import counted
 from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.dcgmi import Diag, Discovery, HealthReport, LinkStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
@@ -19,7 +20,7 @@ def _diag(diag: Diag) -> tuple[dict[str, Any], str]:
     ]  # fmt: skip
     counts = Counter(test.result for test in diag.tests)
     words = ", ".join(f"{number} {result}" for result, number in counts.items())
-    return {"versions": dict(diag.versions), "tests": tests}, f"{len(tests)} tests: {words}"
+    return {"versions": dict(diag.versions), "tests": tests}, f"{counted(len(tests), 'test')}: {words}"
 
 
 def _health(report: HealthReport) -> tuple[dict[str, Any], str]:
@@ -44,7 +45,10 @@ def _links(status: LinkStatus) -> tuple[dict[str, Any], str]:
     states = Counter("".join((*status.gpus.values(), *status.switches.values())))
     words = {"U": "up", "D": "down", "X": "disabled", "_": "not supported"}
     summary = ", ".join(f"{number} {words.get(state, state)}" for state, number in states.items())
-    return {"gpus": dict(status.gpus), "nvswitches": dict(status.switches)}, f"{len(status.gpus)} GPUs: links {summary}"
+    return {
+        "gpus": dict(status.gpus),
+        "nvswitches": dict(status.switches),
+    }, f"{counted(len(status.gpus), 'GPU')}: links {summary}"
 
 
 def _service(status: ServiceStatus) -> tuple[dict[str, Any], str]:
@@ -67,7 +71,7 @@ def _bandwidth(run: Bandwidths) -> tuple[dict[str, Any], str]:
     errors = [{"line": line, "text": text} for line, text in run.errors]
     facts = {"version": run.version or None, "driver_version": run.driver, "devices": list(run.devices),
              "tests": tests, "errors": errors}  # fmt: skip
-    return facts, f"{len(tests)} tests"
+    return facts, counted(len(tests), "test")
 
 
 KINDS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from preflight.model import counted
 from preflight.parsers.host.kernel_text import KernelText, LoggedCode
 from preflight.parsers.host.numa_nodes import HostCpus
 from preflight.parsers.host.ulimit import ProcessLimits
@@ -19,7 +20,7 @@ def _nodes(host: HostCpus) -> dict[str, Any]:
 
 
 def _numactl(host: HostCpus) -> tuple[dict[str, Any], str]:
-    return {"numa_nodes": _nodes(host)}, f"{len(host.nodes)} NUMA nodes"
+    return {"numa_nodes": _nodes(host)}, counted(len(host.nodes), "NUMA node")
 
 
 def _lscpu(host: HostCpus) -> tuple[dict[str, Any], str]:
@@ -29,7 +30,7 @@ def _lscpu(host: HostCpus) -> tuple[dict[str, Any], str]:
         "offline_cpus": host.offline,
     }  # fmt: skip
     count = f"{host.cpus} CPUs, " if host.cpus is not None else ""
-    return facts, f"{host.model or 'CPU'}, {count}{len(host.nodes)} NUMA nodes"
+    return facts, f"{host.model or 'CPU'}, {count}{counted(len(host.nodes), 'NUMA node')}"
 
 
 def _kernel(log: KernelText) -> tuple[dict[str, Any], str]:
@@ -67,7 +68,7 @@ def _limits(limits: ProcessLimits) -> tuple[dict[str, Any], str]:
     shown = (f"{name} {'unlimited' if value is None else value}" for name, value in limits.soft.items()
              if name in ("max locked memory", "open files"))  # fmt: skip
     written = {name: "unlimited" if value is None else value for name, value in limits.soft.items()}
-    return {"limits": written}, f"{len(limits.soft)} limits; {', '.join(shown)}"
+    return {"limits": written}, f"{counted(len(limits.soft), 'limit')}; {', '.join(shown)}"
 
 
 KINDS = (

@@ -13,7 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu import link_errors, state
 from preflight.facts.nvidia.model import GpuHealth, Health
-from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.model import Finding, Status, clause, failed, passed, some_of, unknown, warned
 from preflight.parsers.amd.model import AmdGpu, AmdReport
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.gpu import headroom, images_agree, models_agree, power_of_peers
@@ -100,7 +100,7 @@ def _uncorrected(part: PastedValue) -> Iterator[Finding]:
         yield unknown(f"{label}: no error counts, which its peers show", subject=subject, evidence=part.evidence,
                       expected="counts", fix="`amd-smi metric --ecc --ecc-blocks`")  # fmt: skip
     if fine:
-        yield passed(f"no uncorrectable errors on {fine} of {len(part.value.gpus)} GPUs", evidence=part.evidence)
+        yield passed(f"no uncorrectable errors on {some_of(fine, len(part.value.gpus), 'GPU')}", evidence=part.evidence)
 
 
 def _place(block: str) -> str:
@@ -131,7 +131,7 @@ def _ecc_mode(part: PastedValue) -> Iterator[Finding]:
                          subject=f"GPU{index}", found=state_of, expected="ENABLED", evidence=part.evidence,
                          fix="`amd-smi static --ras`; compare with a GPU of the same model.")  # fmt: skip
     if states and set(states.values()) == {"ENABLED"}:
-        yield passed(f"{len(states)} GPUs detect memory errors", evidence=part.evidence)
+        yield passed(f"{clause(len(states), 'GPU', 'detects')} memory errors", evidence=part.evidence)
 
 
 @limited

@@ -14,7 +14,7 @@ from preflight.checks.gpu.memory import is_for_displays
 from preflight.checks.gpu.processes import ORPHANED_MIB
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.nvidia.smi_xml import bus_address
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, each_of, failed, passed, unknown, warned
 from preflight.parsers.host.service_status import ServiceStatus
 from preflight.parsers.nvidia.dcgmi import Diag, DiagTest, Discovery, HealthReport, LinkStatus
 from preflight.parsers.nvidia.nvbandwidth import Bandwidths
@@ -77,7 +77,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
             fix="Paste the complete table, or `nvidia-smi -L` and `dmesg`.",
         )
     elif table.gpus and not bad:
-        yield passed(f"each of {len(table.gpus)} GPUs in the table answers", evidence=part.evidence)
+        yield passed(f"{each_of(len(table.gpus), 'GPU')} in the table answers", evidence=part.evidence)
 
 
 def _number(part: PastedValue) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, clause, each_of, failed, passed, unknown, warned
 from preflight.parsers.infiniband.ibcheckerrors import ErrorCheck
 from preflight.parsers.infiniband.ibdiagnet import FabricDiagnosis
 from preflight.parsers.infiniband.ibnetdiscover import Net
@@ -64,7 +64,10 @@ def _offloads(part: PastedValue) -> Iterator[Finding]:
             fix=f"`ethtool -K {settings.interface} FEATURE on`.",
         )
     elif shown and part.complete:
-        yield passed(f"{settings.interface}: {len(shown)} CPU offloads are on", evidence=part.evidence)
+        yield passed(
+            f"{settings.interface}: {clause(len(shown), 'CPU offload', 'is')} on",
+            evidence=part.evidence,
+        )
 
 
 def _channels(part: PastedValue) -> Iterator[Finding]:
@@ -99,7 +102,10 @@ def _link_types(part: PastedValue) -> Iterator[Finding]:
             fix="`mlxconfig -d DEVICE set LINK_TYPE_P1=1` (InfiniBand; 2: Ethernet), then reboot.",
         )
     elif types and part.complete:
-        yield passed(f"{len(types)} ports have the link type {next(iter(types.values()))}", evidence=part.evidence)
+        yield passed(
+            f"{clause(len(types), 'port', 'has')} the link type {next(iter(types.values()))}",
+            evidence=part.evidence,
+        )
 
 
 @limited
@@ -242,7 +248,7 @@ def _routes(part: PastedValue) -> Iterator[Finding]:
         )
     networks = [place for place, devices in shared.items() if devices]
     if networks and not several and part.complete:
-        yield passed(f"each of {len(networks)} connected networks has one interface", evidence=part.evidence)
+        yield passed(f"{each_of(len(networks), 'connected network')} has one interface", evidence=part.evidence)
 
 
 @limited
@@ -314,7 +320,7 @@ def _guids(part: PastedValue) -> Iterator[Finding]:
             yield warned(f"{name} shares its GUID {guid} with another device", subject=name, found=guid,
                          expected="a unique GUID", evidence=part.evidence)  # fmt: skip
     if guids and all(guid.strip("0:") and counts[guid] == 1 for guid in guids.values()) and part.complete:
-        yield passed(f"each of {len(guids)} RDMA devices has a GUID", evidence=part.evidence)
+        yield passed(f"{each_of(len(guids), 'RDMA device')} has a GUID", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -10,7 +10,7 @@ from typing import Any
 from preflight.checks.gpu import clocks, link_errors, memory, nvlink, nvlink_fabric, state, topology
 from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, each_of, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
 from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
@@ -60,7 +60,7 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
                       fix="Paste the complete output; a GPU missing from it may have fallen off the bus: "
                       "`dmesg | grep -i xid`.")  # fmt: skip
     elif health.gpus and not health.silent and not bad:
-        yield passed(f"each of {len(health.gpus)} GPUs answers", evidence=health.evidence)
+        yield passed(f"{each_of(len(health.gpus), 'GPU')} answers", evidence=health.evidence)
 
 
 def _number(health: Health, part: PastedValue) -> Iterator[Finding]:

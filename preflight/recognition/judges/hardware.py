@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, each_of, failed, passed, unknown, warned
 from preflight.parsers.host.disk_health import DiskHealth
 from preflight.parsers.host.fio_report import FioReport, in_words
 from preflight.parsers.host.hwmon_sensors import HwmonReading
@@ -218,7 +218,7 @@ def _arrays(part: PastedValue) -> Iterator[Finding]:
             continue
         faults += 1
     if not faults and part.complete:
-        yield passed(f"{len(arrays)} RAID arrays have all their members" if arrays else "no RAID arrays",
+        yield passed(f"{each_of(len(arrays), 'RAID array')} has all its members" if arrays else "no RAID arrays",
                      evidence=part.evidence)  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from preflight.checks.host.limits import judge_clock
 from preflight.facts.clock import Clock
 from preflight.facts.host import size_text
 from preflight.facts.kernel import iommu_wish
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.host.boot_options import Option
 from preflight.parsers.host.clock_status import ClockStatus
 from preflight.parsers.host.disk_space import DiskSpace
@@ -112,7 +112,7 @@ def _full(part: PastedValue) -> Iterator[Finding]:
                      f"{row.line})", subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
                      evidence=part.evidence, fix=f"Free space: {uses}.")  # fmt: skip
     if rows and not full and part.complete:
-        yield passed(f"{len(rows)} file systems have room", evidence=part.evidence)
+        yield passed(f"{clause(len(rows), 'file system', 'has')} room", evidence=part.evidence)
 
 
 @limited
@@ -130,7 +130,7 @@ def _drops(part: PastedValue) -> Iterator[Finding]:
             evidence=part.evidence,
         )
     if any(queue.dropped is not None for queue in queues) and not dropping and part.complete:
-        yield passed(f"{len(queues)} queues dropped nothing", evidence=part.evidence)
+        yield passed(f"{counted(len(queues), 'queue')} dropped nothing", evidence=part.evidence)
 
 
 def _driver_files(part: PastedValue) -> Iterator[Finding]:

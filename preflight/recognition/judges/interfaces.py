@@ -10,7 +10,7 @@ from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.checks.rdma.firmware import judge_board
 from preflight.checks.rdma.optics import judge_module
 from preflight.facts.counter_catalogue import CounterKind
-from preflight.model import Finding, passed, unknown, warned
+from preflight.model import Finding, all_of, clause, each_of, passed, unknown, verb, warned
 from preflight.parsers.host.device_names import is_virtual
 from preflight.parsers.network.bonding import Bond
 from preflight.parsers.network.ethtool_driver import DriverInfo
@@ -51,7 +51,7 @@ def _pause(part: PastedValue) -> Iterator[Finding]:
             found=f"{' and '.join(on)} on",
             expected="RX off, TX off with PFC",
             evidence=part.evidence,
-            fix="Lossless RoCE: `ethtool -A IF rx off tx off`, and PFC of one priority.",
+            fix="For lossless RoCE, run `ethtool -A IF rx off tx off` and enable PFC for one priority.",
         )
     if pause.effective == (False, False) and not lost and part.complete:
         yield passed(f"{name}: global pause is off, so it does not exclude PFC", evidence=part.evidence)
@@ -119,7 +119,7 @@ def _received(part: PastedValue) -> Iterator[Finding]:
     elif powers and not module.flags and not module.measures and part.complete:
         weakest = min(powers, key=lambda lane: powers[lane])
         if least or powers[weakest] >= _LIGHT_MW:
-            yield passed(f"each of {len(powers)} lanes receives light", found=f"at least {_power(powers[weakest])}",
+            yield passed(f"{each_of(len(powers), 'lane')} receives light", found=f"at least {_power(powers[weakest])}",
                          evidence=part.evidence)  # fmt: skip
         else:
             yield unknown(f"lane {weakest} receives {_power(powers[weakest])}; the text lacks the module's threshold",
@@ -229,9 +229,10 @@ def _carriers(part: PastedValue) -> Iterator[Finding]:
             yield unsure(f"{interface.name} has an address, but is down", subject=interface.name, found="DOWN",
                          expected="UP", evidence=part.evidence)  # fmt: skip
     if wired and part.complete and all(item.has_carrier and not item.mtu for item in wired):
-        yield passed(f"{len(wired)} interfaces are up; their MTU is not shown", evidence=part.evidence)
+        yield passed(f"{clause(len(wired), 'interface', 'is')} up; no MTU is shown", evidence=part.evidence)
     elif wired and part.complete and all(item.has_carrier and item.mtu >= _JUMBO for item in wired):
-        yield passed(f"{len(wired)} interfaces are up, with an MTU of {min(item.mtu for item in wired)} or more",
+        least = min(item.mtu for item in wired)
+        yield passed(f"{clause(len(wired), 'interface', 'is')} up, with an MTU of {least} or more",
                      evidence=part.evidence)  # fmt: skip
     elif (other := _for_management(wired)) and part.complete and all(item.has_carrier for item in wired):
         yield passed(f"{len(wired)} interfaces are up; all but {other.name}, by its name for management, have an MTU "
@@ -342,7 +343,9 @@ def _bond(part: PastedValue) -> Iterator[Finding]:
         yield warned(f"{name}: its members have different speeds: {listed} Gb/s", found=listed, expected="one speed",
                      evidence=part.evidence)  # fmt: skip
     if bond.members and not down and len(aggregators) <= 1 and part.complete:
-        yield passed(f"{name}: all {len(bond.members)} members are up", evidence=part.evidence)
+        yield passed(
+            f"{name}: {all_of(len(bond.members), 'member')} {verb(len(bond.members), 'is')} up", evidence=part.evidence
+        )
 
 
 def _bond_flaps(part: PastedValue) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, counted, failed, passed, unknown, warned
 from preflight.parsers.cluster.kubernetes_events import KubernetesEvent
 from preflight.parsers.cluster.kubernetes_pod import ContainerState, PodDescription
 from preflight.recognition.judges import Judge, Judged, PastedValue
@@ -65,7 +65,7 @@ def _event_judge(event: KubernetesEvent, started: bool) -> Judge:
 
 def no_warning(part: PastedValue) -> Iterator[Finding]:
     """Report that no event is a warning."""
-    yield passed(f"{len(part.value)} events, none of them a warning", evidence=part.evidence)
+    yield passed(f"no warning among {counted(len(part.value), 'event')}", evidence=part.evidence)
 
 
 def judge_pod(pod: PodDescription) -> Judged:

@@ -13,7 +13,7 @@ from preflight.checks.gpu.xid import XidContext, judge_xids
 from preflight.facts.nvidia.link_errors import usual_replays_per_min
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.facts.xid import Events, XidEvent
-from preflight.model import Finding, Status, passed, unknown, warned
+from preflight.model import Finding, Status, clause, passed, unknown, warned
 from preflight.parsers.nvidia.dcgm_metrics import DcgmMetrics, MeasuredGpu
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.devices import HOT_C
@@ -103,7 +103,7 @@ def _xids(gpus: Sequence[MeasuredGpu], part: PastedValue) -> Iterator[Finding]:
     if events:
         yield from judge_xids(Events(events, ()), XidContext(part.evidence, pasted=True))
     elif any(f"{_FIELD}XID_ERRORS" in gpu.values for gpu in gpus) and part.in_full:
-        yield passed(f"{len(gpus)} GPUs report no Xid", evidence=part.evidence)
+        yield passed(f"{clause(len(gpus), 'GPU', 'reports')} no Xid", evidence=part.evidence)
 
 
 @_each_host
@@ -129,8 +129,9 @@ def _blanks(gpus: Sequence[MeasuredGpu], part: PastedValue) -> Iterator[Finding]
         )
     indices = {gpu.index for gpu in gpus if gpu.index >= 0}
     if lost := sorted(set(range(max(indices, default=0))) - indices):
-        yield unknown(f"no metric of GPU {', '.join(map(str, lost))}, but of GPU {max(indices)}: fallen off the bus, "
-                      "or assigned to another exporter", found=len(indices), expected=max(indices) + 1,
+        names = ", ".join(map(str, lost))
+        yield unknown(f"GPU {names} {'have' if len(lost) > 1 else 'has'} no metric, unlike GPU {max(indices)}: fallen "
+                      "off the bus, or assigned to another exporter", found=len(indices), expected=max(indices) + 1,
                       evidence=part.evidence, fix="`nvidia-smi -L`; `dmesg -T | grep -i xid`.")  # fmt: skip
 
 
@@ -154,7 +155,7 @@ def _links(gpus: Sequence[MeasuredGpu], part: PastedValue) -> Iterator[Finding]:
                          expected=f"at most {FEW} errors and {FEW_RECOVERIES} recoveries since the driver was loaded",
                          evidence=part.evidence)  # fmt: skip
     if counted and not bad and part.in_full:
-        yield passed(f"{len(gpus)} GPUs have few NVLink errors", evidence=part.evidence)
+        yield passed(f"{clause(len(gpus), 'GPU', 'has')} few NVLink errors", evidence=part.evidence)
 
 
 @_each_host

@@ -8,7 +8,7 @@ from typing import Any
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.checks.rdma.optics import judge_ratios
 from preflight.facts.counter_catalogue import CounterKind
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, clause, each_of, failed, passed, unknown, warned
 from preflight.parsers.network.devlink_health import Reporter
 from preflight.parsers.network.mlxlink import PortLink
 from preflight.parsers.rdma.cma_mode import CmaMode
@@ -93,7 +93,7 @@ def _reporters(part: PastedValue) -> Iterator[Finding]:
         calm = False
         yield _of_reporter(reporter, part.evidence)
     if reporters and calm and part.complete:
-        yield passed(f"{len(reporters)} reporters are healthy", evidence=part.evidence)
+        yield passed(f"{clause(len(reporters), 'reporter', 'is')} healthy", evidence=part.evidence)
 
 
 def _of_reporter(reporter: Reporter, evidence: tuple[str, ...]) -> Finding:
@@ -129,7 +129,7 @@ def _devices(part: PastedValue) -> Iterator[Finding]:
                      found=f"{len(devices) - len(without)} of {len(devices)}", expected="an RDMA device for each",
                      evidence=part.evidence, fix="`dmesg | grep mlx5_ib`; `modprobe mlx5_ib`.")  # fmt: skip
     elif devices and not without and part.complete:
-        yield passed(f"each of {len(devices)} NVIDIA NICs has an RDMA device", evidence=part.evidence)
+        yield passed(f"{each_of(len(devices), 'NVIDIA NIC')} has an RDMA device", evidence=part.evidence)
 
 
 def _cma(part: PastedValue) -> Iterator[Finding]:

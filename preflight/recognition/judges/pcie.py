@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from preflight._startup.lightclass import replace
 from preflight.checks.gpu.state import SUPERCHIPS
 from preflight.checks.rdma import pcie
-from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.model import Finding, Status, counted, failed, passed, unknown, warned
 from preflight.parsers.pci.lspci import PciFunction
 from preflight.recognition.judges import Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import limited, narrow
@@ -29,7 +29,7 @@ def _nic_links(part: PastedValue) -> Iterator[Finding]:
                       subject=function.address or "", found=f"{errors}+", expected="FatalErr-, NonFatalErr-",
                       evidence=part.evidence, fix="`dmesg -T | grep -i aer` shows when.")  # fmt: skip
     if nics and not slow and not sick and all(function.width for function in nics):
-        yield passed(f"{len(nics)} NICs trained at full speed and width", evidence=part.evidence)
+        yield passed(f"{counted(len(nics), 'NIC')} trained at full speed and width", evidence=part.evidence)
 
 
 def _gone(is_kind: Callable[[PciFunction], bool]) -> Judge:

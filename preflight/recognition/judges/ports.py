@@ -19,7 +19,19 @@ from preflight.expectations import Expected
 from preflight.facts.gids import Gid
 from preflight.facts.rdma_ports import Port, of_listed
 from preflight.facts.roce_chain.addressing import best_row
-from preflight.model import Finding, Status, all_of, failed, passed, unknown, warned
+from preflight.model import (
+    Finding,
+    Status,
+    all_of,
+    clause,
+    each_of,
+    failed,
+    passed,
+    some_of,
+    unknown,
+    verb,
+    warned,
+)
 from preflight.parsers.host.device_names import is_second_port
 from preflight.parsers.rdma.gid_row import GidRow
 from preflight.parsers.rdma.port_list import PortList, RdmaPort
@@ -67,7 +79,9 @@ def _port_states(part: PastedValue) -> Iterator[Finding]:
                       f"{', '.join(blank[:MOST_NAMED])}",
                       fix="Paste the complete output.", evidence=part.evidence)  # fmt: skip
     elif len(up) == len(ports) and part.complete:
-        yield passed(f"{len(up)} of {len(ports)} RDMA ports are active", evidence=part.evidence)
+        yield passed(
+            f"{some_of(len(up), len(ports), 'RDMA port')} {verb(len(up), 'is')} active", evidence=part.evidence
+        )
     elif len(up) == len(ports):
         yield unknown(f"the {len(up)} RDMA ports that the text shows are active, but the list is incomplete",
                       fix="Paste the complete output; an unreadable device may be faulty.",
@@ -255,7 +269,7 @@ def _interface_states(part: PastedValue) -> Iterator[Finding]:
     """
     listed: PortList = part.value
     if part.complete and listed.ports and all(port.other.get("netdev_state") == "Up" for port in listed.ports):
-        yield passed(f"the interfaces of {len(listed.ports)} RDMA ports are up", evidence=part.evidence)
+        yield passed(f"the interface of {each_of(len(listed.ports), 'RDMA port')} is up", evidence=part.evidence)
     for port in listed.ports:
         if port.other.get("netdev_state") not in ("Up", None):
             yield unsure(
@@ -313,7 +327,7 @@ def _judge_gids(rows: Sequence[GidRow], part: PastedValue) -> Iterator[Finding]:
             fix="Leave NCCL_IB_GID_INDEX unset (NCCL 2.21 and newer choose the index).",
         )
     elif indexes and not without and part.complete:
-        yield passed(f"{len(indexes)} ports have a RoCE v2 entry with an IP address, index {usual[0][0]}",
+        yield passed(f"{clause(len(indexes), 'port', 'has')} a RoCE v2 entry with an IP address, index {usual[0][0]}",
                      evidence=part.evidence)  # fmt: skip
 
 

@@ -74,7 +74,8 @@ def _judge_pfc(qos: PortQos, name: str, part: PastedValue) -> Iterator[Finding]:
     elif not qos.lossless:
         yield unknown(f"{name}: PFC is off; it is not declared whether this RoCE fabric should be lossless",
                       subject=qos.interface, found="PFC off for all priorities", expected="one priority, if lossless",
-                      evidence=part.evidence, fix="Lossless: `mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and the switch."
+                      evidence=part.evidence,
+                      fix="For lossless RoCE, run `mlnx_qos -i IF --pfc 0,0,0,1,0,0,0,0`, and set the switch, too."
                       )  # fmt: skip
     elif part.complete:
         yield passed(f"{name}: PFC is on for priority {on} only", found=on, evidence=part.evidence)

@@ -322,7 +322,10 @@ def _none_bad(part: PastedValue) -> Iterator[Finding]:
     if part.complete:
         reasons = dict.fromkeys(job.reason for job in jobs if job.state == "PENDING" and job.reason)
         waits = f"; pending for: {', '.join(list(reasons)[:6])}" if reasons else ""
-        yield passed(f"none of {len(jobs)} jobs and steps failed{waits}", evidence=part.evidence)
+        yield passed(
+            f"{'the only job did not fail' if len(jobs) == 1 else f'none of {len(jobs)} jobs and steps failed'}{waits}",
+            evidence=part.evidence,
+        )
 
 
 # --- scontrol ping, scontrol show partition, sdiag ---------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, clause, counted, failed, passed, unknown, verb, warned
 from preflight.parsers.host.boot_history import BootHistory
 from preflight.parsers.host.storage_status import StorageState
 from preflight.parsers.host.system_load import LoadReading
@@ -148,7 +148,10 @@ def _neighbours(part: PastedValue) -> Iterator[Finding]:
                       fix=f"If {row.address} is in service, `ping {row.address}`; check link, VLAN and MTU."
                       )  # fmt: skip
     if rows and not silent:
-        yield passed(f"{len(rows)} neighbours answer or have answered", evidence=part.evidence)
+        yield passed(
+            f"{clause(len(rows), 'neighbour', 'answers')} or {verb(len(rows), 'has')} answered",
+            evidence=part.evidence,
+        )
 
 
 #: Maximum number of boots without an orderly shutdown in a normal last(1) list.
@@ -159,8 +162,9 @@ def _boots(part: PastedValue) -> Iterator[Finding]:
     history: BootHistory = part.value
     if history.crashes:
         line, time = history.crashes[0]
-        yield warned(f"a session of {time} ended with a crash (line {line}; {len(history.boots)} boots are listed)",
-                     found=f"{len(history.crashes)} crashes", expected="none", evidence=part.evidence,
+        boots = counted(len(history.boots), "boot")
+        yield warned(f"a session of {time} ended with a crash (line {line}; {boots} listed)",
+                     found=counted(len(history.crashes), "crash", "crashes"), expected="none", evidence=part.evidence,
                      fix="`journalctl -b -1 -e`; `ipmitool sel list`.")  # fmt: skip
     elif len(history.boots) - history.shutdowns > _FEW_BOOTS:
         line, time = history.boots[0]
@@ -170,7 +174,7 @@ def _boots(part: PastedValue) -> Iterator[Finding]:
                       fix="`journalctl --list-boots`; `journalctl -b -1 -e` shows how the previous one ended."
                       )  # fmt: skip
     else:
-        yield passed(f"{len(history.boots)} boots are listed, and no crash", evidence=part.evidence)
+        yield passed(f"{counted(len(history.boots), 'boot')} listed, and no crash", evidence=part.evidence)
 
 
 JUDGES: Judges = {

@@ -11,7 +11,7 @@ from typing import Any
 
 from preflight._startup.lightclass import replace
 from preflight.checks.rdma import counter_totals
-from preflight.model import Finding, Status, counted, failed, passed, unknown, warned
+from preflight.model import Finding, Status, all_of, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.switch.printed_ports import PrintedAnswer, PrintedPort, count, pfc_is_off
 from preflight.recognition.judges import MOST_NAMED, Judge, Judges, PastedValue
 from preflight.recognition.judges.lists import limited, unsure
@@ -168,7 +168,7 @@ def _pfc(part: PastedValue) -> Iterator[Finding]:
                          subject=where, found=values[port.name] or "off", expected=usual, evidence=part.evidence,
                          fix=_FIX)  # fmt: skip
     if len(set(values.values())) == 1 and part.in_full:
-        yield passed(f"PFC is {usual} on all {len(values)} ports", evidence=part.evidence)
+        yield passed(f"PFC is {usual} on {all_of(len(values), 'port')}", evidence=part.evidence)
 
 
 @limited
@@ -188,7 +188,7 @@ def _storms(part: PastedValue) -> Iterator[Finding]:
                      f"{now} (line {port.line})", subject=answer.place(port), found=f"{detected}/{restored}",
                      expected="0/0", evidence=part.evidence)  # fmt: skip
     if rows and calm and part.in_full:
-        yield passed(f"the PFC watchdog stopped no storm on {len(rows)} queues", evidence=part.evidence)
+        yield passed(f"the PFC watchdog stopped no storm on {counted(len(rows), 'queue')}", evidence=part.evidence)
 
 
 @limited
@@ -229,7 +229,10 @@ def _light(part: PastedValue) -> Iterator[Finding]:
                           subject=where, found=f"{least:g} dBm", expected="the low warning threshold of the module",
                           evidence=part.evidence, fix="`show interfaces transceiver dom thresholds`")  # fmt: skip
     if rows and bright and part.in_full:
-        yield passed(f"{len(rows)} modules receive more than {_LIGHT_DBM:g} dBm", evidence=part.evidence)
+        yield passed(
+            f"{clause(len(rows), 'module', 'receives')} more than {_LIGHT_DBM:g} dBm",
+            evidence=part.evidence,
+        )
 
 
 # --- settings of NVUE, ports of Onyx ---------------------------------------------------------------------

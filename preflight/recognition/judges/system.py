@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from preflight.model import Finding, failed, passed, unknown, warned
+from preflight.model import Finding, clause, counted, failed, passed, unknown, verb, warned
 from preflight.parsers.host.clock_sources import ClockSource
 from preflight.parsers.host.frequency_policy import FrequencyPolicy
 from preflight.parsers.host.lustre_space import LustreTarget
@@ -30,7 +30,8 @@ def _units(part: PastedValue) -> Iterator[Finding]:
                      fix=f"`systemctl status {unit.name}`; `journalctl -u {unit.name} -b`.")  # fmt: skip
     if not bad and part.complete:
         yield passed(
-            f"none of {len(units)} units has failed" if units else "no unit has failed", evidence=part.evidence
+            f"none of {counted(len(units), 'unit')} has failed" if len(units) > 1 else "no unit has failed",
+            evidence=part.evidence,
         )
 
 
@@ -46,7 +47,8 @@ def _sources(part: PastedValue) -> Iterator[Finding]:
         yield passed(f"the clock follows {selected[0].name}", evidence=part.evidence)
     elif sources and part.complete:
         silent = sum(not source.usable for source in sources)
-        yield warned(f"the clock follows none of its {len(sources)} time sources; {silent} are not usable",
+        which = f"none of its {len(sources)} time sources; {silent} {verb(silent, 'is')} not usable"
+        yield warned(f"the clock follows {which if len(sources) > 1 else 'no time source, and it has only one'}",
                      found="none selected", expected="one selected (*)", evidence=part.evidence,
                      fix="`chronyc tracking`; check network and firewall on the way to the servers.")  # fmt: skip
 
@@ -81,7 +83,10 @@ def _mounts(part: PastedValue) -> Iterator[Finding]:
                       expected="hard, for data that jobs write", evidence=part.evidence,
                       fix="Mount it with `hard,proto=tcp` unless jobs only read small files from it.")  # fmt: skip
     if places and not wrong and not soft and part.complete:
-        yield passed(f"{len(places)} file systems are mounted as expected", evidence=part.evidence)
+        yield passed(
+            f"{clause(len(places), 'file system', 'is')} mounted as expected",
+            evidence=part.evidence,
+        )
 
 
 def _shm(part: PastedValue) -> Iterator[Finding]:
@@ -166,7 +171,10 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
                          found=f"{target.used_pct} %", expected=f"below {_FULL_PCT} %", evidence=part.evidence,
                          **details)  # fmt: skip
     if targets and not wrong and part.complete:
-        yield passed(f"{len(targets)} Lustre targets are active and have room", evidence=part.evidence)
+        yield passed(
+            f"{clause(len(targets), 'Lustre target', 'is')} active and {verb(len(targets), 'has')} room",
+            evidence=part.evidence,
+        )
 
 
 #: Maximum number of processes that a finding names.

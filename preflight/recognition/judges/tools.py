@@ -10,7 +10,7 @@ from preflight.checks.job.gpu_activity import judge_activity
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.nvidia.activity import of_rows
-from preflight.model import Finding, Status, failed, passed, unknown, warned
+from preflight.model import Finding, Status, clause, failed, passed, unknown, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
@@ -108,8 +108,9 @@ def _processes(part: PastedValue) -> Iterator[Finding]:
     held = [item for item in processes if item not in gone]
     if held:
         names = ", ".join(f"{item.pid} {item.name.rpartition('/')[2]}" for item in held[:6])
-        yield unknown(f"{len(held)} processes use GPUs: {names}; the text does not show whether a job runs",
-                      found=len(held), expected="none before a job starts", evidence=part.evidence)  # fmt: skip
+        users = clause(len(held), "process", "uses")
+        yield unknown(f"{users} GPUs: {names}; the text does not show whether a job runs", found=len(held),
+                      expected="none before a job starts", evidence=part.evidence)  # fmt: skip
     elif not processes and part.complete:
         yield passed("no process uses a GPU", evidence=part.evidence)
 
@@ -191,7 +192,7 @@ def _modules(part: PastedValue) -> Iterator[Finding]:
         bad = True
         yield warned("nouveau is loaded: it uses the GPUs, so NVIDIA's driver cannot use them", subject="nouveau",
                      found="loaded", expected="blacklisted", evidence=part.evidence,
-                     fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, reboot.")  # fmt: skip
+                     fix="Blacklist it in /etc/modprobe.d, rebuild the initramfs, and reboot.")  # fmt: skip
     using = {user for module in loaded.values() for user in module.used_by}
     for driver, rdma in _RDMA_OF.items():
         if driver in loaded and rdma not in loaded.keys() | using:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from preflight._startup.lightclass import replace
 from preflight.checks.kubernetes.container import judge_address
-from preflight.model import Finding, Status, counted, failed, passed, unknown, warned
+from preflight.model import Finding, Status, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.infiniband.iblinkinfo import PortState
 from preflight.parsers.network.network_status import PodNetwork
 from preflight.parsers.network.perftest_text import PerftestRow, PerftestRun
@@ -26,7 +26,8 @@ def _networks(part: PastedValue) -> Iterator[Finding]:
     with_rdma = [network for network in secondary if network.rdma_device]
     for network in secondary if with_rdma else ():
         if not network.rdma_device:
-            yield unknown(f"the network {network.name} has no RDMA device, but {len(with_rdma)} others have one",
+            others = clause(len(with_rdma), "other", "has")
+            yield unknown(f"the network {network.name} has no RDMA device, but {others} one",
                           subject=network.interface or network.name, found="no rdma-device", expected="rdma-device",
                           evidence=part.evidence)  # fmt: skip
     if not faults and len(with_rdma) == len(secondary) and secondary and part.complete:

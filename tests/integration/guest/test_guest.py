@@ -204,7 +204,7 @@ def test_wrong_gid_index(guests: GuestPair, test: str) -> None:
     """The client fails, and its server waits forever."""
     found = guests.pair(test, "--gid-index", "5")
     assert found["status"] == "fail", found
-    assert found["message"].startswith("the GID index is not usable: guest1 5: ")
+    assert found["message"].startswith("the GID index is not usable: on guest1, index 5 is ")
 
 
 @pytest.mark.parametrize("test", ["write-bw", "pingpong"])

@@ -28,7 +28,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert len(ran.stdout.splitlines()) < 12
     ran = run(str(tmp_path / "absent"))
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert "absent: cannot be read: No such file or directory" in ran.stderr
+    assert "absent cannot be read: No such file or directory" in ran.stderr
     packed = tmp_path / "broken.gz"
     packed.write_bytes(b"\x1f\x8b\x08\x00garbage")
     assert run(str(packed)).returncode == 2

@@ -246,7 +246,7 @@ def test_bandwidth(gbps: str, extra: dict[str, Any], status: str, message: str) 
         (LATE, ran(err="stdbuf: failed to run command 'ib_write_bw'", rc=127), "unknown",
          "ib_write_bw is not installed on b"),
         (LATE, ran(err=" Found Incompatibility issue with GID types.", rc=1), "fail",
-         "the GID index is not usable: a 3: "),
+         "the GID index is not usable: on a, index 3 is "),
         (LATE, ran(err="Couldn't allocate MR", rc=1), "fail", "b cannot register memory with mlx5_0:1"),
         (ran(err="IB device mlx5_0 not found", rc=1), ran(err="Couldn't connect to", rc=1), "fail",
          "a cannot open mlx5_0:1"),
@@ -275,7 +275,10 @@ def test_an_empty_row_is_the_cause_of_a_queue_pair_that_does_not_connect() -> No
     found = status_and_message(
         "write-bw", LATE, ran(err="Failed to modify QP 21 to RTR", rc=1), gid=":: (no type here)"
     )
-    assert found == ("fail", "the GID index is not usable: a 3: :: (no type here); b 3: :: (no type here)")
+    assert found == (
+        "fail",
+        "the GID index is not usable: on a, index 3 is :: (no type here); on b, index 3 is :: (no type here)",
+    )
 
 
 def path(mtu: int, answers: dict[int, str]) -> dict[str, Any]:

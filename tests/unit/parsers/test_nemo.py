@@ -87,11 +87,11 @@ def test_a_reference_to_a_number_of_another_section() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model:\n  num_layers: [\n", "job.yaml:3: is not YAML"),
+        ("model:\n  num_layers: [\n", "job.yaml:3: invalid YAML"),
         ("model:\n  num_layers: 3\n  <<: *a\n", r"merge keys \(<<\) are not supported"),
         ("model:\n  num_layers: &a [1]\n" + "x" * 200_001, "has more than 200,000 characters"),
-        ("model:\n  num_layers: !!python/object/apply:os.system ['id']\n", "job.yaml:2: is not YAML"),
-        ("model:\n  num_layers: " + "[" * 5000 + "\n", "is not YAML"),
+        ("model:\n  num_layers: !!python/object/apply:os.system ['id']\n", "job.yaml:2: invalid YAML"),
+        ("model:\n  num_layers: " + "[" * 5000 + "\n", "is not valid YAML"),
         ("job:\n  num_layers: 3\n", "does not describe a job in a supported format"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_lost_gpu_and_the_host_are_named() -> None:
     part = only(text, "dcgm-exporter")
     messages = [item["message"] for item in part.findings if item["status"] != "pass"]
     assert [message for message in messages if message.startswith("gz-04: 0000:28:00.0: Xid 79")]
-    assert [message for message in messages if message.startswith("gz-05: no metric of GPU 2")]
+    assert [message for message in messages if message.startswith("gz-05: GPU 2 has no metric")]
 
 
 CONTAINER: dict[str, Any] = {

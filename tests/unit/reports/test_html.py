@@ -169,7 +169,7 @@ def test_the_title_of_a_card_is_what_is_wrong(sick: Page) -> None:
     both = [samples.finding("a.two", "fail", [name], f"{name} differs", title="All are alike") for name in ("n1", "n2")]
     cards = page_cards.cards([fault, *both, samples.finding("a.3", "fail", ["n1"], "x is down", title="Up")], "fail")
     assert [(card.title, card.aim) for card in cards] == [
-        ("A GPU is missing", "All is well"), ("not so: All are alike", ""), ("x is down", "Up"),
+        ("A GPU is missing", "All is well"), ("not met: All are alike", ""), ("x is down", "Up"),
     ]  # fmt: skip
 
 
