@@ -26,9 +26,9 @@ def read(path: Path, needed: tuple[str, ...] = (), partly: bool = False) -> Mapp
     try:
         document = report_file.read(path)
     except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ReportError(f"{path} cannot be read: {error.strerror}") from None
     except json_limits.DocumentTooLarge as error:
-        raise ReportError(f"{path}: cannot be read: {error}") from None
+        raise ReportError(f"{path} cannot be read: {error}") from None
     except ValueError:
         return None
     if not isinstance(document, dict) or not str(document.get("schema", "")).startswith(_KIND):

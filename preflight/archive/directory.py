@@ -138,7 +138,7 @@ def load(paths: Sequence[Path]) -> tuple[list[Evidence], Evidence | None]:
         try:
             evidence = read_file(path)
         except OSError as error:
-            raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
+            raise ArchiveError(f"{path} cannot be read: {error.strerror}") from None
         if evidence is None:
             continue
         if evidence.node == RUN:
@@ -180,7 +180,7 @@ def files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             inside = sorted(path.glob("*.json"))
             if not inside:
-                raise ArchiveError(f"{path}: contains no *.json file; `preflight check --save {path}` writes them")
+                raise ArchiveError(f"{path} contains no *.json file; `preflight check --save {path}` writes them")
             found += inside
         elif path.exists():
             found.append(path)
@@ -230,7 +230,7 @@ def logs(paths: Sequence[Path], limit: int) -> Evidence | None:
             with place.open("rb") as stream:
                 head, size = stream.read(_HEAD), os.fstat(stream.fileno()).st_size
         except OSError as error:
-            raise ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
+            raise ArchiveError(f"{path} cannot be read: {error.strerror}") from None
         key = f"log:{path.name}"
         while key in records:
             key += "'"

@@ -164,7 +164,7 @@ def _node(path: Path) -> tuple[str | None, Evidence | None]:
             return node, None
         evidence = directory.read_file(path)
     except OSError as error:
-        raise directory.ArchiveError(f"{path}: cannot be read: {error.strerror}") from None
+        raise directory.ArchiveError(f"{path} cannot be read: {error.strerror}") from None
     return (evidence.node, evidence) if evidence else (None, None)
 
 

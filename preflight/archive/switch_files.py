@@ -57,10 +57,10 @@ def switch_documents(paths: Sequence[Path]) -> list[Evidence]:
         try:
             made = list(_switches(path))
         except (OSError, tarfile.TarError, EOFError) as error:
-            raise ArchiveError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+            raise ArchiveError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
         if not made:
             raise ArchiveError(
-                f"{path}: contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
+                f"{path} contains no dump of a SONiC database, such as CONFIG_DB.json or a techsupport archive, and "
                 f"no session of EOS or NX-OS, and no answer of EOS, such as show_interfaces.json{_begins(path)}"
             )
         for evidence in made:
@@ -163,7 +163,7 @@ def _members(path: Path) -> Iterator[_File]:
     with tarfile.open(path, "r|*") as archive:
         for number, member in enumerate(archive):
             if number >= _MOST_MEMBERS:
-                raise ArchiveError(f"{path}: has more than {_MOST_MEMBERS} members")
+                raise ArchiveError(f"{path} has more than {_MOST_MEMBERS} members")
             name = PurePosixPath(member.name).name
             if member.isreg() and _is_part(name) and (stream := archive.extractfile(member)):
                 yield _file(name, stream)

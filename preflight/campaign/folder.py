@@ -95,7 +95,7 @@ class CampaignFolder:
             return
         safe_read.require_regular_file(path)
         if path.stat().st_size > _LONGEST_JOURNAL:
-            raise CampaignError(f"{path}: is longer than {_LONGEST_JOURNAL} bytes")
+            raise CampaignError(f"{path} is longer than {_LONGEST_JOURNAL} bytes")
         raw = path.read_bytes()
         complete, _, rest = raw.rpartition(b"\n")
         self._lines = list(_lines(path, complete))
@@ -120,15 +120,15 @@ def is_campaign(path: Path) -> bool:
 def open_folder(path: Path) -> CampaignFolder:
     """Read a campaign from its folder. Raises CampaignError."""
     if not is_campaign(path):
-        raise CampaignError(f"{path}: contains no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
+        raise CampaignError(f"{path} contains no campaign of `preflight bench` ({PLAN_FILE}, {OUTPUTS}/)")
     try:
         document = json_limits.read(path / PLAN_FILE, longest=safe_read.BY_HAND, once=True)
         folder = CampaignFolder(path, campaign.read_plan(document))
         folder.load()
     except OSError as error:
-        raise CampaignError(f"{path}: cannot be read: {error.strerror}") from None
+        raise CampaignError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise CampaignError(f"{path / PLAN_FILE}: is damaged ({error}), or from a different version") from None
+        raise CampaignError(f"{path / PLAN_FILE} is damaged ({error}), or from a different version") from None
     return folder
 
 
@@ -138,10 +138,10 @@ def _lines(path: Path, raw: bytes) -> Iterator[Mapping[str, Any]]:
         try:
             lines.append(json_limits.text(text))
         except ValueError as error:
-            raise CampaignError(f"{path}:{number}: is damaged ({error})") from None
+            raise CampaignError(f"{path}:{number}: damaged ({error})") from None
     for number, wrong in enumerate(campaign.find_line_errors(lines), 1):
         if wrong:
-            raise CampaignError(f"{path}:{number}: is damaged ({wrong})")
+            raise CampaignError(f"{path}:{number}: damaged ({wrong})")
     yield from lines
 
 

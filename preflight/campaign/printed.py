@@ -59,7 +59,7 @@ def rounds(plan: CampaignPlan, form: str, opened: CampaignFolder | None, image: 
     if form != MPIJOB:
         return script(plan, form, made, rails)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,300}", image or ""):
-        raise UsageError(f"--image {image}: is not an image name")
+        raise UsageError(f"--image {image} is not an image name")
     plan = replace(plan, ssh_config=POD_SSH_CONFIG)
     journal = [json.dumps(line, separators=(",", ":")) for line in opened.lines] if opened else ()
     return manifest.mpijob(plan, script(plan, form, replace(made, journal=journal), rails), image or "")

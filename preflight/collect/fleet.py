@@ -91,7 +91,7 @@ def _already(request: CollectRequest, plan: Mapping[str, Any]) -> list[Evidence]
     except journal.ResumeError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
     return []
 
 

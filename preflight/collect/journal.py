@@ -63,13 +63,13 @@ def proceed(folder: Path, run: Mapping[str, Any]) -> list[Evidence]:
         started_ns = journal.stat().st_mtime_ns
         before = json_limits.read(journal, longest=safe_read.BY_HAND, once=True)
     except FileNotFoundError:
-        raise ResumeError(f"{folder}: has no run to resume; omit --resume") from None
+        raise ResumeError(f"{folder} has no run to resume; omit --resume") from None
     except OSError as error:
-        raise ResumeError(f"{journal}: cannot be read: {error.strerror}") from None
+        raise ResumeError(f"{journal} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise ResumeError(f"{journal}: is damaged ({error}); omit --resume to start again") from None
+        raise ResumeError(f"{journal} is damaged ({error}); omit --resume to start again") from None
     if wrong := find_error(before, "run-1", exact=True):
-        raise ResumeError(f"{journal}: is damaged ({wrong}), or of another version; omit --resume to start again")
+        raise ResumeError(f"{journal} is damaged ({wrong}), or of another version; omit --resume to start again")
     if differences := list(_differences(before, run)):
         raise ResumeError(f"{folder}: holds another run: {'; '.join(differences)}; omit --resume to start again")
     found = (_answer(folder / file_name(host), host, started_ns) for host in run["hosts"])

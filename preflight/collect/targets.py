@@ -87,11 +87,11 @@ def _from_file(path: Path) -> tuple[str, ...]:
             raw = stream.read(_LARGEST_HOSTFILE + 1)
         text = raw.decode("utf-8-sig")
     except OSError as error:
-        raise TargetError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TargetError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TargetError(f"{path}: is not text; put one name, or gpu[001-064], on each line") from None
+        raise TargetError(f"{path} is not text; put one name, or gpu[001-064], on each line") from None
     if len(raw) > _LARGEST_HOSTFILE:
-        raise TargetError(f"{path}: is longer than {_LARGEST_HOSTFILE} bytes")
+        raise TargetError(f"{path} is longer than {_LARGEST_HOSTFILE} bytes")
     return from_text(text, str(path))
 
 
@@ -107,7 +107,7 @@ def from_text(text: str, where: str) -> tuple[str, ...]:
         if len(found) > MOST_NAMES:
             raise TargetError(f"{where}:{number}: the file names more than {MOST_NAMES} nodes")
     if not found:
-        raise TargetError(f"{where}: names no node; put one name, or gpu[001-064], on each line")
+        raise TargetError(f"{where} names no node; put one name, or gpu[001-064], on each line")
     return tuple(found)
 
 
@@ -183,11 +183,11 @@ def _report(path: Path) -> Mapping[str, Any]:
     except stored.ReportError as error:
         raise TargetError(str(error)) from None
     if report is None:
-        raise TargetError(f"{path}: is not a report of this version; use one written with `preflight check --json`")
+        raise TargetError(f"{path} is not a report of this version; use one written with `preflight check --json`")
     for place, node in enumerate(report["nodes"]):
         if lacks := {"name", "status"} - set(node):
             where = f"nodes[{place}].{min(lacks)}"
-            raise TargetError(f"{path}: is damaged ({where} is missing); write it again with --json")
+            raise TargetError(f"{path} is damaged ({where} is missing); write it again with --json")
     return report
 
 

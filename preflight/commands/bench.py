@@ -273,9 +273,9 @@ def _plan(wanted: Mapping[str, Any], cluster: Cluster, form: str | None) -> Camp
     name = f"{wanted['collective']}_perf"
     binary = f"{wanted['binary'].rstrip('/')}/{name}" if wanted["binary"] else name
     if not re.fullmatch(r"[A-Za-z0-9_./+:@=-]+", binary):
-        raise UsageError(f"--binary {wanted['binary']}: contains characters that launchers do not pass on unchanged")
+        raise UsageError(f"--binary {wanted['binary']} contains characters that launchers do not pass on unchanged")
     if not re.fullmatch(r"[a-z0-9_]+", wanted["mpi"]):
-        raise UsageError(f"--mpi {wanted['mpi']}: is not an MPI type; `srun --mpi=list` names them")
+        raise UsageError(f"--mpi {wanted['mpi']} is not an MPI type; `srun --mpi=list` names them")
     config = wanted["ssh_config"]
     if config and (re.search(r"[\s,'\"\\]", os.path.abspath(config)) or not config.is_file()):
         raise UsageError(
@@ -315,9 +315,9 @@ def _baseline(path: Path | None) -> tuple[BaselineEntry, ...]:
     try:
         return baseline.from_document(json_limits.read(path, longest=safe_read.BY_HAND, once=True))
     except OSError as error:
-        raise UsageError(f"--baseline {path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"--baseline {path} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise UsageError(f"--baseline {path}: is not a baseline of `preflight bench --learn` ({error})") from None
+        raise UsageError(f"--baseline {path} is not a baseline of `preflight bench --learn` ({error})") from None
 
 
 def _learn(path: Path, complete: bool, collected: Collected) -> None:

@@ -175,7 +175,7 @@ def _collected(
     if missing := sorted(set(names) - collected):
         raise UsageError(f"--nodes: {path} has no evidence of {fold(missing)}")
     if not collected:
-        raise UsageError(f"{path}: contains no evidence of a node")
+        raise UsageError(f"{path} contains no evidence of a node")
     return tuple(sorted(survey.nodes(), key=lambda node: natural(node.name))), survey.oversubscription
 
 
@@ -227,7 +227,7 @@ def _content(path: Path) -> str:
     try:
         return safe_read.content(path, _MOST_BYTES).decode("utf-8", "replace")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _settings(words: list[str]) -> dict[str, Any]:

@@ -121,9 +121,9 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Info) as archive:
                 yield from _checked(path, archive)
     except OSError as error:  # gzip.BadGzipFile among them
-        raise BundleError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error, tarfile.TarError, UnicodeError, ValueError, OverflowError) as error:
-        raise BundleError(f"{path}: is not a bundle, or damaged ({error}); request it again") from None
+        raise BundleError(f"{path} is not a bundle, or damaged ({error}); request it again") from None
 
 
 def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
@@ -132,7 +132,7 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
     for info in archive:
         name = info.name
         if len(seen) >= MOST_FILES:
-            raise BundleError(f"{path}: has more than {MOST_FILES} files")
+            raise BundleError(f"{path} has more than {MOST_FILES} files")
         parts = PurePosixPath(name).parts
         if not info.isreg() or info.issparse():
             raise BundleError(f"{path}: {name[:200]!r} in it is not a regular file; a bundle contains nothing else")
@@ -157,16 +157,16 @@ def _checked(path: Path, archive: tarfile.TarFile) -> Iterator[tuple[str, bytes]
             raise BundleError(f"{path}: {name[:200]!r} in it does not match its manifest; request it again")
         yield name, content
     if expected is None:
-        raise BundleError(f"{path}: has no files; `preflight bundle` did not write it")
+        raise BundleError(f"{path} has no files; `preflight bundle` did not write it")
     if missing := sorted(set(expected) - seen):
-        raise BundleError(f"{path}: is incomplete: {missing[0][:200]!r} is missing; request it again")
+        raise BundleError(f"{path} is incomplete: {missing[0][:200]!r} is missing; request it again")
 
 
 def _manifest(path: Path, name: str, content: bytes) -> dict[str, dict[str, Any]]:
     """Return the manifest's entries by file name; raises BundleError."""
     if name != MANIFEST:
         raise BundleError(
-            f"{path}: is an archive, but not from `preflight bundle` ({SCHEMA}); unpack it and name the directory"
+            f"{path} is an archive, but not from `preflight bundle` ({SCHEMA}); unpack it and name the directory"
         )
     try:
         document = json_limits.decoded(content, once=True)

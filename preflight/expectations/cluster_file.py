@@ -47,7 +47,7 @@ def load(path: Path, ids: Ids | None = None, today: date | None = None) -> Clust
     try:
         raw = safe_read.content(path, safe_read.BY_HAND)
     except OSError as error:
-        raise ClusterFileError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ClusterFileError(f"{path} cannot be read: {error.strerror}") from None
     return decode(raw, str(path), ids, today)
 
 
@@ -60,9 +60,9 @@ def decode(raw: bytes, path: str, ids: Ids | None = None, today: date | None = N
         text = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ClusterFileError(f"{path}:{line}: is not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
+        raise ClusterFileError(f"{path}:{line}: not UTF-8 text (byte {error.start}) - save it as UTF-8") from None
     if (tables := text.count("\n[")) > _MOST_TABLES:
-        raise ClusterFileError(f"{path}: has {tables} tables, more than {_MOST_TABLES} - list many nodes in each class")
+        raise ClusterFileError(f"{path} has {tables} tables, more than {_MOST_TABLES} - list many nodes in each class")
     try:
         if _CHAIN.search(text):
             raise RecursionError  # the parser's memory grows with the square of a key's parts

@@ -94,7 +94,7 @@ def read(path: str | None, store: StateDir | None, ids: Ids) -> Configuration:
         raw = _bytes(path)
         found = Configuration(decode(raw, path, ids), raw, before)
     except (ClusterFileError, OSError) as error:
-        message = f"{path}: cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
+        message = f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
         return _last_valid(path, store, ids, before, " | ".join(message.splitlines()))
     if store is not None:
         _keep(store, last_valid(path), raw)

@@ -64,7 +64,7 @@ def _declared(words: tuple[str, ...]) -> str:
             raise UnknownKey(f"{'.'.join(words)}: {word} is a key, not a table")
         table = inner
     inside = ", ".join(field.name for field in fields(table))
-    raise UnknownKey(f"{'.'.join(words)}: is a table; name one of its keys: {inside}")
+    raise UnknownKey(f"{'.'.join(words)} is a table; name one of its keys: {inside}")
 
 
 def _origin(cluster: Cluster, text: str, name: str, words: tuple[str, ...], part: Part | None) -> str:

@@ -60,6 +60,6 @@ def _classes(report: Mapping[str, Any], cluster: Cluster) -> Iterator[str]:
         met.setdefault(cluster.class_of(node["name"]), []).append(node["name"])
     for name in cluster.classes:
         if name not in met:
-            yield f"class {name}: contains none of these nodes"
+            yield f"class {name} contains none of these nodes"
     if None in met and cluster.classes:
         yield f"in no class, so no expectations apply: {fold(met[None])}"

@@ -53,11 +53,11 @@ def items(paths: Sequence[Path]) -> tuple[list[InputFile], list[str]]:
         for one in inside:
             place = one.relative_to(path) if path.is_dir() else Path(path.name)
             if one.is_symlink() and path.is_dir():
-                left.append(f"{one}: is a link")
+                left.append(f"{one} is a link")
             elif one.is_file():
                 found.append(InputFile(one, place if len(paths) == 1 or not path.is_dir() else Path(path.name) / place))
             elif not one.is_dir():
-                left.append(f"{one}: is not a file")
+                left.append(f"{one} is not a file")
     return found, left
 
 

@@ -235,7 +235,7 @@ def require_writable(path: Path | None) -> None:
     if path is None or str(path) == "-":
         return
     if path.is_dir():
-        raise UsageError(f"{path}: is a directory, not a file")
+        raise UsageError(f"{path} is a directory, not a file")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: no such directory: {path.parent}")
     if not os.access(path.parent, os.W_OK):
@@ -245,10 +245,10 @@ def require_writable(path: Path | None) -> None:
 def _require_directory(path: Path) -> None:
     """Create a directory for outputs if missing; raises UsageError."""
     if path.exists() and not path.is_dir():
-        raise UsageError(f"{path}: is a file, not a directory")
+        raise UsageError(f"{path} is a file, not a directory")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be created: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be created: {error.strerror}") from None
     if not os.access(path, os.W_OK):
-        raise UsageError(f"{path}: is not writable")
+        raise UsageError(f"{path} is not writable")

@@ -25,7 +25,7 @@ def trace_files(paths: tuple[Path, ...]) -> Iterator[Path]:
         try:
             names = sorted(os.listdir(path))
         except OSError as error:
-            raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
         chosen = [name for name in names if name.endswith(_SUFFIXES) or _DUMP in name]
         if not chosen:
             raise UsageError(f"{path}: no trace or dump in it (*.json, *.json.gz, *.pickle, *.txt, {_DUMP}N)")

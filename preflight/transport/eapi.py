@@ -43,7 +43,7 @@ class Eapi:
         try:
             context = ssl.create_default_context(cafile=ca or None)
         except OSError as error:
-            raise TransportError(f"{ca}: cannot be read as certificates: {error.strerror or error}") from None
+            raise TransportError(f"{ca} cannot be read as certificates: {error.strerror or error}") from None
         return cls(context, _accounts(), port)
 
     def answers(self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float) -> list[bytes]:

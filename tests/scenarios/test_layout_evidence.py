@@ -188,7 +188,7 @@ def test_switches_that_share_a_name_show_no_leaf(tmp_path: Path) -> None:
         (["--on", "4 x HGX H100"], "--on and --evidence both name the cluster"),
         (["--running"], "--running: no rank of a job was running"),
         (["--running", "--hostfile", "bad"], "--running needs --evidence DIR, and --hostfile does not apply"),
-        (["--hostfile", "missing"], "missing: cannot be read"),
+        (["--hostfile", "missing"], "missing cannot be read"),
         (["--hostfile", "bad"], "bad:2: 'gpu 002' is not a host"),
     ],
 )

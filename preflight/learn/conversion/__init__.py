@@ -46,7 +46,7 @@ def convert(raw: bytes, source: str, hosts: Sequence[str] = ()) -> Conversion:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise ConversionError(f"{source}:{line}: is not UTF-8 text (byte {error.start})") from None
+        raise ConversionError(f"{source}:{line}: not UTF-8 text (byte {error.start})") from None
     manifest = text.lstrip().startswith("{") and "||" not in text.lstrip().partition("\n")[0]
     kind = "gcm manifest" if manifest else "nhc.conf"
     try:

@@ -171,7 +171,7 @@ def _mount(draft: Draft, arguments: list[str], mode: str = "") -> None:
         draft.lose("names no mount point")
     for path in paths:
         if not _PATH.fullmatch(path):
-            draft.lose(f"{path[:80]}: is not an absolute path")
+            draft.lose(f"{path[:80]} is not an absolute path")
             continue
         draft.mount(path, type=kinds[0] if kinds else None, read_write={"rw": True, "ro": False}.get(mode))
 

@@ -76,7 +76,7 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path, monkeypatch: pytes
 def test_damage_is_named_with_its_line(tmp_path: Path, text: str) -> None:
     opened = made(tmp_path)
     (opened.path / folder.JOURNAL_FILE).write_text(text)
-    with pytest.raises(folder.CampaignError, match=r"journal\.jsonl:1: is damaged"):
+    with pytest.raises(folder.CampaignError, match=r"journal\.jsonl:1: damaged"):
         folder.open_folder(opened.path)
 
 

@@ -72,19 +72,19 @@ USAGE_ERRORS = [
     (["explain", "rdma.port-rat"], "did you mean 'rdma.port-rate'"),
     (["check", "--only", "rdma.prot-rate"], "did you mean 'rdma.port-rate'"),
     (["check", "--only", "gpu.*", "--skip", "*"], "leave no check"),
-    (["check", "--cluster", "no.toml"], "no.toml: cannot be read"),
+    (["check", "--cluster", "no.toml"], "no.toml cannot be read"),
     (["check", "--json", "no/such/dir/x.json"], "no such directory"),
     (["check", "--html", "."], "is a directory"),
     (["check", "--deadline", "0"], "deadline"),
-    (["check", "--log", "no.log"], "no.log: cannot be read"),
+    (["check", "--log", "no.log"], "no.log cannot be read"),
     (["check", "--hosts", "gpu[1-"], "--hosts: "),
     (["check", "--hosts", "gpu[1-99999999]"], "--hosts: "),
     (["check", "--hosts", "-oProxyCommand=id"], "is not a host name"),
     (["check", "--hosts", "a", "--job", "7"], "use only one of"),
     (["check", "--hosts", ""], "names nothing"),  # an unset variable in a script is not "this node" or "all pods"
     (["check", "--via", "kubectl", "--pods", ""], "would select all pods"),
-    (["check", "--hostfile", "no.hosts"], "no.hosts: cannot be read"),
-    (["check", "--rerun", "no.json"], "no.json: cannot be read"),
+    (["check", "--hostfile", "no.hosts"], "no.hosts cannot be read"),
+    (["check", "--rerun", "no.json"], "no.json cannot be read"),
     (["check", "--via", "telnet"], "telnet"),
 ]
 

@@ -131,8 +131,8 @@ def test_hostfile(tmp_path: Path) -> None:
         (b"a\n-oX\n", ":2: '-oX' is not a host name"),
         (b"a\nn[1-99999999]\n", ":2: names 99999999 nodes"),
         (b"slots=8\n", ":1: '' names nothing"),
-        (b"# nothing\n\n", ": names no node"),
-        (b"", ": names no node"),
+        (b"# nothing\n\n", " names no node"),
+        (b"", " names no node"),
         (b"\xff\xfe\x00", "is not text"),
     ],
 )

@@ -50,5 +50,5 @@ def test_the_language_part_of_a_multimodal_model() -> None:
 
 
 def test_toml_with_too_many_dots_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"job\.toml:1: has more than 500 dots"):
+    with pytest.raises(ValueError, match=r"job\.toml:1: the line has more than 500 dots"):
         reader.parse(".".join("a" * 1000) + " = 1\n", "job.toml")
