@@ -46,7 +46,7 @@ class Standings:
         return f"{found[status]} of {found.total() - (found['skip'] if status == 'pass' else 0)}"
 
     def has(self, check: str, status: str) -> bool:
-        """Return whether a check has the status on any node.
+        """Return whether a check has the status on any node; True for an unknown check.
 
         A finding with the status is not enough: another finding of the check may be worse on the same node.
         """

@@ -314,7 +314,7 @@ _FIRST = "recorded for the first time: there is nothing to compare with yet"
 
 def _too_few(found: Sequence[TimeSeries], noun: str) -> Finding:
     if not found:
-        return skipped(f"no {noun} of this node has reported this value", evidence=[COURSE])
+        return skipped(f"no {noun} of this node has a recorded history", evidence=[COURSE])
     points = max(len(course.values) for course in found)
     if points == 1:
         return skipped(_FIRST, evidence=[COURSE])

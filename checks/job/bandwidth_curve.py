@@ -143,10 +143,10 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
     if share < AS_BEFORE:
         grade = failed if share < FAR_BELOW else warned
         return grade(
-            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.2f} of the {old.busbw:g} GB/s of {source}",
+            f"{name}: {new.busbw:g} GB/s at {size_of(new.bytes)}, {share:.0%} of the {old.busbw:g} GB/s of {source}",
             subject=name,
             found=f"{new.busbw:g} GB/s",
-            expected=f"at least {AS_BEFORE:g} of {old.busbw:g} GB/s",
+            expected=f"at least {AS_BEFORE:.0%} of {old.busbw:g} GB/s",
             evidence=[key],
         )
     now, then = parsers.nccl_tests.curve.floor_us(points), parsers.nccl_tests.curve.floor_us(list(before.values()))
@@ -158,8 +158,8 @@ def _against(key: str, name: str, report: Report, points: Sequence[Point], site:
             expected=f"at most {LATER:g} x {then:.1f} us",
             evidence=[key],
         )
-    message = f"{name}: at least {share:.2f} of {source} at each of {len(large)} sizes"
-    return passed(message, subject=name, found=f"{share:.2f}", evidence=[key])
+    message = f"{name}: at least {share:.0%} of {source} at each of {len(large)} sizes"
+    return passed(message, subject=name, found=f"{share:.0%}", evidence=[key])
 
 
 @check(

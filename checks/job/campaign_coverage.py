@@ -58,8 +58,9 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
     out = done.left_out
     for node in missing[:_MOST_LISTED]:
         why = f"was excluded: {out[node]}" if node in out else "was not measured: none of its runs succeeded"
+        fix = "free the node, then resume the campaign: `preflight bench --resume DIR`" if node in out else ""
         yield unknown(f"{node} {why}", subject=node, found="not measured",
-                      evidence=[bench.campaign.RECORD])  # fmt: skip
+                      evidence=[bench.campaign.RECORD], fix=fix)  # fmt: skip
     if len(missing) > _MOST_LISTED:
         yield unknown(f"{len(missing) - _MOST_LISTED} more nodes were not measured", evidence=[bench.campaign.RECORD])
     if done.plan.baseline and not any(held.reference.given for comparison in run.pairwise for held in comparison.held

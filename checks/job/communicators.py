@@ -129,8 +129,8 @@ def late_communicators(run: RunFacts, site: Site) -> Iterator[Finding]:
         versions = _versions(run, key, ends)
         worst = max(after, key=lambda setups: len(setups.keys() - {0})).keys() - {0}
         new = max(len(setups.keys() - {0} - versions - _repeats(setups, len(ends))) for setups in after)
-        after_steps = f"up to {len(worst)} of {len(ends)} steps" if worst else f"any of {len(ends)} steps"
-        message = f"{name}: {'a' if worst else 'no'} process creates a new communicator after {after_steps}"
+        creates = "one process creates new communicators" if worst else "no process creates a new communicator"
+        message = f"{name}: {creates} after {len(worst) or 'any'} of {len(ends)} steps"
         if new >= RECREATED:
             yield warned(message, found=len(worst), expected=f"fewer than {RECREATED}", **at)
         elif len(worst) >= RECREATED:

@@ -404,7 +404,7 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
         what = (
             plan.no_hardware or f"the memory of the {plan.hardware.gpu.name if plan.hardware else 'GPU'} is not known"
         )
-        yield unknown(f"{message}; {what}", found=f"{need:.1f} GiB", fix='name it: --on "... , 80 GB"')
+        yield unknown(f"{message}; {what}", found=f"{need:.1f} GiB", fix="state the memory of a GPU: --on '…, 80 GB'")
         return
     available = plan.hardware.memory_gib
     statement = f"{message}; the GPU has {available:g} GiB"

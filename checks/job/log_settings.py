@@ -91,8 +91,8 @@ def _one(run: RunFacts, site: Site, key: str) -> Iterator[Finding]:
     log = run.nccl_logs.get(key)
     collected = of_log(log.environment, key) if log is not None else of_listing(run.log(key).text, key)
     if collected is None or (not collected.settings and log is not None):
-        what = "none of its NCCL lines shows a setting" if log is not None else "it has no NCCL setting"
-        yield unknown(f"{name}: {what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
+        what = ": none of its NCCL lines shows a setting" if log is not None else " has no NCCL setting"
+        yield unknown(f"{name}{what}", subject=name, evidence=[key], fix=GIVE_SETTINGS)
         return
     ranks = log.nranks if log is not None else world_size({one.name: one.value for one in collected.settings})
     here = SettingScope(

@@ -143,7 +143,7 @@ def _apart(label: str, level: RateLevel, keys: Sequence[str]) -> Finding:
     blocks = "; ".join(listed(block) for block in level.blocks[:8])
     where = f": {blocks}" if blocks else ""
     return warned(
-        f"{label}: the rate {WAYS[level.relation]} is {level.share:.2g} of the rate within one{where}",
+        f"{label}: the rate {WAYS[level.relation]} is {level.share:.0%} of the rate within one{where}",
         found=f"{level.share:.2g} of the reference, {level.runs} runs, {level.bits:.1f} bits of evidence",
         expected="the same rate, unless the fabric is designed this way", evidence=keys,
         fix="Compare with the topology: count the active uplinks between these blocks.",

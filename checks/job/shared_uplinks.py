@@ -75,11 +75,11 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     low = [pair for pair in shared.pairs if pair.share < _ENOUGH]
     if low:
         worst = min(low, key=lambda pair: pair.share)
-        others = f", and less than {_ENOUGH:.2f} between {len(low)} of {len(shared.pairs)} pairs of leaves"
+        others = f", and less than {_ENOUGH:.0%} between {len(low)} of {len(shared.pairs)} pairs of leaves"
         yield warned(
-            f"all pairs at once reach {worst.share:.2f} of the {alone} between {' and '.join(worst.leaves)}"
+            f"all pairs at once reach {worst.share:.0%} of the {alone} between {' and '.join(worst.leaves)}"
             f"{others if len(shared.pairs) > 1 else ''}: the leaves have too few uplinks, or flows share one",
-            found=f"{worst.share:.2f} of one pair", expected=f"at least {_ENOUGH:.2f}", evidence=evidence,
+            found=f"{worst.share:.0%} of one pair", expected=f"at least {_ENOUGH:.0%}", evidence=evidence,
         )  # fmt: skip
     elif why := _incomplete(shared, at_once):
         yield unknown(f"the runs of all pairs at once do not show whether they reach the {alone}: {why}",
@@ -88,8 +88,8 @@ def shared_uplinks(run: RunFacts, site: Site) -> Iterator[Finding]:
     else:
         least = min(pair.share for pair in shared.pairs)
         count = sum(pair.runs for pair in shared.pairs)
-        yield passed(f"{count} pairs at once reach at least {least:.2f} of the {alone}",
-                     found=f"{least:.2f} of one pair", evidence=evidence)  # fmt: skip
+        yield passed(f"{count} pairs at once reach at least {least:.0%} of the {alone}",
+                     found=f"{least:.0%} of one pair", evidence=evidence)  # fmt: skip
 
 
 def _incomplete(shared: SharedRuns, at_once: int) -> str:

@@ -130,7 +130,7 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         share = median(item.share for item in nodes)
         names = listed([item.node for item in nodes])
         yield unknown(
-            f"all runs of {len(nodes)} of {measured} nodes reach only {share:.2g} of the rate of the other runs "
+            f"all runs of {len(nodes)} of {measured} nodes reach only {share:.0%} of the rate of the other runs "
             f"of {label}: different hardware, or separate leaves: {names}",
             found=f"{len(nodes)} low nodes",
             evidence=keys,
@@ -139,9 +139,9 @@ def _low(label: str, nodes: Sequence[LowNode], measured: int, keys: Sequence[str
         return
     for item in nodes:
         yield unknown(
-            f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.2g} of the other runs: "
+            f"node {item.node}: all of its {item.runs} runs of {label} are low, {item.share:.0%} of the other runs: "
             "it is slow (losing one rail of eight costs an eighth), or on a different leaf; the leaves are not known",
-            subject=f"node {item.node}", found=f"{item.share:.2g} of the other runs", evidence=keys, fix=fix,
+            subject=f"node {item.node}", found=f"{item.share:.0%} of the other runs", evidence=keys, fix=fix,
         )  # fmt: skip
 
 

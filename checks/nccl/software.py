@@ -71,7 +71,8 @@ def _file(node: NodeFacts, setting: Setting) -> Finding:
         return passed(f"{setting.text}: the file is valid", subject=setting.name, evidence=[setting.source, FILES])
     grade, what, expected = fault
     details: dict[str, Any] = {"subject": setting.name, "found": named.why or named.type or named.status}
-    made: Finding = grade(f"{setting.text} in {setting.where}: {what}", expected=expected,
+    fault_text = what.removeprefix("it") if what.startswith("it ") else f": {what}"
+    made: Finding = grade(f"{setting.text} in {setting.where}{fault_text}", expected=expected,
                         evidence=[setting.source, FILES], quote=as_set(setting), **details)  # fmt: skip
     return made
 

@@ -151,11 +151,11 @@ def _why(evidence: Evidence, program: str, plan: CampaignPlan) -> str:
         busy = evidence.record(_BUSY.key)
         lines = [line.strip() for line in busy.out.splitlines() if line.strip()[:1].isdigit()] if busy.ok else []
         if lines:
-            return f"its GPUs are in use: {'; '.join(lines[:_MOST_LISTED])}"[:300]
+            return f"its GPUs are in use (process {'; process '.join(lines[:_MOST_LISTED])})"[:300]
     with contextlib.suppress(EvidenceError):
         traffic = evidence.record(_TRAFFIC.key)
         if traffic.ok and (ports := port_traffic.in_use(traffic.out)):
-            return f"its RDMA ports are in use: {'; '.join(ports[:_MOST_LISTED])}"[:300]
+            return f"its RDMA ports are in use ({'; '.join(ports[:_MOST_LISTED])})"[:300]
     return ""
 
 

@@ -56,4 +56,6 @@ def collection_hint(key: str, evidence: Evidence) -> str:
         return f"find out why {named} hangs on the node"
     if status == "not-run":
         return "give the run more time: --deadline"
+    if kind == "nvml":
+        return "run `nvidia-smi -q` on the node, which reads the same library"
     return f"{'run' if kind == 'cmd' else 'check'} {named} on the node"

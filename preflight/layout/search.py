@@ -52,7 +52,7 @@ def search(job: TrainingJob, hardware: Hardware, best: int = 5) -> list[Candidat
     within an NVLink domain. Raises LayoutError if the memory of a GPU is unknown.
     """
     if hardware.memory_gib is None:
-        raise LayoutError("the memory of a GPU is not known; name it: --on '... , 80 GB'")
+        raise LayoutError("the memory of a GPU is not known; state it: --on '…, 80 GB'")
     fastest: dict[tuple[Any, ...], Candidate] = {}
     for tried in _candidates(job, hardware):
         if most(tried) <= hardware.memory_gib * GIB:

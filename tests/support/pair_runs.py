@@ -160,7 +160,7 @@ CASES: dict[str, dict[str, tuple[Mapping[str, object], list[dict[str, str]]]]] =
         ),
         "two-halves": (
             records(_halves),
-            [{"status": "warn", "message": "the rate between blocks of nodes is 0.25 of the rate within one"}],
+            [{"status": "warn", "message": "the rate between blocks of nodes is 25% of the rate within one"}],
         ),
         "scattered": (
             records(_scattered, repeats=4),
@@ -214,7 +214,7 @@ def campaign(out: str = "", end: str = "complete", left: Sequence[str] = ()) -> 
     journal: list[dict[str, object]] = [{
         "schema": "preflight.bench.round/1", "round": 1, "purpose": "screen", "load": "",
         "runs": [[{"node": node, "gpus": []} for node in pair] for pair in pairs],
-        "left_out": [{"node": out, "why": "its GPUs are in use: 4711, python"}] if out else [],
+        "left_out": [{"node": out, "why": "its GPUs are in use (process 4711, python)"}] if out else [],
     }]  # fmt: skip
     made: dict[str, object] = {}
     for number, pair in enumerate(pairs, 1):
@@ -291,11 +291,11 @@ def _spines(
 
 CASES["bench.shared-uplinks"] = {
     "as-fast-as-one-pair": (
-        _spines(), [{"status": "pass", "message": "4 pairs at once reach at least 1.00 of the 44"}],
+        _spines(), [{"status": "pass", "message": "4 pairs at once reach at least 100% of the 44"}],
     ),
     "half-of-one-pair": (
         _spines(share=0.5),
-        [{"status": "warn", "message": "all pairs at once reach 0.50 of the 44", "found": "0.50 of one pair"}],
+        [{"status": "warn", "message": "all pairs at once reach 50% of the 44", "found": "50% of one pair"}],
     ),
     "not-at-the-same-time": (
         _spines(skew_s=8), [{"status": "unknown", "message": "all were active for only 45% of the time"}],

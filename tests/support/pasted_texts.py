@@ -54,7 +54,7 @@ IBSTAT = (
 
 
 def ibstat(*odd: tuple[str, str, int], layer: str = "InfiniBand") -> str:
-    """Return `ibstat` of eight ports, the last of which are these."""
+    """Return `ibstat` of eight ports; the last ones are ``odd``."""
     ports = [*[("Active", "LinkUp", 400)] * (8 - len(odd)), *odd]
     return "".join(IBSTAT.format(f"mlx5_{at}", *port, layer) for at, port in enumerate(ports))
 

@@ -37,7 +37,7 @@ def _network_clashes(read: SettingsReader, here: SettingScope) -> Iterator[Viola
         yield read.clash("the job fails at start, because that network belongs to a plug-in", "one or the other",
                          "NCCL_NET_PLUGIN", "NCCL_NET", fatal=True)  # fmt: skip
     if read.set("NCCL_OOB_NET_IFNAME") and not read.number("NCCL_OOB_NET_ENABLE"):
-        yield read.clash("it has an effect only with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
+        yield read.clash("has an effect only with NCCL_OOB_NET_ENABLE=1", "NCCL_OOB_NET_ENABLE=1, or unset",
                          "NCCL_OOB_NET_IFNAME", "NCCL_OOB_NET_ENABLE")  # fmt: skip
     level = read.text("NCCL_NET_GDR_LEVEL")
     far = level == "SYS" or (level.isdigit() and (read.number("NCCL_NET_GDR_LEVEL") or 0) >= 4)

@@ -85,4 +85,5 @@ class SettingsReader:
         """Return the violation of settings that conflict with each other."""
         settings = self.set(*names)
         set_to = " with ".join(setting.text for setting in settings)
-        return Violation("contradiction", settings, f"{set_to}: {what}", expected, fatal)
+        text = f"{set_to} {what}" if what.startswith("has ") else f"{set_to}: {what}"
+        return Violation("contradiction", settings, text, expected, fatal)

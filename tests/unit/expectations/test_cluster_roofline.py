@@ -108,10 +108,10 @@ def scaled(share: float, at_least: int = 0) -> Run:
 @pytest.mark.parametrize(
     ("run", "status", "message"),
     [
-        (GOOD, "pass", "at least 1.00 of the good run of class h100"),
+        (GOOD, "pass", "at least 100% of the good run of class h100"),
         (scaled(0.95), "pass", "at least 0.95"),
-        (scaled(0.8, GIB), "warn", "0.80 of the"),
-        (scaled(0.6, GIB), "fail", "0.60 of the"),
+        (scaled(0.8, GIB), "warn", "80% of the"),
+        (scaled(0.6, GIB), "fail", "60% of the"),
         (scaled(0.7, 512 << 20), "fail", "at 512 MiB"),
         (replace(GOOD, hosts=("a1", "a2")), "unknown", "different collectives or rank counts"),
         (replace(GOOD, collective="all_gather"), "unknown", "different collectives or rank counts"),
