@@ -337,11 +337,10 @@ class TableReader:
         return found
 
     def report(self, path: str) -> Iterator[str]:
-        """Yield one line per error: ``FILE:LINE: KEY: fault - fix``, without the colon before a verb."""
+        """Yield one line per error: ``FILE:LINE: KEY: fault - fix``."""
         for error in sorted(self.errors, key=lambda m: m.line or 0):
             where = f"{path}:{error.line}" if error.line else path
-            colon = "" if error.what.startswith(("is ", "has ", "expired ")) else ":"
-            named = f" {written_path(error.path)}{colon}" if error.path else ""
+            named = f" {written_path(error.path)}:" if error.path else ""
             yield f"{where}:{named} {error.what} - {error.fix}"
         if self._more:
             yield f"{path}: and {self._more} more errors; fix these first"

@@ -121,14 +121,14 @@ def test_each_key_with_each_wrong_value(folder: Path, monkeypatch: pytest.Monkey
 
 #: Files that are wrong in another way: their content, and the start of the expected message.
 FILES = {
-    "not UTF-8": (b"[class.a]\ngpus = 8 # \xff\n", "c.toml:2: is not UTF-8 text"),
+    "not UTF-8": (b"[class.a]\ngpus = 8 # \xff\n", "c.toml:2: not UTF-8 text"),
     "UTF-16": ("[class.a]\ngpus = 8\n".encode("utf-16"), "c.toml:1: not UTF-8 text"),
-    "hexadecimal": (b"[class.a]\ngpus = 0x" + b"f" * 5000 + b"\n", "c.toml:2: class.a.gpus has the value"),
+    "hexadecimal": (b"[class.a]\ngpus = 0x" + b"f" * 5000 + b"\n", "c.toml:2: class.a.gpus: has the value"),
     "a date": (
         b"[class.a]\ngpus = 2026-12-31\n",
-        "c.toml:2: class.a.gpus has the value 2026-12-31 - takes an integer",
+        "c.toml:2: class.a.gpus: has the value 2026-12-31 - takes an integer",
     ),
-    "a NUL": (b'[class.a]\nbaseline = "a\\u0000b"\n', "c.toml:2: class.a.baseline has the value"),
+    "a NUL": (b'[class.a]\nbaseline = "a\\u0000b"\n', "c.toml:2: class.a.baseline: has the value"),
     "cut": (b"[class.a]\ngpus =", "c.toml:2: gpus: "),
     "binary": (bytes(range(256)), "c.toml:"),
 }

@@ -37,21 +37,21 @@ WRONG = {
     ),
     "a text for a number": (
         '[class.a]\ngpus = "eight"\n',
-        ':2: class.a.gpus has the value "eight" - takes an integer',
+        ':2: class.a.gpus: has the value "eight" - takes an integer',
     ),
-    "a truth for a number": ("[class.a]\ngpus = true\n", ":2: class.a.gpus has the value True - takes an integer"),
-    "a number for a truth": ("[class.a]\nsudo = 1\n", ":2: class.a.sudo has the value 1 - takes true or false"),
+    "a truth for a number": ("[class.a]\ngpus = true\n", ":2: class.a.gpus: has the value True - takes an integer"),
+    "a number for a truth": ("[class.a]\nsudo = 1\n", ":2: class.a.sudo: has the value 1 - takes true or false"),
     "a list for a text": (
         "[class.a]\nbaseline = []\n",
-        ":2: class.a.baseline has the value [] - takes the path of a file",
+        ":2: class.a.baseline: has the value [] - takes the path of a file",
     ),
     "a word that is none of them": (
         '[class.a.ports]\nlink_layer = "infiniband"\n',
-        ':2: class.a.ports.link_layer has the value "infiniband" - takes one',
+        ':2: class.a.ports.link_layer: has the value "infiniband" - takes one',
     ),
     "an MTU that there is not": (
         "[class.a.ports]\nmtu = 9000\n",
-        ":2: class.a.ports.mtu has the value 9000 - takes one of",
+        ":2: class.a.ports.mtu: has the value 9000 - takes one of",
     ),
     "a key twice": ("[class.a]\ngpus = 8\ngpus = 9\n", ":3: gpus: is set twice - keep one of the two"),
     "a table twice": ("[class.a]\ngpus = 8\n[class.a]\nhcas = 8\n", ":3: class.a: is set twice - keep one of the two"),
@@ -67,21 +67,21 @@ WRONG = {
     "an inline table over two lines": ("[class.a]\nports = { mtu = 4096,\n", ":2: ports: "),
     "a table that is none": (
         "[class.a]\nports = 4096\n",
-        ":2: class.a.ports is a number, not a table - write it as [class.a.ports]",
+        ":2: class.a.ports: is a number, not a table - write it as [class.a.ports]",
     ),
     "a list of tables for a table": (
         "[[class.a.ports]]\nmtu = 4096\n",
-        ":1: class.a.ports is a list, not a table - write it as [class.a.ports]",
+        ":1: class.a.ports: is a list, not a table - write it as [class.a.ports]",
     ),
     "a class of no name": (
         "[class]\ngpus = 8\n",
-        ":2: class.gpus is a number, not a table - write it as [class.gpus]",
+        ":2: class.gpus: is a number, not a table - write it as [class.gpus]",
     ),
     "no nodes in a set": (
         '[class.a]\nnodes = "gpu[2-1]"\n',
-        ':2: class.a.nodes has the value "gpu[2-1]" - takes names',
+        ':2: class.a.nodes: has the value "gpu[2-1]" - takes names',
     ),
-    "an empty set of nodes": ('[class.a]\nnodes = ""\n', ':2: class.a.nodes has the value "" - takes names'),
+    "an empty set of nodes": ('[class.a]\nnodes = ""\n', ':2: class.a.nodes: has the value "" - takes names'),
     "nodes in two classes": (
         '[class.a]\nnodes = "n[1-4]"\n[class.b]\nnodes = "n[4-8]"\n',
         ":4: class.b.nodes: n4 is also in class a - list each",
@@ -112,11 +112,11 @@ WRONG = {
     ),
     "a waiver without an end": (
         WAIVER.replace("until = 2026-12-31\n", ""),
-        ":1: waiver[1] has no until - add an end date",
+        ":1: waiver[1]: has no until - add an end date",
     ),
     "a waiver without an owner, the second": (
         WAIVER + WAIVER.replace('owner = "jane"\n', ""),
-        ":6: waiver[2] has no owner - add the responsible owner",
+        ":6: waiver[2]: has no owner - add the responsible owner",
     ),
     "a date in quotes": (
         WAIVER.replace("2026-12-31", '"2026-12-31"'),
@@ -129,7 +129,7 @@ WRONG = {
     "no such day": (WAIVER.replace("2026-12-31", "2026-02-30"), ":5: until: "),
     "a waiver that is a table": (
         WAIVER.replace("[[waiver]]", "[waiver]"),
-        ":1: waiver is not a list of tables - write each",
+        ":1: waiver: is not a list of tables - write each",
     ),
     "a check that there is not": (
         WAIVER.replace("gpu.count", "gpu.counts"),
@@ -150,18 +150,18 @@ WRONG = {
     "a Windows path": ('[class.a.checkpoint]\npath = "C:\\data"\n', ":2: path: a backslash in a text - write it twice"),
     "a relative path": (
         '[class.a.checkpoint]\npath = "data"\n',
-        ':2: class.a.checkpoint.path has the value "data" - takes an',
+        ':2: class.a.checkpoint.path: has the value "data" - takes an',
     ),
     "a bracket too few": (
         "[class.a\ngpus = 8\n",
         ":1: class.a: the name of a table is not closed - write it as [name]",
     ),
-    "no value": ("[class.a]\ngpus =\n", ":2: gpus has no valid TOML value"),
+    "no value": ("[class.a]\ngpus =\n", ":2: gpus: has no valid TOML value"),
     "no quotes": (
         "[class.a.ports]\nlink_layer = Ethernet\n",
-        ":2: link_layer has no valid TOML value - put text in quotes",
+        ":2: link_layer: has no valid TOML value - put text in quotes",
     ),
-    "capital letters": ("[class.a]\nsudo = True\n", ":2: sudo has no valid TOML value - put text in quotes"),
+    "capital letters": ("[class.a]\nsudo = True\n", ":2: sudo: has no valid TOML value - put text in quotes"),
     "another language": ("class:\n  a:\n    gpus: 8\n", ":1: "),
     "a byte order mark": ("\ufeff[class.a]\ngpus = 8\n", ":1: begins with a byte order mark - save the file"),
     "a NUL": ("[class.a]\ngpus = 8\0\n", ":2: gpus: "),
@@ -186,7 +186,7 @@ def test_error_names_line_key_and_fix(text: str, expected: str) -> None:
 
 
 def test_not_utf8() -> None:
-    assert errors(b"[class.a]\ngpus = 8 # \xe9\n") == ["cluster.toml:2: is not UTF-8 text (byte 21) - save it as UTF-8"]
+    assert errors(b"[class.a]\ngpus = 8 # \xe9\n") == ["cluster.toml:2: not UTF-8 text (byte 21) - save it as UTF-8"]
 
 
 def test_all_errors_at_once() -> None:

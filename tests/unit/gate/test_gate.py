@@ -341,12 +341,12 @@ def test_the_table_is_printed_as_the_cluster_file_changes_it() -> None:
 
 
 @pytest.mark.parametrize(("body", "message"), [
-    ("strict = 1", "c.toml:5: gate.strict has the value 1 - takes true or false"),
+    ("strict = 1", "c.toml:5: gate.strict: has the value 1 - takes true or false"),
     ('[gate.slurm-prolg]\nfail = "drain"', "c.toml:5: gate.slurm-prolg: unknown key - did you mean slurm-prolog?"),
     ('[gate.slurm-step]\nfail = "drain"', "c.toml:6: gate.slurm-step.fail: this hook cannot drain a node"),
     ('[gate.slurm-prolog]\nunknown = "drain"', "c.toml:6: gate.slurm-prolog.unknown:"),
-    ('slurm_bin = "bin"', "c.toml:5: gate.slurm_bin has the value"),
-    ("refresh_s = 1", "c.toml:5: gate.refresh_s has the value 1 - takes a number from 5 to 86400"),
+    ('slurm_bin = "bin"', "c.toml:5: gate.slurm_bin: has the value"),
+    ("refresh_s = 1", "c.toml:5: gate.refresh_s: has the value 1 - takes a number from 5 to 86400"),
     ('skip = ["gpu count"]', "c.toml:5: gate.skip:"),
 ])  # fmt: skip
 def test_errors_in_the_table_have_line_key_and_fix(body: str, message: str) -> None:

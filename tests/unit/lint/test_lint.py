@@ -90,7 +90,7 @@ def test_no_such_key(tmp_path: Path, key: str, expected: str) -> None:
 
 def test_an_expired_waiver_is_an_error_here(tmp_path: Path) -> None:
     output = lint(tmp_path, PORT.replace("2026", "2020"), status=2)
-    assert "cluster.toml:5: waiver[1].until expired on 2020-12-31" in output
+    assert "cluster.toml:5: waiver[1].until: expired on 2020-12-31" in output
 
 
 def test_what_only_fails_without_the_file(tmp_path: Path) -> None:
