@@ -125,7 +125,7 @@ def _of_same(was: _FindingState, now: _FindingState) -> str:
 
 
 def _sick(new: _Found) -> Iterator[_Row]:
-    """Yield failures and gating unknowns of a node that gave no answer in the first run."""
+    """Yield failures and gating unknowns of a node without an answer in the first run."""
     for (check, subject), now in new.items():
         if now.status == "fail" or (now.status == "unknown" and now.gating):
             how = "new" if now.status == "fail" else "unclear"

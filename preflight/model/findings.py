@@ -142,14 +142,16 @@ def counted(number: int, noun: str, several: str = "") -> str:
     return f"{number} {noun if number == 1 else several or noun + ('es' if noun.endswith(('ch', 's')) else 's')}"
 
 
-def verb(number: int, one: str) -> str:
-    """Return a verb in the number of its subject: ``is`` or ``are``, ``runs`` or ``run``."""
-    return one if number == 1 else {"is": "are", "was": "were", "has": "have"}.get(one, one.removesuffix("s"))
+def verb(number: int, singular: str) -> str:
+    """Return a verb that agrees with a number: ``is`` or ``are``, ``runs`` or ``run``."""
+    if number == 1:
+        return singular
+    return {"is": "are", "was": "were", "has": "have"}.get(singular, singular.removesuffix("s"))
 
 
-def clause(number: int, noun: str, one: str) -> str:
+def clause(number: int, noun: str, singular: str) -> str:
     """Return a number with its noun and verb: ``1 node runs``, ``3 nodes run``."""
-    return f"{counted(number, noun)} {verb(number, one)}"
+    return f"{counted(number, noun)} {verb(number, singular)}"
 
 
 def passed(message: str, *, subject: str = "", found: object = None, evidence: Iterable[str] = ()) -> Finding:
