@@ -34,11 +34,18 @@ Ca\t1 "H-0002c90000000002"\t\t# "gpu001 mlx5_0"
 DEMO = Path(str(files("preflight.demo")))
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder written by `--save`, with the cluster file in it."""
-    run("demo", "--save", str(tmp_path / "saved"), expect=1)
-    return tmp_path / "saved"
+    folder = tmp_path_factory.mktemp("demo") / "saved"
+    run("demo", "--save", str(folder), expect=1)
+    return folder
+
+
+@pytest.fixture
+def saved(demo: Path, tmp_path: Path) -> Path:
+    """Return a copy of that folder."""
+    return shutil.copytree(demo, tmp_path / "saved")
 
 
 def verdicts(*words: object) -> dict[str, Any]:
@@ -61,10 +68,10 @@ def test_verdicts_are_equal_before_and_after(how: tuple[str, ...], saved: Path, 
     bundle = tmp_path / "case.tar.gz"
     run("bundle", str(saved), *how, "-o", str(bundle))
     assert verdicts(bundle) == verdicts(saved)
-    assert verdicts(bundle) != verdicts(*sorted(DEMO.glob("gpu*.json"))), "the cluster file decides some of them"
-    output = "".join(run("judge", str(bundle), expect=1).split())  # a long path is wrapped at the end of a line
-    assert f"judgedby:{bundle}:expected/cluster.toml" in output
     if not how:
+        assert verdicts(bundle) != verdicts(*sorted(DEMO.glob("gpu*.json"))), "the cluster file decides some of them"
+        output = "".join(run("judge", str(bundle), expect=1).split())  # a long path is wrapped at the end of a line
+        assert f"judgedby:{bundle}:expected/cluster.toml" in output
         text = inside(bundle)["expected/cluster.toml"].decode()
         assert 'nodes = "node-a[001-008]"' in text
         assert "gpu00" not in text
