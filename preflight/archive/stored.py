@@ -118,8 +118,8 @@ class PackedResult:
             return no_answer(self.node, "read", str(error), "")
 
     def _answer(self) -> SelfJudged:
-        packed, _, verdict = zlib.decompress(self.path.read_bytes()).decode("ascii").partition("\n")
-        return SelfJudged(self.node, verdict, packed, self.complete)
+        packed, _, verdict = self.path.read_bytes().partition(b"\n")
+        return SelfJudged(self.node, zlib.decompress(verdict).decode("ascii"), packed.decode("ascii"), self.complete)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ def put_aside(answer: Evidence | SelfJudged, path: Path) -> Source:
     """Write an answer to a private file, or keep it in memory if the disk is full."""
     if isinstance(answer, SelfJudged):
         try:
-            path.write_bytes(zlib.compress(f"{answer.packed}\n{answer.verdict_text}".encode("ascii"), 1))
+            verdict = zlib.compress(answer.verdict_text.encode("ascii"), 1)
+            path.write_bytes(b"%s\n%s" % (answer.packed.replace("\n", "").encode("ascii"), verdict))
         except (OSError, UnicodeEncodeError):
             return answer
         return PackedResult(answer.node, path, answer.complete)

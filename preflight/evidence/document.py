@@ -325,8 +325,15 @@ def _of_result(document: Mapping[str, Any], name: str) -> Evidence:
 
 def memory(evidence: Evidence, enough: int = json_limits.FILE) -> int:
     """Estimate a document's memory in bytes; counting stops above ``enough``."""
+    return measured([evidence.collector, evidence.no_answer, evidence.records, list(evidence.records)], enough)
+
+
+def measured(left: list[Any], enough: int) -> int:
+    """Return the memory of JSON values in bytes, emptying the list.
+
+    Counting stops above ``enough``.
+    """
     size = 0
-    left: list[Any] = [evidence.collector, evidence.no_answer, evidence.records, list(evidence.records)]
     while left and size <= enough:
         value = left.pop()
         size += sys.getsizeof(value)

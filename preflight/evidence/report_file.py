@@ -25,6 +25,10 @@ _SHORT, _ENTRY = 200, 120
 
 _SPACE = " \t\n\r"
 
+#: Characters of a written piece, and of the remembered texts of parts; level of the parts of a node; types of members
+#: that are encoded in C.
+_PIECE, _KNOWN, _PARTS, _SCALARS = 1 << 19, 16 << 20, 3, frozenset((str, int, float, bool, type(None)))
+
 
 def read(path: str | Path) -> Any:
     """Decode a report; raises OSError, or ValueError for invalid content.
@@ -46,12 +50,68 @@ def written(report: Mapping[str, Any], sort_keys: bool = False) -> Iterator[str]
     A report on ten thousand nodes has hundreds of megabytes.
     """
     pieces: list[str] = []
-    for piece in json.JSONEncoder(indent=1, sort_keys=sort_keys).iterencode(report):
+    size = 0
+    for piece in _Writer(sort_keys).pieces(report, 0):
         pieces.append(piece)
-        if len(pieces) > 20_000:
+        size += len(piece)
+        if size > _PIECE:
             yield "".join(pieces)
             pieces.clear()
+            size = 0
     yield "".join([*pieces, "\n"])
+
+
+class _Writer:
+    """Encoder of JSON with an indent of one space for each level.
+
+    Parts that many nodes share are encoded once.
+    """
+
+    def __init__(self, sort_keys: bool) -> None:
+        self._sort_keys = sort_keys
+        self._encoders: dict[int, Callable[[Any], str]] = {}
+        self._known: dict[int, str] = {}  # id of a part of a node -> its text
+        self._left = _KNOWN
+
+    def pieces(self, value: Any, depth: int) -> Iterator[str]:
+        """Yield the text of a value in pieces; a part of a node or finding is one piece."""
+        if depth == _PARTS:
+            if (text := self._known.get(id(value))) is None:
+                text = "".join(self._nested(value, depth))
+                if isinstance(value, dict) and len(text) < self._left:
+                    self._known[id(value)] = text
+                    self._left -= len(text)
+            yield text
+        else:
+            yield from self._nested(value, depth)
+
+    def _nested(self, value: Any, depth: int) -> Iterator[str]:
+        encode = self._encode(depth)
+        if not value or not isinstance(value, dict | list | tuple):
+            yield encode(value)
+            return
+        begin, end = "\n" + " " * (depth + 1), "\n" + " " * depth
+        if _SCALARS.issuperset(map(type, value.values() if isinstance(value, dict) else value)):
+            text = encode(value)
+            yield f"{text[0]}{begin}{text[1:-1]}{end}{text[-1]}"
+            return
+        if isinstance(value, dict):
+            named = sorted(value.items()) if self._sort_keys else value.items()
+            members = [(f"{encode(key)}: ", member) for key, member in named]
+        else:
+            members = [("", member) for member in value]
+        sign = "{" if isinstance(value, dict) else "["
+        for key, member in members:
+            yield f"{sign}{begin}{key}"
+            yield from self.pieces(member, depth + 1)
+            sign = ","
+        yield end + ("}" if isinstance(value, dict) else "]")
+
+    def _encode(self, depth: int) -> Callable[[Any], str]:
+        if depth not in self._encoders:
+            separators = ",\n" + " " * (depth + 1), ": "
+            self._encoders[depth] = json.JSONEncoder(separators=separators, sort_keys=self._sort_keys).encode
+        return self._encoders[depth]
 
 
 class _Window:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
 from typing import Any, ParamSpec, TypeVar
@@ -121,14 +120,14 @@ def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check],
         raise ValueError(wrong)
     if sum(map(len, (*saved["outcomes"].values(), *saved["values"].values()))) > MOST_VERDICT:
         raise ValueError("it is too long")
-    drawn = saved["more"].get("topology")
-    if drawn and (wrong := find_error(drawn, "report-1", part="topology", exact=True)):
-        raise ValueError(wrong)
+    more = saved["more"]
+    if drawn := more.get("topology"):
+        more = {**more, "topology": _topology(json.dumps(drawn))}
     site = cluster.site_of(node, lambda: part_by_name(saved["part"] or ""))
     made = NodeResult(
         node=node, no_answer=None, pair=None, pair_tests=frozenset(), answered=True, windowed=saved["windowed"],
-        swept=False, origin=saved["more"].get("origin"), site=site, switch=saved["switch"],
-        about=about_node(site, saved["collected_at"], saved["where"]), more=saved["more"],
+        swept=False, origin=more.get("origin"), site=site, switch=saved["switch"],
+        about=about_node(site, saved["collected_at"], saved["where"]), more=more,
     )  # fmt: skip
     for number, check in enumerate(checks):
         if not check.run.__module__.startswith(_OURS):
@@ -140,6 +139,15 @@ def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check],
         raise ValueError("it has too many findings")
     made.encoded = saved["values"]
     return made
+
+
+@lru_cache(1000)
+def _topology(text: str) -> Any:
+    """Return a topology, which many nodes have in common; raises ValueError."""
+    drawn = json.loads(text)
+    if wrong := find_error(drawn, "report-1", part="topology", exact=True):
+        raise ValueError(wrong)
+    return drawn
 
 
 def _of_waivers(number: int, check: Check, made: NodeResult) -> Outcome:
@@ -187,13 +195,15 @@ class JudgedNode(ReloadedNode):
         self, node: str, encoded: Mapping[str, str], read: Callable[[], Evidence], recall: EvidenceCache
     ) -> None:
         super().__init__(node, {}, read, recall)
-        self.encoded = encoded
+        self.encoded = dict(encoded)
 
     def remember_for_fleet(self, name: str, query: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Return a compared value, decoded if the node saved it."""
         if name not in self.fleet_answers and name in self.encoded:
-            with suppress(ValueError, KeyError, TypeError, AttributeError, NameError, RecursionError):
+            try:
                 self.fleet_answers[name] = _answer(self.encoded[name], query.__code__, query)
+            except (ValueError, KeyError, TypeError, AttributeError, NameError, RecursionError):
+                del self.encoded[name]
         return super().remember_for_fleet(name, query, *args, **more)
 
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from preflight.collector import frame
 from preflight.errors import PreflightError
 from preflight.evidence import json_limits
+from preflight.evidence.document import measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ class AnswerMemory:
 
     def __init__(self, most: int = MOST, wait_s: float = WAIT_S, reserved: int = 0) -> None:
         self._decoding = threading.Lock()  # held while an answer is inflated and decoded
-        self._left, self._wait_s, self._reserved = most, wait_s, reserved
+        self._most, self._left, self._wait_s, self._reserved = most, most, wait_s, reserved
         self._change = threading.Condition()
 
     def document(self, reader: frame.FrameReader) -> dict[str, Any]:
@@ -102,7 +103,18 @@ class AnswerMemory:
             if held is None:
                 self._give(size)
             else:
-                weakref.finalize(held, self._give, size)
+                weakref.finalize(held, self._give, self._measured(held, size))
+
+    def _measured(self, records: _Records, size: int) -> int:
+        """Return the memory of an answer that was estimated; free the rest if memory is short.
+
+        Dozens of answers are held until they are written to disk, and the estimate is several times as large.
+        """
+        if self._left > self._most // 2:
+            return size
+        used = min(measured([records, list(records)], size), size)
+        self._give(size - used)
+        return used
 
     def _take(self, size: int) -> bool:
         """Reserve memory if available; return whether it was."""

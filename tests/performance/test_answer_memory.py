@@ -58,6 +58,18 @@ def test_an_answer_waits_until_another_is_put_aside() -> None:
     assert second
 
 
+def test_answers_that_are_held_until_they_are_put_aside_fit() -> None:
+    """The estimate for texts with many commas is thirty times their size."""
+    text = evidence(json.dumps("a," * 100_000))
+    assert lazy.HELD * json_limits.memory(text.encode(), json_limits.ANSWER) > 1.2 * answer_memory.MOST
+    free = AnswerMemory(wait_s=0.1, reserved=answer_memory.RESERVED)
+    held = [free.document(reader(text)) for _ in range(lazy.HELD)]
+    assert len(held) == lazy.HELD
+    assert free._left >= 0
+    held.clear()
+    assert free._left == answer_memory.MOST
+
+
 def test_without_room_in_time_the_node_has_no_answer_and_the_next_has_one() -> None:
     text = evidence(shaped("texts", 2 * MIB))
     free = AnswerMemory(most=share(text), wait_s=0.2)

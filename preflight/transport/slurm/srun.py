@@ -366,10 +366,13 @@ def _plans(hosts: Sequence[str], plan_for: PlanFor, deadline_s: float, archive: 
     ``archive`` is the path on the nodes of the archive that judges them.
     """
     plans: dict[str, int] = {}
-    of = {}
+    of: dict[str, int] = {}
+    before: tuple[dict[str, Any], int] | None = None  # neighbours mostly have the same plan
     for host in hosts:
         plan = {key: value for key, value in plan_for(host, max(deadline_s, 1.0)).items() if key != "node"}
         if "judge" in plan:
             plan["judge"] = {**plan["judge"], "archive": archive}
-        of[host] = plans.setdefault(json.dumps(plan, sort_keys=True), len(plans))
+        if before is None or before[0] != plan:
+            before = plan, plans.setdefault(json.dumps(plan, sort_keys=True), len(plans))
+        of[host] = before[1]
     return {"plans": [json.loads(plan) for plan in plans], "of": of}

@@ -45,3 +45,14 @@ def test_equal_objects_of_entries_are_one(tmp_path: Path) -> None:
     nodes = report_file.read(path)["nodes"]
     assert ([node["name"] for node in nodes][8], nodes[8]["checks"]) == ("n8", checks)
     assert len({id(node["checks"]) for node in nodes}) == 1
+
+
+@pytest.mark.parametrize("sort_keys", [False, True])
+def test_a_report_is_written_as_the_standard_library_writes_it(sort_keys: bool) -> None:
+    shared = {"gpu.count": "pass", "a": '\ud800\n"é', "deep": {"z": [1, [2.5, None, True]], "b": [[], {}]}}
+    report = {
+        "run": {}, "nodes": [{"name": f"n{number}", "checks": shared, "more": [shared, ()]} for number in range(3)],
+        "findings": [{"nodes": ["n1", "n2"], "checks": shared, "excerpts": [{"text": "x"}, {}]}], "none": None,
+    }  # fmt: skip
+    written = "".join(report_file.written(report, sort_keys))
+    assert written == json.dumps(report, indent=1, sort_keys=sort_keys) + "\n"
