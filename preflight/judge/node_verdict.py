@@ -72,7 +72,7 @@ def judged(
         "switch": result.switch,
         "collected_at": evidence.collected_at,
         "where": result.about["where"],
-        "more": dict(result.more),
+        "more": json.dumps(result.more),
         "outcomes": {checks[outcome.check].id: _outcome_text(outcome) for outcome in result.outcomes},
         "values": encoded(result.fleet_answers),
     }
@@ -120,9 +120,7 @@ def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check],
         raise ValueError(wrong)
     if sum(map(len, (*saved["outcomes"].values(), *saved["values"].values()))) > MOST_VERDICT:
         raise ValueError("it is too long")
-    more = saved["more"]
-    if drawn := more.get("topology"):
-        more = {**more, "topology": _topology(json.dumps(drawn))}
+    more = _more(saved["more"])
     site = cluster.site_of(node, lambda: part_by_name(saved["part"] or ""))
     made = NodeResult(
         node=node, no_answer=None, pair=None, pair_tests=frozenset(), answered=True, windowed=saved["windowed"],
@@ -142,12 +140,17 @@ def _result(node: str, saved: Mapping[str, Any] | None, checks: Sequence[Check],
 
 
 @lru_cache(1000)
-def _topology(text: str) -> Any:
-    """Return a topology, which many nodes have in common; raises ValueError."""
-    drawn = json.loads(text)
-    if wrong := find_error(drawn, "report-1", part="topology", exact=True):
+def _more(text: str) -> Any:
+    """Return further details, which many nodes have in common; raises ValueError.
+
+    They are JSON text because the transport sorts the keys of a document.
+    """
+    more = json_limits.text(text)
+    if wrong := find_error(more, "node-result-1", part="more", exact=True):
         raise ValueError(wrong)
-    return drawn
+    if (drawn := more.get("topology")) and (wrong := find_error(drawn, "report-1", part="topology", exact=True)):
+        raise ValueError(wrong)
+    return more
 
 
 def _of_waivers(number: int, check: Check, made: NodeResult) -> Outcome:

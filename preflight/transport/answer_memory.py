@@ -106,7 +106,7 @@ class AnswerMemory:
                 weakref.finalize(held, self._give, self._measured(held, size))
 
     def _measured(self, records: _Records, size: int) -> int:
-        """Return the memory of an answer that was estimated; free the rest if memory is short.
+        """Return the memory of an answer; if memory is short, free what it does not use.
 
         Dozens of answers are held until they are written to disk, and the estimate is several times as large.
         """

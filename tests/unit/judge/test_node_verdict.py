@@ -142,7 +142,7 @@ UNUSABLE: Mapping[str, Callable[[dict[str, Any]], None]] = {
     "a very long message": _set("verdict", "outcomes", "gpu.count", to=_outcome(message="x" * 300_000)),
     "deep nesting": _set("verdict", "outcomes", "gpu.count", to="[" * 100_000),
     "an unknown key": _set("verdict", "exit_status", to=0),
-    "a drawing of another shape": _set("verdict", "more", to={"topology": {"numa": "x", "nvlink": []}}),
+    "a drawing of another shape": _set("verdict", "more", to=json.dumps({"topology": {"numa": "x", "nvlink": []}})),
 }
 
 

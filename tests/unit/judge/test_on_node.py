@@ -36,7 +36,7 @@ def answer(evidence: Evidence, cluster: Cluster = CLUSTER, **wanted: Any) -> dic
     expectations = own_class(cluster, evidence.node)
     wanted = {"expectations": expectations, "complete": False, "windowed": False, **wanted}
     made = on_node.document(to_document(evidence), wanted)
-    return json.loads(made) if made else None
+    return json.loads(json.dumps(json.loads(made), sort_keys=True)) if made else None  # as frames sort it
 
 
 def report(answers: Sequence[Evidence | SelfJudged], cluster: Cluster = CLUSTER, checks: Sequence[Check] = ()) -> Any:
