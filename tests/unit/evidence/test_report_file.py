@@ -50,7 +50,7 @@ def test_equal_objects_of_entries_are_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sort_keys", [False, True])
 def test_a_report_is_written_as_the_standard_library_writes_it(sort_keys: bool) -> None:
     shared = {"gpu.count": "pass", "a": '\ud800\n"é', "deep": {"z": [1, [2.5, None, True]], "b": [[], {}]}}
-    report = {
+    report: dict[str, object] = {
         "run": {}, "nodes": [{"name": f"n{number}", "checks": shared, "more": [shared, ()]} for number in range(3)],
         "findings": [{"nodes": ["n1", "n2"], "checks": shared, "excerpts": [{"text": "x"}, {}]}], "none": None,
     }  # fmt: skip
