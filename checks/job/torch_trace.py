@@ -196,7 +196,7 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
                           fix=f"profile at least {ENOUGH_STEPS} steps", **at).about("PA-21")  # fmt: skip
         elif sample["variation"] > VARIATION:
             every = facts["long_steps_every"]
-            which = f"; every {every}th is long: the accumulation of gradients, or a pause" if every else ""
+            which = f"; one in {every} is long: the accumulation of gradients, or a pause" if every else ""
             yield warned(f"{message}: a spread of {sample['variation']:.0%}{which}", found=f"{sample['variation']:.1%}",
                          expected=f"at most {VARIATION:.0%}", **at).about("PA-21")  # fmt: skip
         elif sample["max_ms"] > (1 + WORST) * sample["p50_ms"]:

@@ -86,7 +86,8 @@ def load_job(path: Path) -> RunFacts | None:
 
 def _is_text(begun: str) -> bool:
     """Return whether the start of a file may be a log: it has lines and is not JSON."""
-    return "\n" in begun and begun[:1] not in ("{", "[")
+    is_json = begun[:1] + begun[1:].lstrip()[:1] in ('{"', "{}", "[{", "[[", '["', "[]")
+    return "\n" in begun and not is_json
 
 
 def _begun(path: Path) -> str:

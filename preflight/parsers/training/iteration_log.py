@@ -14,7 +14,7 @@ from preflight.parsers.parsed import Parsed
 from preflight.parsers.training.step_classes import StepsBetween
 from preflight.textprep.lines import Line, Lines
 
-_NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf))"
+_NUMBER = r"-?(?:\d{1,12}(?:\.\d{1,12})?(?:[eE][+-]?\d{1,3})?|(?i:nan|inf(?:inity)?))"
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class TrainingLog:
 
 _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("Megatron-LM", re.compile(rf".{{0,60}}?\biteration\s{{1,12}}(?P<step>\d{{1,10}})/\s{{0,12}}\d{{1,10}} \|.*?"
-                               rf"elapsed time per iteration \(ms\): (?P<ms>{_NUMBER}).*")),
+                               rf"elapsed time per iteration \(ms\): {{1,12}}(?P<ms>{_NUMBER}).*")),
     ("NeMo", re.compile(rf".{{0,80}}?Training epoch \d{{1,6}}, iteration (?P<step>\d{{1,10}})/\d{{1,10}} \|.*?"
-                        rf"train_step_timing in s: (?P<s>{_NUMBER}).*")),
-    ("torchtitan", re.compile(rf".{{0,120}}?\bstep: {{0,4}}(?P<step>\d{{1,10}}) {{1,4}}loss:"
-                              rf" {{0,4}}(?P<loss>{_NUMBER}).*?"
-                              r"\btps: {0,4}(?P<tps>[\d,]{1,14}(?:\.\d+)?).*")),
-    ("DeepSpeed", re.compile(rf".{{0,160}}?\bsteps: (?P<step>\d{{1,10}}) loss: (?P<loss>{_NUMBER}) iter time \(s\): "
-                             rf"(?P<s>{_NUMBER}).*")),
+                        rf"train_step_timing in s: {{1,12}}(?P<s>{_NUMBER}).*")),
+    ("torchtitan", re.compile(rf".{{0,120}}?\bstep: {{0,12}}(?P<step>\d{{1,10}}) {{1,4}}loss:"
+                              rf" {{0,12}}(?P<loss>{_NUMBER}).*?"
+                              r"\btps: {0,12}(?P<tps>[\d,]{1,14}(?:\.\d+)?).*")),
+    ("DeepSpeed", re.compile(rf".{{0,160}}?\bsteps: {{1,12}}(?P<step>\d{{1,10}}) loss: {{1,12}}(?P<loss>{_NUMBER}) "
+                             rf"iter time \(s\): {{1,12}}(?P<s>{_NUMBER}).*")),
     ("DeepSpeed", re.compile(rf".{{0,200}}?global_step=(?P<step>\d{{1,10}}), RunningAvgSamplesPerSec={_NUMBER}, "
                              rf"CurrSamplesPerSec=(?P<sps>{_NUMBER}).*")),
     ("HF Trainer", re.compile(rf".{{0,200}}?\{{'loss': '?(?P<loss>{_NUMBER})'?,.*'epoch': '?{_NUMBER}'?.*\}}.*")),
@@ -71,23 +71,23 @@ _BAR = re.compile(
 )
 #: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
-    rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?(?: |=|: |:|/){{1,2}}"
-    rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?(?: |=|: |:){{1,3}}"
-    rf"(?P<loss>{_NUMBER})(?![\w.]).*"
+    rf"(?i)(?:.{{0,100}}?[\s\]|:('\"{{])?(?:global[ _]?)?(?:step|iter|iteration)s?['\"]?[ :=/]{{1,12}}"
+    rf"(?P<step>\d{{1,10}})(?:/\d{{1,10}})?\b.{{0,200}}?\b(?:train[ _/])?loss['\"]?[ :=]{{1,12}}"
+    rf"(?P<loss>{_NUMBER})(?:(?<=[nf])\.0)?(?![\w.]).*"  # tqdm prints nan.0
 )
 _ANY_TIME = re.compile(
-    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?(?: |=|: |:){{1,3}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
+    rf"(?i)\b(?:(?:step|iter)[ _]?)?(?:time|dt)['\"]?[ :=]{{1,12}}(?P<t>{_NUMBER}) ?(?P<unit>ms|s)\b"
 )
 #: The time of a step by its unit alone: ``| 1.02 s/it |``, ``850 ms/step``.
 _ANY_PACE = re.compile(rf"(?i)(?<![\w.])(?P<t>{_NUMBER}) ?(?:(?P<unit>s/it|it/s)|(?P<time>ms|s|sec)/(?:step|iter))\b")
 _ANY_RATE = re.compile(
-    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?(?: |=|: |:){1,3}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
+    r"(?i)\b(?:tok(?:ens)?|samples)(?:/s(?:ec)?|_per_sec(?:ond)?)['\"]?[ :=]{1,12}(?P<tps>[\d,]{1,14}(?:\.\d+)?)"
 )
 _LOSS = re.compile(rf"(?:lm loss|reduced_train_loss|train_loss|\bloss)(?:_step)?(?::|=) {{0,12}}(?P<loss>{_NUMBER})")
-_GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,4}}'?(?P<norm>{_NUMBER})")
-_MFU = re.compile(r"(?i)\bmfu[:= ]{1,3}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
+_GRAD_NORM = re.compile(rf"(?i)\bgrad(?:ient)?[_ ]?norm'?(?::|=)? {{0,12}}'?(?P<norm>{_NUMBER})")
+_MFU = re.compile(r"(?i)\bmfu[:= ]{1,12}(?P<mfu>\d{1,3}(?:\.\d{1,3})?) ?%")
 _BATCH = re.compile(r"\bglobal[ _]batch[ _]size: {0,12}(?P<batch>\d{1,9})\b")
-_TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,4}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
+_TFLOPS = re.compile(r"(?:TFLOP/s/GPU\)|TFLOPs\)|tflops): {0,12}(?P<throughput>[\d,]{1,10}(?:\.\d+)?)")
 #: The program whose step lines have no time, and the number of lines before its first step that may have its bar.
 _TIMED_BY_BAR, _BEFORE = "HF Trainer", 3
 #: Number of steps after which the bar's average (0.3 of the newest step) no longer shows an interruption.

@@ -83,6 +83,15 @@ def test_dumps_of_the_flight_recorder() -> None:
     result = run("trace", *names)
     assert result.output.startswith("FAIL    torch.hang")
     assert result.exit_code == 1, "the hang is the result here; in check, torch.hang gates nothing"
+    result = run("trace", *names, "--json")
+    assert (result.exit_code, json.loads(result.output)["exit_status"]) == (1, 1)
+
+
+def test_a_hang_that_may_be_one_is_no_success() -> None:
+    """The rank that others wait for left no dump: `read` exits 3 as well; dumps without a hang exit 0."""
+    waiting = [str(paths.DATA / "outside" / "torch" / f"behind_rank_{rank}.json") for rank in (0, 2, 3)]
+    result = run("trace", *waiting)
+    assert (result.exit_code, "UNKNOWN torch.hang: the dumps: ranks" in result.output) == (3, True), result.output
 
 
 def test_what_is_neither(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ def job(folder: Path, plan: JobPlan) -> RunFacts:
     return loaded
 
 
-def log(path: Path, milliseconds: float) -> RunFacts:
+def log(path: Path, milliseconds: float, prefix: str = "") -> RunFacts:
     lines = (
-        f" iteration {step:8d}/     100 | elapsed time per iteration (ms): {milliseconds + step % 3:.1f} | "
+        f"{prefix} iteration {step:8d}/     100 | elapsed time per iteration (ms): {milliseconds + step % 3:.1f} | "
         f"lm loss: 2.{step:03d}E+00 |\n"
         for step in range(1, 41)
     )
@@ -54,8 +54,16 @@ def test_logs_of_two_jobs(tmp_path: Path) -> None:
     assert compare_jobs(slow, fast)["exit_status"] == 0
 
 
+@pytest.mark.parametrize("prefix", ["[2026-05-11 09:00:00]", "[rank0]:", "[2026-05-11 09:00:00,101] [INFO] [Rank 0]"])
+def test_logs_that_begin_with_a_bracket_are_no_json(prefix: str, tmp_path: Path) -> None:
+    fast, slow = log(tmp_path / "a.log", 500, prefix), log(tmp_path / "b.log", 600, prefix)
+    assert compare_jobs(fast, slow)["exit_status"] == 1
+    assert compare_jobs(slow, fast)["exit_status"] == 0
+
+
 def test_reports_and_evidence_are_no_jobs(tmp_path: Path) -> None:
     """A report may quote step lines, and is still a report."""
     (tmp_path / "report.json").write_text(json.dumps({"schema": "preflight.report/1", "message": "step 3 loss 2.1"}))
-    for path in (tmp_path, tmp_path / "report.json", tmp_path / "absent"):
+    (tmp_path / "list.json").write_text(json.dumps(["step 3 loss 2.1", {"a": 1}], indent=1))
+    for path in (tmp_path, tmp_path / "report.json", tmp_path / "list.json", tmp_path / "absent"):
         assert load_job(path) is None

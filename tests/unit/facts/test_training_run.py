@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping
 from math import isnan
 from pathlib import Path
@@ -211,6 +212,18 @@ def test_values_that_are_no_numbers_have_their_own_pattern() -> None:
     ((_, steps),) = repeated.items()
     assert [step.loss is not None and isnan(step.loss) for step in steps] == ["nan" in line for line in lines]
     assert [number for number, _ in rest] == [8]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "Infinity"])
+@pytest.mark.parametrize("framework", FORMS)
+def test_a_loss_that_is_no_number_is_read_however_wide_its_field_is(framework: str, value: str) -> None:
+    """Programs that pad a loss, such as torchtitan, print "nan" after more blanks than a number."""
+    text = log([1.0] * 40, framework)
+    padded = [re.sub(r"(loss[:= ] *)2\.[0-9E+]+", rf"\g<1>{' ' * (framework != 'Lightning') * 6}{value}", line)
+              if number > 20 else line for number, line in enumerate(text.splitlines())]  # fmt: skip
+    assert statuses(text) == {"pass"}
+    results = steps_of("\n".join(padded))
+    assert [message for status, message in results if status == "fail"], results
 
 
 def test_a_loss_in_the_middle_of_a_very_long_log_is_read() -> None:
