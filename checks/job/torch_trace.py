@@ -166,10 +166,11 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     long steps occur at regular intervals, the finding names the interval. Fewer than 5 steps are unknown.
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
-    print `step`, `loss` and a time) are judged without the first step. Steps above twice the median warn if they take
-    more than 1 % of the time; so do steps above 1.2 times the median that recur at regular intervals or among otherwise
-    even times. The check warns if all steps after some point take 1.5 times as long, or if times grow by more than 5 %
-    from the first to the last quarter of 20 steps or more. A standard deviation above 15 %, without the slowest tenth,
+    print `step`, `loss` and a time) are judged without the first step, also after a restart: there, the number of a
+    step is below the one before. Steps above twice the median warn if they take more than 1 % of the time; so do steps
+    above 1.2 times the median that recur at regular intervals or among otherwise even times. The check warns if all
+    steps after some point take 1.5 times as long, or if times grow by more than 5 % from the first to the last quarter
+    of 20 steps or more. A standard deviation above 15 %, without the slowest tenth,
     is unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one
     that doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
     another. If several ranks print lines, each rank is judged.

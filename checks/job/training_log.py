@@ -15,12 +15,14 @@ from preflight.facts.step_times import (
     TimedStep,
     drift,
     percentile,
+    restarts,
     slow_steps,
     spread,
     timed,
+    warmed_up,
     without_warm_up,
 )
-from preflight.model import Finding, Status, check, failed, passed, unknown, warned
+from preflight.model import Finding, Status, check, counted, failed, passed, unknown, warned
 from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 from preflight.parsers.training.step_classes import StepsBetween
 
@@ -142,6 +144,8 @@ def judge_steps(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
         gap = f"; {log.between.count:,} steps in the middle of the log were compared by their time only"
         for finding in _between(log, log.between, evidence):
             yield finding.about("PA-21")
+    if again := restarts(log):
+        gap += f"; the first step after {counted(len(again), 'restart')} is not compared"
     answered = ("PA-21",) if timed(log.steps) else ()
     for finding in _times(log, evidence, sound=not problems):
         yield replace(finding, message=f"{finding.message}{gap}").about(*answered)
@@ -213,7 +217,7 @@ def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
 
 
 def _times(log: TrainingLog, evidence: Sequence[str], *, sound: bool) -> Iterator[Finding]:
-    times = timed(log.steps[1:])
+    times = timed(warmed_up(log))
     long = len(times) >= _ENOUGH
     jump = None
     if sound:
@@ -272,7 +276,7 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
     """Judge stalls, recurring long steps, drift and spread."""
     times = without_warm_up(times, _LONGER)
     stalls, longer, slower = slow_steps(times, _STALL), slow_steps(times, _LONGER), drift(times)
-    if stalls is not None and stalls.cost > _COST:
+    if stalls is not None and stalls.cost > _COST and not (longer is not None and _includes(longer, stalls)):
         yield warned(f"{stalls.count} of {len(times)} steps took more than twice the median{_recurs(stalls)}, and cost "
                      f"{stalls.cost:.0%} of the time; the longest, step {stalls.worst.step}, took {stalls.ratio:.1f} "
                      f"times the median (line {stalls.worst.line})", found=f"{stalls.ratio:.1f} times the median",
@@ -299,6 +303,12 @@ def _many(times: Sequence[TimedStep], evidence: Sequence[str], log: TrainingLog,
     elif sound:
         rare = "" if stalls is None else f", except {stalls.count} with more than twice the median"
         yield passed(f"{len(times)} steps take about the same time{rare}{_figures(times, log)}", evidence=evidence)
+
+
+def _includes(longer: SlowSteps, stalls: SlowSteps) -> bool:
+    """Return whether only some of the steps that recur are counted as stalls."""
+    alike = stalls.every in (None, longer.every) or stalls.ratio < _STALL * _LONGER
+    return longer.every is not None and longer.count > stalls.count and alike
 
 
 def _recurs(slow: SlowSteps) -> str:

@@ -78,10 +78,10 @@ def _exit_status(report: Mapping[str, Any]) -> int:
 
     In `check`, a past job's failure does not block new jobs; here it is the result, and so is a hang that may be one.
     """
-    found = {(finding["check"], finding["status"]) for finding in report["findings"]}
-    if any(status == "fail" for _, status in found):
+    results = {(finding["check"], finding["status"]) for finding in report["findings"]}
+    if any(status == "fail" for _, status in results):
         return 1
-    return 3 if ("torch.hang", "unknown") in found else int(report["exit_status"])
+    return 3 if ("torch.hang", "unknown") in results else int(report["exit_status"])
 
 
 def _of_groups(job: JobTrace | None, only: str, report: dict[str, object]) -> list[str]:

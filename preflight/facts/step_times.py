@@ -9,7 +9,7 @@ from math import isfinite, sqrt
 from statistics import median, pstdev, quantiles
 
 from preflight._startup.lightclass import dataclass
-from preflight.parsers.training.iteration_log import TrainingStep
+from preflight.parsers.training.iteration_log import TrainingLog, TrainingStep
 
 #: Minimum number of slow steps for a regular distance, minimum share of them at that distance, and minimum share of the
 #: steps at that distance that are slow.
@@ -19,6 +19,8 @@ _RECURRING, _AT_IT, _COMPLETE = 3, 0.6, 0.7
 _DRIFT_STEPS, _DRIFT, _ERRORS, _TOLERATED = 20, 0.05, 4.0, 3.0
 #: Maximum number of leading steps that may be slow, while kernels are compiled and chosen.
 _WARM_UP = 10
+#: Programs that count the steps of an epoch, so that a number below the last one is usually no restart.
+_BY_EPOCH = ("Lightning", "progress bar", "a program")
 #: Standard error of the median of normally distributed times, as a factor of the mean's.
 _MEDIAN_ERROR = 1.25
 _DEVIATION = 1.4826  # standard deviation / median absolute deviation of a normal distribution
@@ -48,6 +50,23 @@ class Drift:
 
     before: float
     after: float
+
+
+def restarts(log: TrainingLog) -> list[TrainingStep]:
+    """Return the first step after each restart.
+
+    Its number is below that of the step before. In programs that count the steps of an epoch, it must also be above
+    that of the log's first step.
+    """
+    numbered = [(step.step, step) for step in log.steps if step.step is not None]
+    least = numbered[0][0] if numbered and log.framework in _BY_EPOCH else -1
+    return [step for (before, _), (number, step) in pairwise(numbered) if least < number < before]
+
+
+def warmed_up(log: TrainingLog) -> list[TrainingStep]:
+    """Return the steps except the first one of the log, and of each restart."""
+    again = {id(step) for step in restarts(log)}  # the states of a progress bar share a line
+    return [step for step in log.steps[1:] if id(step) not in again]
 
 
 def timed(steps: Sequence[TrainingStep]) -> list[TimedStep]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from preflight.textprep import joined_lines, quoted_printable
 from preflight.textprep.numbered_text import NumberedText
-from preflight.textprep.plain_text import limit_blank_runs, normalize_text, strip_ray_repeat
+from preflight.textprep.plain_text import BAR, limit_blank_runs, normalize_text, strip_ray_repeat
 
 #: Maximum characters of a line that are read; no known tool prints longer lines, except JSON.
 LONGEST = 1 << 20
@@ -81,8 +81,11 @@ def lines_of(source: str | NumberedText) -> list[Line]:
             continue
         if raw == quoted_printable.GONE:
             continue
-        # after a carriage return inside a line, a terminal overwrites the line
-        line = normalize_text(raw.rstrip("\r")[:LONGEST]).rpartition("\n")[2] if marked else raw[:LONGEST]
+        line = raw[:LONGEST]
+        if marked:
+            # after a carriage return inside a line, a terminal overwrites the line; each state of a bar is a step
+            *states, line = normalize_text(raw.rstrip("\r")[:LONGEST]).split("\n")
+            found.extend(Line(number, state.rstrip()) for state in states if BAR in state)
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
             if piece.strip() or len(pieces) == 1:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import html
 import re
 
+from preflight.textprep.plain_text import BAR
+
 _Lines = list[tuple[int, str]]
 
 #: Minimum number of framed or quoted lines, and their minimum fraction of all lines.
@@ -105,7 +107,7 @@ def quoted(lines: _Lines) -> _Lines | None:
 
 
 def returned(lines: _Lines) -> _Lines | None:
-    """Reduce overwritten lines to their final text, preceded by NCCL's messages.
+    """Reduce overwritten lines to their final text, NCCL's messages and progress bars.
 
     Return None if no line was overwritten.
     """
@@ -114,7 +116,7 @@ def returned(lines: _Lines) -> _Lines | None:
     found: _Lines = []
     for number, line in lines:
         *before, last = [piece for piece in line.split("\r") if piece.strip()] or [""]
-        found += [(number, piece) for piece in before if "NCCL" in piece]
+        found += [(number, piece) for piece in before if "NCCL" in piece or BAR in piece]
         found.append((number, last))
     return found
 

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 #: Control sequences (ECMA-48): CSI, OSC and DCS with their strings, character sets and single functions.
 _ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 
+#: What each state of tqdm's progress bar has, and little else: states that others overwrite are lines too.
+BAR = "%|"
+
 #: Text that Ray adds to a line that it prints once for many processes.
 _REPEATED = re.compile(r"\[repeated \d{1,7}x across [a-z ]{1,20}\]")
 

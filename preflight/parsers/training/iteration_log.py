@@ -67,7 +67,7 @@ _FRAMEWORKS: tuple[tuple[str, re.Pattern[str]], ...] = (
 #: A progress bar, on a line of its own or before other text. HF Trainer's lines have no time, but its bar has.
 _BAR = re.compile(
     r".{0,80}?\d{1,3}%\|[^|]{0,200}\| (?P<step>\d{1,10})/(?P<total>\d{1,10})"
-    r" \[[\d:]{2,12}<[\d:?]{1,12}, {1,3}(?P<rate>\d{1,7}(?:\.\d{1,6})?)(?P<unit>it/s|s/it)\]"
+    r" \[[\d:]{2,12}<[\d:?-]{1,12}, {1,3}(?P<rate>\d{1,7}(?:\.\d{1,6})?)(?P<unit>it/s|s/it)\]"
 )
 #: A line in a program's own format: ``step 10 loss 9.81 …``, ``iter 100: loss 3.1, time 250ms``.
 _ANY = re.compile(
@@ -124,7 +124,7 @@ class StepReader:
     """Reader of steps in the lines of a writer, with times of progress bars."""
 
     def __init__(self) -> None:
-        self._bar: re.Match[str] | None = None  # since the last step
+        self._state: tuple[str, TrainingStep] | None = None  # total, and step without a loss, of the bar's last state
         self._total = ""  # of the bar that counts the steps; other bars count batches of an evaluation, or files
         self._step = 0  # the last one with a bar
         self._averaged = 0  # the bar shows a moving average, which includes evaluations until this step
@@ -135,18 +135,23 @@ class StepReader:
         if "'eval_" in line.text or (bar and self._total not in ("", bar["total"])):
             self._averaged = self._step + _AVERAGED
         elif bar:
-            self._bar = bar
+            return self._next_state(bar, line.number)
         if (hit := step_in(line)) is None or hit[0] != _TIMED_BY_BAR:
             return hit
-        step, bar, self._bar = hit[1], self._bar, None
-        if bar is None or step.loss is None:
+        state, self._state = self._state, None
+        if state is None or hit[1].loss is None:
             return hit
-        self._total, self._step, rate = bar["total"], int(bar["step"]), float(bar["rate"])
+        self._total, self._step = state[0], state[1].step or 0
+        return hit[0], replace(hit[1], step=self._step, step_time_s=state[1].step_time_s)
+
+    def _next_state(self, bar: re.Match[str], number: int) -> tuple[str, TrainingStep] | None:
+        """Store a state, and return the last one if no loss was printed for it."""
+        last, step, rate = self._state, int(bar["step"]), float(bar["rate"])
         if bar["unit"] == "it/s":
             rate = 1 / rate if rate else 0.0
-        return hit[0], replace(
-            step, step=self._step, step_time_s=rate if rate and self._step >= self._averaged else None
-        )
+        time = rate if rate and step >= self._averaged else None
+        self._state = bar["total"], TrainingStep(step, time, None, "", None, number)
+        return (_TIMED_BY_BAR, last[1]) if last and last[0] == self._total and last[1].step != step else None
 
 
 def step_in(line: Line) -> tuple[str, TrainingStep] | None:

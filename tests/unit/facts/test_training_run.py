@@ -116,12 +116,28 @@ def test_planted_faults_are_found(seed: int) -> None:
             "20 of 80 steps took longer, from step 21 to 40",
         ),  # it recovered
         ([1.0, 1.4] * 30, "unknown", "standard deviation"),
+        (([1.0] * 9 + [1.95] + [1.0] * 9 + [2.05]) * 15, "warn", "30 of 300 steps took longer, every 10 steps"),
+        (([1.0] * 9 + [2.5]) * 30, "warn", "30 of 300 steps took more than twice the median, every 10 steps"),
     ],
 )
 def test_shapes_of_step_times(times: list[float], status: str, words: str) -> None:
     results = steps_of(log([5.0, *times], first=0))
     assert {item for item, _ in results} == {status}, results
     assert words in results[0][1]
+
+
+@pytest.mark.parametrize("framework", ["Megatron-LM", "torchtitan", "NeMo", "DeepSpeed", "a program"])
+@pytest.mark.parametrize(("first", "later", "status"), [(5.0, 1.0, "pass"), (5.0, 5.0, "warn"), (1.0, 1.0, "pass")])
+def test_the_first_step_after_a_restart_is_no_spike(framework: str, first: float, later: float, status: str) -> None:
+    """The job continues from the checkpoint of step 150; another slow step, 100 steps later, is a stall."""
+    again = [first, *[1.0] * 99, later, *[1.0] * 80]
+    ((result, message),) = steps_of(log([5.0, *[1.0] * 178], framework) + log(again, framework, first=151))
+    assert (result, message.endswith("; the first step after 1 restart is not compared")) == (status, True)
+
+
+@pytest.mark.parametrize("framework", ["Lightning", "a program"])
+def test_the_first_step_of_an_epoch_is_compared(framework: str) -> None:
+    assert statuses(log([5.0, *[1.0] * 40], framework) * 4) == {"warn"}
 
 
 @pytest.mark.parametrize("time", ["", " | time: 1.02 s"])
@@ -315,3 +331,29 @@ def test_the_progress_bar_of_hf_trainer_has_the_time(slower: float, status: str)
     assert len(timed) == 80 - 3 * 3
     assert timed[0].step == 5
     assert max(step.step_time_s or 0 for step in timed) == pytest.approx(1.2 * slower, rel=0.05)
+
+
+def overwritten(paces: list[float], framework: str) -> str:
+    """Return a log in which tqdm overwrites the states of its bar: Lightning's epochs, or HF Trainer's ten steps."""
+    states = [f"{number // 4:3}%|{'#' * (number // 40):10}| {number}/400 [05:00<10:00,  {pace:.2f}s/it"
+              for number, pace in enumerate(paces, 1)]  # fmt: skip
+    if framework == "Lightning":
+        return "\r" + "\r".join(f"Epoch 0: {state}, v_num=1, train_loss=2.5]" for state in states) + "\n"
+    return "".join("\r" + "]\r".join(states[at : at + 10]) + f"]\n{{'loss': 2.5, 'epoch': {at / 400}}}\n"
+                   for at in range(0, 400, 10))  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", ["Lightning", "HF Trainer"])
+@pytest.mark.parametrize(("pace", "status"), [(1.2, "pass"), (6.0, "warn")])
+def test_each_state_of_an_overwritten_progress_bar_counts(
+    framework: str, pace: float, status: str, tmp_path: Path
+) -> None:
+    """Every 25th step takes five times as long and a loss is printed after every tenth."""
+    text = overwritten([pace if number % 25 == 24 else 1.2 for number in range(400)], framework)
+    path = tmp_path / "job.log"
+    path.write_bytes(text.encode())
+    (part,) = [part for part in recognition.read(InputSource("job.log", path)) if part.kind == "training log"]
+    for results in (steps_of(text), [(item["status"], item["message"]) for item in part.findings]):
+        ((result, message),) = results
+        words = "16 of 399 steps" in message or "16 of 390 steps" in message
+        assert (result, words and "every 25 steps, and cost 14% of" in message) == (status, status == "warn"), message
