@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any
 from preflight.reports.sanitize import one_line
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from preflight.facts.trace.job import JobTrace
     from preflight.parsers.torch import TraceSummary
 
 #: Maximum number of printed findings of one check and status; those of 64 ranks are often similar.
 _MOST_ALIKE = 3
 _MOST_GROUPS = 12
+#: Maximum number of named files without a trace or a dump, and the reasons.
+_MOST_FILES = 8
+_EMPTY = "the file is empty"
+_UNKNOWN = "no complete profiler trace, flight-recorder dump or text of `ncclras` or `py-spy`"
 _ORDER = ("fail", "warn", "unknown")
 #: Display names of the parts of idle time.
 _IDLE = (
@@ -30,6 +36,7 @@ def render(
     job: JobTrace | None,
     findings: Sequence[Mapping[str, Any]],
     groups: Sequence[str] = (),
+    files: Sequence[Path] = (),
 ) -> str:
     """Return a step's budget, waiting by groups, open findings, and passed checks."""
     lines = [headline(traces, job)] if traces and job else []
@@ -53,7 +60,14 @@ def render(
                 lines.append(f"{'':8}fix: {one_line(alike[0]['fix'])}")
     if clean := [check for check in passed if check not in open_checks]:
         lines.append(f"{'PASS':<8}{', '.join(clean)}")
-    return "\n".join(lines or ["no profiler trace or flight-recorder dump was given"]) + "\n"
+    return "\n".join(lines or _unread(files)) + "\n"
+
+
+def _unread(files: Sequence[Path]) -> list[str]:
+    """Return a line for each of the files that have no finding."""
+    lines = [f"{one_line(str(file))}: {_EMPTY if file.is_file() and not file.stat().st_size else _UNKNOWN}"
+             for file in files[:_MOST_FILES]]  # fmt: skip
+    return lines + [f"and {len(files) - _MOST_FILES} more files"] * (len(files) > _MOST_FILES)
 
 
 def headline(traces: Mapping[str, TraceSummary], job: JobTrace) -> str:

@@ -310,11 +310,11 @@ def _finding(
         yield grade(f"{name}: {waiting}; {'; '.join(parts)}{rest}", found="; ".join(parts),
                   expected="all ranks in it", fix="" if one.complete else _ALL_LOGS, **at)  # fmt: skip
     else:
-        come = "all ranks with dumps have reached it" if one.complete else f"the text shows no other rank{_some(one)}"
+        come = "all ranks with dumps have reached it" if one.complete else _rest(one)
         sick = "the network or a GPU hangs: check these nodes for Xids and link errors."
         yield warned(
             f"{name}: {waiting}; {come}",
-            found=f"{len(one.waiting)} ranks wait",
+            found=f"{counted(len(one.waiting), 'rank')} {'wait' if len(one.waiting) > 1 else 'waits'}",
             expected="done",
             fix=f"{sick[:1].upper()}{sick[1:]}"
             if one.complete and dumps
@@ -333,6 +333,14 @@ _ALL_LOGS = (
 def _some(one: Hang) -> str:
     """State how many ranks the text shows, since there may be more."""
     return f" (of {len(one.shown)} ranks that the text shows; there may be more)"
+
+
+def _rest(hang: Hang) -> str:
+    """Describe the other ranks of a text that names no process group."""
+    if rest := sorted({*hang.shown} - {*hang.waiting}):
+        calls = "other collectives" if len(rest) > 1 else "another collective"
+        return f"{_named(rest)} timed out in {calls}; the text names no process group, and there may be more ranks"
+    return f"the text shows no other rank{_some(hang)}"
 
 
 def _calls(differ: Sequence[tuple[int, str]]) -> str:

@@ -52,7 +52,8 @@ def trace(
     """
     from preflight.reports import trace_text
 
-    run = read_logs(tuple(trace_files(paths)))
+    files = tuple(trace_files(paths))
+    run = read_logs(files)
     request = new_request("trace", cluster, only=("torch.*", "nccl.ras"))
     report = judge_run(request, Collected((), run))
     assert run is not None
@@ -63,7 +64,7 @@ def trace(
     if as_json:
         print_text(json.dumps(report, indent=1) + "\n")
     else:
-        print_text(trace_text.render(facts.traces, job, report["findings"], groups))
+        print_text(trace_text.render(facts.traces, job, report["findings"], groups, files))
     if html_file:
         from preflight.reports.html_page import render
 

@@ -10,7 +10,7 @@ from preflight.checks.job.gpu_activity import judge_activity
 from preflight.checks.rdma.counter_totals import TOLERATED
 from preflight.facts.counter_catalogue import CounterKind
 from preflight.facts.nvidia.activity import of_rows
-from preflight.model import Finding, Status, clause, failed, passed, unknown, warned
+from preflight.model import Finding, Status, clause, counted, failed, passed, unknown, warned
 from preflight.parsers.host.module_list import ModuleList
 from preflight.parsers.host.sysctl import KernelSettings
 from preflight.parsers.host.sysfs_files import SysfsFiles
@@ -376,9 +376,20 @@ def _control_group(part: PastedValue) -> Iterator[Finding]:
 
 
 def _activity(part: PastedValue) -> Iterator[Finding]:
-    """Judge the activity of SMs; a short excerpt gives no finding."""
-    judged = judge_activity(of_rows(part.value), part.evidence)
-    return (finding for finding in judged if finding.status is not Status.UNKNOWN)
+    """Judge the activity of SMs.
+
+    If the table has other columns, a short excerpt gives no finding.
+    """
+    rows: Sequence[MonitorRow] = part.value
+    gpus = of_rows(rows)
+    alone = all(row.values.keys() <= {"smact", "tenso"} for row in rows)
+    if alone and not gpus:
+        yield unknown(f"none of {counted(len(rows), 'reading')} has a value of the SM activity", found="N/A",
+                      evidence=part.evidence, fix="Check `dcgmi profile --list`, and that no profiler uses the "
+                      "counters.")  # fmt: skip
+    for finding in judge_activity(gpus, part.evidence):
+        if alone or finding.status is not Status.UNKNOWN:
+            yield finding
 
 
 JUDGES: Judges = {

@@ -97,10 +97,12 @@ def test_a_hang_that_may_be_one_is_no_success() -> None:
 def test_what_is_neither(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("a note")
     result = run("trace", str(tmp_path / "notes.txt"))
-    assert (result.exit_code, result.output) == (
-        3,
-        "no profiler trace or flight-recorder dump was given\n",
-    )
+    assert result.exit_code == 3
+    assert result.output.endswith("notes.txt: no complete profiler trace, flight-recorder dump or text of `ncclras` or "
+                                  "`py-spy`\n")  # fmt: skip
+    (tmp_path / "empty.json").touch()
+    assert run("trace", str(tmp_path / "empty.json")).output.endswith("empty.json: the file is empty\n")
+    (tmp_path / "empty.json").unlink()
     assert run("trace", str(tmp_path)).exit_code == 3
     (tmp_path / "notes.txt").rename(tmp_path / "notes.md")
     result = run("trace", str(tmp_path))

@@ -94,6 +94,8 @@ def test_numbers_that_differ_are_reported_apart_without_a_group() -> None:
     found = of(APART)
     assert [one["status"] for one in found] == ["warn", "warn"]
     assert {"rank 0 waits in collective 5 (ALLREDUCE)" in one["message"] for one in found} == {True, False}
+    assert "ranks 1-2 timed out in other collectives; the text names no process group" in found[0]["message"]
+    assert [finding["found"] for finding in found] == ["1 rank waits", "2 ranks wait"]
 
 
 def test_a_rank_that_went_past_is_reported_as_complete() -> None:
