@@ -168,7 +168,7 @@ def judge_nvlinks_of_peers(health: Health) -> Iterator[Finding]:
     same = len(gpus) > 1 and len({gpu.links for gpu in gpus}) == 1
     alike = same or full or len({sum(gpu.links or ()) for gpu in gpus}) > 1
     if len(health.gpus) > 1 and len({gpu.name for gpu in health.gpus if gpu.links is not None}) == 1 and alike:
-        bridges = any(gpu.links == () for gpu in health.gpus)
+        bridges = any(gpu.links == () for gpu in health.gpus) and not models
         yield from judge_nvlinks(
             health, LinkMeasure(most, round(best * (1 - RATE_SPREAD), 3), "its peers", bridges=bridges)
         )

@@ -303,6 +303,7 @@ class RunFacts:
                 replace(error, writer=writer)
                 for writer, own in prefixes.split_by_writer(lines)
                 for error in scan.program_errors(own)
+                if log.nccl is None or not scan.repeats_nccl(error.text)
             ]
             if not errors_of_all:
                 continue

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from preflight import bench
 from preflight.facts.fabric.leaves import from_sweep
 from preflight.parsers.infiniband.ibnetdiscover import Net
+from preflight.parsers.messages.scan import repeats_nccl
 from preflight.parsers.messages.traceback import names_exception
 from preflight.parsers.nccl_tests.model import Report
 from preflight.recognition import container_formats
@@ -60,6 +61,7 @@ from preflight.textprep.commented_output import commented
 from preflight.textprep.headed_files import as_searched
 from preflight.textprep.line_prefixes import split_by_writer, unread
 from preflight.textprep.lines import Lines, bare, lines_of
+from preflight.textprep.ruled_hosts import split_by_heading
 
 __all__ = [
     "SCHEMA", "Across", "Guess", "SourceError", "across", "document", "exit_status", "guess", "known", "leaves_of",
@@ -99,7 +101,8 @@ def _read(source: InputSource) -> list[TextPart]:
     logs = log_parts(source)
     trained, steps = training_parts(source)
     lines = [line for line in lines_of(source.text) if line.number not in steps]
-    tools = _of_tools(lines, source.name, trained)
+    repeated = any(part.kind == NCCL_LOG for part in logs)
+    tools = _of_tools([line for line in lines if not (repeated and repeats_nccl(line.text))], source.name, trained)
     for part in tools:
         if isinstance(part.taken, TorchPart) and part.taken.complete:
             judge_logs([part], source, part.taken.output)
@@ -150,7 +153,11 @@ def _of_tools(lines: Lines, source: str, trained: Sequence[TextPart] = ()) -> li
     """Return the tool output in lines, and the training of the complete log."""
     lines = [line for line in lines if not _is_of_job(line.text)]
     framed, lines = read_framed(lines, kinds(), MOST_PARTS)
-    written = list(split_by_writer(lines))
+    written = [
+        (f"{hosts} {writer}".strip(), own)
+        for hosts, section in split_by_heading(lines)
+        for writer, own in split_by_writer(section)
+    ]
     found = framed + [part for writer, own in written for part in _parts(own, writer)]
     unread_lines = unread(lines, [own for _, own in written], _taken(lines, found))
     found += [part for own in unread_lines for part in _parts(own, "")]

@@ -12,6 +12,7 @@ from typing import Any
 
 from preflight.evidence.document import Evidence
 from preflight.judge import findings
+from preflight.nodeset import how_many
 from preflight.parsers.host.kernel_text import KernelText
 from preflight.parsers.messages.scan import LoggedError
 from preflight.parsers.network.transport_errors import TransportMessage
@@ -44,10 +45,14 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
         status = "ok" if part.taken.complete else "cut"
         records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         values = earlier[part.writer, part.kind]
-        others = [value for writer, value in written[part.kind].items() if part.writer not in ("", writer)]
+        others = [
+            value for writer, value in written[part.kind].items() if part.writer not in ("", writer)
+            for _ in range(_hosts_of(writer))
+        ]  # fmt: skip
         rules = judges.checks_of(
-            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]), part.read_in_full
-        )
+            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]),
+            part.read_in_full, _hosts_of(part.writer),
+        )  # fmt: skip
         values.append(part.taken.value)
         node = _without_number(part.writer) or _node_of(part) or source
         results = findings([Evidence(node, "", records)], rules) if rules else []
@@ -65,6 +70,11 @@ def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
     faults = {of(item) for item in findings if item["status"] in ("fail", "warn") and item["subject"]}
     return [item for item in findings if item["status"] != "unknown" or of(item) not in faults]
+
+
+def _hosts_of(writer: str) -> int:
+    """Return the number of hosts that a writer stands for, as in `gx[01-04]`."""
+    return min(how_many(writer), _MOST_OTHERS) if "[" in writer else 1
 
 
 def _without_number(writer: str) -> str:

@@ -13,6 +13,7 @@ _STREAM = r"<std(?:out|err|diag)>: ?"
 _TORCHRUN = r"\[([a-z]+\d{1,6}(?:\|\d{1,6})?)\]: ?"  # [rank0]: [default0]: [trainer0|1]:
 _RAY = r"\(((?:[\w.:-]+ )?pid=\w{1,32}(?:, ip=[^)\s]{1,64})?)\)\s"
 _KUBECTL = r"\[(pod/[^\]\s]{1,256})\]\s"  # kubectl logs --prefix
+_FABRIC = r"\[(?:[\w.-]{1,64}@)?((?=[\w.-]*[A-Za-z])[\w.-]{1,128})(?::\d{1,5})?\] (?:out|err): ?"  # Fabric 1
 _GREP = r"([\w./-]{1,128}\.(?:txt|log|out|err)"
 _SRUN = r"\s{0,6}(\d{1,6}):"  # srun --label
 _PDSH_ADDRESS = r"(\d{1,3}(?:\.\d{1,3}){3}): "
@@ -32,6 +33,7 @@ MARKS = tuple(
         r"\[(\d{1,6})\](?!: \w{2,60}: \d+\s*$):? ",  # mpiexec -l (Hydra); bnx2x numbers queues the same way
         _RAY,
         _KUBECTL,
+        _FABRIC,
         r"(?=[.-]*\w)([\w.-]{1,128})\s+\| ?",  # docker compose
         r"((?:[a-z0-9-]{1,63} )?[a-z][a-z0-9.]{0,62}-[a-z0-9.-]{1,190} [a-z][a-z0-9-]{0,62}) ",  # stern
         r"()//+ ?",  # a program's comment
@@ -91,6 +93,7 @@ _ON_ANY_LINE = re.compile(
             _TORCHRUN,
             _RAY,
             _KUBECTL,
+            _FABRIC,
             r"([\w.-]{1,128})\s+\|\s",  # docker compose
             r"\s?\|\s",  # CloudWatch
             rf"{_GREP})[:-](?:\d{{1,7}}[:-])? ?",  # grep in files

@@ -34,7 +34,7 @@ LAYERS = {
     # _startup: forks the collector before anything else is imported.
     "_startup": {"collector"},
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
-    "model": {"expectations", "textprep"},
+    "model": {"expectations"},
     "checklist": {"model"},
     "checks": {"bench", "evidence", "expectations", "facts", "layout", "model", "parsers", "probes", "textprep"},
     "judge": {
@@ -46,7 +46,9 @@ LAYERS = {
     "plugin": {"checks", "evidence", "expectations", "facts", "model", "plugin_fixture", "probes", "textprep"},
     "diff": {"archive", "checks", "evidence", "expectations", "facts", "incidents", "judge", "model", "reports"},
     "lint": {"evidence", "expectations", "judge", "model", "nodeset"},
-    "recognition": {"bench", "checks", "evidence", "expectations", "facts", "judge", "model", "parsers", "textprep"},
+    "recognition": {
+        "bench", "checks", "evidence", "expectations", "facts", "judge", "model", "nodeset", "parsers", "textprep",
+    },
     "terminal": set[str](),
     # collect: joins nodes, transports and plans.
     "collect": {

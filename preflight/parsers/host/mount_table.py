@@ -11,7 +11,6 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
-from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" type ", "TARGET", "FSTYPE")
@@ -82,4 +81,4 @@ def facts(places: tuple[MountedPlace, ...]) -> dict[str, Any]:
 
 def summary(places: tuple[MountedPlace, ...]) -> str:
     """Return a one-line summary of the mounts."""
-    return counted(len(places), "mounted file system")
+    return f"{len(places)} mounted file systems"

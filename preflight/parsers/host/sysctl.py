@@ -9,7 +9,6 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
-from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("kernel.", "net.", "vm.", "fs.", "/proc/sys/", "dev.", "user.")
@@ -57,4 +56,4 @@ def facts(settings: KernelSettings) -> dict[str, Any]:
 
 def summary(settings: KernelSettings) -> str:
     """Return a one-line summary of the settings."""
-    return counted(len(settings.values), "kernel setting")
+    return f"{len(settings.values)} kernel settings"

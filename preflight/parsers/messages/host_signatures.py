@@ -40,7 +40,7 @@ SIGNATURES = signatures(FRAMEWORK, (
      "fail", "the GPFS client reports an error", "host.mounts",
      ("mmgetstate -a", "mmlsmount all -L", "tail -50 /var/adm/ras/mmfs.log.latest"),
      "Check the cluster's state and the node's network."),
-    ("fabric-manager", "NVSwitch|nvswitch|abric ?manager|abric Manager|fabricmanager",
+    ("fabric-manager", "NVSwitch|nvswitch|abric manager|abric Manager|abricmanager",
      r"(?i)^(?!.{0,200}nvidia-nvswitch\d).{0,80}(?:fail(?:ed|ure)?|unable|cannot|could not|error)\b.{0,80}\bnvswitch"
      r"|\bfabric ?manager\b.{0,120}\b(?:fail(?:ed|ure)?|error|abort\w*|mismatch|(?:do(?:es)?n't|not) match)",
      "fail", "the fabric manager reports an error: GPUs may not reach each other over NVLink", "nvlink.fabric-manager",

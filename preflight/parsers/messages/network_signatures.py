@@ -12,6 +12,8 @@ _DEVICES = ("ibstat", "lspci | grep -i -e mellanox -e infiniband -e ethernet", "
 _LINK = ("ip -br link", "ls /sys/class/net", "dmesg -T | tail -50")
 _MODULE = ("modinfo MODULE", "dkms status", "dmesg -T | tail -50")
 _MFT = ("mst status -v", "lspci -d 15b3:", "dmesg -T | grep -i mlx5 | tail -50")
+#: A call of the RDMA library, from its name on.
+_FAILED = r":? .{0,60}(?:failed|returned -?\d|error \d).{0,80}"
 
 SIGNATURES = signatures(NETWORK_TOOL, (
     ("mad-unanswered", "_do_madrpc failed|mad_rpc|query failed|path query failed|iberror: failed|ibwarn:",
@@ -28,7 +30,8 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      r"ibpanic: \[\d{1,9}\] .{1,160}|Couldn't create IB resources|Couldn't get (?:device )?context.{0,80}"
      r"|Unable to find the Infiniband/RoCE device"
      r"|Failed to (?:get IB devices list|open device|query (?:device|port)|get device list).{0,120}"
-     r"|(?:IB|RDMA) device \S{1,64} not found|ibv_\w{4,40}:? .{0,60}(?:failed|returned -?\d|error \d).{0,80}"
+     r"|(?:IB|RDMA) device \S{1,64} not found"
+     rf"|ibv_(?:open|query|get_device|alloc_pd)\w{{0,40}}{_FAILED}"
      r"|libibverbs: Warning: (?:couldn't load driver|no userspace device-specific driver).{0,160}",
      "fail", "an RDMA device cannot be opened or queried", "rdma.device-nodes", _DEVICES,
      "Load the driver (`modprobe mlx5_ib`) and its user-space provider (rdma-core); in a pod, request the device."),
@@ -76,11 +79,12 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "fail", "libfabric finds no provider that fits the request", "rdma.device-nodes",
      ("fi_info -l", "ls /dev/infiniband", "ibv_devinfo"),
      "Check that the device exists, and that the requested provider is installed: `fi_info -p efa`."),
-    ("queue-pair", "odify QP|to RTR|to RTS|remote QP|remote address",
-     r"[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
+    ("queue-pair", "ibv_modify_qp|odify QP|to RTR|to RTS|remote QP|remote address",
+     rf"ibv_modify_qp{_FAILED}"
+     r"|[Ff]ailed to modify (?:\S{0,20} )?QP.{0,80}|[Cc]ouldn.t (?:read remote address|connect to remote QP|read/write"
      r" remote address).{0,80}|[Uu]nable to [Cc]onnect the HCA's.{0,80}",
-     "fail", "the queue pair cannot be connected: the GIDs, GID indexes or MTUs of the ends do not "
-             "match", "pair.pingpong",
+     "fail", "the queue pair cannot be connected: there is no path to the peer's address, or the GIDs, GID indexes "
+             "or MTUs of the ends do not match", "pair.pingpong",
      ("show_gids DEVICE", "ibv_devinfo -d DEVICE", "ping -I IF ADDRESS"),
      "Set the GID index of the RoCE v2 address on both sides (`-x`, `-g`), and check the route between them."),
     ("gid-index", "GID|gid|sgid",
@@ -89,12 +93,17 @@ SIGNATURES = signatures(NETWORK_TOOL, (
      "fail", "the GID index in the command does not exist, or is of a different RoCE version", "roce.chain",
      ("show_gids DEVICE", "ibv_devinfo -v -d DEVICE | grep GID", "ip -br addr"),
      "Use the index of the RoCE v2 address; if there is none, set an address on the interface."),
-    ("memory-registration", "MR|work buf",
-     r"Couldn't (?:allocate|register) (?:MR|work buf).{0,80}|[Ff]ailed to (?:create|register) MR.{0,80}",
+    ("memory-registration", "MR|work buf|ibv_reg_",
+     rf"ibv_reg_\w{{1,30}}{_FAILED}"
+     r"|Couldn't (?:allocate|register) (?:MR|work buf).{0,80}|[Ff]ailed to (?:create|register) MR.{0,80}",
      "fail", "memory could not be registered: locked memory is limited, or RDMA cannot access GPU memory",
      "host.memlock",
      ("ulimit -l", "lsmod | grep peermem", "dmesg -T | tail -20"),
      "Set `ulimit -l unlimited`; for GPU memory, load nvidia-peermem, or use `--use_cuda_dmabuf`."),
+    ("verbs-call", "ibv_", rf"ibv_\w{{4,40}}{_FAILED}",
+     "fail", "a call of the RDMA library failed: locked memory is limited, the HCA has no resources left, or a limit "
+             "of the device is exceeded", "host.memlock", ("ulimit -l", "rdma resource show", "dmesg -T | tail -20"),
+     "Set `ulimit -l unlimited`; compare the number of queue pairs with the limits that `ibv_devinfo -v` shows."),
     ("tcp-connect", "ouldn't connect to|Unable to init the socket connection|onnection refused|onnection timed out",
      r"[Cc]ouldn't connect to (?P<what>\S{1,80})|Unable to init the socket connection"
      r"|^\W{0,4}(?:connect|nc: .{0,60}|curl: .{0,60}): ?Connection "

@@ -19,6 +19,7 @@ from preflight.parsers.messages import (
     training_signatures,
 )
 from preflight.parsers.messages import logged_level as level
+from preflight.parsers.messages.denials import without_denials
 from preflight.parsers.messages.error_words import check_of
 from preflight.parsers.messages.named_processes import processes_in
 from preflight.parsers.messages.signature import FRAMEWORK, SLURM, ErrorSignature
@@ -137,13 +138,18 @@ def _in_nccls_log(text: str) -> bool:
     return nccl_signatures.matching(text, "outside") is not None
 
 
+def repeats_nccl(text: str) -> bool:
+    """Return whether a line repeats a failed call that NCCL reports in its log."""
+    return "Call to " in text and _in_nccls_log(text)
+
+
 def _unknown_error(text: str) -> tuple[ErrorSignature, str] | None:
     """Return the signature and message of a line logged as an error, or None."""
     if _OTHERS.search(text) or _SOURCE.match(text):
         return None
     slurms = _SLURMS.match(text)
     logged = slurms["text"] if slurms else level.error_text(text)
-    if not logged or _in_nccls_log(text):
+    if not logged or _in_nccls_log(text) or not without_denials(text).strip(" .,;"):
         return None
     check = check_of(logged, "host.services" if slurms else LOGGED.check)
     base = FATAL if level.ends_program(text) else LOGGED
@@ -166,7 +172,9 @@ def error_in(text: str, kind: str | None = None) -> tuple[ErrorSignature, re.Mat
             continue
         if (kind is None or signature.kind == kind) and any(hint in text for hint in signature.hints):
             match = signature.pattern.search(text)
-            if match and not _in_prose(text, match.start()):
+            if match and (stated := without_denials(text)) != text:
+                match = signature.pattern.search(stated)
+            if match and not _in_prose(match.string, match.start()):
                 return signature, match
     return None
 

@@ -14,7 +14,6 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import json_at
-from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("network-status", "networks-status", "[", "}")
@@ -131,7 +130,7 @@ def facts(networks: tuple[PodNetwork, ...]) -> dict[str, Any]:
 
 def summary(networks: tuple[PodNetwork, ...]) -> str:
     """Return a one-line summary of the networks."""
-    return counted(len(networks), "network")
+    return f"{len(networks)} networks"
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:

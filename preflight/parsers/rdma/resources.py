@@ -9,7 +9,6 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
-from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" qp ", "node_type ")
@@ -57,4 +56,4 @@ def facts(devices: tuple[RdmaDevice, ...]) -> dict[str, Any]:
 
 def summary(devices: tuple[RdmaDevice, ...]) -> str:
     """Return a one-line summary of the devices."""
-    return counted(len(devices), "RDMA device")
+    return f"{len(devices)} RDMA devices"

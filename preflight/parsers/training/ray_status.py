@@ -10,7 +10,6 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
-from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Autoscaler status: ", "Node status")
@@ -80,5 +79,4 @@ def facts(status: RayStatus) -> dict[str, Any]:
 
 def summary(status: RayStatus) -> str:
     """Return a one-line summary of the status."""
-    failures, demands = counted(len(status.failures), "failure"), counted(len(status.demands), "demand")
-    return f"{counted(len(status.active), 'kind')} of active nodes, {failures}, {demands}"
+    return f"{len(status.active)} kinds of active nodes, {len(status.failures)} failures, {len(status.demands)} demands"

@@ -51,6 +51,7 @@ class PastedValue:
     earlier: tuple[Any, ...] = ()  # earlier values of the same kind from the same writer
     others: tuple[Any, ...] = ()  # values of the same kind from other writers
     in_full: bool = True  # complete, or an excerpt in which every line was read
+    hosts: int = 1  # number of hosts with this output
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -88,7 +89,12 @@ class PastedRun:
 
 
 def checks_of(
-    kind: str, value: Any, earlier: tuple[Any, ...] = (), others: tuple[Any, ...] = (), in_full: bool = True
+    kind: str,
+    value: Any,
+    earlier: tuple[Any, ...] = (),
+    others: tuple[Any, ...] = (),
+    in_full: bool = True,
+    hosts: int = 1,
 ) -> tuple[Check, ...]:
     """Return the checks that judge a part of this kind and value.
 
@@ -101,7 +107,7 @@ def checks_of(
         by_check[id].append(judge)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id], kind, own, value, earlier, others, in_full),
+            declared[id], run=PastedRun(declared[id], kind, own, value, earlier, others, in_full, hosts),
             scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, own in by_check.items()

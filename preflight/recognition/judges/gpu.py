@@ -12,9 +12,10 @@ from preflight.facts.nvidia import smi_xml
 from preflight.facts.nvidia.model import GpuHealth, Health
 from preflight.model import Finding, each_of, failed, passed, unknown, warned
 from preflight.parsers.nvidia.nvlink_status import GpuLinks
-from preflight.parsers.nvidia.query_log import QueryLog, Tree, errors_in
+from preflight.parsers.nvidia.query_log import QueryLog, Tree, driver_version, errors_in
 from preflight.parsers.nvidia.topology import NEAR_CODES, Matrix
 from preflight.recognition.judges import Judge, Judged, Judges, PastedValue, lowered
+from preflight.recognition.judges.hosts import driver as driver_on_hosts
 from preflight.recognition.judges.lists import judge_memory_use, judge_number_of_gpus, narrow
 
 #: Judge that receives the health of all GPUs, and the part from which it was read.
@@ -66,6 +67,9 @@ def _answers(health: Health, part: PastedValue) -> Iterator[Finding]:
 def _number(health: Health, part: PastedValue) -> Iterator[Finding]:
     return judge_number_of_gpus(len(health.gpus), health.evidence)
 
+
+#: Judge of the driver's version, which all hosts of one text should share.
+_same_driver = driver_on_hosts(driver_version)
 
 #: Name of a judged section in a GPU's tree -> its name in messages. The check of ECC errors reports a missing ECC
 #: section itself.
@@ -241,7 +245,7 @@ def _query(log: QueryLog) -> Judged:
     def of_part(judge: _HealthJudge) -> Judge:
         return lambda part: judge(health_by_record(part.evidence[0]), part)
 
-    return tuple((check, of_part(judge)) for check, judge in _QUERY)
+    return (*((check, of_part(judge)) for check, judge in _QUERY), ("fleet.driver-equal", _same_driver))
 
 
 def _nvlinks(part: PastedValue) -> Iterator[Finding]:

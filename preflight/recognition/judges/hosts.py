@@ -102,7 +102,7 @@ def _unequal(
     if not own or not values:
         return
     usual, number = values.most_common(1)[0]
-    same = values[own] + 1
+    same = values[own] + part.hosts
     if own == usual or same > number or (same == number and str(own) > str(usual)):
         return
     report = warned if same < number else unknown

@@ -162,8 +162,17 @@ def _pfc(part: PastedValue) -> Iterator[Finding]:
         return
     usual = Counter(on.values()).most_common(1)[0][0]
     for port in answer.ports:
-        if values.get(port.name, usual) != usual and len(on) > 1:
-            where = answer.place(port)
+        where, value = answer.place(port), values.get(port.name, usual)
+        if value == usual:
+            continue
+        if pfc_is_off(value) and port.fields.get("Mode", "").lower() == "on":
+            yield warned(f"{where}: PFC is set to on, but is off in operation (line {port.line})", subject=where,
+                         found=value or "off", expected=usual, evidence=part.evidence, fix=_FIX)  # fmt: skip
+        elif len(on) == 1:
+            yield unknown(f"{where}: PFC {value or 'off'}, {usual} on {next(iter(on))} (line {port.line}): a fault if "
+                          "RoCE uses the port", subject=where, found=value or "off", expected=usual,
+                          evidence=part.evidence, fix=_FIX)  # fmt: skip
+        else:
             yield warned(f"{where}: PFC {values[port.name] or 'off'}, {usual} on most other ports (line {port.line})",
                          subject=where, found=values[port.name] or "off", expected=usual, evidence=part.evidence,
                          fix=_FIX)  # fmt: skip

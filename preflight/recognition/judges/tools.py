@@ -336,6 +336,31 @@ def _flaps(part: PastedValue) -> Iterator[Finding]:
             )
 
 
+#: Folders of the ends of congestion control -> what an end does if it is on.
+_ENDS = {"roce_np": "answers marked packets", "roce_rp": "slows down when notified"}
+
+
+@limited
+def _congestion_control(part: PastedValue) -> Iterator[Finding]:
+    """Report priorities for which congestion control by ECN is off; RoCE may use them."""
+    files: SysfsFiles = part.value
+    on = 0
+    for path, value in files.contents.items():
+        interface, _, setting = path.partition("/ecn/")
+        end, _, priority = setting.partition("/enable/")
+        name = interface.rpartition("/")[2]
+        if end not in _ENDS or not priority.isdecimal() or value not in ("0", "1"):
+            continue
+        on += value == "1"
+        if value == "0":
+            yield unknown(f"{name}: congestion control is off for priority {priority} ({end}, which {_ENDS[end]}): a "
+                          "fault if RoCE uses this priority", subject=name, found=f"{end} 0", expected="1",
+                          evidence=part.evidence,
+                          fix=f"`echo 1 > {interface}/ecn/{end}/enable/{priority}`, on all nodes.")  # fmt: skip
+    if on and part.complete:
+        yield passed(f"congestion control is on for {on} of the listed settings", evidence=part.evidence)
+
+
 def _governors(part: PastedValue) -> Iterator[Finding]:
     """Compare the governors of the listed CPUs with ``performance``."""
     files: SysfsFiles = part.value
@@ -411,6 +436,6 @@ JUDGES: Judges = {
     "sysctl": (("kernel.numa-balancing", _balancing), ("rails.subnets", _arp), ("host.local-ports", _port_range)),
     "sysfs": (
         ("kernel.cpu-governor", _governors), ("gpu.pcie-link", _slots), ("rdma.port-state", _carriers),
-        ("counters.flaps", _flaps), ("host.inventory", _control_group),
+        ("counters.flaps", _flaps), ("host.inventory", _control_group), ("roce.chain", _congestion_control),
     ),
 }  # fmt: skip

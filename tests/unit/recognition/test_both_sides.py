@@ -1100,6 +1100,156 @@ ROWS |= {
     ),
 }
 
+VERSIONS = "{host}: index, name, driver_version\n{host}: 0, NVIDIA H200, {driver}\n"
+GATHERED = """\
+---------------
+{hosts}
+---------------
+index, driver_version
+0, {driver}
+"""
+QUEUE_PAIR = (
+    "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_6:1, curr state INIT, next state RTR"
+)
+SYSTEM_ERROR = (
+    "[rank5]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error. \n"
+    "[rank5]: Last error:\n[rank5]: {}\n"
+)
+ABSENT = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+CARDS = "".join(
+    f"GPU {gpu}: NVIDIA {{0}} (UUID: GPU-{gpu}a1b2c3d-1111-2222-3333-44445555666{gpu})\n{{{gpu + 1}}}"
+    for gpu in range(2)
+)
+UP_LINKS = "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(12))
+
+
+def drivers(versions: dict[str, str], form: str = VERSIONS) -> str:
+    """Return the drivers that some hosts show."""
+    return "".join(form.format(host=host, hosts=host, driver=driver) for host, driver in versions.items())
+
+
+ROWS |= {
+    **{
+        f"a denied fault: {text}": (f"n4 prolog: {text}\n", [], "", 3)
+        for text in (
+            "nvidia-fabricmanager failed=no",
+            "fabric manager: errors: none, nvlinks: 18",
+            "fabricmanager error_count=0 up=8",
+            "nvswitch check failed: false",
+            "fabric manager reports no errors",
+            '"OOMKilled": false,',
+            "MemoryError: 0",
+        )
+    },
+    **{
+        f"a fault: {text}": (f"n4 prolog: {text}\n", [("fail", check, "")], "", 1)
+        for text, check in (
+            ("nvidia-fabricmanager failed=yes", "nvlink.fabric-manager"),
+            ("nvidia-fabricmanager failed", "nvlink.fabric-manager"),
+            ("fabric manager: failed: no NVSwitch answers", "nvlink.fabric-manager"),
+            ("fabric manager: aborted with error=0", "nvlink.fabric-manager"),
+            ('"OOMKilled": true,', "kernel.events"),
+            ("fabric manager errors: 3", "nvlink.fabric-manager"),
+        )
+    },
+    "a queue pair in PyTorch's words": (
+        SYSTEM_ERROR.format(QUEUE_PAIR),
+        [("fail", "nccl.failures", "ibv_modify_qp")],
+        "opened or queried",
+        1,
+    ),
+    "a queue pair alone": (QUEUE_PAIR + "\n", [("fail", "pair.pingpong", "queue pair")], "opened", 1),
+    "a device that cannot be opened": (
+        "ibv_open_device: mlx5_1 failed\n",
+        [("fail", "rdma.device-nodes", "opened or queried")],
+        "",
+        1,
+    ),
+    "a call without memory": (
+        "ibv_create_cq failed: Cannot allocate memory\n",
+        [("fail", "host.memlock", "a call of the RDMA library")],
+        "",
+        1,
+    ),
+    "a GPU of a board without its links": (
+        CARDS.format("H200", UP_LINKS, ABSENT),
+        [("fail", "nvlink.links", "GPU1: 0 of 12 NVLinks are up")],
+        "bridge",
+        1,
+    ),
+    "a card without a bridge": (
+        CARDS.format("H100 NVL", UP_LINKS, ABSENT),
+        [("warn", "nvlink.links", "no NVLink bridge")],
+        "",
+        0,
+    ),
+    "links on both": (CARDS.format("H200", UP_LINKS, UP_LINKS), [], "", 0),
+    "one host with another driver": (
+        drivers({"t1": "570.86.15", "t2": "570.86.15", "t3": "550.54.15"}),
+        [("warn", "fleet.driver-equal", "550.54.15, but 570.86.15 on 2 other hosts")],
+        "",
+        0,
+    ),
+    "two hosts with two drivers": (
+        drivers({"t1": "570.86.15", "t2": "550.54.15"}),
+        [("unknown", "fleet.driver-equal", "but")],
+        "",
+        3,
+    ),
+    "hosts with one driver": (drivers({"t1": "570.86.15", "t2": "570.86.15"}), [], "", 0),
+    "clush: one host with another driver": (
+        drivers({"t[1-2,4] (3)": "570.86.15", "t3": "550.54.15"}, GATHERED),
+        [("warn", "fleet.driver-equal", "550.54.15, but 570.86.15 on 3 other hosts")],
+        "",
+        0,
+    ),
+    "clush: hosts with one driver": (drivers({"t[1-4] (4)": "570.86.15"}, GATHERED), [], "", 0),
+}
+
+PFC = """\
+leaf6# show interface priority-flow-control
+==========================================================================
+Port               Mode Oper(VL bmap)  RxPPP      TxPPP
+==========================================================================
+Ethernet1/7        {}   On  (8)       4          31
+Ethernet1/8        {}           0          0
+"""
+FULL = """\
+[adm@t7] out: Filesystem      Size  Used Avail Use% Mounted on
+[adm@t7] out: /dev/nvme1n1p2  440G  {} {}% /
+"""
+MARKED = "$ cat /sys/class/net/rail4/ecn/roce_np/enable/3 /sys/class/net/rail4/ecn/roce_rp/enable/3\n{}\n{}\n"
+
+ROWS |= {
+    "PFC that is set, but not in operation": (
+        PFC.format("On", "On   Off"),
+        [("warn", "link.pfc", "Ethernet1/8: PFC is set to on, but is off")],
+        "",
+        0,
+    ),
+    "PFC of one port of two": (
+        PFC.format("Auto", "Auto Off"),
+        [("unknown", "link.pfc", "Ethernet1/8: PFC Off")],
+        "",
+        3,
+    ),
+    "PFC of two ports": (PFC.format("On", "On   On  (8)"), [], "", 0),
+    "a full disk behind Fabric's prefix": (
+        FULL.format("440G   40K", 100),
+        [("fail", "host.file-systems", "")],
+        "",
+        1,
+    ),
+    "a disk with room behind Fabric's prefix": (FULL.format("120G  320G", 28), [], "", 0),
+    "congestion control that is off": (
+        MARKED.format(1, 0),
+        [("unknown", "roce.chain", "rail4: congestion control is off for priority 3 (roce_rp")],
+        "",
+        3,
+    ),
+    "congestion control that is on": (MARKED.format(1, 1), [], "", 0),
+}
+
 
 @pytest.mark.parametrize("name", ROWS)
 def test_findings_of_both_sides(name: str, tmp_path: Path) -> None:

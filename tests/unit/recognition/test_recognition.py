@@ -273,8 +273,8 @@ LINKS = {
         ("uuud", "uudu"), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
     ),
     "none active": (("dddd", "dddd"), [("nvlink.links", "warn", "GPU0")]),
-    "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
-    "the last GPU without any": (("uuuu", ""), [("nvlink.links", "pass", ""), ("nvlink.links", "warn", "GPU1")]),
+    "one GPU without any": (("uuuu", "", "uuuu"), [("nvlink.links", "fail", "GPU1"), ("nvlink.links", "pass", "")]),
+    "the last GPU without any": (("uuuu", ""), [("nvlink.links", "fail", "GPU1"), ("nvlink.links", "pass", "")]),
     "a GPU without any beside one with an inactive link": (
         ("uud", ""), [("nvlink.links", "unknown", "GPU0"), ("nvlink.links", "unknown", "GPU1")],
     ),

@@ -52,7 +52,9 @@ def _nvlinks(gpus: tuple[GpuLinks, ...]) -> tuple[dict[str, Any], str]:
     rates = sorted({rate for gpu in gpus for rate in gpu.rates if rate})
     down = sum(rate is None for gpu in gpus for rate in gpu.rates)
     shown = f" of {', '.join(f'{rate:g}' for rate in rates)} GB/s" if rates else ""
-    return facts, f"{counted(len(gpus), 'GPU')} with {counted(most, 'NVLink')}{shown}, {down} inactive"
+    none = [f"GPU{gpu.index}" for gpu in gpus if not gpu.rates and not gpu.cut] if most else []
+    without = f"; none on {', '.join(none)}" if none else ""
+    return facts, f"{counted(len(gpus), 'GPU')} with {counted(most, 'NVLink')}{shown}, {down} inactive{without}"
 
 
 def _nvlink_errors(gpus: tuple[GpuErrors, ...]) -> tuple[dict[str, Any], str]:
