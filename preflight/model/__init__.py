@@ -34,22 +34,16 @@ from preflight.model.findings import (
     SHADOW,
     Finding,
     Status,
-    all_of,
-    clause,
     compare,
-    counted,
-    each_of,
     failed,
     passed,
     processes,
     skipped,
-    some_of,
-    times,
     unknown,
-    verb,
     warned,
     worst,
 )
+from preflight.textprep.agreement import all_of, clause, counted, each_of, some_of, times, verb
 
 __all__ = [
     "ACTIONS",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
+from preflight.textprep.agreement import counted
 
 #: Names, in perfquery and sysfs, of counters whose unit is four bytes (InfiniBand specification, PortCounters).
 WORDS = frozenset(
@@ -41,4 +42,5 @@ def summary(listed: CounterList) -> str:
     if listed.port is not None:
         where = f"LID {listed.lid} port {listed.port}"
     counters = listed.counters
-    return f"{len(counters)} counters{' of ' * bool(where)}{where}, {sum(map(bool, counters.values()))} of them not 0"
+    changed = sum(map(bool, counters.values()))
+    return f"{counted(len(counters), 'counter')}{' of ' * bool(where)}{where}, {changed} of them not 0"

@@ -34,7 +34,7 @@ LAYERS = {
     # _startup: forks the collector before anything else is imported.
     "_startup": {"collector"},
     "expectations": {"evidence", "facts", "nodeset", "parsers"},
-    "model": {"expectations"},
+    "model": {"expectations", "textprep"},
     "checklist": {"model"},
     "checks": {"bench", "evidence", "expectations", "facts", "layout", "model", "parsers", "probes", "textprep"},
     "judge": {

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
+from preflight.textprep.agreement import counted
 
 #: PCIe generation -> transfer rate of a lane in GT/s.
 RATES = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
@@ -149,4 +150,4 @@ def summary(report: AmdReport) -> str:
     """Return a one-line summary of the GPUs."""
     products = sorted({gpu.product for gpu in report.gpus if gpu.product})
     named = f" ({', '.join(products[:3])})" if products else ""
-    return f"{len(report.gpus)} AMD GPUs{named}"
+    return f"{counted(len(report.gpus), 'AMD GPU')}{named}"

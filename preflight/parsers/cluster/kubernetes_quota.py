@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Resource",)
@@ -70,6 +71,5 @@ def facts(quota: Quota) -> dict[str, Any]:
 
 def summary(quota: Quota) -> str:
     """Return a one-line summary of the quota."""
-    return (
-        f"quota {quota.name}: {len(quota.rows)} resources" if quota.name else f"{len(quota.rows)} resources of a quota"
-    )
+    resources = counted(len(quota.rows), "resource")
+    return f"quota {quota.name}: {resources}" if quota.name else f"{resources} of a quota"

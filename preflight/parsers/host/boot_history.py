@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("system boot", "system down", " - crash")
@@ -65,4 +66,4 @@ def facts(history: BootHistory) -> dict[str, Any]:
 
 def summary(history: BootHistory) -> str:
     """Return a one-line summary of the history."""
-    return f"{len(history.boots)} boots, {len(history.crashes)} sessions ended by a crash"
+    return f"{counted(len(history.boots), 'boot')}, {counted(len(history.crashes), 'session')} ended by a crash"

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Stratum Poll Reach", "refid", "when poll reach")
@@ -76,4 +77,4 @@ def facts(sources: tuple[ClockSource, ...]) -> dict[str, Any]:
 def summary(sources: tuple[ClockSource, ...]) -> str:
     """Return a one-line summary of the sources."""
     chosen = next((source.name for source in sources if source.selected), "none")
-    return f"{len(sources)} time sources; selected: {chosen}"
+    return f"{counted(len(sources), 'time source')}; selected: {chosen}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight.parsers.host.boot_options import Option, parse
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("BOOT_IMAGE=", "root=", "Kernel command line:", "initrd=")
@@ -39,4 +40,4 @@ def facts(options: tuple[Option, ...]) -> dict[str, Any]:
 
 def summary(options: tuple[Option, ...]) -> str:
     """Return a one-line summary of the options."""
-    return f"{len(options)} boot options"
+    return counted(len(options), "boot option")

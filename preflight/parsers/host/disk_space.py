@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Mounted on", "% ")
@@ -92,4 +93,4 @@ def facts(space: DiskSpace) -> dict[str, Any]:
 
 def summary(space: DiskSpace) -> str:
     """Return a one-line summary of the file systems."""
-    return f"{len(space.rows)} file systems"
+    return counted(len(space.rows), "file system")

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("-isa-", "-pci-", "-i2c-", "-acpi-", "-virtual-", "-hid-", "-spi-", "-mdio-", "-scsi-", "-nvme-")
@@ -104,5 +105,6 @@ def summary(readings: tuple[HwmonReading, ...]) -> str:
     hottest = max(
         (reading.value for reading in readings if reading.temperature and reading.value is not None), default=None
     )
+    chips = {reading.chip for reading in readings}
     most = f", the hottest at {hottest:g} °C" if hottest is not None else ""
-    return f"{len(readings)} readings from {len({reading.chip for reading in readings})} chips{most}"
+    return f"{counted(len(readings), 'reading')} from {counted(len(chips), 'chip')}{most}"

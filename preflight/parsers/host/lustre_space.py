@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("UUID  ", "_UUID", "-osc-", "-mdc-", "inactive device")
@@ -71,4 +72,4 @@ def facts(targets: tuple[LustreTarget, ...]) -> dict[str, Any]:
 
 def summary(targets: tuple[LustreTarget, ...]) -> str:
     """Return a one-line summary of the targets."""
-    return f"{len(targets)} Lustre targets"
+    return counted(len(targets), "Lustre target")

@@ -8,6 +8,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Used by", "nvidia", "mlx5", "ib_core", "ib_uverbs", "rdma_", "amdgpu", "nouveau", "efa", "irdma", "bnxt")
@@ -66,4 +67,4 @@ def facts(listed: ModuleList) -> dict[str, Any]:
 
 def summary(listed: ModuleList) -> str:
     """Return a one-line summary of the modules."""
-    return f"{len(listed.modules)} kernel modules"
+    return counted(len(listed.modules), "kernel module")

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" type ", "TARGET", "FSTYPE")
@@ -81,4 +82,4 @@ def facts(places: tuple[MountedPlace, ...]) -> dict[str, Any]:
 
 def summary(places: tuple[MountedPlace, ...]) -> str:
     """Return a one-line summary of the mounts."""
-    return f"{len(places)} mounted file systems"
+    return counted(len(places), "mounted file system")

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("PID",)
@@ -71,4 +72,4 @@ def facts(processes: tuple[ListedProcess, ...]) -> dict[str, Any]:
 def summary(processes: tuple[ListedProcess, ...]) -> str:
     """Return a one-line summary of the processes."""
     waiting = sum(process.state[0] == "D" for process in processes)
-    return f"{len(processes)} processes, {waiting} of them in uninterruptible sleep"
+    return f"{counted(len(processes), 'process')}, {waiting} of them in uninterruptible sleep"

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" | ",)
@@ -83,4 +84,4 @@ def facts(rows: tuple[SensorRow, ...]) -> dict[str, Any]:
 
 def summary(rows: tuple[SensorRow, ...]) -> str:
     """Return a one-line summary of the sensors."""
-    return f"{len(rows)} sensors of the BMC"
+    return f"{counted(len(rows), 'sensor')} of the BMC"

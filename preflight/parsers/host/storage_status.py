@@ -10,6 +10,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("health:", "HEALTH_", "GPFS state", "Component", " pool:")
@@ -111,4 +112,4 @@ def facts(states: tuple[StorageState, ...]) -> dict[str, Any]:
 
 def summary(states: tuple[StorageState, ...]) -> str:
     """Return a one-line summary of the states."""
-    return f"{len(states)} storage states"
+    return counted(len(states), "storage state")

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("kernel.", "net.", "vm.", "fs.", "/proc/sys/", "dev.", "user.")
@@ -56,4 +57,4 @@ def facts(settings: KernelSettings) -> dict[str, Any]:
 
 def summary(settings: KernelSettings) -> str:
     """Return a one-line summary of the settings."""
-    return f"{len(settings.values)} kernel settings"
+    return counted(len(settings.values), "kernel setting")

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("/sys/",)
@@ -57,4 +58,4 @@ def facts(files: SysfsFiles) -> dict[str, Any]:
 
 def summary(files: SysfsFiles) -> str:
     """Return a one-line summary of the files."""
-    return f"{len(files.contents)} files in {len(files.by_folder())} folders"
+    return f"{counted(len(files.contents), 'file')} in {counted(len(files.by_folder()), 'folder')}"

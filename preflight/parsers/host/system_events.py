@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" | ",)
@@ -74,4 +75,4 @@ def facts(entries: tuple[SystemEvent, ...]) -> dict[str, Any]:
 
 def summary(entries: tuple[SystemEvent, ...]) -> str:
     """Return a one-line summary of the log."""
-    return f"{len(entries)} entries in the BMC's log"
+    return f"{counted(len(entries), 'entry', 'entries')} in the BMC's log"

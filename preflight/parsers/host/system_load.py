@@ -12,6 +12,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("load average: ", "procs -", " r  b ", "avg-cpu:", "Device", "avg10=", "%Cpu(s)", "zombie")
@@ -108,4 +109,4 @@ def facts(readings: tuple[LoadReading, ...]) -> dict[str, Any]:
 
 def summary(readings: tuple[LoadReading, ...]) -> str:
     """Return a one-line summary of the values."""
-    return f"{len(readings)} readings of the host's load"
+    return f"{counted(len(readings), 'reading')} of the host's load"

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("LOAD", "loaded units listed", "units listed", ".service", ".mount")
@@ -78,4 +79,4 @@ def facts(units: tuple[ListedUnit, ...]) -> dict[str, Any]:
 
 def summary(units: tuple[ListedUnit, ...]) -> str:
     """Return a one-line summary of the units."""
-    return f"{len(units)} units, {sum(unit.active == 'failed' for unit in units)} of them failed"
+    return f"{counted(len(units), 'unit')}, {sum(unit.active == 'failed' for unit in units)} of them failed"

@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("#warn: counter", "Error check on lid", "ports checked", "nodes checked")
@@ -91,4 +92,5 @@ def facts(result: ErrorCheck) -> dict[str, Any]:
 
 def summary(result: ErrorCheck) -> str:
     """Return a one-line summary of the result."""
-    return f"{len(result.counters)} counters above their thresholds, {len(result.failed)} ports failed"
+    above = counted(len(result.counters), "counter")
+    return f"{above} above the threshold, {counted(len(result.failed), 'port')} failed"

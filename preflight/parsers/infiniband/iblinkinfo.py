@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 _LINE = re.compile(
@@ -123,4 +124,4 @@ def facts(ports: tuple[PortState, ...]) -> dict[str, Any]:
 def summary(ports: tuple[PortState, ...]) -> str:
     """Return a one-line summary of the ports."""
     up = sum(port.state == "Active" for port in ports)
-    return f"{len(ports)} ports, {up} active"
+    return f"{counted(len(ports), 'port')}, {up} active"

@@ -10,6 +10,7 @@ from preflight.parsers.infiniband import ibnetdiscover
 from preflight.parsers.infiniband.ibnetdiscover import Net
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("vendid=", "Topology file:", "Switch\t", "Ca\t", "Switch ", "Ca ")
@@ -57,4 +58,4 @@ def summary(fabric: Net) -> str:
     """Return a one-line summary of the fabric."""
     kinds = Counter(item.kind for item in fabric.devices.values())
     shown = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-    return f"{shown or 'no device'}, {len(fabric.links)} links"
+    return f"{shown or 'no device'}, {counted(len(fabric.links), 'link')}"

@@ -13,6 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.record import lines_of_record
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 #: Maximum values of the counters in PortCounters (IBA 16.1.3.5); a saturated counter does not show further errors.
@@ -118,4 +119,5 @@ def facts(errors: Errors) -> dict[str, Any]:
 
 def summary(errors: Errors) -> str:
     """Return a one-line summary of the ports."""
-    return f"{len(errors.counters)} ports with errors" + (f" on {errors.nodes} nodes" if errors.nodes else "")
+    on = f" on {counted(errors.nodes, 'node')}" if errors.nodes else ""
+    return f"{counted(len(errors.counters), 'port')} with errors{on}"

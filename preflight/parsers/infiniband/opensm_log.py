@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("] 0x0", "] 0x80")
@@ -67,4 +68,4 @@ def facts(log: OpensmLog) -> dict[str, Any]:
 
 def summary(log: OpensmLog) -> str:
     """Return a one-line summary of the log."""
-    return f"{log.lines} lines of a subnet manager; {len(log.events)} errors or ports that left"
+    return f"{counted(log.lines, 'line')} of a subnet manager; {counted(len(log.events), 'error')} or ports that left"

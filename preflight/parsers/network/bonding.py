@@ -9,6 +9,7 @@ from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block, number
 from preflight.parsers.text_block import field as named_field
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Bonding Driver:", "Bonding Mode:")
@@ -101,4 +102,4 @@ def facts(bond: Bond) -> dict[str, Any]:
 def summary(bond: Bond) -> str:
     """Return a one-line summary of the bond."""
     up = sum(member.mii_status == "up" for member in bond.members)
-    return f"{bond.name or 'a bond'} ({bond.mode}): {up} of {len(bond.members)} members up"
+    return f"{bond.name or 'a bond'} ({bond.mode}): {up} of {counted(len(bond.members), 'member')} up"

@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("pci/", "auxiliary/")
@@ -75,4 +76,5 @@ def facts(reporters: tuple[Reporter, ...]) -> dict[str, Any]:
 def summary(reporters: tuple[Reporter, ...]) -> str:
     """Return a one-line summary of the reporters."""
     bad = sum(item.state != "healthy" for item in reporters)
-    return f"{len(reporters)} reporters of {len({item.device for item in reporters})} devices, {bad} not healthy"
+    devices = counted(len({item.device for item in reporters}), "device")
+    return f"{counted(len(reporters), 'reporter')} of {devices}, {bad} not healthy"

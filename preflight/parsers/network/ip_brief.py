@@ -8,6 +8,7 @@ from typing import Any
 from preflight.parsers.network.ip_link import Interface
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" UP ", " DOWN ", " UNKNOWN ", "LOWERLAYERDOWN")
@@ -59,4 +60,4 @@ def facts(interfaces: tuple[Interface, ...]) -> dict[str, Any]:
 def summary(interfaces: tuple[Interface, ...]) -> str:
     """Return a one-line summary of the interfaces."""
     down = [item.name for item in interfaces if not item.has_carrier]
-    return f"{len(interfaces)} interfaces, without a link: {', '.join(down[:8]) or 'none'}"
+    return f"{counted(len(interfaces), 'interface')}, without a link: {', '.join(down[:8]) or 'none'}"

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("mtu ",)
@@ -135,4 +136,4 @@ def facts(interfaces: tuple[Interface, ...]) -> dict[str, Any]:
 def summary(interfaces: tuple[Interface, ...]) -> str:
     """Return a one-line summary of the interfaces."""
     down = [item.name for item in interfaces if not item.has_carrier]
-    return f"{len(interfaces)} interfaces, without a link: {', '.join(down[:8]) or 'none'}"
+    return f"{counted(len(interfaces), 'interface')}, without a link: {', '.join(down[:8]) or 'none'}"

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" dev ", "from ", "linkdown", "nexthop")
@@ -158,4 +159,4 @@ def facts(routing: Routing) -> dict[str, Any]:
 
 def summary(routing: Routing) -> str:
     """Return a one-line summary of the routes and rules."""
-    return f"{len(routing.routes)} routes, {len(routing.rules)} rules"
+    return f"{counted(len(routing.routes), 'route')}, {counted(len(routing.rules), 'rule')}"

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("LLDP neighbors:", ", via: LLDP")
@@ -79,4 +80,4 @@ def facts(entries: tuple[LldpEntry, ...]) -> dict[str, Any]:
 
 def summary(entries: tuple[LldpEntry, ...]) -> str:
     """Return a one-line summary of the neighbours."""
-    return f"{len(entries)} neighbours: {', '.join(dict.fromkeys(item.switch for item in entries[:8]))}"
+    return f"{counted(len(entries), 'neighbour')}: {', '.join(dict.fromkeys(item.switch for item in entries[:8]))}"

@@ -11,6 +11,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" lladdr ", "  FAILED", " INCOMPLETE")
@@ -60,4 +61,4 @@ def facts(rows: tuple[NetworkNeighbour, ...]) -> dict[str, Any]:
 
 def summary(rows: tuple[NetworkNeighbour, ...]) -> str:
     """Return a one-line summary of the rows."""
-    return f"{len(rows)} neighbours"
+    return counted(len(rows), "neighbour")

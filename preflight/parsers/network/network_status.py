@@ -14,6 +14,7 @@ from preflight._startup.lightclass import dataclass
 from preflight.evidence import json_limits
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import json_at
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("network-status", "networks-status", "[", "}")
@@ -130,7 +131,7 @@ def facts(networks: tuple[PodNetwork, ...]) -> dict[str, Any]:
 
 def summary(networks: tuple[PodNetwork, ...]) -> str:
     """Return a one-line summary of the networks."""
-    return f"{len(networks)} networks"
+    return counted(len(networks), "network")
 
 
 def _cut_status(lines: Lines, at: int) -> tuple[int, list[dict[str, Any]]]:

@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block, queried_device
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("qdisc ",)
@@ -61,4 +62,4 @@ def facts(queues: tuple[QueueDiscipline, ...]) -> dict[str, Any]:
 
 def summary(queues: tuple[QueueDiscipline, ...]) -> str:
     """Return a one-line summary of the queues."""
-    return f"{len(queues)} queues"
+    return counted(len(queues), "queue")

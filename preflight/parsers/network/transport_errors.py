@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("UCX", ".c:", "OpenFabrics", "InfiniBand retry", "Open MPI", "queue pair")
@@ -156,4 +157,4 @@ def facts(errors: tuple[TransportMessage, ...]) -> dict[str, Any]:
 
 def summary(errors: tuple[TransportMessage, ...]) -> str:
     """Return a one-line summary of the messages."""
-    return f"{len(errors)} messages: {', '.join(sorted({error.what for error in errors}))}"
+    return f"{counted(len(errors), 'message')}: {', '.join(sorted({error.what for error in errors}))}"

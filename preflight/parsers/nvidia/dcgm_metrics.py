@@ -13,6 +13,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.metric_samples import COMMENT, LABEL, LONGEST, SAMPLE
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("DCGM_FI_", "DCGM_EXP_")
@@ -139,4 +140,4 @@ def summary(metrics: DcgmMetrics) -> str:
     names = {name for gpu in metrics.gpus for name in gpu.values}
     hosts = [host for host in metrics.hosts if host]
     on = f" of {', '.join(hosts[:4])}{', …' if hosts[4:] else ''}" if hosts else ""
-    return f"{len(names)} metrics of {len(metrics.gpus)} GPUs{on}"
+    return f"{counted(len(names), 'metric')} of {counted(len(metrics.gpus), 'GPU')}{on}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("] [tid ",)
@@ -76,4 +77,4 @@ def facts(log: FabricManagerLog) -> dict[str, Any]:
 
 def summary(log: FabricManagerLog) -> str:
     """Return a one-line summary of the log."""
-    return f"{log.lines} lines, {len(log.troubles)} of them warnings or errors"
+    return f"{counted(log.lines, 'line')}, {len(log.troubles)} of them warnings or errors"

@@ -7,6 +7,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("GPU instance", "Compute instance", "No MIG-enabled devices", "No GPU instances found")
@@ -70,4 +71,4 @@ def facts(table: MigTable) -> dict[str, Any]:
 
 def summary(table: MigTable) -> str:
     """Return a one-line summary of the table."""
-    return f"{len(table.rows)} {table.what} on {len({row.gpu for row in table.rows})} GPUs"
+    return f"{len(table.rows)} {table.what} on {counted(len({row.gpu for row in table.rows}), 'GPU')}"

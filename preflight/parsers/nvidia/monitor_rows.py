@@ -12,6 +12,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("# gpu", "#gpu", "#Date", "#Time", "# Entity", "#Entity")
@@ -112,4 +113,4 @@ def facts(rows: tuple[MonitorRow, ...]) -> dict[str, Any]:
 
 def summary(rows: tuple[MonitorRow, ...]) -> str:
     """Return a one-line summary of the rows."""
-    return f"{len(rows)} readings of {len({row.gpu for row in rows})} GPUs"
+    return f"{counted(len(rows), 'reading')} of {counted(len({row.gpu for row in rows}), 'GPU')}"

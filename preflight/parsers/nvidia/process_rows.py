@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("pid, ", "pid,", ", pid")
@@ -84,4 +85,4 @@ def facts(processes: tuple[GpuProcess, ...]) -> dict[str, Any]:
 
 def summary(processes: tuple[GpuProcess, ...]) -> str:
     """Return a one-line summary of the processes."""
-    return f"{len(processes)} processes on {len({item.gpu for item in processes})} GPUs"
+    return f"{counted(len(processes), 'process')} on {counted(len({item.gpu for item in processes}), 'GPU')}"

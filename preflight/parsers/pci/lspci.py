@@ -10,6 +10,7 @@ from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.pci import lspci_tree
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 #: ACS controls that redirect peer-to-peer requests or completions to the root complex.
@@ -211,9 +212,9 @@ def facts(functions: tuple[PciFunction, ...]) -> dict[str, Any]:
 def summary(functions: tuple[PciFunction, ...]) -> str:
     """Return a one-line summary of the functions and their links."""
     if functions and all(function.class_name is None and function.name for function in functions):
-        return f"{len(functions)} devices in a tree"
+        return f"{counted(len(functions), 'device')} in a tree"
     down = [str(function.address) for function in functions if function.downgraded]
-    return f"{len(functions)} devices, links below their capability: {', '.join(down[:8]) or 'none shown'}"
+    return f"{counted(len(functions), 'device')}, links below their capability: {', '.join(down[:8]) or 'none shown'}"
 
 
 def _queried_device(lines: Lines, at: int) -> str | None:

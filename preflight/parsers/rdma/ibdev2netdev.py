@@ -7,6 +7,7 @@ import re
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.port_list import PortList, RdmaPort, facts
 from preflight.parsers.text_block import block, stops_in
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 __all__ = ["HINTS", "begins", "facts", "parse_lines", "summary"]
@@ -51,4 +52,4 @@ def parse_lines(lines: Lines, at: int) -> Parsed[PortList]:
 def summary(listed: PortList) -> str:
     """Return a one-line summary of the ports, and the interfaces that are down."""
     down = [str(port.netdev) for port in listed.ports if port.other["netdev_state"] == "Down"]
-    return f"{len(listed.ports)} ports, interface down: {', '.join(down[:8]) if down else 'none'}"
+    return f"{counted(len(listed.ports), 'port')}, interface down: {', '.join(down[:8]) if down else 'none'}"

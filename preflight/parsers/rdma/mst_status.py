@@ -8,6 +8,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass, replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("MST modules:", "DEVICE_TYPE")
@@ -102,6 +103,5 @@ def facts(devices: tuple[MstDevice, ...]) -> dict[str, Any]:
 def summary(devices: tuple[MstDevice, ...]) -> str:
     """Return a one-line summary of the devices."""
     shown = any(item.rdma is not None for item in devices)
-    return f"{len(devices)} devices" + (
-        f", {sum(bool(item.rdma) for item in devices)} with an RDMA device" if shown else ""
-    )
+    of_rdma = f", {sum(bool(item.rdma) for item in devices)} with an RDMA device" if shown else ""
+    return f"{counted(len(devices), 'device')}{of_rdma}"

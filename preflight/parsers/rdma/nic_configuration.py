@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.text_block import is_prompt
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Device #", "Configurations:")
@@ -88,4 +89,4 @@ def facts(devices: tuple[NicConfiguration, ...]) -> dict[str, Any]:
 
 def summary(devices: tuple[NicConfiguration, ...]) -> str:
     """Return a one-line summary of the devices."""
-    return f"{len(devices)} NICs, {sum(len(item.settings) for item in devices)} settings"
+    return f"{counted(len(devices), 'NIC')}, {sum(len(item.settings) for item in devices)} settings"

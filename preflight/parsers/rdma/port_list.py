@@ -9,6 +9,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
 from preflight.parsers.rdma.gid_row import GidRow
+from preflight.textprep.agreement import counted
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def summary(listed: PortList) -> str:
     up = sum(port.logical == "ACTIVE" for port in ports)
     rates = sorted({f"{port.rate_gbps:g} Gb/s" for port in ports if port.rate_gbps})
     layers = sorted({port.link_layer for port in ports if port.link_layer})
-    return ", ".join([f"{len(ports)} ports, {up} active", *layers, *rates[:4]])
+    return ", ".join([f"{counted(len(ports), 'port')}, {up} active", *layers, *rates[:4]])
 
 
 #: Words of infiniband-diags and libibverbs for states and link layers.

@@ -9,6 +9,7 @@ from typing import Any
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = (" qp ", "node_type ")
@@ -56,4 +57,4 @@ def facts(devices: tuple[RdmaDevice, ...]) -> dict[str, Any]:
 
 def summary(devices: tuple[RdmaDevice, ...]) -> str:
     """Return a one-line summary of the devices."""
-    return f"{len(devices)} RDMA devices"
+    return counted(len(devices), "RDMA device")

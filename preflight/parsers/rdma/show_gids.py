@@ -9,6 +9,7 @@ from preflight._startup.lightclass import replace
 from preflight.parsers.parsed import Parsed, ParseGap
 from preflight.parsers.rdma.gid_row import GidRow, mapped_ipv4
 from preflight.parsers.text_block import block
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("GID", ":")
@@ -111,4 +112,4 @@ def facts(gids: tuple[GidRow, ...]) -> dict[str, Any]:
 def summary(gids: tuple[GidRow, ...]) -> str:
     """Return a one-line summary of the table."""
     v2 = sum(row.version == "v2" and row.ipv4 is not None for row in gids)
-    return f"{len(gids)} GIDs, {v2} of them RoCE v2 with an IPv4 address"
+    return f"{counted(len(gids), 'GID')}, {v2} of them RoCE v2 with an IPv4 address"

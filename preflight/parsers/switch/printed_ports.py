@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass, field
+from preflight.textprep.agreement import counted
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,6 @@ def facts(answer: PrintedAnswer) -> dict[str, Any]:
 def summary(answer: PrintedAnswer) -> str:
     """Return a one-line summary: the switch, its ports and its counters."""
     names = sorted({name for port in answer.ports for name in port.counters})
-    shown = f", {len(names)} counters ({', '.join(names[:6])}{', …' if names[6:] else ''})" if names else ""
-    what = f"{len(answer.ports)} ports{shown}" if answer.ports else f"{len(answer.settings)} settings"
+    shown = f", {counted(len(names), 'counter')} ({', '.join(names[:6])}{', …' if names[6:] else ''})" if names else ""
+    what = f"{counted(len(answer.ports), 'port')}{shown}" if answer.ports else counted(len(answer.settings), "setting")
     return f"switch {answer.switch}: {what}" if answer.switch else f"a switch: {what}"

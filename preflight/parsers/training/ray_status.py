@@ -10,6 +10,7 @@ from typing import Any
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.parsed import Parsed, ParseGap
+from preflight.textprep.agreement import counted
 from preflight.textprep.lines import Lines
 
 HINTS = ("Autoscaler status: ", "Node status")
@@ -79,4 +80,5 @@ def facts(status: RayStatus) -> dict[str, Any]:
 
 def summary(status: RayStatus) -> str:
     """Return a one-line summary of the status."""
-    return f"{len(status.active)} kinds of active nodes, {len(status.failures)} failures, {len(status.demands)} demands"
+    failures, demands = counted(len(status.failures), "failure"), counted(len(status.demands), "demand")
+    return f"{counted(len(status.active), 'kind')} of active nodes, {failures}, {demands}"
