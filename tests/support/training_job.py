@@ -293,7 +293,7 @@ def _trace(plan: JobPlan, rank: int, simulated: _Rank, offset: float) -> str:
             args["Seq"] = sequence[group_kind, group]
             if kind in ("send", "recv"):
                 peer = next(member for member in members if member != rank)
-                args["Dst Rank" if kind == "send" else "Src Rank"] = group.index(peer)
+                args["Dst Rank" if kind == "send" else "Src Rank"] = peer
         add("kernel", _KERNELS[kind], begin, length, stream, args)
     head: dict[str, Any] = {
         "schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3"}],

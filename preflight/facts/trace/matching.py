@@ -107,8 +107,7 @@ def _peer(key: CallKey, rank: int) -> int | None:
     """Return the global rank at the other end of a send or receive, or None."""
     ranks = key.group.ranks
     if key.peer is not None:
-        peer = ranks[key.peer] if key.peer < len(ranks) else key.peer
-        return peer if peer != rank else None
+        return key.peer if key.peer != rank and (not ranks or key.peer in ranks) else None
     if len(ranks) == 2 and rank in ranks:
         return ranks[0] if ranks[1] == rank else ranks[1]
     return None

@@ -101,11 +101,7 @@ def pipelines(ranks: Mapping[int, RankTrace]) -> list[GroupOfRanks]:
         for key, _ in trace.calls:
             if key.kind not in ("send", "recv") or not between_stages(key):
                 continue
-            if key.peer is not None:
-                others = [key.group.ranks[key.peer] if key.peer < len(key.group.ranks) else key.peer]
-            else:
-                others = [other for other in key.group.ranks if other != rank]
-            for other in others:
+            for other in key.group.ranks if key.peer is None else (key.peer,):
                 if other in root:
                     names.setdefault(rank, key.group.description)
                     root[root_of(rank)] = root_of(other)

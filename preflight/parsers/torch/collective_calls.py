@@ -41,7 +41,7 @@ class CallKey(NamedTuple):
 
     group: CallGroup
     kind: str
-    peer: int | None  # of a send or receive: the rank within the group at the other end
+    peer: int | None  # of a send or receive: the rank in the job at the other end
     stream: object  # only if the kernel names no group
 
 

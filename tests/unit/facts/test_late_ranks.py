@@ -124,6 +124,16 @@ def test_idle_time_that_delays_no_stage_names_none(pauses: dict[str, dict[int, f
     assert finding.status is Status.PASS
 
 
+@pytest.mark.parametrize("layout", [Layout(data=2, stages=2), Layout(tensor=2, stages=4), Layout(data=2, stages=4)])
+def test_messages_of_pipelines_beside_other_groups_are_matched(layout: Layout) -> None:
+    """PyTorch records the peer of a message by its rank in the job, not in the process group."""
+    plan = replace(PIPELINE, layout=layout, layer_ms=1, steps=12)
+    (finding,) = judged(traces(plan))
+    assert finding.status is Status.PASS, finding.message
+    pipelines = {layout.group("pp", rank) for rank in range(layout.ranks)}
+    assert {bubble.ranks for bubble in joined(plan).bubbles} == pipelines
+
+
 @pytest.mark.parametrize(("rank", "seed"), [(3, 1), (4, 0)])
 def test_the_replica_of_a_slow_stage_is_not_blamed(rank: int, seed: int) -> None:
     """Its tensor-parallel peer is late for the next stage, and that for the other replica."""
