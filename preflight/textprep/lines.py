@@ -65,6 +65,8 @@ _TABLE_FIELD = re.compile(r"^\|\s*([A-Za-z][^|]{0,60}:)\s*\|\s*([^|]*?)\s*\|\s*$
 _CELLS = re.compile(r"\s\|\s\|\s*$")
 _TMUX_MARK = re.compile(r"\[\d{1,6}/\d{1,6}\]\s*$")
 
+#: Bytes from which line_source shortens a line.
+_SHORTENED = 1 << 18
 #: Minimum number of lines followed by a blank line for the blank lines to be an artifact.
 _LEAST_DOUBLED = 6
 
@@ -85,7 +87,8 @@ def lines_of(source: str | NumberedText) -> list[Line]:
         if marked:
             # after a carriage return inside a line, a terminal overwrites the line; each state of a bar is a step
             *states, line = normalize_text(raw.rstrip("\r")[:LONGEST]).split("\n")
-            found.extend(Line(number, state.rstrip()) for state in states if BAR in state)
+            if states and len(raw.encode("utf-8", "replace")) < _SHORTENED:  # a longer line may lack its last states
+                found.extend(Line(number, state.rstrip()) for state in states if BAR in state)
         pieces = _HTML_BREAK.split(line) if "<br" in line else [line]
         for piece in pieces:
             if piece.strip() or len(pieces) == 1:

@@ -343,6 +343,12 @@ def overwritten(paces: list[float], framework: str) -> str:
                    for at in range(0, 400, 10))  # fmt: skip
 
 
+def test_a_bar_that_is_not_read_to_its_end_is_no_pass() -> None:
+    """Of a line above the limit, the last states are missing: they may be slow, or without a loss."""
+    text = overwritten([1.2] * 400, "Lightning")
+    assert statuses(text.rstrip("\n") * 40) <= {"unknown"}
+
+
 @pytest.mark.parametrize("framework", ["Lightning", "HF Trainer"])
 @pytest.mark.parametrize(("pace", "status"), [(1.2, "pass"), (6.0, "warn")])
 def test_each_state_of_an_overwritten_progress_bar_counts(
