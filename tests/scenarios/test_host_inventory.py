@@ -150,7 +150,7 @@ def test_nodes_are_compared_without_a_cluster_file() -> None:
     assert different == {
         ("swap", "on", ("gpu003",)),
         ("NVMe drives", "9", ("gpu003",)),
-        ("mounts", "nothing", ("gpu003",)),
+        ("mounts", "none", ("gpu003",)),
     }
 
 

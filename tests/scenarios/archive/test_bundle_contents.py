@@ -120,13 +120,8 @@ def test_files_beside_the_evidence_go_along_or_are_named(saved: Path, tmp_path: 
     (saved / "link").symlink_to("/etc/passwd")
     (saved / "long.log").write_bytes(b"x\n" * 17_000_000)
     output = run("bundle", str(saved), "-o", str(bundle))
-    for name, why in (
-        ("core.bin", "is not text"),
-        ("old.json", "is a report"),
-        ("link", "is a link"),
-        ("long.log", "has 340"),
-    ):
-        assert f"left out: {saved}/{name}: {why}" in output
+    for what in ("core.bin: is not text", "old.json: is a report", "link is a link", "long.log: has 340"):
+        assert f"left out: {saved}/{what}" in output
     held = inside(bundle)
     assert [name for name in held if name.startswith("files/")] == ["files/job.log"]
     assert b"NCCL INFO" in held["files/job.log"]
