@@ -102,7 +102,7 @@ def _print(text: str) -> None:
         from preflight.reports.sanitize import visible
 
         print(visible(text).encode("ascii", "backslashreplace").decode(), file=sys.stderr)
-    except MemoryError:
+    except (MemoryError, SystemError):  # the second by an import without memory
         os.write(2, b"Error: out of memory; nothing was judged\n")
     except (OSError, ValueError):
         return

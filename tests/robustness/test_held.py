@@ -40,7 +40,7 @@ STARVED = {
     "files of one KiB": "ulimit -f 1; preflight demo --html page.html --json report.json >/dev/null",
     "twelve files": "ulimit -n 12; preflight demo",
     "200 MB of memory": "ulimit -v 200000; preflight demo",
-    "60 MB of memory": "ulimit -v 60000; preflight demo",
+    "50 MB of memory": "ulimit -v 50000; preflight demo",
     "plain C": "LC_ALL=C LANG= preflight demo",
     "odd zone and width": "TZ=No/Where COLUMNS=-3 preflight demo",
     "no home": "unset HOME; preflight demo",
