@@ -8,8 +8,8 @@ _FAULT = r"(?:fail|err(?:or|s)?\b|error|abort|mismatch|unhealthy|timed[ _-]?out|
 #: A name with such a word, and a value without more words: a mark or another field follows.
 _FIELD = re.compile(
     rf"(?i)(?<![\w.-])[\w.-]{{0,40}}{_FAULT}\w{{0,20}}(?: (?:count|total|found|detected|seen|reported)s?)?[\"']?"
-    r"\s{0,3}[:=]\s{0,3}[\"']?(?:no|none|false|null|nil|never|0+(?:\.0+)?|0x0+)[\"']?"
-    r"(?=\s*(?:$|[,;|)\]}]|\.(?:\s|$)|[\w.-]{1,40}[:=]))"
+    r"\s{0,3}[:=]\s{0,3}[\"']?(?:no|none|false|null|nil|never|0+(?:\.0+)?|0x0+)(?![\w-])[\"']?"
+    r"(?=\s*(?:$|[,;|)\]}]|\.(?:\s|$))|\s+[\w.-]{1,40}[:=])"
 )
 #: The same denied before the word. A number may be that of a device before it.
 _NOUN = r"(?:errors?|failures?|faults?|mismatch(?:es)?|timeouts?)(?![\w:=-])"

@@ -1152,6 +1152,15 @@ ROWS |= {
             ("fabric manager errors: 3", "nvlink.fabric-manager"),
         )
     },
+    **{
+        f"an error of a host whose name begins like a denial: {host}": (
+            f"srun: error: {host}: task 1: Exited with exit code 1\n",
+            [("fail", "job.errors", host)],
+            "",
+            1,
+        )
+        for host in ("node-a03-127", "none5", "no-gpu-1")
+    },
     "a queue pair in PyTorch's words": (
         SYSTEM_ERROR.format(QUEUE_PAIR),
         [("fail", "nccl.failures", "ibv_modify_qp")],
