@@ -17,7 +17,9 @@ from tests.support.paths import ROOT
 
 
 def env(folder: Path, **more: str) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), **more}
+    # a limit on files would cut the interpreter's bytecode, and all later runs would read it
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1",
+            **more}  # fmt: skip
 
 
 def shell(folder: Path, line: str, **more: str) -> subprocess.CompletedProcess[str]:
