@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import Evidence
+from preflight.facts.switch.answers import Answers
 from preflight.facts.switch.model import Counters, Heard, Optics, PortCounters, SwitchFacts, SwitchPort
 from preflight.facts.switch.values import as_decimal, as_number, as_text
 
@@ -46,9 +47,9 @@ _REMEDY = (
 
 def facts(evidence: Evidence) -> SwitchFacts:
     """Return the facts of a switch; parts that could not be read are in its gaps."""
-    answers = _Answers(evidence)
+    answers = Answers(evidence, _READ)
     about, named = answers.first("about"), answers.first("name")
-    heard = dict(_heard(answers.table("lldp", "lldpNeighbors")))
+    heard = dict(_heard(_rows(answers.first("lldp"), "lldpNeighbors")))
     before, after = answers.both("port counters")
     first = _counters(before, answers.both("codewords")[0])
     second = _counters(after, answers.both("codewords")[1]) if after is not None else None
@@ -57,38 +58,11 @@ def facts(evidence: Evidence) -> SwitchFacts:
         model=as_text(about.get("modelName")), chassis=as_text(about.get("systemMacAddress")),
         ports={name: _port(name, row, heard.get(name)) for name, row in _rows(before, "interfaces")},
         ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
-        optics=dict(_optics(answers.table("optics", "interfaces"))), hash_seed=None, bgp={},
+        optics=dict(_optics(_rows(answers.first("optics"), "interfaces"))), hash_seed=None, bgp={},
         first=first, second=second, window_s=_window(before, after) if after is not None else None,
         keys=KEYS, gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
         began=_refreshed(before) or None,
     )  # fmt: skip
-
-
-class _Answers:
-    """The answers of a switch by part; an unread part is empty, and a gap."""
-
-    def __init__(self, evidence: Evidence) -> None:
-        self.gaps: dict[str, str] = {}
-        self._values: dict[str, tuple[Any, Any]] = {}
-        for part, key in _READ.items():
-            try:
-                record = evidence.complete_record(key)
-            except EvidenceError as error:
-                self.gaps[part] = error.why
-                continue
-            again = record.again.value if record.again and record.again.ok else None
-            self._values[part] = record.value, again if isinstance(again, dict) else None
-
-    def first(self, part: str) -> Mapping[str, Any]:
-        value = self.both(part)[0]
-        return value if isinstance(value, dict) else {}
-
-    def both(self, part: str) -> tuple[Any, Any]:
-        """Return the answer, and that of the second reading; None if absent."""
-        return self._values.get(part, (None, None))
-
-    def table(self, part: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        return _rows(self.first(part), name)
 
 
 def _rows(answer: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import Evidence
+from preflight.facts.switch.answers import Answers
 from preflight.facts.switch.model import BgpSession, Counters, Heard, PortCounters, SwitchFacts, SwitchPort
-from preflight.facts.switch.values import as_decimal, as_number, as_object, as_text
+from preflight.facts.switch.values import as_number, as_object, as_text
 from preflight.parsers.switch.linux_answers import BGP, LINK, NEIGHBOURS, SPEED, UPTIME
 
 #: The record of each part that is read.
@@ -43,30 +44,18 @@ _OFF = ("idle (admin)",)
 
 def facts(evidence: Evidence) -> SwitchFacts:
     """Return the facts of a switch; parts that could not be read are in its gaps."""
-    gaps: dict[str, str] = {}
-    values: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
-    for part, key in _READ.items():
-        try:
-            record = evidence.complete_record(key)
-        except EvidenceError as error:
-            gaps[part] = error.why
-            continue
-        again = record.again.value if record.again and record.again.ok else None
-        values[part] = as_object(record.value), as_object(again) if again else None
-
-    def table(part: str, name: str) -> Mapping[str, Any]:
-        return as_object(values.get(part, ({}, None))[0].get(name))
-
-    rows, rates, neighbours = table("ports", "interfaces"), table("speed", "mbps"), table("lldp", "neighbours")
+    answers = Answers(evidence, _READ)
+    rows, rates = answers.table("ports", "interfaces"), answers.table("speed", "mbps")
+    neighbours = answers.table("lldp", "neighbours")
     heard = {name: _heard(as_object(row)) for name, row in neighbours.items() if name in rows}
-    before, after = values.get("port counters", ({}, None))
+    before, after = answers.both("port counters")
     return SwitchFacts(
         name=evidence.node, system_name="", platform=evidence.platform, model="", chassis="",
         ports={name: _port(name, as_object(row), rates.get(name), heard.get(name)) for name, row in rows.items()},
         ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={}, marks_counted=None,
-        optics={}, hash_seed=None, bgp=dict(_bgp(table("bgp", "peers"), heard)), first=_counters(before),
-        second=_counters(after) if after else None, window_s=_window(*values.get("uptime", ({}, None))), keys=KEYS,
-        gaps={**gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
+        optics={}, hash_seed=None, bgp=dict(_bgp(answers.table("bgp", "peers"), heard)), first=_counters(before),
+        second=_counters(after) if after else None, window_s=answers.window("uptime"), keys=KEYS,
+        gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)}, remedy=_REMEDY,
     )  # fmt: skip
 
 
@@ -104,9 +93,3 @@ def _port_counters(row: Mapping[str, Any]) -> PortCounters:
     return PortCounters(
         none, none, none, False, received, sent, in_errors, out_errors, in_dropped, out_dropped, None, None, (),
     )  # fmt: skip
-
-
-def _window(before: Mapping[str, Any], after: Mapping[str, Any] | None) -> float | None:
-    """Return the seconds between two readings, by the kernel's uptime."""
-    first, second = as_decimal(before.get("uptime_s")), as_decimal((after or {}).get("uptime_s"))
-    return second - first if first is not None and second is not None and second > first else None

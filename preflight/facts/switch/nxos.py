@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preflight.evidence.document import Evidence, EvidenceError
+from preflight.evidence.document import Evidence
+from preflight.facts.switch.answers import Answers
 from preflight.facts.switch.eos import dotted_address
 from preflight.facts.switch.model import Counters, Heard, Optics, PortCounters, SwitchFacts, SwitchPort
 from preflight.facts.switch.values import as_decimal, as_number, as_object, as_text
@@ -52,22 +53,13 @@ _LEVELS = {"low alarm": "alrm_lo", "low warning": "warn_lo", "high warning": "wa
 
 def facts(evidence: Evidence) -> SwitchFacts:
     """Return the facts of a switch; parts that could not be read are in its gaps."""
-    gaps: dict[str, str] = {}
-    values: dict[str, tuple[Mapping[str, Any], Mapping[str, Any] | None]] = {}
-    for part, key in _READ.items():
-        try:
-            record = evidence.complete_record(key)
-        except EvidenceError as error:
-            gaps[part] = error.why
-            continue
-        again = record.again.value if record.again and record.again.ok else None
-        values[key] = (as_object(record.value), as_object(again) if again else None)
-    about, later = values.get(_VERSION, ({}, None))
-    before, after = values.get(_INTERFACES, ({}, None))
+    answers = Answers(evidence, _READ)
+    about = answers.first("about")
+    before, after = answers.both("port counters")
     model = as_text(about.get("chassis_id"))
-    heard = as_object(values.get(_READ["lldp"], ({}, None))[0].get("neighbours"))
-    modules = as_object(values.get(_DOM, ({}, None))[0].get("interfaces"))
-    rows = as_object(before.get("interfaces"))
+    heard = answers.table("lldp", "neighbours")
+    modules = answers.table("optics", "interfaces")
+    rows = answers.table("ports", "interfaces")
     ports = {  # also those that `show interface` lacks, as in an answer that was cut
         name: _port(name, as_object(rows.get(name)), heard.get(name), model)
         for name in sorted({*rows, *heard, *modules})
@@ -77,7 +69,7 @@ def facts(evidence: Evidence) -> SwitchFacts:
         chassis="", ports=ports, ecn={}, groups={}, pools={}, maps={}, watchdogs={}, watchdog_poll_ms=None, poll_ms={},
         marks_counted=None, optics={name: _optics(lanes) for name, lanes in modules.items() if lanes}, hash_seed=None,
         bgp={}, first=_counters(before), second=_counters(after) if after else None,
-        window_s=_window(about, later), keys=KEYS, gaps={**gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)},
+        window_s=answers.window("about"), keys=KEYS, gaps={**answers.gaps, **dict.fromkeys(_UNSEEN, _WHY_UNSEEN)},
         remedy=_REMEDY,
     )  # fmt: skip
 
@@ -141,9 +133,3 @@ def _port_counters(row: Mapping[str, Any]) -> PortCounters:
         unknown, unknown, unknown, False, in_octets, out_octets, in_errors, out_errors, in_discards, out_discards,
         None, None, (),
     )  # fmt: skip
-
-
-def _window(before: Mapping[str, Any], after: Mapping[str, Any] | None) -> float | None:
-    """Return the seconds between two readings, by the switch's uptime."""
-    first, second = as_number(before.get("uptime_s")), as_number((after or {}).get("uptime_s"))
-    return float(second - first) if first is not None and second is not None and second > first else None
