@@ -152,9 +152,11 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
             held_up = min(time for member, time in enumerate(blocked) if member != last)
             if held_up:
                 waits.last[series.members[last], group].add(begins[last] - clock[series.members[last]].offset, held_up)
+            # ranks that compute during their wait are later than their peers after it as well
+            share = min((held / wait for held, wait in zip(blocked, late, strict=True) if wait), default=1.0)
             for member, rank in enumerate(series.members):
                 begin, end = (time - clock[rank].offset for time in (begins[last], ends[member]))
-                delays[rank].transfer(group, ranks[rank].bare.within(begin, end))
+                delays[rank].transfer(group, ranks[rank].bare.within(begin, end), share)
         if not (total := sum(bare)):
             continue
         mean = total / (len(bare) - 1)
@@ -219,12 +221,16 @@ class _Delays:
         self.charges: Charges = {}
         self._step: int | None = None
         self._transfers: Charges = defaultdict(float)
-        self._before: dict[int, Charges] = {}  # transfers up to the last collective of each group
+        #: Transfers that no longer delay the rank in a group, since its peers waited there after them.
+        self._before: dict[int, Charges] = {}
+        self._earlier: Charges = {}  # transfers until the previous step began
+        self._begun: Charges = {}  # and until this one began
 
     def enter(self, step: int) -> None:
         """Begin a step, unless it is the current one."""
         if step != self._step:
             self.charges, self._step = {}, step
+            self._earlier, self._begun = self._begun, dict(self._transfers)
 
     def add(self, cause: int, amount: float) -> None:
         """Record waiting; if there are many causes, the smallest are dropped."""
@@ -235,16 +241,20 @@ class _Delays:
                 del charges[small]
 
     def transfers(self, group: int) -> Charges:
-        """Return the transfers in other groups since the last collective of a group."""
-        before = self._before.get(group, {})
-        return {
-            -1 - other: moved - before.get(other, 0.0) for other, moved in self._transfers.items() if other != group
-        }
+        """Return the transfers in other groups that still delay the rank in a group."""
+        return {-1 - other: moved for other, moved in self._since(group) if other != group}
 
-    def transfer(self, group: int, amount: float) -> None:
-        """Record an exposed transfer."""
+    def transfer(self, group: int, amount: float, held_up: float) -> None:
+        """Record an exposed transfer; ``held_up`` is the fraction of waits that delayed."""
         self._transfers[group] += amount
-        self._before[group] = dict(self._transfers)
+        left = {other: (1 - held_up) * moved for other, moved in self._since(group)}
+        self._before[group] = {other: moved - left[other] for other, moved in self._transfers.items()}
+
+    def _since(self, group: int) -> Iterator[tuple[int, float]]:
+        """Yield transfers by group, without those of earlier steps than the previous one."""
+        before, earlier = self._before.get(group, {}), self._earlier
+        for other, moved in self._transfers.items():
+            yield other, moved - max(before.get(other, 0.0), earlier.get(other, 0.0))
 
 
 def _responsible(

@@ -70,6 +70,19 @@ def test_a_rank_that_waits_for_slow_transfers_is_not_blamed() -> None:
     assert finding.message.startswith("transfers in the data-parallel group of ranks 1, 3, 5, 7 delay its ranks")
 
 
+@pytest.mark.parametrize(("layout", "first", "factor"), [(Layout(2, 2), 2, 5.0), (Layout(4, 2), 0, 10.0)])
+def test_transfers_are_the_cause_also_behind_hidden_collectives(layout: Layout, first: int, factor: float) -> None:
+    """Gradients are reduced under the backward pass, so ranks do not wait for late peers until its end."""
+    plan = JobPlan(layout, steps=5, layers=6, jitter=0.02, clock_ms=2, megabytes=20, gradient_norm=True)
+    assert not joined(plan).slow_transfers
+    job = joined(replace(plan, slow_groups={("tp", first): factor}))
+    assert not job.stragglers
+    assert [slow.group.ranks[0] for slow in job.slow_transfers] == [first]
+    sick = replace(plan, slow={first: 1.2})
+    assert set(late(joined(sick))) == {first}
+    assert not joined(sick).slow_transfers
+
+
 def test_what_may_be_chance_does_not_pass() -> None:
     """One of two ranks is always later, and nothing shows which of them is normal."""
     plan = JobPlan(Layout(data=2), steps=12, layers=4, jitter=0.02, slow={0: 1.12}, slow_steps=frozenset(range(6, 12)))
