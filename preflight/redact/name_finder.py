@@ -44,6 +44,15 @@ _NO_PEOPLE = frozenset((
     "memory", "the", "this", "a", "limit", "limits", "arn",
 ))  # fmt: skip
 
+#: Keys whose value is a serial number.
+_SERIALS = frozenset((
+    "serial", "serial_number", "serial-number", "serialnumber", "serialnum", "board_serial", "vendorsn", "vendor_sn",
+    "proc_board_id",
+))  # fmt: skip
+
+#: Tables of a SONiC configuration that name neighbours; the rows of the last one are named after them.
+SONIC_NEIGHBOURS = ("BGP_NEIGHBOR", "DEVICE_NEIGHBOR", "DEVICE_NEIGHBOR_METADATA")
+
 #: Keys of documents; a value that is numbered like a host is one.
 _MAYBE_HOSTS = frozenset(("host", "hosts", "node", "nodes", "server", "worker", "workers", "machine"))
 
@@ -116,7 +125,7 @@ def by_key(key: str, value: str, found: Found, ours: bool = False) -> str:
     kind = _KEYS.get(key.lower())
     if kind is None and key.lower() in _MAYBE_HOSTS and NUMBERED.fullmatch(value):
         kind = "host"
-    if key.lower() in ("serial", "serial_number", "board_serial"):
+    if key.lower() in _SERIALS:
         kind = "serial"
     return value if kind is None or not value.strip() else _name(kind, value, found)
 
@@ -160,9 +169,8 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
     for key, record in records.items() if isinstance(records, dict) else ():
         if key == "file:/proc/sys/kernel/hostname":
             found("host", record.strip() if isinstance(record, str) else str(_out(record)).strip())
-        elif key == "redis:CONFIG_DB BGP_NEIGHBOR" and isinstance(rows := _value(record), dict):
-            for row in rows.values():
-                found("host", str(row.get("name") or "") if isinstance(row, dict) else "")
+        elif key == "redis:CONFIG_DB BGP_NEIGHBOR":
+            in_sonic_table("BGP_NEIGHBOR", _value(record), found)
         elif key == "kube:pod" and isinstance(record, dict) and isinstance(value := record.get("value"), dict):
             for name, kind in (("name", "host"), ("node", "host"), ("namespace", "name")):
                 found(kind, str(value.get(name) or ""))
@@ -170,6 +178,21 @@ def in_document(document: Mapping[str, Any], found: Found) -> None:
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict) and isinstance(called := one.get("name"), str):
             found("host", called)
+
+
+def in_sonic_table(key: str, rows: Any, learn: Found) -> None:
+    """Pass the names in a table of a SONiC configuration to ``learn``.
+
+    ``key`` is the table, or one row of a dump: ``BGP_NEIGHBOR|192.0.2.1``.
+    """
+    table, _, row_name = key.partition("|")
+    if table not in SONIC_NEIGHBOURS or not isinstance(rows, dict):
+        return
+    for name, row in {row_name: rows.get("value", rows)}.items() if row_name else rows.items():
+        if isinstance(row, dict) and isinstance(row.get("name"), str):
+            learn("host", row["name"])
+        if table == SONIC_NEIGHBOURS[-1]:
+            learn("host", name)
 
 
 def _value(record: Any) -> Any:

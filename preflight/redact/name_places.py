@@ -33,6 +33,8 @@ _OF_SSH = (
     r"(?:exited|to|keys?|connections?|is|was|has|failed|logins?|access|config|from|and|or|into|via|version|client|server|"
     r"sessions?|daemon|ports?|timed|does|not|on|with|for|cannot|could|process|command|the)\b"
 )
+#: Exclude clients of databases and debuggers, which have prompts as well: `mysql> show tables`.
+_NO_SHELL = r"(?!(?:mysql|MariaDB|postgres|sqlite|mongo|influx|redis|gdb|lldb|crash|vtysh)\b)"
 _REMOTE = r"\b(?:ssh|scp|sftp|rsync|mosh|ssh-copy-id)\s[^\n@]{0,200}?(?<=[\s\"'])"
 
 #: A name with a number; NO_HOST excludes look-alikes: architectures, versions, NUMA nodes and devices.
@@ -73,10 +75,16 @@ _WHERE: tuple[tuple[str, str], ...] = (
     ("chassis", r'"chassis":\s*\[\{.{0,600}?"name":\s*\[\{"value":\s*"(?P<switch>HOST)"'),
     ("chassis", r'"chassis":\s*\{\s*"(?P<switch>HOST)":\s*\{'),
     ("SysName", r"SysName:\s{1,20}(?P<switch>HOST)"),
+    ("System ", r"(?m)^[ \t-]{0,16}System [Nn]ame\s{0,20}: \"?(?P<host>HOST)\"?[ \t\r]*$"),
+    # switches at prompts, as of EOS and NX-OS: `leaf01(config)#show version`; `show version` of NX-OS
+    ("sh", rf"(?m)^{_NO_SHELL}(?P<switch>HOST)(?:\([\w-]{{1,60}}\)){{0,2}}[#>] ?sh(?:o|ow)? "),
+    ("Nexus", r"(?m)^[ \t]{1,8}Device name: (?P<switch>HOST)[ \t\r]*$"),
     # serial numbers of modules, GPUs and boards
-    ("erial", r"""(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?["'])?\s{0,40}[:=>]\s{0,3}(?:\\?["'])?"""
+    ("erial", r"""(?i)serial(?:[ _]?(?:number|no\.?|num))?(?:\\?["'])?(?:\s{0,40}[:=>]\s{0,3}| is )(?:\\?["'])?"""
      r"(?P<serial>[\w-]{5,64})"),
     ("SN", r"\b(?:Vendor SN|SN|S/N)\s{0,40}[:=]\s{0,3}(?P<serial>[\w-]{5,64})"),
+    ("endor", r"""(?i)vendor_?sn\\?["']\s{0,3}:\s{0,3}\\?["'](?P<serial>[\w-]{5,64})"""),
+    ("oard", r"""(?i)\bproc(?:essor)?[ _]board[ _]id\b[\\"' :]{1,8}(?P<serial>[\w-]{5,64})"""),
     # people
     ("uid=", r"\b(?:uid|gid|groups)=\d+\((?P<user>[^\W_][\w.-]{0,63})\)"),
     ("@", r"(?<![\w.+-])(?P<user>[^\W_][\w.+-]{0,63})@(?![\w.-]{1,100}\.(?:service|socket|mount|timer|slice|target|scope|device)\b)(?=[A-Za-z][\w-]*\.[A-Za-z])"),

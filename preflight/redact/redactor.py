@@ -67,9 +67,9 @@ _MOST_FOLDED = 20_000
 def _named(of: Mapping[str, Any], key: str) -> str:
     """Return the key that denotes what a value is: ``name`` beside ``value``, if any.
 
-    A ``name`` with no other member than ``admin_status`` is that of a BGP neighbour of SONiC.
+    A ``name`` beside an ``asn``, or with no other member than ``admin_status``, is that of a BGP neighbour of SONiC.
     """
-    if key == "name" and of.keys() <= {"name", "admin_status"}:
+    if key == "name" and ("asn" in of or of.keys() <= {"name", "admin_status"}):
         return "systemname"
     return str(of["name"]) if key == "value" and isinstance(of.get("name"), str) else key
 
@@ -140,6 +140,8 @@ class Redactor:
             for name, part in value.items():
                 if len(name) > 24:
                     self.learn(name)
+                if name.startswith(name_finder.SONIC_NEIGHBOURS):
+                    name_finder.in_sonic_table(name, part, self._learn)
                 self.learn_value(part, name, ours)
         elif isinstance(value, list):
             for part in value:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from preflight.archive import directory
+from preflight.archive.lazy import load
 from preflight.archive.switch_files import switch_documents
 from preflight.checks import registry
 from preflight.judge import judge
 from tests.scenarios.test_eos import CHECKS, SITE, wrong
 from tests.support.clos import Clos
 from tests.support.eos import EosLeaf
+from tests.support.in_process import run
 from tests.support.linux_switch import LinuxLeaf
 from tests.support.nxos import NxosLeaf
 
@@ -30,11 +35,14 @@ class Mixed:
         self.eos, self.nxos = EosLeaf(self.clos, "leaf3"), NxosLeaf(self.clos, "leaf4")
         self.clos.dcbx = {f"gpu{number:03}": 3 for number in range(9, 17)}
 
-    def judged(self, folder: Path) -> dict[str, Any]:
+    def sessions(self, folder: Path, *, as_json: bool = True) -> Path:
         (folder / "leaf2.txt").write_text(self.linux.session())
         (folder / "leaf3.txt").write_text(self.eos.session())
-        (folder / "leaf4.txt").write_text(self.nxos.session(as_json=True))
-        return judge([*self.clos.evidences(), *switch_documents([folder])], ALL, SITE)
+        (folder / "leaf4.txt").write_text(self.nxos.session(as_json=as_json))
+        return folder
+
+    def judged(self, folder: Path) -> dict[str, Any]:
+        return judge([*self.clos.evidences(), *switch_documents([self.sessions(folder)])], ALL, SITE)
 
 
 def unknown(report: dict[str, Any]) -> set[tuple[str, str]]:
@@ -132,3 +140,46 @@ def test_a_leaf_that_counts_no_pauses_is_not_blamed_for_those_of_an_unread_host(
         finding["message"] for finding in report["findings"] if "stops other devices" in finding["message"]
     ]  # fmt: skip
     assert message.startswith("leaf3 stops other devices for an unknown reason: neither it nor the devices at its")
+
+
+#: What identifies the site in the files of a mixed fabric.
+IDENTIFYING = re.compile(
+    r"leaf\d|spine\d|gpu0\d\d|SER0\d+|example\.net|192\.0\.2\.\d|02:5e:00:00:00:|02:00:00:00:0|025e\.0000|0200\.0000|10\.1[6-9]\.3[23]\."
+)
+#: Faults of three platforms, and of what hosts and SONiC switches count and announce.
+TOGETHER = ("MTU at an uplink of EOS", "MTU at an uplink of NX-OS", "a BGP session of Linux, whose cable is up",
+            "PFC on another priority at a port of NX-OS, by DCBX", "slow receiver behind EOS")  # fmt: skip
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["sessions", "documents"])
+def test_redacted_files_of_all_platforms_name_nothing_and_keep_their_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
+) -> None:
+    monkeypatch.setattr("secrets.token_bytes", lambda number: b"0" * number)  # no alias looks like an address above
+    mixed = Mixed()
+    mixed.clos.heard = {host: end for host, end in mixed.clos.heard.items() if host in ("gpu001", "gpu009", "gpu014")}
+    for name in TOGETHER:
+        FAULTS[name][0](mixed)
+    plain, redacted = tmp_path / "plain", tmp_path / "redacted"
+    plain.mkdir()
+    read = switch_documents([mixed.sessions(plain, as_json=False)])
+    original = judge([*mixed.clos.evidences(), *read], ALL, SITE)
+    assert {check for _, check, _ in wrong(original)} >= {FAULTS[name][1][1] for name in TOGETHER}
+    if saved:
+        for path in plain.iterdir():
+            path.unlink()
+    directory.save(plain, [*mixed.clos.evidences(), *(read if saved else ())])
+    run("redact", str(plain), "-o", str(redacted))
+    files = [path for path in redacted.rglob("*") if path.is_file()]
+    left = {
+        match for path in files for match in IDENTIFYING.findall(f"{path.relative_to(redacted)} {path.read_text()}")
+    }
+    assert left == set()
+    sessions = [path for path in files if path.suffix == ".txt"]
+    documents, _ = load([path for path in files if path.suffix == ".json"])
+    again = judge([*documents, *(switch_documents(sessions) if sessions else ())], ALL, SITE)
+    verdicts, expected = (
+        Counter((finding["status"], finding["check"], len(finding["nodes"])) for finding in report["findings"])
+        for report in (again, original)
+    )
+    assert verdicts == expected

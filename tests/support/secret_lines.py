@@ -351,6 +351,15 @@ sonic: sudo config tacacs passkey {plainpw}
 
 #: Identities, which `preflight redact` must replace; one learnt in a line is known in all.
 IDENTITIES = """\
+{site}#show version | json
+{site}(config-if)# sh interfaces phy detail
+{site}.pod-2>show lldp neighbors detail
+Cisco Nexus Operating System (NX-OS) Software\\n  Processor Board ID FDO{digits8}\\n\\n  Device name: {site}\\n  bootflash: 1 kB
+Local Port id: Eth1/1\\nPort Description: enp24s0\\nSystem Name: {site}\\nSystem Description: Linux
+  - System Name: "{site}"
+    transceiver is present\\n    serial number is FIW{digits8}-B
+"vendorSn": "XYL{digits8}", "mediaType": "400GBASE-DR4"
+"proc_board_id": "9XK{digits8}", "kern_uptm_days": 6
 host = "{host}"
 torch.save: /work2/{user}/run7/model.pt
 weka:home on /weka/home-{user} type wekafs
@@ -786,6 +795,11 @@ def drawn(template: str, chance: random.Random) -> tuple[str, list[str]]:
 
 #: Look-alikes of identities, which `preflight redact` leaves unchanged.
 NO_IDENTITIES = """\
+mysql> show tables
+Device name: Tesla
+the serial is wrong
+#show the result
+> show it
 ROOT LOGIN ON tty1
 https://github.com/NVIDIA/nccl-tests
 hf://meta-llama/Llama-3.1-8B

@@ -68,7 +68,7 @@ def _port(name: str, row: Mapping[str, Any], mbps: Any, heard: Heard | None) -> 
 
 
 def _heard(row: Mapping[str, Any]) -> Heard:
-    return Heard(*(as_text(row.get(name)) for name in ("system", "chassis", "port", "description")))
+    return Heard(*(as_text(row.get(name)) for name in ("systemName", "chassis", "port", "description")))
 
 
 def _bgp(peers: Mapping[str, Any], heard: Mapping[str, Heard]) -> Iterator[tuple[str, BgpSession]]:

@@ -91,7 +91,7 @@ def _speed(text: str) -> dict[str, Any]:
 
 def _neighbours(text: str) -> dict[str, Any]:
     return {"neighbours": {
-        name: {"system": far.switch[:_LONGEST], "chassis": far.chassis[:_LONGEST], "port": far.port[:_LONGEST],
+        name: {"systemName": far.switch[:_LONGEST], "chassis": far.chassis[:_LONGEST], "port": far.port[:_LONGEST],
                "description": far.description[:_LONGEST]}
         for name, far in lldp.parse(text).items()
     }}  # fmt: skip

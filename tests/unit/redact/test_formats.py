@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from preflight.cli.app import main
+from preflight.redact import Redactor
 from tests.support.in_process import run
 
 
@@ -99,3 +102,17 @@ def test_bytes_that_are_no_text_stay(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"caf\xe9 gpu001:1:1 [0] NCCL INFO x\r\n\xff\n")
     run("redact", str(tmp_path / "a.log"), "-o", str(tmp_path / "b.log"))
     assert (tmp_path / "b.log").read_bytes() == b"caf\xe9 node-a001:1:1 [0] NCCL INFO x\r\n\xff\n"
+
+
+@pytest.mark.parametrize(("configuration", "names"), [
+    ({"BGP_NEIGHBOR|10.9.0.2": {"type": "hash", "value": {"name": "quince", "asn": "65100", "holdtime": "10"}}},
+     ["quince"]),
+    ({"BGP_NEIGHBOR": {"10.9.0.2": {"name": "quince", "asn": "65100"}}}, ["quince"]),
+    ({"DEVICE_NEIGHBOR": {"Ethernet0": {"name": "medlar", "port": "etp1"}},
+      "DEVICE_NEIGHBOR_METADATA": {"medlar": {"type": "SpineRouter"}, "damson": {"hwsku": "x"}}}, ["medlar", "damson"]),
+])  # fmt: skip
+def test_neighbours_in_a_configuration_of_sonic(configuration: dict[str, Any], names: list[str]) -> None:
+    redactor = Redactor()
+    redactor.learn_value(configuration)
+    text = json.dumps(redactor.value(configuration))
+    assert not [name for name in (*names, "10.9.0.2") if name in text]
