@@ -23,7 +23,10 @@ from tests.support.kubernetes.helm_template import rendered
 from tests.support.paths import ROOT
 
 VALUES = yaml.safe_load((chart.CHART / "values.yaml").read_text())
-EVERYTHING = {**VALUES, "collect": {**VALUES["collect"], "enabled": True}}
+EVERYTHING = {
+    **VALUES, "collect": {**VALUES["collect"], "enabled": True}, "taint": {**VALUES["taint"], "enabled": True},
+    "metrics": {"enabled": True, "podMonitor": True},
+}  # fmt: skip
 
 
 def objects(values: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -46,13 +49,17 @@ def test_the_files_are_those_of_the_bases() -> None:
 
 def test_the_chart_makes_what_kustomize_makes() -> None:
     made = by_name(objects(EVERYTHING))
-    folders = [resource for name in ("daemonset", "job") for resource in resources(KUBERNETES / name)]
+    folders = [
+        resource for name in ("daemonset", "job", "metrics", "taint") for resource in resources(KUBERNETES / name)
+    ]
     maps = {
         "preflight": ["base/cluster.toml"],
         "preflight-monitor": [
             "node-problem-detector/preflight-monitor.json",
             "node-problem-detector/check_preflight.sh",
         ],
+        "preflight-metrics": ["metrics/serve_metrics.py"],
+        "preflight-taint": ["taint/taint_nodes.py"],
     }
     for name, files in maps.items():
         data = {file.rpartition("/")[2]: (KUBERNETES / file).read_text() for file in files}
@@ -63,6 +70,8 @@ def test_the_chart_makes_what_kustomize_makes() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_its_objects_are_valid(version: str) -> None:
     for item in objects(EVERYTHING):
+        if item["kind"] == "PodMonitor":
+            continue
         kubernetes_validate.validate(item, version, strict=True)
 
 
@@ -78,7 +87,15 @@ def test_values_reach_the_objects() -> None:
     (container,) = job["template"]["spec"]["containers"]
     assert (job["completions"], job["parallelism"], container["image"]) == (64, 64, "mirror/preflight@sha256:00")
     assert {"nvidia.com/gpu": 4, "rdma/rail": 1}.items() <= container["resources"]["limits"].items()
-    assert job["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == "evidence"
+    assert job["template"]["spec"]["volumes"][-1]["persistentVolumeClaim"]["claimName"] == "evidence"
+
+
+def test_the_taint_is_off_until_it_is_chosen() -> None:
+    assert not any("taint" in name or "metrics" in name for _, name in by_name(objects(VALUES)))
+    chosen = {"enabled": True, "mode": "apply", "percent": 5, "most": 3}
+    deployment = by_name(objects({**VALUES, "taint": chosen}))["Deployment", "preflight-taint"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["command"][-3:] == ["--percent=5", "--most=3", "--mode=apply"]
 
 
 @pytest.mark.parametrize("template", [
@@ -96,7 +113,14 @@ def test_the_renderer_refuses_what_the_chart_does_not_use(template: str) -> None
 @pytest.mark.helm
 @pytest.mark.skipif(not shutil.which("helm"), reason="helm is not installed")
 def test_helm_renders_the_same() -> None:
-    command = ["helm", "template", "preflight", str(chart.CHART), "--set", "collect.enabled=true"]
+    command = [
+        "helm",
+        "template",
+        "preflight",
+        str(chart.CHART),
+        "--set",
+        "collect.enabled=true,metrics.enabled=true,metrics.podMonitor=true,taint.enabled=true",
+    ]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert by_name([item for item in yaml.safe_load_all(ran.stdout) if item]) == by_name(objects(EVERYTHING))
 

@@ -61,7 +61,8 @@ def containers(folder: Path) -> Iterator[Resource]:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_resources_are_valid(folder: Path, version: str) -> None:
     for resource in resources(folder):
-        kubernetes_validate.validate(resource, version, strict=True)
+        if resource["kind"] != "PodMonitor":  # a kind of the Prometheus Operator, without a schema here
+            kubernetes_validate.validate(resource, version, strict=True)
 
 
 def test_the_validator_is_strict() -> None:
@@ -101,6 +102,8 @@ def test_kustomize_builds_it(folder: Path) -> None:
     ran = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60, check=True)
     built = list(yaml.safe_load_all(ran.stdout))
     for resource in built:
+        if resource["kind"] == "PodMonitor":
+            continue
         kubernetes_validate.validate(resource, VERSIONS[-1], strict=True)
     maps = {resource["metadata"]["name"] for resource in built if resource["kind"] == "ConfigMap"}
     used = {volume["configMap"]["name"] for pod in pods(folder) for volume in pod["volumes"] if "configMap" in volume}
@@ -124,6 +127,28 @@ def test_containers_have_no_more_than_they_need(folder: Path) -> None:
         assert not pod.get("hostPID")
         assert not pod.get("hostIPC")
         assert bool(pod.get("hostNetwork")) == (folder.name == "daemonset")
+
+
+def test_the_pod_monitor_finds_the_metrics() -> None:
+    """Field names as in the API reference of the Prometheus Operator."""
+    daemonset, monitor = resources(KUBERNETES / "metrics")
+    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+    (endpoint,), (port,) = monitor["spec"]["podMetricsEndpoints"], container["ports"]
+    assert endpoint["port"] == port["name"]
+    assert str(port["containerPort"]) == container["command"][-1]
+    labels = daemonset["spec"]["template"]["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert labels[monitor["spec"]["jobLabel"]] == "preflight-metrics", "the job that the alert rules name"
+    (judging,) = pods(KUBERNETES / "daemonset")
+    places = {volume["name"]: volume["hostPath"]["path"] for pod in (judging, *pods(KUBERNETES / "metrics"))
+              for volume in pod["volumes"] if volume["name"] == "textfile"}  # fmt: skip
+    assert set(places.values()) == {"/var/lib/node_exporter/textfile"}
+
+
+def test_a_tainted_node_is_judged_and_scraped() -> None:
+    for folder in ("daemonset", "metrics"):
+        (pod,) = pods(KUBERNETES / folder)
+        assert {"key": "gpu-preflight/failed", "operator": "Exists"} in pod["tolerations"]
 
 
 #: Capabilities and volumes of the Pod Security Standards: what *baseline* lets a container add, *restricted* mount.
@@ -180,7 +205,13 @@ def test_the_level_follows_the_pod(change: Resource, level: str) -> None:
 def test_rbac_lets_it_read_a_pod_by_its_name_and_no_more() -> None:
     rules = [rule for resource in resources(KUBERNETES / "base") for rule in resource.get("rules", ())]
     assert rules == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
-    assert not any(resource["kind"].startswith("Cluster") for folder in FOLDERS for resource in resources(folder))
+    of_cluster = [resource for folder in FOLDERS for resource in resources(folder)
+                  if resource["kind"].startswith("Cluster")]  # fmt: skip
+    role, binding = of_cluster
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "patch"]}]
+    (account,) = binding["subjects"]
+    (taint,) = pods(KUBERNETES / "taint")
+    assert (account["namespace"], taint["serviceAccountName"]) == ("kube-system", account["name"])
 
 
 def test_the_token_is_in_the_init_container_alone() -> None:
@@ -203,7 +234,7 @@ def command_lines() -> Iterator[tuple[str, list[str]]]:
     """Yield the arguments that the manifests pass to preflight."""
     for folder in FOLDERS:
         for container in containers(folder):
-            if "preflight" not in container["image"]:
+            if "preflight" not in container["image"] or folder.name in ("metrics", "taint"):  # programs of their own
                 continue
             if "args" in container:
                 yield folder.name, container["args"]

@@ -73,7 +73,7 @@ OTHERS = {
     r"ncclras |py-spy ": "people, where a job of NCCL runs",
     r"sudo apt-get install ": ".ci/run installs the same packages; tests/architecture compares the lists",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
-    r"kubectl (apply|kustomize) ": "tests/integration/kubernetes/test_manifests.py",
+    r"kubectl (apply|kustomize|logs) ": "tests/integration/kubernetes/test_manifests.py",
     r"helm ": "pytest -m helm renders the chart; people install it",
     r"(skopeo|podman) ": "people, with a registry",
     r"(ANSIBLE=\S+ )?(\.venv/bin/)?python (-I )?-m \w": "the module exists, below",

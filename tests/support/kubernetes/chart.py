@@ -43,6 +43,16 @@ daemonset:
 # Lets an installed node-problem-detector read the verdicts.
 nodeProblemDetector:
   enabled: true
+# Serves the metrics of each node on port 9798; podMonitor: for the Prometheus Operator.
+metrics:
+  enabled: false
+  podMonitor: false
+# Taints the nodes whose condition PreflightFailed is true, at most this many. mode: dry-run only logs, apply taints.
+taint:
+  enabled: false
+  mode: dry-run
+  percent: 10
+  most: 10
 # Collects once from this number of nodes, with one pod on each, into an existing volume claim.
 collect:
   enabled: false
@@ -60,6 +70,11 @@ _COLLECT = (
     ("nvidia.com/gpu: 8", "nvidia.com/gpu: {{ .Values.collect.gpus }}"),
     ("rdma/hca_shared_devices_a: 1", "{{ .Values.collect.rdmaResource | quote }}: 1"),
     ("claimName: preflight-evidence", "claimName: {{ .Values.collect.claimName | quote }}"),
+)
+_TAINT = (
+    ("--percent=10", "--percent={{ .Values.taint.percent }}"),
+    ("--most=10", "--most={{ .Values.taint.most }}"),
+    ("--mode=dry-run", "--mode={{ .Values.taint.mode }}"),
 )
 
 
@@ -90,6 +105,10 @@ def _if(value: str, text: str) -> str:
     return f"{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n"
 
 
+def _script(folder: str, name: str) -> str:
+    return _config_map(folder, {name: _indented((BASES / folder / name).read_text(), 4)})
+
+
 def chart() -> Iterator[tuple[Path, str]]:
     """Yield the files of the chart."""
     files = ("preflight-monitor.json", "check_preflight.sh")
@@ -101,6 +120,15 @@ def chart() -> Iterator[tuple[Path, str]]:
         "node-problem-detector": _if("nodeProblemDetector.enabled", _config_map("node-problem-detector", monitor)),
         "collect": _if("collect.enabled", _with_values("job/job.yaml", _IMAGE, _RUNTIME, *_COLLECT)),
     }
+    metrics = [_with_values("metrics/daemonset.yaml", _IMAGE), _script("metrics", "serve_metrics.py")]
+    templates["metrics"] = _if("metrics.enabled", "---\n".join(metrics))
+    templates["podmonitor"] = _if("metrics.podMonitor", _with_values("metrics/podmonitor.yaml"))
+    taint = [
+        _with_values("taint/rbac.yaml"),
+        _with_values("taint/deployment.yaml", _IMAGE, *_TAINT),
+        _script("taint", "taint_nodes.py"),
+    ]
+    templates["taint"] = _if("taint.enabled", "---\n".join(taint))
     cluster = _indented((BASES / "base" / "cluster.toml").read_text().rstrip("\n"), 2)
     note = _WRITTEN.format(place="")
     yield CHART / "Chart.yaml", note + _CHART.format(version=VERSION)
