@@ -39,7 +39,11 @@ def test_the_record_is_never_raised() -> None:
 def keys(source: str, folder: Path) -> list[str]:
     path = folder / "sample.py"
     path.write_text(source)
-    return sorted(place.key for place in vocabulary._of_module(path, ""))
+    return keys_of(path)
+
+
+def keys_of(path: Path) -> list[str]:
+    return sorted(place.key for place in vocabulary._of_module(path, "", *vocabulary._parsed(path)))
 
 
 @pytest.mark.parametrize(
@@ -87,10 +91,11 @@ def test_what_is_counted(source: str, expected: list[str], tmp_path: Path, monke
 
 def test_a_class_of_the_tests_counts_with_those_of_the_product(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "ROOT", tmp_path)
+    classes: dict[str, list[str]] = {}
     for name in ("model.py", "test_model.py"):
         (tmp_path / name).write_text("class Port: pass\nclass _Private: pass\n")
-    places = vocabulary._classes_defined_twice([tmp_path / "model.py", tmp_path / "test_model.py"])
-    assert [(place.key, place.where) for place in places] == [
+        vocabulary._add_classes(classes, tmp_path / name, vocabulary._parsed(tmp_path / name)[0])
+    assert [(place.key, place.where) for place in vocabulary._defined_twice(classes)] == [
         ("classes.Port", "model.py:1"), ("classes.Port", "test_model.py:1")
     ]  # fmt: skip
 
@@ -100,7 +105,10 @@ def test_the_name_of_a_package_counts(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "told").mkdir()
     path = tmp_path / "told" / "__init__.py"
     path.write_text("")
-    assert [place.key for place in vocabulary._of_module(path, "")] == ["variables.told", "names.tell"]
+    assert [place.key for place in vocabulary._of_module(path, "", *vocabulary._parsed(path))] == [
+        "variables.told",
+        "names.tell",
+    ]
 
 
 def shape(source: str) -> list[WordUse]:

@@ -117,7 +117,7 @@ def test_a_line_that_is_cut_in_its_middle_is_left_out(monkeypatch: pytest.Monkey
 def test_commands_survive_damaged_files(tmp_path: Path) -> None:
     files = fuzz_commands.seeds(tmp_path)
     tally = fuzz_commands.CommandTally()
-    fuzz_commands.mutations(0.15, random.Random(), files, tmp_path, tally)
+    fuzz_commands.mutations(0.08, random.Random(), files, tmp_path, tally)
     assert tally.runs
     assert not [fault for fault in tally.faults if not fault.startswith("slow: ")], "seconds are for a quiet machine"
 

@@ -14,7 +14,7 @@ import re
 import sys
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -136,34 +136,45 @@ def _name(path: Path) -> str:
 
 def places() -> Iterator[WordUse]:
     """Yield every occurrence in the product, its documentation and its tests."""
+    classes: dict[str, list[str]] = {}
     for path in product():
-        yield from _of_module(path, "")
+        tree, source = _parsed(path)
+        yield from _of_module(path, "", tree, source)
+        yield from _shapes(path, tree)
+        _add_classes(classes, path, tree)
     for path in developer_sources():
-        yield from (place for place in _of_module(path, "tests-") if not place.key.startswith("tests-messages"))
+        tree, source = _parsed(path)
+        yield from _of_module(path, "tests-", tree, source)
+        _add_classes(classes, path, tree)
     for path in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "deploy").rglob("*.md")]):
         if _name(path) not in GENERATED | {"CHANGELOG.md"}:
             text = re.sub(r"^```.*?^```", _line_ends, path.read_text(), flags=re.M | re.S)
             yield from _words("docs", _name(path), 1, text)
-    yield from _shapes()
+    yield from _defined_twice(classes)
 
 
-def _of_module(path: Path, prefix: str) -> Iterator[WordUse]:
-    """Yield the occurrences in names, in docstrings and comments, and in the other strings of a module."""
-    where, source = _name(path), path.read_text()
-    tree = ast.parse(source)
+def _parsed(path: Path) -> tuple[ast.Module, str]:
+    source = path.read_text()
+    return ast.parse(source), source
+
+
+def _of_module(path: Path, prefix: str, tree: ast.Module, source: str) -> Iterator[WordUse]:
+    """Yield the occurrences in names, docstrings and comments, and in the other strings of the product."""
+    where = _name(path)
     docstrings = set()
     yield from _of_name(prefix, where, 1, path.parent.name if path.name == "__init__.py" else path.stem)
     for node in ast.walk(tree):
-        for name in _defined(node):
+        if name := _defined(node):
             yield from _of_name(prefix, where, getattr(node, "lineno", 1), name)
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             docstring, line = ast.get_docstring(node, clean=False) or "", _docstring_line(node)
             docstrings.add(line)
             yield from _words(f"{prefix}prose", where, line, docstring)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield from _words(f"{prefix}prose", where, token.start[0], token.string)
-    for line, text in _messages(tree):
+    if any(_WORD.search(line.partition("#")[2]) for line in source.splitlines()):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield from _words(f"{prefix}prose", where, token.start[0], token.string)
+    for line, text in _messages(tree) if not prefix else ():
         if line not in docstrings:
             yield from _words(f"{prefix}messages", where, line, text)
 
@@ -172,22 +183,21 @@ def _docstring_line(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.Asyn
     return node.body[0].lineno if ast.get_docstring(node) else 0
 
 
-def _defined(node: ast.AST) -> Iterator[str]:
-    """Yield the names that a node defines."""
-    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        yield node.name
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        yield node.id
-    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-        yield node.attr
-    elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
-    elif isinstance(node, ast.alias) and node.asname:
-        yield node.asname
+#: The attribute of a node with the name which it defines; `ast.Name` and `ast.Attribute` define one when they store.
+_DEFINED = {
+    **dict.fromkeys((ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef), "name"), ast.arg: "arg",
+    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), "name"), ast.MatchMapping: "rest",
+    ast.alias: "asname", ast.Name: "id", ast.Attribute: "attr",
+}  # fmt: skip
+
+
+def _defined(node: ast.AST) -> str | None:
+    """Return the name that a node defines."""
+    attribute = _DEFINED.get(type(node))
+    if not attribute or (isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Store)):
+        return None
+    name: str | None = getattr(node, attribute)
+    return name
 
 
 def _of_name(prefix: str, where: str, line: int, name: str) -> Iterator[WordUse]:
@@ -207,13 +217,20 @@ def _messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
-        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in ("re", "regex"):
+        if isinstance(node, ast.Call) and _root(node.func) in ("re", "regex"):
             skipped.update(id(inner) for argument in node.args for inner in ast.walk(argument))
         elif isinstance(node, ast.JoinedStr):
             skipped.update(id(inner) for inner in node.values if isinstance(inner, ast.Constant))
             yield node.lineno, "".join(_piece(inner) for inner in node.values)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
             yield node.lineno, node.value
+
+
+def _root(node: ast.expr) -> str:
+    """Return the first name of a dotted one."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _piece(node: ast.expr) -> str:
@@ -237,23 +254,22 @@ def _words(kind: str, where: str, line: int, text: str) -> Iterator[WordUse]:
         )
 
 
-def _shapes() -> Iterator[WordUse]:
-    """Yield docstrings with a bad first line, and repeated names of classes and functions."""
-    for path in product():
-        where, tree = _name(path), ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                yield from _shape(where, node)
-    yield from _classes_defined_twice([*product(), *developer_sources()])
+def _shapes(path: Path, tree: ast.Module) -> Iterator[WordUse]:
+    """Yield docstrings with a bad first line, and names that too many modules define."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _shape(_name(path), node)
 
 
-def _classes_defined_twice(paths: Iterable[Path]) -> Iterator[WordUse]:
+def _add_classes(classes: dict[str, list[str]], path: Path, tree: ast.Module) -> None:
+    """Add the places of the public classes that a module defines."""
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
+            classes.setdefault(statement.name, []).append(f"{_name(path)}:{statement.lineno}")
+
+
+def _defined_twice(classes: Mapping[str, Sequence[str]]) -> Iterator[WordUse]:
     """Yield each definition of a public class that another file defines as well."""
-    classes: dict[str, list[str]] = {}
-    for path in paths:
-        for statement in ast.parse(path.read_text()).body:
-            if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_"):
-                classes.setdefault(statement.name, []).append(f"{_name(path)}:{statement.lineno}")
     for name, homes in sorted(classes.items()):
         if len(homes) > 1:
             yield from (WordUse(f"classes.{name}", home, name) for home in homes)
