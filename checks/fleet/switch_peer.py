@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from preflight import facts, parsers
-from preflight._startup.lightclass import replace
+from preflight._startup.lightclass import dataclass, replace
 from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import missed
@@ -343,7 +343,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
     ## Verdicts
     Peers are nodes of one class that share at least half of their leaves, so nodes of different pods are not compared.
-    A node that differs from most of its peers, at least three of them cabled identically, fails. Without such a
+    A node that differs from most of its peers, at least three of them with the same leaves, fails. Without such a
     majority, all of them fail, and it is unknown which side is right. A leaf declared in the cluster file (`[leaves]`)
     takes precedence over the peers.
 
@@ -372,32 +372,72 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
 def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     alike = Counter(plans.values())
+    disputes = {plan: _dispute(plan, alike) for plan in alike}
     good: list[str] = []
     for name, plan in plans.items():
-        rivals = {other: wrong for other in alike if (wrong := _elsewhere(plan, other))}
-        most = max(rivals, key=lambda other: alike[other], default=plan)
-        if most is plan or (alike[most] < alike[plan] and alike[plan] >= QUORUM):
+        if (dispute := disputes[plan]) is None:
             good.append(name)
             continue
-        listed = _moved(rivals[most], ports[name])
-        if alike[most] > alike[plan] and alike[most] >= QUORUM:
-            message = f"cabled differently from most of its peers ({alike[most]} nodes): {listed}"
+        listed = _moved(dispute.rails, ports[name])
+        if dispute.is_lost:
+            message = f"cabled differently from most of its peers ({dispute.theirs} nodes): {listed}"
         else:
-            message = f"cabled differently from {alike[most]} of its peers; which side is wrong is not known: {listed}"
+            message = (
+                f"cabled differently from {dispute.theirs} of its peers; which side is wrong is not known: {listed}"
+            )
         finding = failed(message, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])
-        yield replace(finding, undecided=alike[most] <= alike[plan] or alike[most] < QUORUM)
+        yield replace(finding, undecided=not dispute.is_lost)
     if good:
         yield passed("every rail is on the leaf of its peers", evidence=[LLDP]).on(good)
 
 
-def _elsewhere(plan: Sequence[str], other: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the rails that two nodes of one wiring plan have on different leaves.
+@dataclass(frozen=True)
+class _Dispute:
+    """Rails that a node and some of its peers have on different leaves."""
 
-    Empty if they are not peers. A port that is down has no neighbour; only rails present on both nodes are compared.
+    rails: tuple[tuple[str, str], ...]  # here and there
+    ours: int  # nodes with all of these rails as here
+    theirs: int
+
+    @property
+    def is_lost(self) -> bool:
+        return self.theirs > self.ours and self.theirs >= QUORUM
+
+    @property
+    def is_won(self) -> bool:
+        return self.ours > self.theirs and self.ours >= QUORUM
+
+
+def _dispute(plan: tuple[str, ...], alike: Mapping[tuple[str, ...], int]) -> _Dispute | None:
+    """Return the most important dispute of a plan with its peers, ``alike`` nodes of each; None if all are won.
+
+    A peer with another port down has another plan, but still shows the leaves of its other rails.
     """
+    peers = [(frozenset(other), number) for other, number in alike.items() if _are_peers(plan, other)]
+
+    def count(rails: Collection[str]) -> int:
+        return sum(number for peer, number in peers if peer.issuperset(rails))
+
+    apart = {tuple(wrong) for other, _ in peers if (wrong := _elsewhere(plan, other))}
+    disputes = [
+        _Dispute(rails, count([here for here, _ in rails]), count([there for _, there in rails]))
+        for rails in sorted(apart)
+    ]
+    left = [dispute for dispute in disputes if not dispute.is_won]
+    return max(left, key=lambda dispute: (dispute.is_lost, len(dispute.rails), dispute.theirs), default=None)
+
+
+def _are_peers(plan: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether two nodes of one wiring plan share at least half of their leaves."""
     mine, theirs = ({rail.split("\0")[1] for rail in rails} for rails in (plan, other))
-    if len(mine & theirs) < _SAME_PLAN * max(len(mine), len(theirs)):
-        return []
+    return len(mine & theirs) >= _SAME_PLAN * max(len(mine), len(theirs))
+
+
+def _elsewhere(plan: Sequence[str], other: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the rails that two peers have on different leaves.
+
+    A port that is down has no neighbour; only rails present on both nodes are compared.
+    """
     usual = {rail.split("\0")[0]: rail for rail in other}
     return [(rail, usual[port]) for rail in plan if usual.get(port := rail.split("\0")[0], rail) != rail]
 

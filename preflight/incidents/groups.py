@@ -162,12 +162,15 @@ class _Similar:
     def _at_places(self, faults: list[NodeFault], kinds: Collection[str]) -> tuple[list[Group], list[NodeFault]]:
         """Return a group for each place that faults share, and the other faults."""
         groups, left = list[Group](), faults
-        alike = Counter(map(self._subject, faults))
+        taken = set[tuple[str, str]]()
         for kind, key in self.places.kinds(faults) if faults else ():
             by_name = _by(left, key) if kind in kinds else {}
             for name, several in sorted(by_name.items(), key=lambda group: -len(group[1])):
                 if name and self.places.is_shared(kind, name, several, len(left)):
-                    place, where = self.places.identity(kind, name, several, alike)
+                    place, where = self.places.identity(kind, name, several)
+                    if (place, where) in taken:
+                        place, where = kind, name
+                    taken.add((place, where))
                     prefix = self.places.prefix(kind, name, several)
                     groups.append(Group((place, self.check, where, self.signature), several, prefix))
                     left = _without(left, several)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from preflight.facts.majority import systemic
 from preflight.incidents.cabling import Cabling, pods_of
@@ -111,16 +111,17 @@ class Places:
         declared = len(subjects) * len(self._members["unit"])
         return count <= _FEW_LEAVES and count < max(len(live), declared - count) + are_dead
 
-    def identity(self, kind: str, name: str, faults: Sequence[NodeFault], alike: Mapping[str, int]) -> tuple[str, str]:
+    def identity(self, kind: str, name: str, faults: Sequence[NodeFault]) -> tuple[str, str]:
         """Return the kind and name that identify the faults at a place.
 
-        An inferred leaf is unknown once the last peer has lost the port too. So if this port is down at no other leaf,
-        the port identifies them. ``alike`` is the number of similar faults of each subject.
+        An inferred leaf is unknown once the last peer has lost the port too. So these faults are identified by the port
+        and by a leaf to which these nodes are still connected.
         """
         subject = self._subject(faults[0])
-        here = sum(self._subject(fault) == subject for fault in faults)
-        of_port = (kind == "pod" or not self._is_sure(kind, faults)) and here == alike[subject] == len(faults)
-        return ("port", subject) if of_port else (kind, name)
+        if (kind == "pod" or not self._is_sure(kind, faults)) and {subject} == set(map(self._subject, faults)):
+            live = frozenset().union(*(self._findings.parts(fault.node).compute_leaves for fault in faults))
+            return ("pod", f"{min(live)} {subject}") if live else ("port", subject)
+        return kind, name
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
         """Return the title prefix that names a place; may be empty."""

@@ -141,6 +141,7 @@ MORE: Mapping[str, Fault] = {
     "/scratch read-only": record(MOUNTS, ok(DISKS.replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),
     "rail 4 at leaf 9": nic("mlx5_4", leaf="leaf-9"),
     "rail 5 at leaf 9": nic("mlx5_5", leaf="leaf-9"),
+    "cables of rails 4 and 9 swapped": both(nic("mlx5_4", leaf="leaf-9"), nic("mlx5_9", leaf="leaf-4")),
     "nothing to lock": node(memlock="65536"),
     **{name: fault for name, (fault, _) in DIFFERENCES.items()},
 }  # fmt: skip
@@ -324,6 +325,8 @@ FLEET: Sequence[tuple[int, Mapping[int, str], tuple[str, ...]]] = (
     (12, {1: "drive 3 dead", 2: "drive 3 dead"}, ("host.inventory nvme3 @gpu001", "host.inventory nvme3 @gpu002")),
     (12, {1: "drive 3 dead", 2: "drive 5 dead"}, ("host.inventory nvme3 @gpu001", "host.inventory nvme5 @gpu002")),
     (12, {1: "rail 4 at leaf 9", 2: "rail 5 at leaf 9"}, ("fleet.rail-leaf @gpu001", "fleet.rail-leaf @gpu002")),
+    (12, {1: "cables of rails 4 and 9 swapped", 2: "port 9 down", 3: "port 10 down"},
+     ("fleet.rail-leaf @gpu001", "rdma.port-state mlx5_9:1 @gpu002", "rdma.port-state mlx5_10:1 @gpu003")),
     # many: one cause
     (12, {1: "port down", 2: "port down", 3: "port down"}, ("rdma.port-state mlx5_5:1 @gpu[001-003]",)),
     (12, {**TWO_LEAVES, 1: "port 5 of leaf 7 slow", 2: "port 9 of leaf 7 slow", 3: "port 10 of leaf 7 slow"},

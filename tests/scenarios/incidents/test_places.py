@@ -147,3 +147,21 @@ def test_dead_leaves(faults: Mapping[int, str], expected: Sequence[str], monkeyp
         monkeypatch.setitem(MORE, name, at_pod("b" if name.startswith("all") else name[0], *down))
     report = judged(faults)
     assert sorted(fold(entry["nodes"]) for entry in report["incidents"]) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # a leaf of another pod dies too, while two pods have one that is live
+        ({1: "b5", 2: "b5", 3: "b5", 4: "c", 5: "c", 6: "c", 7: "d"}, {4: "c5", 5: "c5", 6: "c5"}),
+        ({1: "b0", 2: "b0", 3: "b0", 4: "b"}, {4: "b0"}),  # the last port of the leaf dies
+    ],
+)
+def test_fingerprint_of_a_dead_leaf_lasts(
+    before: Mapping[int, str], after: Mapping[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, down in {"b5": (5,), "b0": (0,), "b": (), "c": (), "c5": (5,), "d": ()}.items():
+        monkeypatch.setitem(MORE, name, at_pod(name[0], *down))
+    (first,), later = (judged(faults)["incidents"] for faults in (before, {**before, **after}))
+    assert first["fingerprint"] in {entry["fingerprint"] for entry in later}
+    assert len({entry["fingerprint"] for entry in later}) == len(later)
