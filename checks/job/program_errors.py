@@ -77,17 +77,19 @@ def _with_fault(
         return finding
     log = run.nccl_logs.get(key)
     of_rank = {str(rank): host.host for host in (of_log(log) if log else ()) for rank in host.ranks}
-    writers, names = [], dict[str | None, str]()
+    writers, names, files = [], dict[str | None, str](), []
     for error in logged:
         rank = error.rank or error.writer.removeprefix("rank")
         host = error.node or of_rank.get(rank) or error.writer or None
         if node := run.host(host):
             names[host] = node.node
+        files.append((node, error.paths))
         writers.append((host, int(rank) if rank.isdecimal() else None, None))
     at = dict.fromkeys(facts.logged_faults.places(log, signature.check, writers, names))
     blamed = ((host, processes(error.processes)) for error, (host, _, _) in zip(logged, writers, strict=True))
     of_processes = facts.logged_faults.blamed_processes(blamed, signature.check, names)
-    finding = finding.with_parts(*finding.parts, *at, *of_processes)
+    of_files = dict.fromkeys(facts.logged_faults.blamed_mounts(files, signature.check))
+    finding = finding.with_parts(*finding.parts, *at, *of_processes, *of_files)
     return finding.from_cause((signature.check, *dict.fromkeys(names.values()))) if names else finding
 
 

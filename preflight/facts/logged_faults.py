@@ -6,14 +6,20 @@ import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from preflight.evidence.document import EvidenceError
 from preflight.facts.nccl_root_cause.host_statements import hosts
+from preflight.parsers.host.mounts import MOUNTS, parse
 from preflight.parsers.nccl_log.signatures import by_id
 
 if TYPE_CHECKING:
+    from preflight.facts.node import NodeFacts
     from preflight.parsers.nccl_log import Failure, NcclLog
 
 #: Checks of single GPUs: on a node, an error in a log is the same fault only if it is of the same GPU.
 _OF_GPUS = ("gpu.", "xid.", "nvlink.")
+
+#: Checks of file systems: an error in a log is the same fault only if it is of the same mount.
+_OF_FILES = ("host.file-systems", "host.mounts")
 
 #: Layer of the failures whose message is an error of CUDA.
 _CUDA = "cuda"
@@ -57,6 +63,24 @@ def blamed_processes(
     for host, processes in blamed:
         if host in names:
             yield from (f"{names[host]} {process}: {check}" for process in processes)
+
+
+def blamed_mounts(blamed: Iterable[tuple[NodeFacts | None, Iterable[str]]], check: str) -> Iterator[str]:
+    """Yield the mount points of blamed files, such as ``gpu004 /scratch: host.file-systems``.
+
+    ``blamed`` are the node of each message, if known, and the paths in it. Without a table of mounts, a path has none.
+    """
+    for node, paths in blamed if check.startswith(_OF_FILES) else ():
+        if node is None:
+            continue
+        try:
+            places = [mount.place for mount in node.parsed(MOUNTS, parse)]
+        except EvidenceError:
+            continue
+        for path in paths:
+            over = [place for place in places if f"{path}/".startswith(f"{place.rstrip('/')}/")]
+            if over:
+                yield f"{node.node} {max(over, key=len)}: {check}"
 
 
 def _ranks(log: NcclLog) -> dict[str | None, list[int]]:

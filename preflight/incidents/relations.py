@@ -50,9 +50,9 @@ class Relations:
     def of_logs(self, finding: Document, causes: Mapping[int, Document]) -> list[int]:
         """Return the node findings that a log's finding names as its cause.
 
-        The log's finding states the possible causes as the id of a check or a pattern of ids. If its message names the
-        subject or mount point of some of these causes, only those are returned. If it names none, all but those with
-        a mount point are returned for an id or for ``*``, and none for another pattern.
+        The log's finding states the possible causes as the id of a check or a pattern of ids. If it names the subject
+        or mount point of some of these causes, only those are returned. If it names none, all but those with a mount
+        point are returned for an id or for ``*``, and none for another pattern.
         """
         blamed = finding.get("cause")
         if not blamed:
@@ -62,10 +62,7 @@ class Relations:
             for number, cause in causes.items()
             if not set(blamed["nodes"]).isdisjoint(cause["nodes"]) and self._in_log(cause, finding, blamed["check"])
         ]
-        stated = [
-            number for number in named
-            if any(_names(finding["message"], name) for name in (causes[number]["subject"], *_mounts(causes[number])))
-        ]  # fmt: skip
+        stated = [number for number in named if _is_stated(causes[number], finding)]
         if stated or blamed["check"] not in ("*", *self._ids):
             return stated
         return [number for number in named if not _mounts(causes[number])]
@@ -139,6 +136,15 @@ class Relations:
 
 def _logs(finding: Document) -> set[str]:
     return {key for key in finding["evidence"] if key.startswith("log:")} if "@run" in finding["nodes"] else set()
+
+
+def _is_stated(cause: Document, logged: Document) -> bool:
+    """Return whether a log names the mount point of a cause, or else its subject or mount point in the message."""
+    mounts, parts = _mounts(cause), [part.partition(": ")[0] for part in logged.get("parts", ())]
+    shown = {part.removeprefix(f"{node} ") for node in cause["nodes"] for part in parts if part.startswith(f"{node} /")}
+    if mounts and shown:
+        return not shown.isdisjoint(mounts)
+    return any(_names(logged["message"], name) for name in (cause["subject"], *mounts))
 
 
 def _mounts(finding: Document) -> list[str]:

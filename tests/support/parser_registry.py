@@ -145,6 +145,7 @@ APART = {
             "parsers.messages.logged_level.error_text",
             "parsers.messages.logged_level.is_fault",
             "parsers.messages.logged_level.is_log_line",
+            "parsers.messages.named_paths.paths_in",
             "parsers.messages.named_processes.processes_in",
             "parsers.host.kernel_log.without_writer",
             "parsers.messages.traceback.names_exception",

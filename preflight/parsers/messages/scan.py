@@ -21,6 +21,7 @@ from preflight.parsers.messages import (
 from preflight.parsers.messages import logged_level as level
 from preflight.parsers.messages.denials import without_denials
 from preflight.parsers.messages.error_words import check_of
+from preflight.parsers.messages.named_paths import paths_in
 from preflight.parsers.messages.named_processes import processes_in
 from preflight.parsers.messages.signature import FRAMEWORK, SLURM, ErrorSignature
 from preflight.parsers.nccl_log import signatures as nccl_signatures
@@ -126,6 +127,7 @@ class LoggedError:
     survived: bool = False  # whether training steps follow it
     writer: str = ""  # the rank or host in the launcher's prefix
     processes: tuple[str, ...] = ()  # PIDs, or OWN for the process itself
+    paths: tuple[str, ...] = ()
 
     @property
     def has_meaning(self) -> bool:
@@ -367,6 +369,7 @@ def _raised(error: traceback.RaisedError, lines: Lines, at: int) -> LoggedError:
     return LoggedError(
         signature, lines[error.at].number, logged[:300], "", node, rank, what, error.frame,
         ends_of(logged, _WORDS, _WORDS * 2 // 3), error.follows, processes=processes_in(logged),
+        paths=paths_in(logged),
     )  # fmt: skip
 
 
@@ -381,7 +384,7 @@ def _logged(signature: ErrorSignature, match: re.Match[str] | None, lines: Lines
         rank = rank or next((hit[0] for line in above for hit in _RANK.findall(line) if hit[0]), "")
     return LoggedError(signature, lines[at].number, text.strip()[:300], groups.get("gpu") or groups.get("gpu2", ""),
                        node.removeprefix(_SLURMD), rank, groups.get("what", ""), words=_words(text, match),
-                       processes=processes_in(text))  # fmt: skip
+                       processes=processes_in(text), paths=paths_in(text))  # fmt: skip
 
 
 def _words(text: str, match: re.Match[str] | None) -> str:

@@ -15,12 +15,14 @@ from preflight.facts.inventory import DISK_SPACE
 from preflight.facts.nvidia.model import Process
 from preflight.judge import judge
 from preflight.nodeset import unfold
+from preflight.parsers.host.mounts import MOUNTS
 from preflight.reports.keep_off import bad_nodes
 from preflight.reports.verdict_line import headline
 from tests.scenarios.incidents.combinations import MORE, PLANTED
 from tests.scenarios.incidents.test_situations import Situation, named
-from tests.support.machines.inventory import HEAD, ROOT_SPACE
-from tests.support.machines.records import ran
+from tests.support.machines.inventory import DISKS, HEAD, ROOT_SPACE
+from tests.support.machines.records import ok, ran
+from tests.support.machines.system import NFS
 from tests.support.planted_fleet import CLUSTER
 from tests.support.whole_nodes import Fault, both, env, gpu, health, nic, node, record
 
@@ -126,6 +128,9 @@ SHUT_DOWN = node(kernel_log=(
     "<2>[430001.1] XFS (md0): Corruption of in-memory data (0x8) detected at xfs_trans_cancel (fs/xfs/xfs_trans.c:109"
     "5).  Shutting down filesystem.",
 ))  # fmt: skip
+
+
+CACHE = record(MOUNTS, ok(f"{DISKS}{NFS}88 81 259:31 / /scratch/cache rw shared:43 - ext4 /dev/nvme11n1 rw\n"))
 
 
 def judged(faults: Mapping[int, Fault], *logs: str, cluster: str = CLUSTER) -> Any:
@@ -300,6 +305,14 @@ CASES: Mapping[str, tuple[Mapping[int, Fault], str, Sequence[str]]] = {
     "a rank cannot write elsewhere, or on another node": (
         {2: SHUT_DOWN}, EIGHT + raised(11, f"{IO_ERROR} '/home/a'") + raised(3, f"{IO_ERROR} '/scratch/a'"),
         [OUT_OF_MEMORY, ERROR],
+    ),
+    "it cannot write to another file system below it": (
+        {2: both(SHUT_DOWN, CACHE)}, EIGHT + raised(11, f"{IO_ERROR} '/scratch/cache/a'"),
+        [OUT_OF_MEMORY, ERROR, "fleet.host @gpu002 site drifts"],
+    ),
+    "the root file system became read-only": (
+        {2: node(kernel_log=("<2>[430001.1] EXT4-fs (nvme0n1p2): Remounting filesystem read-only",))},
+        EIGHT + raised(11, "OSError: [Errno 30] Read-only file system: '/var/tmp/a'"), [OUT_OF_MEMORY],
     ),
     "of another rank's GPU": (
         {2: held(4)}, EIGHT + raised(11, NO_MEMORY), ["gpu.left-over-processes @gpu002 job drifts", ALONE],
