@@ -49,6 +49,8 @@ def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
             return None
     except EvidenceError as error:
         return unknown(f"the neighbours are unknown: {error}", evidence=[LLDP])
+    if not any(port.active for port in _roce(node, site)):
+        return unknown("no RoCE port is active: see rdma.port-state", evidence=[LLDP], fix="see rdma.port-state")
     return unknown(
         f"no switch sends LLDP on {len(_roce(node, site))} RoCE ports", evidence=[LLDP],
         fix="enable LLDP in the switch; NIC firmware that handles LLDP hides it from the host (mlxconfig LLDP_NB_*)",
@@ -409,9 +411,10 @@ class _Dispute:
 
 
 def _dispute(plan: tuple[str, ...], alike: Mapping[tuple[str, ...], int]) -> _Dispute | None:
-    """Return the most important dispute of a plan with its peers, ``alike`` nodes of each; None if all are won.
+    """Return the main dispute of a plan with its peers; None if all are won.
 
-    A peer with another port down has another plan, but still shows the leaves of its other rails.
+    ``alike`` is the number of nodes with each plan. A peer with another port down has another plan, but still shows the
+    leaves of its other rails.
     """
     peers = [(frozenset(other), number) for other, number in alike.items() if _are_peers(plan, other)]
 

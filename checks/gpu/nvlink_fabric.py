@@ -247,9 +247,9 @@ def imex(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if state == "active" and channel:
         yield passed("IMEX is active, and channel0 exists", evidence=[parsers.host.services.SERVICES, CHANNELS])
         return
-    summary = (
-        f"IMEX {parsers.host.services.state_in_words(state)}, but channel0 {'exists' if channel else 'is missing'}"
-    )
+    but = "but" if channel or state == "active" else "and"
+    here = "exists" if channel else "is missing"
+    summary = f"IMEX {parsers.host.services.state_in_words(state)}, {but} channel0 {here}"
     yield (failed if state == "failed" else warned)(
         summary, found=summary, expected="active, with channel0", impact="slows-job",
         evidence=[parsers.host.services.SERVICES, CHANNELS],

@@ -305,7 +305,7 @@ def _stalls(kinds: Kinds, window: Window) -> Iterator[Problem | str]:
             "",
             "hung-task",
             hung,
-            "The following lines show what the task waits for: storage, a driver or a lock.",
+            "The call trace after the line in `dmesg -T` shows what the task waits for: storage, a driver or a lock.",
             _one_process(event.device for event in hung),
         )
     if lockups := tuple(kinds.get("lockup", ())):

@@ -25,7 +25,9 @@ def no_rail(node: NodeFacts, site: Site) -> Finding | None:
     if compute and not roce:
         return skipped("the compute ports are InfiniBand", evidence=[compute[0].evidence[0]])
     key = roce[0].evidence[0] if roce else "dir:/sys/class/infiniband"
-    return unknown("no active RoCE port has a network interface", evidence=[key])
+    idle = bool(roce) and not any(port.active for port in roce)
+    message = "no RoCE port is active: see rdma.port-state" if idle else "no active RoCE port has a network interface"
+    return unknown(message, evidence=[key])
 
 
 @check(

@@ -17,6 +17,13 @@ from preflight.model import Finding, all_of, check, compare, counted, passed, so
 _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
 
 
+#: Checks of active ports.
+_OF_ACTIVE_PORTS = (
+    "rdma.*", "counters.*", "optics.*", "rails.subnets", "roce.chain", "switch.*", "fleet.mtu-equal", "fleet.rail-leaf",
+    "nccl.load-balancing",
+)  # fmt: skip
+
+
 @check(
     "rdma.port-state",
     title="RDMA ports of the compute fabric are active",
@@ -29,6 +36,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9][\w.-]{0,14}")
         ("optics.*", "part"),
         ("counters.*", "part"),
         ("kernel.events", "part", "*", "the link of *"),
+        *((effect, "unknown", "*", "*port is active*") for effect in _OF_ACTIVE_PORTS),
         ("nccl.transport", "log"),
         ("nccl.failures", "log"),
         ("bench.factor", "log"),

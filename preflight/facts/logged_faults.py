@@ -66,7 +66,7 @@ def blamed_processes(
 
 
 def blamed_mounts(blamed: Iterable[tuple[NodeFacts | None, Iterable[str]]], check: str) -> Iterator[str]:
-    """Yield the mount points of blamed files, such as ``gpu004 /scratch: host.file-systems``.
+    """Yield the mounts of blamed files: ``gpu004 /scratch: host.file-systems``.
 
     ``blamed`` are the node of each message, if known, and the paths in it. Without a table of mounts, a path has none.
     """

@@ -115,13 +115,15 @@ class Places:
         """Return the kind and name that identify the faults at a place.
 
         An inferred leaf is unknown once the last peer has lost the port too. So these faults are identified by the port
-        and by a leaf to which these nodes are still connected.
+        and by a leaf to which these nodes are still connected; those of several pods by the port alone.
         """
         subject = self._subject(faults[0])
-        if (kind == "pod" or not self._is_sure(kind, faults)) and {subject} == set(map(self._subject, faults)):
-            live = frozenset().union(*(self._findings.parts(fault.node).compute_leaves for fault in faults))
-            return ("pod", f"{min(live)} {subject}") if live else ("port", subject)
-        return kind, name
+        of_port = kind in ("pod", "port") or not self._is_sure(kind, faults)
+        if not of_port or {subject} != set(map(self._subject, faults)):
+            return kind, name
+        live = {leaf for fault in faults for leaf in self._findings.parts(fault.node).compute_leaves}
+        one_pod = len({self._pod_of(leaf) for leaf in live}) == 1
+        return ("pod", f"{min(live)} {subject}") if one_pod else ("port", subject)
 
     def prefix(self, kind: str, name: str, faults: Iterable[NodeFault]) -> str:
         """Return the title prefix that names a place; may be empty."""
@@ -165,14 +167,17 @@ class Places:
 
     def _pod(self, fault: NodeFault, ports: Collection[str]) -> str:
         """Return the pod of a port that shows no leaf, and its ports that are down."""
+        leaves = self._findings.parts(fault.node).compute_leaves
+        return self._with_ports(self._pod_of(min(leaves)), fault, ports) if leaves and not self._leaf(fault) else ""
+
+    def _pod_of(self, leaf: str) -> str:
         if self._pods is None:
             nodes = [self._findings.parts(node) for node in self._findings.nodes]
             self._pods = pods_of(nodes)
             self._members["pod"] = Counter(
                 self._pods[min(node.compute_leaves)] for node in nodes if node.compute_leaves
             )
-        leaves = self._findings.parts(fault.node).compute_leaves
-        return self._with_ports(self._pods[min(leaves)], fault, ports) if leaves and not self._leaf(fault) else ""
+        return self._pods[leaf]
 
     def _with_ports(self, place: str, fault: NodeFault, ports: Collection[str]) -> str:
         few = len(ports) <= FEW_PORTS and len(ports) != self._findings.parts(fault.node).compute

@@ -139,7 +139,7 @@ def _logs(finding: Document) -> set[str]:
 
 
 def _is_stated(cause: Document, logged: Document) -> bool:
-    """Return whether a log names the mount point of a cause, or else its subject or mount point in the message."""
+    """Return whether a log names the mount point or the subject of a cause."""
     mounts, parts = _mounts(cause), [part.partition(": ")[0] for part in logged.get("parts", ())]
     shown = {part.removeprefix(f"{node} ") for node in cause["nodes"] for part in parts if part.startswith(f"{node} /")}
     if mounts and shown:

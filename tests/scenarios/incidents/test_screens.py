@@ -13,12 +13,12 @@ from preflight.checks import registry
 from preflight.evidence.document import from_document
 from preflight.expectations.cluster_file import decode
 from preflight.judge import judge
-from preflight.reports.summary_text import render
+from preflight.reports.summary_text import render, unexplained
 from tests.support.in_process import run
 from tests.support.machines import hgx_h100
 from tests.support.machines.fleet import fleet, names
 from tests.support.planted_fleet import CLUSTER
-from tests.support.whole_nodes import Fault, both, nic
+from tests.support.whole_nodes import Fault, both, every_rail, nic
 
 #: The causes of the demo: title, nodes, impact, owner; reviewed by hand.
 DEMO = [
@@ -103,3 +103,15 @@ def test_fingerprints_do_not_depend_on_the_order_of_nodes(order: str) -> None:
         evidences = evidences[::-1]
     report = judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
     assert {entry["fingerprint"] for entry in report["incidents"]} == {"488ce382b7e4", "ac85bc5bb7e5"}  # as in the demo
+
+
+@pytest.mark.parametrize("fault", [every_rail(state="DOWN", physical="Polling"), nic("mlx5_5", state="DOWN")])
+def test_results_that_need_an_active_port_belong_to_the_ports_that_are_down(fault: Fault) -> None:
+    documents = fleet(hgx_h100("", roce=True), 3, 7, {"gpu002": fault})
+    evidences = [from_document(document, document["node"]) for document in documents]
+    report = judge(evidences, registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
+    (incident,) = report["incidents"]
+    assert [finding["check"] for finding in unexplained(report) if finding["nodes"] == ["gpu002"]] == []
+    grouped = {report["findings"][number]["check"] for number in incident["findings"]}
+    everything_is_down = "roce.chain" in grouped
+    assert everything_is_down == ("switch.pfc" in grouped) == (len(incident["subjects"]) > 1)

@@ -203,8 +203,8 @@ def test_fingerprint_lasts_while_a_fault_spreads() -> None:
     """Also if the last peer that shows the leaf goes, and past 30 % of the nodes."""
     rail = {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}) for last in (4, 5, 13)}
     leaf = dict.fromkeys(range(1, 13), "leaf")
-    rail |= {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}, leaf=leaf) for last in (4, 5, 12, 13)}
-    assert len(rail) == 1
+    of_pod = {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}, leaf=leaf) for last in (4, 5, 12, 13)}
+    assert len(rail) == len(of_pod) == 1
     hot = {fingerprint(8, {HOT: faults}) for faults in (
         {"GPU0": (1, 2, 3)}, {"GPU0": (1, 2, 3, 4)}, {"GPU0": range(1, 9), "GPU3": [4]}
     )}  # fmt: skip
