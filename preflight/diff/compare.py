@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from preflight._startup.lightclass import dataclass
-from preflight.diff.change import ABSENT, GOOD, ORDER, change
+from preflight.diff.change import ABSENT, GOOD, ORDER, change, has_fewer
 from preflight.diff.node_profile import changes
 from preflight.diff.snapshot import Snapshot
 from preflight.incidents.changes import changes as incident_changes
@@ -105,7 +105,7 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
         if was and not now and was.status in GOOD and after != "skip":
             continue  # the check has a different finding, with a separate row
         how = change(check, status, then)
-        if was and now and (turned := _of_same(was, now)):
+        if was and now and (turned := _of_same(check, was, now)):
             how = turned
         if how:
             yield _Row(
@@ -115,11 +115,14 @@ def _changed(judged: tuple[Mapping[str, str], Mapping[str, str]], old: _Found, n
             )  # fmt: skip
 
 
-def _of_same(was: _FindingState, now: _FindingState) -> str:
-    """Return the change if the status is the same: now decided, or another value."""
+def _of_same(check: str, was: _FindingState, now: _FindingState) -> str:
+    """Return the change if the status is the same, else an empty string.
+
+    A tie is now decided, there are fewer devices, or the value is another one.
+    """
     if was.status != now.status or now.status not in ("fail", "warn"):
         return ""
-    if was.undecided and not now.undecided:
+    if (was.undecided and not now.undecided) or has_fewer(check, was.found, now.found):
         return "worse"
     return "still" if now.status == "fail" and was.found != now.found else ""
 

@@ -14,7 +14,7 @@ _HEADS = {
 _COUNTED = {"still": "still failing, with another value"}
 
 _NODES = {
-    "fell_silent": "answered before and do not answer now", "answer_again": "answer again",
+    "fell_silent": "answered only in the first run", "answer_again": "answered only in the second run",
     "silent_in_both": "did not answer in either run", "came": "only in the second run",
     "came_silent": "only in the second run, and did not answer", "went": "only in the first run",
 }  # fmt: skip

@@ -28,9 +28,10 @@ _FORMATS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         rf"\bnot\s+(?:judged|collected):\s(?P<names>{_LINES})",
     )),
     ("comparison", r"(?m)^(?:NO WORSE|WORSE|UNKNOWN|COULD NOT TELL|NOT COMPARED): ", (
-        rf"(?m)^(?P<names>{_LIST}): (?:only in the |answer again|answered before|did not answer|gave no answer)",
+        rf"(?m)^(?P<names>{_LIST}): (?:(?:answered )?only in the |answer again|answered before|did not answer"
+        r"|gave no answer)",
         rf"(?m)^  (?:new|worse|changed|first judged|unclear|gone) {{2,5}}(?P<names>{_LIST}) {{2}}\S",
-        rf"(?m)^(?:NEW|WORSE|UNCLEAR|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
+        rf"(?m)^(?:NEW|WORSE|UNCLEAR|still failing|better|gone)\s{{2}}(?P<names>{_LIST})\s{{2}}\S",
         rf"(?m)^\s{{2}}(?P<names>{_LIST})\s{{2}}\S[^\n]{{0,400}}: ",
     )),
     ("HTML report", r"<!DOCTYPE html>[^\0]{0,2000}Content-Security-Policy|class=\"(?:names|where)\"", (

@@ -89,7 +89,7 @@ def test_nodes_that_came_and_went_and_fell_silent(tmp_path: Path) -> None:
         "both": 1, "came": ["gpu002"], "went": ["gpu001"], "fell_silent": ["gpu003"], "answer_again": [],
         "came_silent": [], "silent_in_both": [],
     }  # fmt: skip
-    assert "gpu003: answered before and do not answer now" in text(before, after)
+    assert "gpu003: answered only in the first run" in text(before, after)
     assert diff(after, before, status=3)["nodes"]["answer_again"] == ["gpu003"], "gpu002 is gone"
 
 

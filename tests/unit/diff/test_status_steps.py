@@ -139,6 +139,22 @@ def test_a_failure_with_another_value_still_fails() -> None:
     assert compare(_value("FIRST", "fail", "1"), _value("SECOND", "fail", "1"))["findings"] == []
 
 
+@pytest.mark.parametrize(
+    ("check", "was", "now", "change"),
+    [
+        ("gpu.count", "7", "6", "worse"), ("gpu.count", "6", "7", "still"), ("nvlink.links", "12", "4", "worse"),
+        ("rdma.registered", "7 RDMA devices", "5 RDMA devices", "worse"), ("counters.loss", "7", "6", "still"),
+        ("gpu.count", "none", "6", "still"),
+    ],
+)  # fmt: skip
+def test_fewer_devices_are_worse(check: str, was: str, now: str, change: str) -> None:
+    before, after = side("FIRST", {"n": {check: "fail"}}), side("SECOND", {"n": {check: "fail"}})
+    for made, figure in ((before, was), (after, now)):
+        made.report["findings"][0] |= {"found": figure}
+    (finding,) = compare(before, after)["findings"]
+    assert finding["change"] == change
+
+
 def test_of_two_lists_only_what_differs_is_shown() -> None:
     assert _difference("a 1; b 2; c 3", "a 1; c 4") == ("b 2; c 3", "c 4")
     assert _difference("a 1; b 2", "a 1") == ("b 2", "none")
