@@ -382,11 +382,9 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapp
             continue
         listed = _moved(dispute.rails, ports[name])
         if dispute.is_lost:
-            message = f"cabled differently from most of its peers ({dispute.theirs} nodes): {listed}"
+            message = f"{listed} ({dispute.theirs} nodes, most of its peers)"
         else:
-            message = (
-                f"cabled differently from {dispute.theirs} of its peers; which side is wrong is not known: {listed}"
-            )
+            message = f"{listed} ({dispute.theirs} of its peers); which side is wrong is not known"
         finding = failed(message, found=listed, expected="one leaf for each rail", evidence=[LLDP]).on([name])
         yield replace(finding, undecided=not dispute.is_lost)
     if good:
