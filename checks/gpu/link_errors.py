@@ -244,8 +244,9 @@ def _replay_growth(node: NodeFacts) -> Iterator[Finding]:
 def _unread(what: str, error: EvidenceError, node: NodeFacts) -> Finding:
     if error.key not in node.evidence:  # collected by an older preflight
         return skipped(f"{what} were not collected from this node", evidence=[error.key])
+    late = node.evidence.record(error.key).status == "not-run"
     return unknown(f"the growth of {what} is not known: {error}", evidence=[error.key],
-                   fix="Run `preflight check --window 60` on the node.")  # fmt: skip
+                   fix="" if late else "Run `preflight check --window 60` on the node.")  # fmt: skip
 
 
 def _names(node: NodeFacts) -> dict[str, tuple[str, str]]:

@@ -30,8 +30,9 @@ def no_pytorch(node: NodeFacts, site: Site) -> Finding | None:
     if _torches(node):
         return None
     looked = [key for key in node.evidence.records if key.endswith(".dist-info/INSTALLER")]
-    if not looked or any(node.evidence.record(key).status not in ("missing", "ok") for key in looked):
-        return unknown("it is not known whether PyTorch is installed", evidence=sorted(looked)[:3] or [_LOOKED_AT])
+    unread = sorted(key for key in looked if node.evidence.record(key).status not in ("missing", "ok"))
+    if unread or not looked:
+        return unknown("it is not known whether PyTorch is installed", evidence=unread[:3] or [_LOOKED_AT])
     return skipped(
         "PyTorch is not installed here: run the check in the job's image", evidence=sorted(looked)[:3]
     ).about()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from preflight.checks.applicability import no_mount_declared, own_file_systems
@@ -246,6 +247,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             wrong += 1
             yield warned(f"{place} ({mount.kind} on {mount.source}) went read-only", subject=place,
                          found="read-only", expected="read-write, as it was mounted", evidence=[MOUNTS],
+                         fix="Read `dmesg`, drain the node, then check the file system or replace the disk.",
                          action="monitor" if mount.source.startswith("/dev/") else "",
                          impact="" if place.startswith("/boot") else "blocks-job")  # fmt: skip
     for row in _rows(node):
@@ -255,13 +257,13 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
         if row.free_bytes is not None and row.free_bytes < _NO_ROOM:
             wrong += 1
             yield warned(f"{row.place} ({row.kind}, {size_text(row.size_bytes)}) is full", subject=row.place,
-                         found=f"{row.free_bytes} bytes free", expected="space for users",
-                         evidence=[DISK_SPACE])  # fmt: skip
+                         found=f"{row.free_bytes} bytes free", expected="space for users", evidence=[DISK_SPACE],
+                         fix=f"Find what fills it: `du -x --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
         elif row.inodes and row.free_inodes == 0:
             wrong += 1
             yield warned(f"{row.place} ({row.kind}) has no free inode", subject=row.place,
-                         found=f"0 of {row.inodes} inodes", expected="inodes for users",
-                         evidence=[DISK_SPACE])  # fmt: skip
+                         found=f"0 of {row.inodes} inodes", expected="inodes for users", evidence=[DISK_SPACE],
+                         fix=f"Find its files: `du -x --inodes --max-depth=1 {shlex.quote(row.place)}`.")  # fmt: skip
     if not wrong:
         intended = sorted(
             place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only

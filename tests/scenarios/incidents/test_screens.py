@@ -115,3 +115,15 @@ def test_results_that_need_an_active_port_belong_to_the_ports_that_are_down(faul
     grouped = {report["findings"][number]["check"] for number in incident["findings"]}
     everything_is_down = "roce.chain" in grouped
     assert everything_is_down == ("switch.pfc" in grouped) == (len(incident["subjects"]) > 1)
+
+
+def test_results_that_the_deadline_prevented_have_its_next_step() -> None:
+    (document,) = fleet(hgx_h100("", roce=True), 1, 7)
+    late = {"status": "not-run", "why": "the run's deadline of 60 s expired first"}
+    records = dict.fromkeys(document["records"], late)
+    evidence = from_document({**document, "records": records}, document["node"])
+    report = judge([evidence], registry().checks, decode(CLUSTER.encode(), "cluster.toml"))
+    assert report["incidents"] == []
+    steps = {finding["check"]: finding["fix"] for finding in report["findings"] if finding["status"] == "unknown"}
+    assert len(steps) > 50
+    assert {check for check, step in steps.items() if "--deadline" not in step} == set()
