@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from preflight.checks.fabric.shape import path_lengths
 from preflight.checks.switch.common import listed
@@ -11,8 +13,11 @@ from preflight.expectations.switches_table import EthernetSite
 from preflight.facts.fabric.graph import Graph, place
 from preflight.facts.switch.ether_graph import network, rails
 from preflight.facts.switch.ethernet import CableEnd, Ethernet
-from preflight.facts.switch.model import SwitchFacts, SwitchPort
+from preflight.facts.switch.model import SwitchFacts
 from preflight.model import Finding, check, counted, failed, passed, unknown, warned
+
+#: Factor up to which two ratios are equal.
+_EQUAL = 1.001
 
 
 @check(
@@ -52,7 +57,8 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A ratio above the cluster file's `oversubscription` fails. Without that key, the result is unknown and states the
     ratio: a fabric may be oversubscribed by design. Ports that are down are ignored, so a lost uplink raises the ratio.
-    A leaf whose uplinks lead to switches without evidence is unknown.
+    A leaf is unknown if its uplinks lead to switches without evidence, if the speed of a port or its neighbours are not
+    shown, or if ports without an LLDP neighbour decide: they may be uplinks or lead to hosts.
 
     ## False alarms
     A leaf of storage or login nodes, which are not sized for collectives.
@@ -68,30 +74,41 @@ def oversubscription(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     for switch in net.switches:
         if switch.name not in leaves:
             continue
-        down, up, strange = _rates(switch, ends[switch.name])
+        rates = _rates(switch, ends[switch.name])
+        down, up, silent = rates.down, rates.up, rates.silent
         keys = [switch.key("ports"), switch.key("lldp")]
         ratio = f"{down / up:.2f}:1" if up else "no uplink"
         shown = f"{down:g} Gb/s to hosts, {up:g} Gb/s up"
-        if len(net.switches) == 1 and not up and not strange:
+        least = down / (up + silent) if up + silent else math.inf
+        most = (down + silent) / up if up else math.inf
+        if "lldp" in switch.gaps or rates.unrated:
+            why = switch.gaps.get("lldp") or f"the speed of {counted(rates.unrated, 'port')} is not known"
+            yield unknown(f"{switch.name}: {why}; the other ports: {shown}", subject=switch.name, evidence=keys,
+                          fix=switch.remedy)  # fmt: skip
+        elif len(net.switches) == 1 and not up and not rates.strange and not silent:
             good.append((0.0, "one switch"))
-        elif strange:
-            yield unknown(f"{switch.name}: {counted(strange, 'port')} with a neighbour that has no evidence; "
+        elif rates.strange:
+            yield unknown(f"{switch.name}: {counted(rates.strange, 'port')} with a neighbour that has no evidence; "
                           f"the other ports: {shown}",
                           subject=switch.name, found=ratio, evidence=keys,
                           fix="pass the evidence of all switches and hosts")  # fmt: skip
         elif limit is None:
             yield unknown(f"{switch.name}: {shown}, {ratio}; no ratio is declared", subject=switch.name, found=ratio,
                           evidence=keys, fix="declare it: [switches] oversubscription = 1")  # fmt: skip
-        elif not up or down / up > limit * 1.001:
+        elif least > limit * _EQUAL:
             yield failed(f"{switch.name} is oversubscribed: {shown}, {ratio}", subject=switch.name, found=ratio,
                          expected=f"at most {limit:g}:1 ({site.source(key)})", evidence=keys)  # fmt: skip
+        elif most > limit * _EQUAL:
+            yield unknown(f"{switch.name}: {silent:g} Gb/s of ports that are up have no LLDP neighbour; the other "
+                          f"ports: {shown}", subject=switch.name, found=ratio, evidence=keys,
+                          fix="run lldpd at the other end of these ports")  # fmt: skip
         else:
             good.append((down / up, ratio))
     if good:
-        most = max(good)[1]
+        highest = max(good)[1]
         yield passed(
-            f"{counted(len(good), 'leaf', 'leaves')}, at most {most}",
-            found=most,
+            f"{counted(len(good), 'leaf', 'leaves')}, at most {highest}",
+            found=highest,
             evidence=[net.switches[0].key("ports")],
         )
     elif not leaves:
@@ -155,16 +172,29 @@ def hops(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield passed(shown, found=f"up to {longest}", evidence=keys)
 
 
-def _rates(switch: SwitchFacts, far_ends: Mapping[str, CableEnd]) -> tuple[float, float, int]:
-    """Return Gb/s to hosts, Gb/s to switches, and the ports to unknown neighbours."""
-    down = up = 0.0
-    for name, far in far_ends.items():
-        if _counts(port := switch.ports[name]):
-            rate = port.speed_gbps or 0.0
-            down, up = (down, up + rate) if far.is_switch else (down + rate, up)
-    others = (port for name, port in switch.ports.items() if name not in far_ends)
-    return down, up, sum(_counts(port) and port.heard is not None for port in others)
+class _Rates(NamedTuple):
+    """Gb/s of a leaf's ports that are up, by what is at their other end."""
+
+    down: float  # to hosts
+    up: float  # to switches
+    silent: float  # to no LLDP neighbour
+    strange: int  # number of ports to neighbours without evidence
+    unrated: int  # number of ports without a known speed
 
 
-def _counts(port: SwitchPort) -> bool:
-    return port.up is not False and port.admin_up is not False
+def _rates(switch: SwitchFacts, far_ends: Mapping[str, CableEnd]) -> _Rates:
+    down = up = silent = 0.0
+    strange = unrated = 0
+    for name, port in switch.ports.items():
+        far = far_ends.get(name)
+        if port.up is False or port.admin_up is False or not (far or port.heard or port.up):
+            continue
+        if not far and port.heard:
+            strange += 1
+        elif port.speed_gbps is None:
+            unrated += 1
+        elif far:
+            down, up = (down, up + port.speed_gbps) if far.is_switch else (down + port.speed_gbps, up)
+        else:
+            silent += port.speed_gbps
+    return _Rates(down, up, silent, strange, unrated + len(far_ends.keys() - switch.ports.keys()))

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 #: Seconds between two commands, and maximum bytes of an answer.
 GAP_S, _MOST_BYTES = 0.2, 24 << 20
 
-#: Runs commands on a host: host, commands, seconds between them, maximum bytes, deadline.
-RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes]"]
+#: Runs commands on a host: host, commands, seconds between them, maximum bytes, deadline. An output that is too long is
+#: None.
+RunCommands = Callable[[str, Sequence[str], float, int, float], "list[bytes | None]"]
 
 
 class WithEosSwitches:
@@ -56,15 +57,18 @@ class WithEosSwitches:
                 rest = max(GAP_S, plan["window_s"] - (time.monotonic() - began))
                 time.sleep(max(0.0, min(rest, until - time.monotonic())))
             texts = self._commands(host, [command + suffix for command in wanted], GAP_S, _MOST_BYTES, until)
-            answers += [
-                (command, eos_answers.record(command, text.decode("utf-8", "replace")))
-                for command, text in zip(wanted, texts, strict=False)
-            ]
+            answers += [(command, _record(command, text)) for command, text in zip(wanted, texts, strict=False)]
             answers += [
                 (command, {"status": "error", "why": f"{command}: the connection ended before the answer"})
                 for command in wanted[len(texts) :]
             ]
         return eos_answers.records(answers)
+
+
+def _record(command: str, text: bytes | None) -> dict[str, Any]:
+    if text is None:
+        return {"status": "error", "why": f"{command}: the answer exceeds {_MOST_BYTES >> 20} MiB"}
+    return eos_answers.record(command, text.decode("utf-8", "replace"))
 
 
 def with_eos(request: CollectRequest, transport: NodeTransport) -> WithEosSwitches:

@@ -46,10 +46,12 @@ class Eapi:
             raise TransportError(f"{ca} cannot be read as certificates: {error.strerror or error}") from None
         return cls(context, _accounts(), port)
 
-    def answers(self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float) -> list[bytes]:
+    def answers(
+        self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
+    ) -> list[bytes | None]:
         """Return the JSON answer to each command; raises NoAnswer.
 
-        If the switch refuses a command, the answer contains its errors.
+        An answer of more than ``most_bytes`` is None. If the switch refuses a command, the answer contains its errors.
         """
         account = self.accounts.authenticators(host)
         if account is None:
@@ -57,14 +59,14 @@ class Eapi:
                 "authenticate", f"{_file()} has no account for {host}: add `machine {host} login … password …`"
             )
         secret = base64.b64encode(f"{account[0]}:{account[2]}".encode()).decode()
-        answers: list[bytes] = []
+        answers: list[bytes | None] = []
         for command in commands:
             if answers:
                 time.sleep(gap_s)
             answers.append(self._answer(host, command, secret, most_bytes, until))
         return answers
 
-    def _answer(self, host: str, command: str, secret: str, most_bytes: int, until: float) -> bytes:
+    def _answer(self, host: str, command: str, secret: str, most_bytes: int, until: float) -> bytes | None:
         left_s = until - time.monotonic()
         if left_s <= 0:
             raise NoAnswer("collect", "the deadline of the switch passed")
@@ -91,7 +93,7 @@ class Eapi:
         except OSError as error:
             raise _failure(host, error) from None
         if len(content) > most_bytes:
-            raise NoAnswer("collect", f"the answer to {command!r} exceeds {most_bytes >> 20} MiB")
+            return None
         return _result(command, content)
 
 

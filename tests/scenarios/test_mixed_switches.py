@@ -129,6 +129,58 @@ def test_a_fault_is_one_incident_and_changes_nothing_else(tmp_path: Path, health
     assert unknown(report) == unknown(healthy)
 
 
+BANNER = "*****\n* {Authorized} users only; log in > read #1 *\n*****\n"
+#: What a stranger makes of an answer.
+STRANGE: dict[str, Callable[[str], str]] = {
+    "refused by EOS": lambda answer: "% Invalid input (at token 2: 'x')",
+    "refused by NX-OS": lambda answer: "       ^\n% Invalid command at '^' marker.",
+    "banner": lambda answer: BANNER + answer,
+    "half": lambda answer: answer[: len(answer) // 2],
+    "login page": lambda answer: "<html><style>\nbody\n{ color: red }\n</style>Log in</html>",
+    "nothing": lambda answer: "",
+    "pager": lambda answer: "\x1b[7m--More--(12%)\x1b[m\r\x1b[K".join(re.split("(?<=\n)", answer, maxsplit=1)),
+    "escapes": lambda answer: answer.replace("gpu0", "\x1b[2J\x1b]0;x\x07gpu0"),
+    "escapes in JSON": lambda answer: answer.replace('"gpu0', '"\\u001b]0;x\\u0007gpu0'),
+    "message of the log": lambda answer: answer.replace("\n", "\nNov 21 03:00:01 leafX %LINEPROTO-5-UPDOWN: down\n", 1),
+}  # fmt: skip
+
+
+def strange(session: str, place: int, change: Callable[[str], str]) -> str:
+    """Change the answer to one command of a session."""
+    lines = re.split(r"(?m)^((?:cumulus@)?leaf\d\S{0,10}[#$] ?.*\n)", session)
+    places = [at for at in range(2, len(lines), 2) if lines[at].strip()]
+    lines[places[place % len(places)]] = change(lines[places[place % len(places)]].rstrip("\n")) + "\n"
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(("name", "place"), [*((name, place) for place, name in enumerate(STRANGE)),
+                                             *(("half", place) for place in range(6))])  # fmt: skip
+def test_a_strange_answer_is_no_fault_of_the_fabric(
+    tmp_path: Path, healthy: dict[str, Any], name: str, place: int
+) -> None:
+    mixed = Mixed()
+    mixed.sessions(tmp_path, as_json=bool(place % 2))
+    for path in tmp_path.iterdir():
+        path.write_text(strange(path.read_text(), place, STRANGE[name]))
+    report = judge([*mixed.clos.evidences(), *switch_documents([tmp_path])], ALL, SITE)
+    assert wrong(report) == []
+    lost = unknown(report) - unknown(healthy)
+    assert bool(lost) or name in ("banner", "pager", "escapes", "escapes in JSON", "message of the log")
+    assert {subject.partition(" ")[0] for _, subject in lost} <= {"leaf2", "leaf3", "leaf4", ""}
+
+
+def test_escapes_in_the_name_of_a_neighbour_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    mixed = Mixed()
+    (row,) = mixed.eos.now["show lldp neighbors detail"]["lldpNeighbors"]["Ethernet5/1"]["lldpNeighborInfo"]
+    row["systemName"] = "\x1b[2J\x1b]0;x\x07gpu001"
+    (tmp_path / "leaf3.txt").write_text(mixed.eos.session())
+    directory.save(tmp_path / "nodes", mixed.clos.evidences())
+    words = run("judge", str(tmp_path / "nodes"), "--switch-files", str(tmp_path / "leaf3.txt"), "--only", "link.*",
+                "--html", str(tmp_path / "page.html"), expect=(0, 1, 3))  # fmt: skip
+    assert "\x1b]" not in words + (tmp_path / "page.html").read_text()
+    assert "\x1b[2J" not in words
+
+
 def test_a_leaf_that_counts_no_pauses_is_not_blamed_for_those_of_an_unread_host(tmp_path: Path) -> None:
     """Its thresholds and headroom are not blamed: the host may have paused it."""
     mixed = Mixed()

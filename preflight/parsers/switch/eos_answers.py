@@ -19,6 +19,8 @@ from preflight.parsers.switch import show_commands
 Fields = Mapping[str, "Fields | None"]
 
 _INTERFACE = re.compile(r"Ethernet[0-9]{1,4}(?:/[0-9]{1,3}){0,2}")
+#: The beginning of an answer: a line that begins with a brace.
+_BEGIN = re.compile(r"^[ \t]{0,8}\{", re.MULTILINE)
 _LONGEST = 200  # maximum characters of a text
 
 
@@ -82,12 +84,13 @@ def command(question: str) -> str:
 def answer(command: str, text: str) -> dict[str, Any]:
     """Return the wanted fields of an answer in JSON; raises ValueError.
 
-    The error quotes the beginning of the answer.
+    A banner may precede the JSON. The error quotes the beginning of the answer.
     """
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    if not first.startswith("{"):
+    begin = _BEGIN.search(text)
+    if begin is None:
         raise ValueError(f"the answer is not JSON: {first[:80]!r}; the command is `{command} | json`")
-    value = json_limits.text(text)
+    value = json_limits.text(text[begin.start() :])
     fields = QUESTIONS[command].fields
     if not isinstance(value, dict):
         raise ValueError(f"the answer is not a JSON object: {first[:80]!r}")

@@ -16,16 +16,16 @@ from preflight.parsers.switch import eos_answers, linux_answers, nxos_answers
 
 Record = dict[str, Any]
 
+#: A line that begins with a prompt; the last two names are those of a shell.
 _PROMPT = re.compile(
-    r"(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
-    r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(?P<command>.*)"
+    r"^(?:([A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z][A-Za-z0-9_-]{0,62}){0,6})"
+    r"(?:\.[0-9]{2}:[0-9]{2}:[0-9]{2})?(?:\([A-Za-z0-9_-]{1,60}\)){0,2}[#>] ?(.*)"
+    r"|[a-z_][a-z0-9_-]{0,31}@([A-Za-z0-9][A-Za-z0-9_-]{0,62}):(?:[a-z0-9_-]{1,32}:)?[~/][^\s$#]{0,200}[$#] ?(.*))$",
+    re.MULTILINE,
 )
-_SHELL = re.compile(
-    r"[a-z_][a-z0-9_-]{0,31}@(?P<name>[A-Za-z0-9][A-Za-z0-9_-]{0,62}):(?:[a-z0-9_-]{1,32}:)?[~/][^\s$#]{0,200}[$#] ?"
-    r"(?P<command>.*)"
-)
-#: Text that a terminal adds: escape sequences, erased characters and the pager.
-_TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]|^ *--More-- *\r?", re.MULTILINE)
+#: Text that a terminal adds: escape sequences and erased characters, then the pager.
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[^\n]\x08|[\x08\x07]")
+_PAGER = re.compile(r"^ *--More--(?:\([0-9]{1,3}%\))? *\r?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -71,21 +71,23 @@ def recorded(text: str) -> tuple[CommandLine, SwitchSession, list[tuple[str, Rec
 
 def parse(text: str, question_of: Callable[[str], str | None] = eos_answers.question) -> SwitchSession | None:
     """Parse a session; None if it contains none of the commands of a platform."""
-    name, first = "", 0
+    name, first, line, at, begin = "", 0, 1, 0, 0
     answers: list[tuple[str, str]] = []
     unread: list[tuple[int, str]] = []
-    lines: list[str] = []
     question: str | None = None
-    for number, line in enumerate([*_TERMINAL.sub("", text).replace("\r", "").split("\n"), None], 1):
-        match = (_PROMPT.fullmatch(line) or _SHELL.fullmatch(line)) if line is not None else None
-        if line is not None and not (match and (not name or match["name"] == name)):
-            lines.append(line)
+    plain = _PAGER.sub("", _TERMINAL.sub("", text)).replace("\r", "")
+    for match in _PROMPT.finditer(plain):
+        named, command = match[1] or match[3], match[2] or match[4] or ""
+        if name and named != name:
             continue
         if question is not None:
-            answers.append((question, "\n".join(lines)))
-        lines, question = [], question_of(match["command"]) if match else None
-        if match and question and not name:
-            name, first = match["name"], number
-        elif match and name and question is None and match["command"].startswith("sh"):
-            unread.append((number, match["command"].strip()))
+            answers.append((question, plain[begin : max(begin, match.start() - 1)]))
+        line += plain.count("\n", at, match.start())
+        at, begin, question = match.start(), match.end() + 1, question_of(command)
+        if question and not name:
+            name, first = named, line
+        elif name and question is None and command.startswith("sh"):
+            unread.append((line, command.strip()))
+    if question is not None:
+        answers.append((question, plain[begin:]))
     return SwitchSession(name, answers, first, unread) if answers else None

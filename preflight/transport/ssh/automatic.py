@@ -61,7 +61,7 @@ class AutoTransport:
 
     def run_commands(
         self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
-    ) -> list[bytes]:
+    ) -> list[bytes | None]:
         """Run commands of a device without a shell; raises NoAnswer.
 
         Only paramiko is used, because a connection of ``ssh`` runs only one command.

@@ -118,10 +118,10 @@ class SshTransport:
 
     def run_commands(
         self, host: str, commands: Sequence[str], gap_s: float, most_bytes: int, until: float
-    ) -> list[bytes]:
+    ) -> list[bytes | None]:
         """Run commands of a device without a shell; return the completed outputs.
 
-        Raises NoAnswer.
+        An output of more than ``most_bytes`` is None. Raises NoAnswer.
         """
         lists: list[CommandList] = []
 

@@ -261,6 +261,37 @@ def test_all_ways_give_the_same_findings_and_send_only_words_of_the_table(
     assert min(after - before for before, after in pairwise(times)) >= GAP_S * 0.9
 
 
+#: Question -> its answer in the hands of a stranger, and a part of the reason for which it is not read, if it is not.
+STRANGE: dict[str, tuple[Callable[[str], str], str]] = {
+    "show version": (lambda text: f"*** {{Authorized}} users only! ***\nlog in > read\n{text}", ""),
+    "show hostname": (lambda text: "% Invalid input (at token 1: 'hostname')", "% Invalid input"),
+    "show interfaces": (lambda text: text.replace('"to ', '"\\u001b[2Jto '), ""),
+    "show interfaces phy detail": (lambda text: text + " " * (1 << 20), "exceeds 1 MiB"),
+    "show interfaces transceiver dom thresholds": (lambda text: text[: len(text) // 2], "line"),
+    "show lldp neighbors detail": (lambda text: "<html>\n{ color: red }\n<form>Log in</form></html>", "line 1"),
+}
+
+
+@needs_farm
+def test_strange_answers_over_ssh_cost_no_other_answer(
+    ssh_device: SshDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eos_switches, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(eos_switches, "GAP_S", 0.0)
+    ssh_device.answers(EosLeaf().change("Ethernet1/1", interfaceStatus="connected\x1b]0;x\x07"))
+    for question, (change, _) in STRANGE.items():
+        path = ssh_device.folder / f"{question} | json".replace(" ", "_").replace("|", "_")
+        path.write_text(change(path.read_text()))
+    report = check(tmp_path, "--ssh-config", str(ssh_device.config), window=False)
+    assert report["exit_status"] == 3
+    assert {finding["status"] for finding in report["findings"]} <= {"unknown", "pass", "skip"}
+    records = read(tmp_path / "saved" / f"{NAME}.json").records
+    assert set(records) == {f"eos:{question}" for question in STRANGE}
+    for question, (_, why) in STRANGE.items():
+        record = records[f"eos:{question}"]
+        assert (record["status"], why in record.get("why", "")) == ("error" if why else "ok", True), record
+
+
 def interrupt(options: list[str], opened: Callable[[], object]) -> None:
     """Interrupt a run once a connection is open; assert that none stays open."""
     process = subprocess.Popen([sys.executable, "-m", "preflight", "check", "--switches", *options],
@@ -335,11 +366,12 @@ def test_another_answer_than_eapi_is_unknown(here: EapiDevice, tmp_path: Path, p
 
 def test_a_huge_answer_is_cut_off(here: EapiDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eos_switches, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(eos_switches, "GAP_S", 0.0)
     here.page = b'{"jsonrpc": "2.0", "id": "1", "result": [{"modelName": "' + b"x" * (1 << 20) + b'"}]}'
     report = check(tmp_path / "run", words=through_eapi(here, here.shows(NAME)), window=False)
     (finding,) = [finding for finding in report["findings"] if finding["check"] == "switch.answers"]
     assert finding["status"] == "unknown"
-    assert "exceeds 1 MiB" in finding["message"]
+    assert "the answer exceeds 1 MiB" in finding["message"]
 
 
 def test_accounts_that_others_can_read_are_refused(here: EapiDevice, tmp_path: Path) -> None:
@@ -355,7 +387,7 @@ def test_a_changed_plan_is_refused_before_connecting_and_one_run_at_a_time_reads
         def collect(self, *words: object) -> dict[str, Any]:
             raise AssertionError(words)
 
-    def commands(*words: object) -> list[bytes]:
+    def commands(*words: object) -> list[bytes | None]:
         called.append(words)
         again = reader.collect(NAME, eos_plan(NAME, 5, None), time.monotonic() + 5)
         assert "another run of preflight" in again["no_answer"]["reason"]
