@@ -52,6 +52,7 @@ def read(names: tuple[str, ...], as_json: bool, layout: str) -> int:
                     guesses[source.name] = recognition.guess(source.text.text)
     except recognition.SourceError as error:
         raise UsageError(str(error)) from None
+    recognition.compare_files(found)
     compared = recognition.across(reports, leaves)
     document = recognition.document(found, guesses, compared, unread)
     if as_json or layout == "json":

@@ -35,7 +35,7 @@ from preflight.parsers.nccl_tests.model import Report
 from preflight.recognition import container_formats
 from preflight.recognition.described_pods import DESCRIBE, read_described
 from preflight.recognition.detector import TextPart, parts
-from preflight.recognition.evaluate import add_findings
+from preflight.recognition.evaluate import add_findings, compare_files
 from preflight.recognition.formats import kinds
 from preflight.recognition.formats.messages import PROGRAM_LOG
 from preflight.recognition.formats.nccl_settings import SETTING, commands
@@ -64,8 +64,8 @@ from preflight.textprep.lines import Lines, bare, lines_of
 from preflight.textprep.ruled_hosts import split_by_heading
 
 __all__ = [
-    "SCHEMA", "Across", "Guess", "SourceError", "across", "document", "exit_status", "guess", "known", "leaves_of",
-    "open_sources", "read", "read_text", "reports_of",
+    "SCHEMA", "Across", "Guess", "SourceError", "across", "compare_files", "document", "exit_status", "guess", "known",
+    "leaves_of", "open_sources", "read", "read_text", "reports_of",
 ]  # fmt: skip
 
 SCHEMA = "preflight.read/1"

@@ -6,7 +6,7 @@ its judge used the part.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,35 +41,62 @@ def add_findings(parts: Sequence[TextPart], source: str) -> None:
     for part in parts:
         if not isinstance(part.taken, TypedPart):
             continue
-        key = key_of(part.kind)
-        status = "ok" if part.taken.complete else "cut"
-        records: dict[str, Any] = {key: {"status": status, "value": part.taken.facts, "out": part.text}}
         values = earlier[part.writer, part.kind]
         others = [
             value for writer, value in written[part.kind].items() if part.writer not in ("", writer)
             for _ in range(_hosts_of(writer))
         ]  # fmt: skip
-        rules = judges.checks_of(
-            part.kind, part.taken.value, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]),
-            part.read_in_full, _hosts_of(part.writer),
-        )  # fmt: skip
+        shown = _judged(part, part.taken, source, tuple(values[-_MOST_EARLIER:]), tuple(others[:_MOST_OTHERS]))
         values.append(part.taken.value)
-        node = _without_number(part.writer) or _node_of(part) or source
-        results = findings([Evidence(node, "", records)], rules) if rules else []
-        shown = [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
         once = _once(shown)
         part.unsettled = len(once) < len(shown)
         part.findings += once
 
 
+def _judged(
+    part: TextPart,
+    taken: TypedPart,
+    source: str,
+    earlier: tuple[Any, ...],
+    others: tuple[Any, ...],
+    files: bool = False,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Return the findings about a part, compared with ``others``."""
+    key = key_of(part.kind)
+    record = {"status": "ok" if taken.complete else "cut", "value": taken.facts, "out": part.text}
+    rules = judges.checks_of(part.kind, taken.value, earlier, others, part.read_in_full, _hosts_of(part.writer), files)
+    evidence = Evidence(_without_number(part.writer) or _node_of(part) or source, "", {key: record})
+    results = findings([evidence], rules) if rules else []
+    return [item for item in results if item["status"] in _SHOWN_STATUSES or _unknown_of(item, key)]
+
+
+def compare_files(sources: Sequence[tuple[str, Sequence[TextPart]]]) -> None:
+    """Add what differs between files that each hold one output of a kind.
+
+    Files of one host, by the names in them, are not compared: an output may have been saved before and after a change.
+    """
+    lone: dict[str, list[tuple[str, str, TextPart, TypedPart]]] = defaultdict(list)
+    for source, parts in sources:
+        number = Counter(part.kind for part in parts)
+        for part in parts:
+            if number[part.kind] == 1 and isinstance(part.taken, TypedPart):
+                lone[part.kind].append((part.writer or _node_of(part) or source, source, part, part.taken))
+    for named in lone.values():
+        for host, source, part, taken in named[:_MOST_OTHERS]:
+            if others := tuple(other.value for name, *_, other in named[:_MOST_OTHERS] if name != host):
+                before = {_of(item) for item in part.findings}
+                compared = _judged(part, taken, source, (), others, files=True)
+                part.findings += [item for item in compared if item["status"] != "pass" and _of(item) not in before]
+
+
 def _once(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Leave out what is unknown about a value that the same check reports as a fault."""
+    faults = {_of(item) for item in findings if item["status"] in ("fail", "warn") and item["subject"]}
+    return [item for item in findings if item["status"] != "unknown" or _of(item) not in faults]
 
-    def of(item: Mapping[str, Any]) -> tuple[Any, ...]:
-        return item["check"], item["subject"], item["found"]
 
-    faults = {of(item) for item in findings if item["status"] in ("fail", "warn") and item["subject"]}
-    return [item for item in findings if item["status"] != "unknown" or of(item) not in faults]
+def _of(item: Mapping[str, Any]) -> tuple[Any, ...]:
+    return item["check"], item["subject"], item["found"]
 
 
 def _hosts_of(writer: str) -> int:

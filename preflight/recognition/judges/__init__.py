@@ -52,6 +52,7 @@ class PastedValue:
     others: tuple[Any, ...] = ()  # values of the same kind from other writers
     in_full: bool = True  # complete, or an excerpt in which every line was read
     hosts: int = 1  # number of hosts with this output
+    files: bool = False  # the values of other writers come from other files
 
 
 Judge = Callable[[PastedValue], Iterator[Finding]]
@@ -95,10 +96,12 @@ def checks_of(
     others: tuple[Any, ...] = (),
     in_full: bool = True,
     hosts: int = 1,
+    files: bool = False,
 ) -> tuple[Check, ...]:
     """Return the checks that judge a part of this kind and value.
 
-    Empty if no judge handles the kind. ``in_full`` states whether all lines of the part were read.
+    Empty if no judge handles the kind. ``in_full`` states whether all lines of the part were read, ``files`` whether
+    ``others`` come from other files.
     """
     declared = _declared()
     judges = _judges(kind)
@@ -107,7 +110,7 @@ def checks_of(
         by_check[id].append(judge)
     return tuple(
         replace(
-            declared[id], run=PastedRun(declared[id], kind, own, value, earlier, others, in_full, hosts),
+            declared[id], run=PastedRun(declared[id], kind, own, value, earlier, others, in_full, hosts, files),
             scope=Scope.NODE, sweep=False, window=False, pair="", reads=(), needs=(), history=False, unless=(),
         )
         for id, own in by_check.items()

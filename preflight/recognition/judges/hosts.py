@@ -1,4 +1,4 @@
-"""Comparison of the hosts in one text that have the same devices.
+"""Comparison of hosts with the same devices, in one text or in several files.
 
 A host that differs is reported in its own part. Hosts with different devices are not compared.
 """
@@ -41,7 +41,7 @@ def port_states(part: PastedValue) -> Iterator[Finding]:
     others = _alike(part)
     for name, port in _by_name(part.value).items() if others else ():
         if port.logical not in ("", "ACTIVE") and all(host[name].logical == "ACTIVE" for host in others):
-            yield warned(f"{name} is {port.state_shown}, but active on {_hosts(len(others))} in this text",
+            yield warned(f"{name} is {port.state_shown}, but active {_place(len(others), part)}",
                          subject=name, found=port.state_shown, expected="active, as on each other host",
                          evidence=part.evidence)  # fmt: skip
 
@@ -64,7 +64,7 @@ def port_rates(part: PastedValue) -> Iterator[Finding]:
         rates = Counter(host[name].rate_gbps for host in others if host[name].logical == "ACTIVE")
         usual, number = max(rates.items(), key=lambda item: (item[1], item[0] or 0), default=(None, 0))
         if usual and port.rate_gbps < usual:
-            yield warned(f"{name} runs at {port.rate_gbps:g} Gb/s, but at {usual:g} on {_hosts(number)} in this text",
+            yield warned(f"{name} runs at {port.rate_gbps:g} Gb/s, but at {usual:g} {_place(number, part)}",
                          subject=name, found=f"{port.rate_gbps:g} Gb/s", expected=f"{usual:g} Gb/s, as on most hosts",
                          evidence=part.evidence)  # fmt: skip
 
@@ -106,12 +106,14 @@ def _unequal(
     if own == usual or same > number or (same == number and str(own) > str(usual)):
         return
     report = warned if same < number else unknown
-    yield report(f"{what} {own}, but {usual} on {_hosts(number)} in this text", subject=subject, found=str(own),
+    yield report(f"{what} {own}, but {usual} {_place(number, part)}", subject=subject, found=str(own),
                  expected=str(usual), evidence=part.evidence, fix=fix)  # fmt: skip
 
 
-def _hosts(number: int) -> str:
-    return f"{number} other host{'s' if number > 1 else ''}"
+def _place(number: int, part: PastedValue) -> str:
+    """Return the origin of other values; unnamed files may be of one host."""
+    plural = "s" if number > 1 else ""
+    return f"in {number} other file{plural}" if part.files else f"on {number} other host{plural} in this text"
 
 
 #: Checks, and their judges of every kind of port list.

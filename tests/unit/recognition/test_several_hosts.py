@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from preflight.recognition import read_text
+from preflight.recognition import compare_files, read_text
 
 Port = tuple[str, int, str, str]  # device, rate, state, firmware
 
@@ -85,3 +85,51 @@ def test_equal_hosts_raise_nothing(case: str) -> None:
 def test_one_host_twice_is_not_two() -> None:
     """The second reading is from the same machine."""
     assert not _found(_text({"rk01": [NDR]}) + _text({"rk01": [NDR]}))
+
+
+def _of_files(texts: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Return what is known only from the files together: status, file, check, message."""
+    sources = [(name, read_text(text, name)) for name, text in texts.items()]
+    before = {id(finding) for _, parts in sources for part in parts for finding in part.findings}
+    compare_files(sources)
+    return [
+        (finding["status"], name, finding["check"], finding["message"])
+        for name, parts in sources
+        for part in parts
+        for finding in part.findings
+        if id(finding) not in before
+    ]
+
+
+def _driver(version: str, host: str = "") -> str:
+    shown = f"name, driver_version\nNVIDIA H100 80GB HBM3, {version}\n"
+    return "".join(f"{host}: {line}\n" for line in shown.splitlines()) if host else shown
+
+
+FILES: dict[str, tuple[dict[str, str], list[tuple[str, str, str, str]]]] = {
+    "one of three drivers": (
+        {"a.txt": _driver("570.86.15"), "b.txt": _driver("550.54.15"), "c.txt": _driver("570.86.15")},
+        [("warn", "b.txt", "fleet.driver-equal", "the NVIDIA driver is 550.54.15, but 570.86.15 in 2 other files")],
+    ),
+    "two drivers, and which is right is unknown": (
+        {"a.txt": _driver("570.86.15"), "b.txt": _driver("550.54.15")},
+        [("unknown", "b.txt", "fleet.driver-equal", "the NVIDIA driver is 550.54.15, but 570.86.15 in 1 other file")],
+    ),
+    "a slow port": (
+        {"a.txt": _text({"rk01": [NDR]}), "b.txt": _text({"rk02": [HALF]})},
+        [("warn", "b.txt", "rdma.port-rate", "mlx5_4:1 runs at 200 Gb/s, but at 400 in 1 other file")],
+    ),
+    "one driver": ({"a.txt": _driver("570.86.15"), "b.txt": _driver("570.86.15")}, []),
+    "a host before and after an update": (
+        {"a.txt": _driver("570.86.15", "rk01"), "b.txt": _driver("550.54.15", "rk01")}, []
+    ),
+    "another machine": (
+        {"a.txt": _text({"rk01": [NDR]}), "b.txt": _text({"login": [("mlx5_0", 100, "Active", "28.41.1000")]})}, []
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_files_are_compared(case: str) -> None:
+    texts, expected = FILES[case]
+    assert _of_files(texts) == expected
