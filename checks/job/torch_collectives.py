@@ -107,8 +107,10 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
         ranks = listed([suspect.rank for suspect in job.suspects])
         share, lost = job.suspects[0].share, job.suspects[0].lost_share
         kind = group_kind(job.suspects[0].group)
-        yield unknown(f"{_ranks(ranks)} {_verb(ranks, 'cause')} {share:.0%} of the waiting of a {kind}, "
-                      f"{lost:.1%} of a step, in too few steps to rule out chance", evidence=keys,
+        what = f"{_ranks(ranks)} {_verb(ranks, 'cause')} {share:.0%} of the waiting of a {kind}, {lost:.1%} of a step"
+        if job.suspects[0].idle:
+            what = f"other stages wait in receives for {_ranks(ranks)} with an idle GPU, {lost:.1%} of a step"
+        yield unknown(f"{what}, in too few steps to rule out chance", evidence=keys,
                       fix="profile more steps on all ranks")  # fmt: skip
     elif gaps or not job.matched:
         shown = "; ".join(gaps[:3]) or "no collective could be matched"

@@ -69,10 +69,10 @@ def _idle(trace: RankTrace, waits: Waits, steps: Sequence[int]) -> tuple[_ByStep
 class _Event(Enum):
     """What changes how late a stage is."""
 
-    IDLE = auto()  # for that length
+    IDLE = auto()  # for that length until now
     LAST = auto()  # in a collective, which holds up its peers for that length
     WAITED = auto()  # in a collective
-    RECEIVED = auto()  # a message whose sender has been ready for that length
+    RECEIVED = auto()  # a message whose sender had been ready for that length when the stage began to receive
     SENT = auto()  # a message for which the GPU of the receiver has been idle for that length
 
 
@@ -85,7 +85,7 @@ def _events(trace: RankTrace, waits: Waits) -> Iterator[tuple[float, _Event, int
         if group.kinds != {"sendrecv"}
     ]
     return heapq.merge(
-        ((begin, _Event.IDLE, -1, end - begin) for begin, end in trace.gaps),
+        ((end, _Event.IDLE, -1, end - begin) for begin, end in trace.gaps),
         ((received, _Event.RECEIVED, -1, ready) for received, ready in waits.received[rank]),
         ((sent, _Event.SENT, -1, blocked) for sent, blocked in waits.sent[rank]),
         *collectives,

@@ -107,7 +107,7 @@ def _replica(ranks: Mapping[int, RankTrace], waits: Waits, slow: Sequence[Stragg
 
 
 def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
-    """Return ranks that cause most of their group's waiting, possibly by chance."""
+    """Return ranks that delay their group the most, possibly by chance."""
     length = step_length(ranks) or waits.block_us
     if not length:
         return []
@@ -122,6 +122,10 @@ def suspects(ranks: Mapping[int, RankTrace], waits: Waits) -> list[Straggler]:
         lost = fmean(map(sum, zip(*excess, strict=True)))
         if share > SUSPECT and waited > SUSPECT_STEP * length:
             late_ranks += [Straggler(rank, group, share, lost, lost / length, (), late) for rank in late]
+    for stages in pipelines(ranks):
+        idle, _ = _idle_stage(ranks, waits, stages, steps, length)
+        if idle.lost_share > SUSPECT_STEP:
+            late_ranks.append(idle)
     return late_ranks
 
 
@@ -284,7 +288,9 @@ def _of_pipelines(
         lost = fmean(excess)
         if lost > OF_A_STEP * length and _beyond_chance(excess, beyond):
             stragglers_of_all.append(Straggler(slowest, stages, 1.0, lost, lost / length, ()))
-        elif idle := _idle_stage(ranks, waits, stages, steps, length, beyond):
+            continue
+        idle, held = _idle_stage(ranks, waits, stages, steps, length)
+        if idle.lost_share > OF_A_STEP and _beyond_chance(held, beyond):
             stragglers_of_all.append(idle)
         else:
             stragglers_of_all += _stages_now_and_then(stages, compute, steps, length)
@@ -292,16 +298,14 @@ def _of_pipelines(
 
 
 def _idle_stage(
-    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int], length: float,
-    beyond: float,
-) -> Straggler | None:  # fmt: skip
-    """Return the rank whose idle GPU holds up other stages the most, if it does."""
-    held = held_up(ranks, stages.ranks, waits, steps)
+    ranks: Mapping[int, RankTrace], waits: Waits, stages: GroupOfRanks, steps: Sequence[int], length: float
+) -> tuple[Straggler, Sequence[float]]:
+    """Return the rank whose idle GPU holds up other stages the most, and by how much."""
+    # whether the GPU was idle before the first kernel of the profile is unknown
+    held = held_up(ranks, stages.ranks, waits, steps[1:] if len(steps) > FEWEST_STEPS else steps)
     rank = max(held, key=lambda stage: sum(held[stage]))
     lost = fmean(held[rank])
-    if lost > OF_A_STEP * length and _beyond_chance(held[rank], beyond):
-        return Straggler(rank, stages, 1.0, lost, lost / length, (), idle=True)
-    return None
+    return Straggler(rank, stages, 1.0, lost, lost / length, (), idle=True), held[rank]
 
 
 def _stages_now_and_then(

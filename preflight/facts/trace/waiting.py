@@ -55,18 +55,18 @@ class GroupOfRanks(NamedTuple):
 
 
 class Messages:
-    """Messages of a rank on one side: when each begins there, and a length of time."""
+    """Messages of a rank on one side: an instant of each, and a length of time."""
 
     def __init__(self) -> None:
-        self._begins, self._lengths = array("d"), array("d")
+        self._instants, self._lengths = array("d"), array("d")
 
-    def add(self, begin: float, length: float) -> None:
+    def add(self, instant: float, length: float) -> None:
         """Add a message."""
-        self._begins.append(begin)
+        self._instants.append(instant)
         self._lengths.append(length)
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
-        return iter(sorted(zip(self._begins, self._lengths, strict=True)))
+        return iter(sorted(zip(self._instants, self._lengths, strict=True)))
 
 
 class Waits:
@@ -81,7 +81,7 @@ class Waits:
         #: Exposed waiting of a rank by step in sends and receives, in which stages of a pipeline wait for each other by
         #: design.
         self.receiving: dict[tuple[int, int], float] = defaultdict(float)
-        #: Messages by receiver, on its clock: when it begins to receive, and how long the sender has been ready.
+        #: Messages by receiver, on its clock: when it has received them, and how long the sender was ready before.
         self.received: dict[int, Messages] = defaultdict(Messages)
         #: Messages by sender, on its clock: when it begins to send, and how long the receiver's GPU is idle until then.
         self.sent: dict[int, Messages] = defaultdict(Messages)
@@ -146,7 +146,8 @@ def measure(ranks: Mapping[int, RankTrace], matched: Sequence[MatchedSeries], cl
                 if rank == series.sender:
                     waits.sent[rank].add(begin, sum(blocked) - blocked[member])
                 else:
-                    waits.received[rank].add(begin, max(0.0, 2 * begins[member] - sum(begins)))
+                    end = ends[member] - clock[rank].offset
+                    waits.received[rank].add(end, max(0.0, 2 * begins[member] - sum(begins)))
         transfers = [delays[rank].transfers(group) for rank in series.members]
         if series.kind != "sendrecv":
             held_up = min(time for member, time in enumerate(blocked) if member != last)

@@ -12,11 +12,12 @@ from preflight.checks.job.torch_collectives import straggler
 from preflight.evidence.document import Evidence
 from preflight.expectations import Cluster
 from preflight.facts.job import RunFacts
+from preflight.facts.trace import stragglers
 from preflight.facts.trace.job import JobTrace
 from preflight.judge import judge
 from preflight.model import Finding, Status
 from tests.support.training_job import JobPlan, Layout, traces
-from tests.unit.facts.test_job_trace import joined
+from tests.unit.facts.test_job_trace import joined, step_ms
 
 
 def judged(texts: Sequence[str]) -> list[Finding]:
@@ -115,6 +116,24 @@ def test_a_stage_with_an_idle_gpu_is_named_if_others_wait(rank: int) -> None:
     (finding,) = judged(traces(replace(PIPELINE, paused={rank: 1.0})))
     assert finding.status is Status.WARN
     assert f"wait in receives for rank {rank}, whose GPU is idle meanwhile" in finding.message
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_stage_that_begins_its_steps_late_is_named_with_what_it_costs(rank: int) -> None:
+    """Its GPU is idle from the end of the step before; it sends and receives again as soon as it has computed."""
+    plan = replace(PIPELINE, steps=7, ahead_ms=-0.1)
+    sick = replace(plan, paused_early={rank: 9.0})
+    (named,) = joined(sick).stragglers
+    assert (named.rank, named.idle) == (rank, True)
+    assert named.lost_us / 1000 == pytest.approx(step_ms(sick) - step_ms(plan), rel=0.2)
+
+
+def test_a_stage_that_may_be_idle_by_chance_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stragglers, "BY_CHANCE", 1e-15)
+    for pauses, status in (({}, Status.PASS), ({1: 9.0}, Status.UNKNOWN)):
+        (finding,) = judged(traces(replace(PIPELINE, paused_early=pauses)))
+        assert finding.status is status
+    assert "other stages wait in receives for rank 1 with an idle GPU" in finding.message
 
 
 @pytest.mark.parametrize(
