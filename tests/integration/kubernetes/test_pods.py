@@ -274,11 +274,14 @@ def test_the_job_leaves_evidence_that_judge_takes_together(engine: Pods, tmp_pat
     shared = tmp_path / "evidence"
     shared.mkdir()
     shared.chmod(0o777)
+    (tmp_path / "cluster").mkdir()
+    (tmp_path / "cluster" / "cluster.toml").write_text(CLUSTER)
     for name in ("gpu001", "gpu002"):
         args = [word.replace("$(NODE_NAME)", name) for word in container["args"]]
         engine.podman("run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL", f"--hostname=pod-{name}",
                       "--security-opt=no-new-privileges", f"--user={container['securityContext']['runAsUser']}",
-                      f"--volume={shared}:/shared/evidence", IMAGE, *args)  # fmt: skip
+                      f"--volume={shared}:/shared/evidence", f"--volume={tmp_path}/cluster:/etc/preflight:ro",
+                      IMAGE, *args)  # fmt: skip
     ran = subprocess.run([sys.executable, "-m", "preflight", "judge", str(shared), "--json", "-"], cwd=ROOT,
                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
     assert [node["name"] for node in json.loads(ran.stdout)["nodes"]] == ["gpu001", "gpu002"]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from preflight.evidence.document import Evidence
-from preflight.facts.nccl_settings.collect import Ranks, ranks
+from preflight.facts.nccl_settings.collect import RankEnvironment, ranks
 from tests.support import paths
 from tests.support.slurm.cluster import Slurm, missing
 
@@ -23,20 +23,21 @@ print(json.dumps(environments.answer("ranks", list(ENVIRONMENT))))
 """
 
 
-def collected(slurm: Slurm) -> Ranks:
-    """Collect the ranks where the cluster's processes are visible."""
+def collected(slurm: Slurm) -> list[RankEnvironment]:
+    """Collect the ranks on this machine, and return those of the cluster."""
     ran = slurm.run(["env", f"PYTHONPATH={TOP}", sys.executable, "-c", COLLECT])
     assert ran.returncode == 0, ran.stderr
-    return ranks(Evidence("n1", "", {"env:ranks": json.loads(ran.stdout)}))
+    everyone = ranks(Evidence("n1", "", {"env:ranks": json.loads(ran.stdout)})).environments
+    return [rank for rank in everyone if slurm.has(rank.pids[0])]
 
 
 def test_the_steps_of_a_job_are_its_ranks_and_the_batch_script_is_none() -> None:
     with Slurm(1) as slurm:
-        assert collected(slurm).environments == ()
+        assert collected(slurm) == []
         script = "export NCCL_MARK=a HF_TOKEN=hf_abcdefghijklmnopqrst\nsrun --ntasks=2 --overlap sleep 60"
         job = slurm.submit(script, "--ntasks=2")
         for _ in slurm.wait_for("two ranks"):
-            found = [one for one in collected(slurm).environments if one.name == "sleep"]
+            found = [one for one in collected(slurm) if one.name == "sleep"]
             if found and found[0].count == 2:
                 break
         (rank,) = found
@@ -44,6 +45,6 @@ def test_the_steps_of_a_job_are_its_ranks_and_the_batch_script_is_none() -> None
         assert dict(rank.variables)["SLURM_JOB_ID"] == job
         assert not [name for name in rank.variables if name.startswith("HF_") or name.endswith("PROCID")]
         assert rank.who.startswith(f"process {rank.pids[0]} (sleep) and 1 more")
-        names = {one.name for one in collected(slurm).environments}
+        names = {one.name for one in collected(slurm)}
         assert names == {"sleep"}, "neither the batch script nor srun is a rank"
         assert slurm.run(["scancel", job]).returncode == 0

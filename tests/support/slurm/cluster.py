@@ -123,6 +123,10 @@ class Slurm:
         slurmd = str(self.daemons[node].pid)
         return ["nsenter", "--target", slurmd, "--net", "--uts", "--mount", "--wd=/"]
 
+    def has(self, pid: int) -> bool:
+        """Return whether a process runs in this cluster: several can run on one machine."""
+        return pid in self._members()
+
     def submit(self, script: str, *options: str) -> str:
         """Submit a batch job; return its number."""
         path = self.folder / f"job{time.monotonic_ns()}"
