@@ -16,8 +16,8 @@ from preflight.incidents.places import MANY, Places
 #: Maximum number of places that are separate causes of a systemic fault; with more, the cause is the fleet.
 _PLACES = 2
 
-#: Minimum number of nodes, if they are also most of the nodes, for faults of different parts to have a common cause.
-#: Fewer may fail independently. A judgement call.
+#: Minimum number of nodes, if they are also most of the nodes, for faults of different parts to have a common cause;
+#: also of nodes on which the same thing does not answer. Fewer may fail independently. A judgement call.
 _MOST = 6
 
 
@@ -139,8 +139,12 @@ class _Similar:
         """Return the faults whose cause is the fleet: on at least 30 % of the nodes.
 
         Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
-        they are on most of the nodes. Each of several ports must be down on that many: rails fail one by one.
+        they are on most of the nodes. Each of several ports must be down on that many: rails fail one by one. Six nodes
+        on which the driver hangs have a common cause even if they are fewer than 30 %.
         """
+        nodes = len({fault.node for fault in faults})
+        if nodes >= _MOST and all(self.findings[fault.root]["status"] == "unknown" for fault in faults):
+            return faults
         if not self.places.is_systemic(faults):
             return []
         network = self.findings.owner(faults[0].root) == "network"
@@ -156,7 +160,6 @@ class _Similar:
             shared = [fault for fault in faults if fault.node in sharing]
         if self.places.is_systemic(shared):
             return sorted(shared, key=lambda fault: fault.root)
-        nodes = len({fault.node for fault in faults})
         return faults if nodes >= _MOST and is_majority(nodes, len(self.findings.nodes)) else []
 
     def _at_places(self, faults: list[NodeFault], kinds: Collection[str]) -> tuple[list[Group], list[NodeFault]]:

@@ -174,6 +174,16 @@ def test_dead_leaves_of_four_pods(faults: Mapping[str, Sequence[int]], expected:
     assert sorted(places) == expected
 
 
+@pytest.mark.parametrize(
+    ("status", "nodes", "expected"),
+    [("unknown", range(1, 9), 1), ("unknown", range(1, 6), 5), ("fail", range(1, 9), 8)],  # fewer than 30 % of 32
+)
+def test_a_driver_that_hangs_on_six_nodes_is_one_incident(status: str, nodes: Sequence[int], expected: int) -> None:
+    hanging = report(32, {LOST: {"": nodes}})
+    hanging["findings"] = [{**finding, "status": status, "impact": "blocks-job"} for finding in hanging["findings"]]
+    assert len(incidents(hanging, CHECKS)) == expected
+
+
 DRIVER = {"check": "fleet.driver-equal", "status": "warn", "subject": "NVIDIA driver", "action": "fix-site",
           "nodes": ["n1"], "found": "", "expected": "", "evidence": [], "fix": ""}  # fmt: skip
 FAILED = {**DRIVER, "check": "nccl.failures", "subject": "cuda_ecc", "status": "fail", "nodes": ["@run"],
