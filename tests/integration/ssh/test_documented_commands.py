@@ -74,6 +74,7 @@ OTHERS = {
     r"sudo apt-get install ": ".ci/run installs the same packages; tests/architecture compares the lists",
     r"cyclonedx-py ": "tests/integration/install/test_supply.py",
     r"kubectl (apply|kustomize|logs) ": "tests/integration/kubernetes/test_manifests.py",
+    r"sh deploy/debian/build\.sh |sudo dpkg ": "tests/integration/install/test_debian_package.py; people install it",
     r"helm ": "pytest -m helm renders the chart; people install it",
     r"(skopeo|podman) ": "people, with a registry",
     r"(ANSIBLE=\S+ )?(\.venv/bin/)?python (-I )?-m \w": "the module exists, below",
