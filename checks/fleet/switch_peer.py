@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from preflight import facts, parsers
-from preflight._startup.lightclass import dataclass, replace
+from preflight._startup.lightclass import replace
 from preflight.checks.applicability import efa_only, no_compute_port
 from preflight.checks.comparison import declared_values
 from preflight.checks.comparison.compare import missed
 from preflight.checks.comparison.electorate import Electorate, kinds, standing
+from preflight.checks.comparison.wiring import dispute_of
 from preflight.checks.fleet.rails import LEAF
 from preflight.checks.roce.chain import policy
 from preflight.evidence.document import EvidenceError
 from preflight.expectations import Site
-from preflight.facts.majority import QUORUM
 from preflight.facts.node import NodeFacts
 from preflight.facts.rdma_ports import Port
 from preflight.facts.roce_chain import marking
@@ -27,10 +27,6 @@ _DCBX = "IEEE 802.1Qaz-2011 (DCBX), 802.1AB (LLDP)"
 
 #: Bytes of Ethernet header and checksum, which the MTU does not count (IEEE 802.3).
 _OVERHEAD = 14 + 4
-
-#: Minimum share of leaves in common with peers for a differing rail to count as miscabled, rather than wired according
-#: to a different plan.
-_SAME_PLAN = 0.5
 
 
 def no_neighbour(node: NodeFacts, site: Site) -> Finding | None:
@@ -374,7 +370,7 @@ def rail_leaf(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterator
 
 def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     alike = Counter(plans.values())
-    disputes = {plan: _dispute(plan, alike) for plan in alike}
+    disputes = {plan: dispute_of(plan, alike) for plan in alike}
     good: list[str] = []
     for name, plan in plans.items():
         if (dispute := disputes[plan]) is None:
@@ -389,58 +385,6 @@ def _leaves_alike(plans: Mapping[str, tuple[str, ...]], ports: Mapping[str, Mapp
         yield replace(finding, undecided=not dispute.is_lost)
     if good:
         yield passed("every rail is on the leaf of its peers", evidence=[LLDP]).on(good)
-
-
-@dataclass(frozen=True)
-class _Dispute:
-    """Rails that a node and some of its peers have on different leaves."""
-
-    rails: tuple[tuple[str, str], ...]  # here and there
-    ours: int  # nodes with all of these rails as here
-    theirs: int
-
-    @property
-    def is_lost(self) -> bool:
-        return self.theirs > self.ours and self.theirs >= QUORUM
-
-    @property
-    def is_won(self) -> bool:
-        return self.ours > self.theirs and self.ours >= QUORUM
-
-
-def _dispute(plan: tuple[str, ...], alike: Mapping[tuple[str, ...], int]) -> _Dispute | None:
-    """Return the main dispute of a plan with its peers; None if all are won.
-
-    ``alike`` is the number of nodes with each plan. A peer with another port down has another plan, but still shows the
-    leaves of its other rails.
-    """
-    peers = [(frozenset(other), number) for other, number in alike.items() if _are_peers(plan, other)]
-
-    def count(rails: Collection[str]) -> int:
-        return sum(number for peer, number in peers if peer.issuperset(rails))
-
-    apart = {tuple(wrong) for other, _ in peers if (wrong := _elsewhere(plan, other))}
-    disputes = [
-        _Dispute(rails, count([here for here, _ in rails]), count([there for _, there in rails]))
-        for rails in sorted(apart)
-    ]
-    left = [dispute for dispute in disputes if not dispute.is_won]
-    return max(left, key=lambda dispute: (dispute.is_lost, len(dispute.rails), dispute.theirs), default=None)
-
-
-def _are_peers(plan: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two nodes of one wiring plan share at least half of their leaves."""
-    mine, theirs = ({rail.split("\0")[1] for rail in rails} for rails in (plan, other))
-    return len(mine & theirs) >= _SAME_PLAN * max(len(mine), len(theirs))
-
-
-def _elsewhere(plan: Sequence[str], other: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the rails that two peers have on different leaves.
-
-    A port that is down has no neighbour; only rails present on both nodes are compared.
-    """
-    usual = {rail.split("\0")[0]: rail for rail in other}
-    return [(rail, usual[port]) for rail in plan if usual.get(port := rail.split("\0")[0], rail) != rail]
 
 
 def _plan(node: NodeFacts, site: Site) -> tuple[tuple[str, ...], Mapping[str, str], Finding | None]:
