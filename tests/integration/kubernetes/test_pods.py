@@ -305,3 +305,4 @@ def test_the_shell_of_the_daemonset_survives_a_bad_node(tmp_path: Path) -> None:
         assert process.wait(60) == 0
     finally:
         process.kill()
+        process.wait()

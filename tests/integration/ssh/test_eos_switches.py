@@ -40,8 +40,7 @@ WINDOW_S = 1
 
 #: A login shell without a shell: it answers known commands from files, and notes each one with its time.
 _CLI = """#!/bin/sh
-date +%s.%N >> {folder}/log
-printf '%s\\n' "$SSH_ORIGINAL_COMMAND" >> {folder}/log
+printf '%s\\n%s\\n' "$(date +%s.%N)" "$SSH_ORIGINAL_COMMAND" >> {folder}/log
 name=$(printf '%s' "$SSH_ORIGINAL_COMMAND" | tr ' |' '__')
 case "$SSH_ORIGINAL_COMMAND" in "show "*" | json") ;; *) echo '% Invalid input'; exit 1;; esac
 [ ! -f {folder}/slow ] || sleep 5
@@ -308,6 +307,7 @@ def interrupt(options: list[str], opened: Callable[[], object]) -> None:
             time.sleep(0.02)
     finally:
         process.kill()
+        process.wait()
 
 
 @needs_farm

@@ -233,3 +233,4 @@ def test_an_interrupt_leaves_no_session_and_no_connection_open(
     finally:
         recorder.silent = False
         process.kill()
+        process.wait()
