@@ -65,6 +65,7 @@ def render(report: Mapping[str, Any]) -> str:
         markdown=markdown(report, range(min(len(incidents), page_incidents.SHOWN_INCIDENTS))),
         bad_nodes=keep_off.bad_nodes(report),
         excluded=keep_off.excluded(report),
+        exclusion_notes=tuple(keep_off.notes(report)),
         failures=failures,
         warnings=warnings,
         unknown=unknown,

@@ -16,8 +16,8 @@ from preflight.reports.sanitize import RUN, SWITCHES, fold, short
 
 Document = Mapping[str, Any]
 
-#: Actions that correct a setting.
-_SETTINGS = ("fix-job", "fix-site")
+#: Indices of incidents, failed checks outside any incident, and the phase in which the connection failed.
+Reasons = tuple[tuple[int, ...], tuple[str, ...], str]
 
 #: Stands for the incident of a finding without one.
 _NONE = -1
@@ -32,9 +32,9 @@ def bad_nodes(report: Document) -> str:
     These are the nodes on which a gating check failed, those that logs or switches blame for such a failure, and those
     that did not answer. A node with an unknown result is excluded only if what a job needs hangs, such as the driver:
     other decisions are left to the user. Nodes that differ are not excluded if the right value is unknown, because all
-    of them would be; nor is any node for a setting that only slows jobs down and is the same everywhere, because no
-    node is better. Invalid host names are left out: the result is used in a command line, and a document may contain
-    any text.
+    of them would be; nor is any node for a fault that only slows jobs down and is on all nodes, or if every node has
+    such a fault, because no node is better. Invalid host names are left out: the result is used in a command line, and
+    a document may contain any text.
     """
     return fold_for_slurm(filter(_HOST.fullmatch, _reasons(report)))
 
@@ -63,7 +63,7 @@ class Excluded:
 
 def excluded(report: Document) -> tuple[Excluded, ...]:
     """Group the nodes to exclude by their reasons, the most severe incident first."""
-    groups: dict[tuple[tuple[int, ...], tuple[str, ...], str], list[str]] = {}
+    groups: dict[Reasons, list[str]] = {}
     for name, reason in _reasons(report).items():
         groups.setdefault(reason, []).append(name)
     ordered = sorted(groups.items(), key=lambda item: (not item[0][0], item[0]))
@@ -74,28 +74,31 @@ def remarks(report: Document) -> Iterator[str]:
     """Yield remarks on nodes that are left out, and on causes on all nodes."""
     if names := left_out(report):
         yield f"warning: {names}"
-    reasons = [set(numbers) for numbers, *_ in _reasons(report).values()]
+    yield from (f"note: {note}" for note in notes(report))
+
+
+def notes(report: Document) -> Iterator[str]:
+    """Yield notes on causes on all nodes."""
+    reasons = _reasons(report)
     if len(reasons) == len(report["nodes"]) > 1:
-        shared = sorted(set.intersection(*reasons))
+        shared = sorted(set.intersection(*(set(numbers) for numbers, *_ in reasons.values())))
         title = short(report["incidents"][shared[0]]["title"], 100) if shared else "for different reasons"
-        yield f"note: all {len(reasons)} nodes are excluded, so no job can start: {title}"
+        yield f"all {len(reasons)} nodes are excluded, so no job can start: {title}"
     for number in sorted(_everywhere(report)):
         title = short(report["incidents"][number]["title"], 100)
-        yield f"note: the same on all nodes, so no node is excluded for it: {title}"
+        yield f"on all nodes, so no node is excluded for it: {title}"
+    if len(reasons) < len(_all_reasons(report)):
+        yield "every node has a fault, so faults that only slow jobs down exclude none"
 
 
 def _everywhere(report: Document) -> set[int]:
-    """Return the incidents of a job's or site's setting that all nodes have.
-
-    Those that block a job, and those of a single node, are left out.
-    """
+    """Return the failures on all nodes that do not block jobs; none of a single node."""
     answered = {node["name"] for node in report["nodes"] if not node.get("no_answer")}
     return {
         number
         for number, incident in enumerate(report.get("incidents", ()))
-        if incident["owner"] in ("job", "site") and incident["impact"] != "blocks-job"
-        and incident["status"] == "fail" and len(answered) > 1 and answered.issubset(incident["nodes"])
-        and report["findings"][incident["findings"][0]].get("action") in _SETTINGS
+        if incident["impact"] != "blocks-job" and incident["status"] == "fail"
+        and len(answered) > 1 and answered.issubset(incident["nodes"])
     }  # fmt: skip
 
 
@@ -119,8 +122,24 @@ def _blamed(report: Document, incident: Document) -> Iterator[str]:
             yield finding["subject"]
 
 
-def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ...], str]]:
-    """Return the nodes to exclude in report order, each with its reasons."""
+def _reasons(report: Document) -> dict[str, Reasons]:
+    """Return the nodes to exclude in report order, each with its reasons.
+
+    If these are all nodes, those that only slow jobs down are not excluded.
+    """
+    reasons = _all_reasons(report)
+    if len(reasons) < len(report["nodes"]) or len(reasons) == 1:
+        return reasons
+    impacts = [incident["impact"] for incident in report.get("incidents", ())]
+    return {
+        name: (numbers, checks, silent)
+        for name, (numbers, checks, silent) in reasons.items()
+        if checks or silent or "blocks-job" in {impacts[number] for number in numbers}
+    }
+
+
+def _all_reasons(report: Document) -> dict[str, Reasons]:
+    """Return the nodes to exclude, even if no node is left."""
     everywhere = _everywhere(report)
     behind: dict[int, list[int]] = {}
     for number, incident in enumerate(report.get("incidents", ())):
@@ -134,7 +153,7 @@ def _reasons(report: Document) -> dict[str, tuple[tuple[int, ...], tuple[str, ..
     for place, finding in enumerate(report["findings"]):
         if not _keeps_off(finding) or not finding.get("gating", True) or finding.get("undecided"):
             continue
-        if finding.get("action") in _SETTINGS and everywhere.issuperset(behind.get(place, (_NONE,))):
+        if everywhere.issuperset(behind.get(place, (_NONE,))):
             continue
         for name in finding["nodes"]:
             incidents.setdefault(name, set()).update(behind.get(place, ()))

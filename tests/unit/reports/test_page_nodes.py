@@ -50,27 +50,59 @@ def test_unknown_excludes_no_node_and_the_page_states_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "owner", "impact", "nodes", "excluded"),
+    ("owner", "impact", "nodes", "excluded"),
     [
-        ("fix-job", "job", "slows-job", ["n1", "n2"], ""),  # no node is better
-        ("fix-site", "site", "slows-job", ["n1", "n2"], ""),
-        ("fix-site", "site", "slows-job", ["n2"], "n2"),
-        ("fix-site", "site", "blocks-job", ["n1", "n2"], "n[1-2]"),  # no job runs on any
-        ("fix-site", "network", "slows-job", ["n1", "n2"], "n[1-2]"),
-        ("isolate", "site", "slows-job", ["n1", "n2"], "n[1-2]"),
+        ("job", "slows-job", ["n1", "n2"], ""),  # no node is better
+        ("network", "slows-job", ["n1", "n2"], ""),
+        ("node", "loses-redundancy", ["n1", "n2"], ""),
+        ("site", "slows-job", ["n2"], "n2"),
+        ("site", "blocks-job", ["n1", "n2"], "n[1-2]"),  # no job runs on any
+        ("network", "blocks-job", ["n1", "n2"], "n[1-2]"),
     ],
 )
-def test_a_setting_of_all_nodes_excludes_none(
-    action: str, owner: str, impact: str, nodes: list[str], excluded: str
-) -> None:
-    findings = [samples.finding("a.one", "fail", nodes, "x is set", action=action)]
+def test_a_fault_of_all_nodes_excludes_none(owner: str, impact: str, nodes: list[str], excluded: str) -> None:
+    findings = [samples.finding("a.one", "fail", nodes, "rail 4 is down")]
     incident = samples.incident("0" * 12, findings, 0, impact=impact, owner=owner)
-    report = samples.report([samples.node("n1"), samples.node("n2")], findings, 1, incidents=[incident])
+    report = samples.report([samples.node("n1", None), samples.node("n2", None)], findings, 1, incidents=[incident])
     assert keep_off.bad_nodes(report) == excluded
-    everywhere = "note: all 2 nodes are excluded, so no job can start: x is set"
-    assert list(keep_off.remarks(report)) == {
-        "": ["note: the same on all nodes, so no node is excluded for it: x is set"], "n2": [], "n[1-2]": [everywhere],
+    note = {
+        "": "on all nodes, so no node is excluded for it: rail 4 is down", "n2": "",
+        "n[1-2]": "all 2 nodes are excluded, so no job can start: rail 4 is down",
     }[excluded]  # fmt: skip
+    assert list(keep_off.remarks(report)) == [f"note: {note}"] * bool(note)
+    page = render(report)
+    assert note in page
+    assert "no gating check failed, and every" not in page
+
+
+@pytest.mark.parametrize(
+    ("impacts", "excluded"),
+    [
+        (("slows-job", "slows-job", "slows-job"), ""),  # else no node is left
+        (("slows-job", "blocks-job", "loses-redundancy"), "n2"),
+        (("slows-job", "slows-job", ""), "n[1-2]"),
+        (("slows-job", "slows-job", "silent"), "n3"),
+        (("blocks-job", "blocks-job", "blocks-job"), "n[1-3]"),
+    ],
+)
+def test_nodes_that_each_have_a_fault(impacts: tuple[str, ...], excluded: str) -> None:
+    hit = [(f"n{number}", impact) for number, impact in enumerate(impacts, start=1) if impact not in ("", "silent")]
+    findings = [samples.finding("a.one", "fail", [name], f"port {name} is down") for name, _ in hit]
+    incidents = [samples.incident(f"{place:012}", findings, place, impact=impact) for place, (_, impact)
+                 in enumerate(hit)]  # fmt: skip
+    nodes = [samples.silent(f"n{number}") if impact == "silent" else samples.node(f"n{number}", None)
+             for number, impact in enumerate(impacts, start=1)]  # fmt: skip
+    report = samples.report(nodes, findings, 1, incidents=incidents)
+    assert keep_off.bad_nodes(report) == excluded
+    note = "note: every node has a fault, so faults that only slow jobs down exclude none"
+    assert (note in keep_off.remarks(report)) == (excluded not in ("n[1-2]", "n[1-3]"))
+
+
+def test_a_second_fault_excludes_a_node_beside_a_fault_of_all() -> None:
+    findings = [samples.finding("a.one", "fail", nodes, "x") for nodes in (["n1", "n2", "n3"], ["n2"])]
+    incidents = [samples.incident(f"{place:012}", findings, place, impact="slows-job") for place in (0, 1)]
+    nodes = [samples.node(f"n{number}", None) for number in (1, 2, 3)]
+    assert keep_off.bad_nodes(samples.report(nodes, findings, 1, incidents=incidents)) == "n2"
 
 
 def test_nodes_that_are_all_excluded_for_different_reasons() -> None:
