@@ -163,7 +163,8 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     With the number of flows that the cluster file declares (`flows`), an imbalance that hashing exceeds in only
     one of a hundred cases fails, and so does an uplink that should have traffic but has none. Without that key, up to
-    1.1 times the mean passes, and a higher ratio is unknown. Uplinks of one speed are compared; idle leaves pass.
+    1.1 times the mean passes, and a higher ratio is unknown. Uplinks of one speed are compared; idle leaves pass. A
+    leaf with an uplink of unknown speed is unknown.
 
     ## False alarms
     Flows of very different size, such as storage beside collectives.
@@ -173,7 +174,7 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     for switch in net.switches:
         if switch.name not in uplinks:
             continue
-        results = [*unusable(switch, "port counters")]
+        results = [*unusable(switch, "port counters")] or [*_without_load(switch, uplinks[switch.name])]
         for loads in () if results else _loads(switch, uplinks[switch.name]).values():
             mean = sum(loads.values()) / len(loads)
             if mean < _IDLE:
@@ -189,6 +190,15 @@ def uplink_balance(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
         yield passed(f"the busiest uplink of {counted(good, 'leaf', 'leaves')} carries at most {shown}"
                      + ("; some are idle" if idle else ""),
                      found=shown, evidence=[net.switches[0].key("port counters")])  # fmt: skip
+
+
+def _without_load(switch: SwitchFacts, uplinks: Sequence[str]) -> Iterator[Finding]:
+    """Yield *unknown* for uplinks in use without known bytes or speed."""
+    used = [name for name in uplinks if switch.ports[name].up is not False]
+    if len(used) > 1 and (blank := [name for name in used if pause.load(switch, name) is None]):
+        yield unknown(f"{switch.name}: the load of {listed(blank)} is not known: no bytes, or no speed",
+                      subject=switch.name, evidence=[switch.key("port counters"), switch.key("ports")],
+                      fix=switch.remedy)  # fmt: skip
 
 
 def _loads(switch: SwitchFacts, uplinks: Sequence[str]) -> Mapping[float, Mapping[str, float]]:

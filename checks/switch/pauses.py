@@ -208,7 +208,9 @@ def _root(net: Ethernet, root: pause.PauseRoot, site: EthernetSite) -> Finding:
 
 def _lacks(net: Ethernet, root: pause.PauseRoot) -> str:
     """Return why the origin of a pause is unknown."""
-    if root.where in net.by_name:
+    if (switch := net.by_name.get(root.where)) and pause.all_known(net, switch):
+        return "it does not show the load of all its ports"
+    if switch:
         return "neither it nor the devices at its cables count all pauses that it receives"
     return "there is no evidence from it"
 

@@ -90,23 +90,28 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     More than 5 % of the hosts' bytes on the uplinks of a leaf warns. If a rail has several leaves, such a share is
     unknown, as it may be traffic between these leaves. A leaf is of the rail at three quarters of its ports or more: a
     swapped cable (`fleet.rail-leaf`) does not change it. The check does not apply if a leaf connects several rails, or
-    hosts have a single one. Leaves whose hosts send less than 1 % of their rate are not judged.
+    hosts have a single one. Leaves whose hosts send less than 1 % of their rate are not judged; if the rate of a port
+    is not known, that is unknown.
 
     ## False alarms
     Storage, or nodes without evidence, that are reached over the same leaves.
     """
     ports, rails = _hosts(net), _rails(net)
-    uplinks, shares = uplinks_of_leaves(net), dict[str, float]()
+    uplinks, shares, judged = uplinks_of_leaves(net), dict[str, float](), True
     for switch in (switch for switch in net.switches if switch.name in ports):
         if results := [*unusable(switch, "port counters")]:
             yield from results
+            judged = False
             continue
         sent, received = _octets(switch, uplinks[switch.name], "out"), _octets(switch, list(ports[switch.name]), "in")
-        speeds = [switch.ports[port].speed_gbps or 0.0 for port in ports[switch.name]]
-        if sent is None or received is None or not switch.window_s:
-            yield unknown(f"{switch.name}: the bytes of some ports are not counted", subject=switch.name,
-                          evidence=[switch.key("port counters")], fix=switch.remedy)  # fmt: skip
-        elif received * 8 / switch.window_s >= _IDLE * sum(speeds) * 1e9:
+        speeds = {name: port.speed_gbps for name, port in switch.ports.items() if name in ports[switch.name]}
+        what, key = "the bytes of some ports are not counted", "port counters"
+        if without := [port for port, speed in speeds.items() if not speed]:
+            what, key = f"whether it is idle is not known without the speed of {listed(without)}", "ports"
+        if without or sent is None or received is None or not switch.window_s:
+            yield unknown(f"{switch.name}: {what}", subject=switch.name, evidence=[switch.key(key)], fix=switch.remedy)
+            judged = False
+        elif received * 8 / switch.window_s >= _IDLE * sum(filter(None, speeds.values())) * 1e9:
             shares[switch.name] = sent / received if received else 0.0
     keys = [net.switches[0].key("port counters")]
     for leaf, share in shares.items():
@@ -119,11 +124,11 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
                           fix="compare the connections in the NCCL logs of the jobs: nccl.rails")  # fmt: skip
         elif share > _MOST:
             yield warned(message, subject=leaf, found=part, expected=f"at most {_MOST:.0%}", evidence=keys)
-    if not shares:
+    if not shares and judged:
         yield unknown(
             "no leaf has traffic from its hosts to judge", evidence=keys, fix="read the switches during a job"
         )
-    elif all(share <= _MOST for share in shares.values()):
+    elif shares and all(share <= _MOST for share in shares.values()):
         yield passed(f"of the bytes from hosts, {counted(len(shares), 'leaf', 'leaves')} send at most "
                      f"{max(shares.values()):.0%} to the spines", evidence=keys)  # fmt: skip
 

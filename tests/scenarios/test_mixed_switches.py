@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tarfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -203,32 +204,37 @@ TOGETHER = ("MTU at an uplink of EOS", "MTU at an uplink of NX-OS", "a BGP sessi
             "PFC on another priority at a port of NX-OS, by DCBX", "slow receiver behind EOS")  # fmt: skip
 
 
-@pytest.mark.parametrize("saved", [False, True], ids=["sessions", "documents"])
+@pytest.mark.parametrize("way", ["sessions", "documents", "bundle"])
 def test_redacted_files_of_all_platforms_name_nothing_and_keep_their_verdicts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr("secrets.token_bytes", lambda number: b"0" * number)  # no alias looks like an address above
     mixed = Mixed()
     mixed.clos.heard = {host: end for host, end in mixed.clos.heard.items() if host in ("gpu001", "gpu009", "gpu014")}
     for name in TOGETHER:
         FAULTS[name][0](mixed)
-    plain, redacted = tmp_path / "plain", tmp_path / "redacted"
+    plain, redacted, archive = tmp_path / "plain", tmp_path / "redacted", tmp_path / "case.tar.gz"
     plain.mkdir()
     read = switch_documents([mixed.sessions(plain, as_json=False)])
     original = judge([*mixed.clos.evidences(), *read], ALL, SITE)
     assert {check for _, check, _ in wrong(original)} >= {FAULTS[name][1][1] for name in TOGETHER}
-    if saved:
+    if way != "sessions":
         for path in plain.iterdir():
             path.unlink()
-    directory.save(plain, [*mixed.clos.evidences(), *(read if saved else ())])
-    run("redact", str(plain), "-o", str(redacted))
+    directory.save(plain, [*mixed.clos.evidences(), *(() if way == "sessions" else read)])
+    if way == "bundle":
+        run("bundle", str(plain), "-o", str(archive))
+        with tarfile.open(archive) as packed:
+            packed.extractall(redacted, filter="data")
+    else:
+        run("redact", str(plain), "-o", str(redacted))
     files = [path for path in redacted.rglob("*") if path.is_file()]
     left = {
         match for path in files for match in IDENTIFYING.findall(f"{path.relative_to(redacted)} {path.read_text()}")
     }
     assert left == set()
-    sessions = [path for path in files if path.suffix == ".txt"]
-    documents, _ = load([path for path in files if path.suffix == ".json"])
+    sessions = [path for path in files if path.suffix == ".txt" and way == "sessions"]
+    documents, _ = load([archive] if way == "bundle" else [path for path in files if path.suffix == ".json"])
     again = judge([*documents, *(switch_documents(sessions) if sessions else ())], ALL, SITE)
     verdicts, expected = (
         Counter((finding["status"], finding["check"], len(finding["nodes"])) for finding in report["findings"])

@@ -205,9 +205,10 @@ def _ends_at(net: Ethernet, device: str, waits: _Waits) -> Iterator[tuple[str, s
     if not all_known(net, switch):
         yield UNKNOWN, device
         return
-    full = {name: share for name in switch.ports if (share := load(switch, name)) is not None and share >= FULL}
+    loads = {name: load(switch, name) for name, port in switch.ports.items() if port.up is not False}
+    full = {name: share for name, share in loads.items() if share is not None and share >= FULL}
     if not full:
-        yield THRESHOLDS, device
+        yield UNKNOWN if None in loads.values() else THRESHOLDS, device
         return
     port = max(full, key=lambda name: full[name])
     far = net.far_ends.get(CableEnd(device, port, True))
