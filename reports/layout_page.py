@@ -43,7 +43,7 @@ def render(plan: Mapping[str, Any]) -> str:
 
 
 def _parts(plan: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], float]]:
-    """Return the parts of at least 0.05 % of a step, each with its share of the step."""
+    """Return the parts of at least 0.05% of a step, each with its share of the step."""
     step = plan["step"]
     if step is None:
         return []

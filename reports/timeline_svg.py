@@ -131,7 +131,7 @@ def _shares(row: Row) -> str:
     """Return the shares of a row in words."""
     means = {kind: sum(row["parts"][kind]) / len(row["parts"][kind]) for kind, _ in KINDS if kind in row["parts"]}
     idle = max(0.0, 100 - sum(means.values()))
-    return ", ".join([*(f"{means[kind]:.0f} % {name}" for kind, name in KINDS if kind in means), f"{idle:.0f} % idle"])
+    return ", ".join([*(f"{means[kind]:.0f}% {name}" for kind, name in KINDS if kind in means), f"{idle:.0f}% idle"])
 
 
 def _words(rows: Sequence[Row]) -> str:

@@ -54,11 +54,8 @@ def _alike(trait: Trait, polled: Electorate, fine: Sequence[str], without: Seque
     if len(found.values) > 1:
         message = f"{trait.what} is {value}, as on most nodes ({len(found.holders)} of {found.total})"
     elif differing := len(polled.values) + len(polled.apart) - len(fine):
-        on, miss = (
-            _nodes(len(fine)),
-            "is not as expected" if differing == 1 else "are not as expected",
-        )
-        message = f"{trait.what} is {value} on {on}; {differing} {miss}"
+        other = "1 node does not have the expected value" if differing == 1 else f"{differing} nodes do not have it"
+        message = f"{trait.what} is {value} on {_nodes(len(fine))}; {other}"
     return passed(message, found=value, evidence=keys).on(fine)
 
 

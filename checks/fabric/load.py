@@ -149,7 +149,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
 
     ## Verdicts
     An uplink that carries more than 1.5 times its share, and at least half of its own rate, warns; traffic no higher
-    than one sender's rate never warns. If all uplinks of a leaf stay below 5 % of their rate, the leaf is unknown:
+    than one sender's rate never warns. If all uplinks of a leaf stay below 5% of their rate, the leaf is unknown:
     there was too little traffic to compare.
 
     ## False alarms
@@ -169,7 +169,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         return
     busy = [one for one in found if one.load >= IDLE]
     if not busy:
-        yield unknown(f"no uplink carried {100 * IDLE:.0f} % of its rate: too little traffic to compare",
+        yield unknown(f"no uplink carried {100 * IDLE:.0f}% of its rate: too little traffic to compare",
                       evidence=keys, fix="run it during a job or `all_reduce_perf`: --fabric --window 60")  # fmt: skip
         return
     hot = [one for one in busy if one.excess > EXCESS and one.load >= HOT]
@@ -180,7 +180,7 @@ def uplink_balance(swept: FabricFacts, site: FabricSite) -> Iterator[Finding]:
         most, leaves = max(one.load for one in busy), len({one.leaf.switch.guid for one in busy})
         yield passed(
             f"uplinks of {counted(leaves, 'leaf', 'leaves')} are balanced: at most {worst.excess:.2f} "
-            f"times an even share, the busiest at {100 * most:.0f} % of its rate",
+            f"times an even share, the busiest at {100 * most:.0f}% of its rate",
             found=f"{worst.excess:.2f} times", evidence=keys,
         )  # fmt: skip
 
@@ -192,6 +192,6 @@ def _imbalance(swept: FabricFacts, one: Uplinks) -> dict[str, Any]:
     return {
         "message": f"{traffic}, while {idle} of {len(one.carried)} uplinks carried less than half of it",
         "subject": port,
-        "found": f"{100 * one.load:.0f} % of its rate",
+        "found": f"{100 * one.load:.0f}% of its rate",
         "expected": f"{one.share_gbps:.1f} Gb/s on each of {len(one.carried)} uplinks of {one.leaf.switch.label}",
     }

@@ -239,9 +239,9 @@ def _aggregation_manager(swept: FabricFacts, wanted: bool | None) -> Finding:
     keys = [swept.services_key]
     if service in services:
         return passed("the aggregation manager is registered", found=service, evidence=keys).about("NT-SHP-2")
-    others = (
-        f"{len(services)} other {'service is' if len(services) == 1 else 'services are'}" if services else "nothing is"
-    )
+    others = "no service is"
+    if services:
+        others = f"{len(services)} other {'service is' if len(services) == 1 else 'services are'}"
     report = failed if wanted else warned
     return report(f"no SHARP aggregation manager is registered ({others})", found=", ".join(services) or "none",
                   expected=service, evidence=keys).about("NT-SHP-2")  # fmt: skip

@@ -37,7 +37,7 @@ class _Rule:
 #: the time to send it. Raw bit errors: a hundredth of the limit of optics.ber.
 _RULES = (
     _Rule("ECN marks", "port.np_ecn_marked_roce_packets", "port.port_rcv_packets", _PACKETS, 1e-3, 2, 100,
-          "{} % of the packets received were ECN-marked"),
+          "{}% of the packets received were ECN-marked"),
     _Rule("CNPs", "port.rp_cnp_handled", "port.port_xmit_packets", _PACKETS, 1e-4, 2, 1e6,
           "{} CNPs per million packets sent"),
     _Rule("pauses received", "port.rx_paused_us", "port.port_xmit_data", _GIGABYTE, 1e3 / 1e9, 2, 1e6,
@@ -76,7 +76,7 @@ def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Each value is the growth of a counter between two runs per packet or byte that the port carried, so more jobs alone
     do not change it. A port warns if the median of the newest third of the values is at least twice that of the oldest
-    third, three of four pairs of values grow, and the newest values are not negligible: 0.1 % of the packets marked,
+    third, three of four pairs of values grow, and the newest values are not negligible: 0.1% of the packets marked,
     100 CNPs per million packets, 1 ms of pauses per GB, one tick of waiting per packet. The bit error ratio before FEC
     warns if it grew tenfold, to 1e-9 or more. A trend needs seven values over three days. Idle intervals and intervals
     with a reset do not count; a wait counter at its maximum has no value.

@@ -24,7 +24,7 @@ from preflight.parsers.nvidia.driver_version import driver_version
     title="All nodes run the same NVIDIA driver",
     fault="A node runs a different NVIDIA driver",
     impact="slows-job",
-    source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60 %",
+    source="NVIDIA data-centre driver documentation; majority of at least 3 nodes and 60%",
     fix="Decide which version is right (`nvidia-smi --query-gpu=driver_version --format=csv`), install it where it is "
     "missing, reboot.",
     action="fix-site",
@@ -66,7 +66,7 @@ DRIVER = Trait("NVIDIA driver", "file:/proc/driver/nvidia/version", _driver, bre
     title="The compute ports of all nodes have the same MTU",
     fault="The compute ports of a node have a different MTU",
     impact="blocks-job",
-    source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60 %",
+    source="InfiniBand path MTU is the smaller of both ends; majority of at least 3 nodes and 60%",
     fix="Decide which MTU is right, write it into the cluster file (`ports.mtu`, `ports.netdev_mtu`), and set it where "
     "it is missing (`ip link set IF mtu …`, or the subnet manager's partition).",
     action="fix-site",

@@ -64,7 +64,7 @@ GPU = (
     title="All nodes have the same GPUs with the same settings",
     fault="A node has different GPUs or GPU settings",
     impact="slows-job",
-    source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60 %",
+    source="https://docs.nvidia.com/deploy/nvml-api/ ; majority of at least 3 nodes and 60%",
     fix="Compare `nvidia-smi -q` of a node from each side; decide which is right, and set it: -pl (power), -ac "
     "or -rac (clocks), "
     "-e (ECC), -mig, -pm.",

@@ -225,7 +225,7 @@ HOST = (
     fault="A node's BIOS, processor, kernel or limits differ",
     impact="drifts",
     source="https://docs.kernel.org/admin-guide/ (kernel-parameters, sysctl); server vendors' tuning guides: one "
-    "profile for all; majority of at least 3 nodes and 60 %",
+    "profile for all; majority of at least 3 nodes and 60%",
     fix="Compare the BIOS profile (`dmidecode -t bios`), image and `tuned-adm active` of a node from each side; "
     "decide which is right and apply it to all.",
     action="fix-site",
@@ -239,7 +239,7 @@ def host_settings(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     all others wait for it in every step. A node with less memory can end the job.
 
     ## Verdicts
-    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1 %
+    Each value that differs warns. Boot options that name a disk, an image or the node are ignored; memory within 1%
     counts as equal. Permanent mounts of disks and network file systems are compared by path and type; mounts by an
     automounter, a job or a container are ignored. A node that fails the check of a value (governor, boot options,
     locked memory, …) does not vote on it.

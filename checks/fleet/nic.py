@@ -107,7 +107,7 @@ NIC = (
     fault="A node's RDMA devices have different names, addresses or settings",
     impact="slows-job",
     explains=(("fleet.mtu-equal", "node", "link layer*"),),
-    source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60 %",
+    source="NCCL user guide, NCCL_IB_HCA (one list of names for all ranks); majority of at least 3 nodes and 60%",
     fix="If names differ, use the same udev rules (60-rdma-persistent-naming) and slots; if settings differ, compare "
     "`setpci` commands, module options and kernels.",
     action="fix-site",

@@ -48,7 +48,7 @@ def expected(node: NodeFacts, site: Site) -> Iterator[Finding]:
     Values whose difference breaks a job (driver, NCCL, PyTorch, number and model of GPUs, rails, …) fail, and so does
     the server's hardware (memory, CPUs, multithreading, NUMA nodes, NVMe drives, swap); others warn, as in the
     comparison of nodes. The finding names the GPUs and NICs that differ. Values must match exactly, host memory within
-    1 %; any value of a declared list is accepted. A value that the node does not show is unknown; values invisible in
+    1%; any value of a declared list is accepted. A value that the node does not show is unknown; values invisible in
     a container are left out.
 
     ## False alarms

@@ -36,7 +36,7 @@ class _Number:
     key: str  # the record that shows it
     floor: float  # in its unit, or with ``share`` a fraction of the median
     share: bool = False
-    #: whether a node above the median is reported; otherwise it is reported only if 30 % of the nodes are above it,
+    #: whether a node above the median is reported; otherwise it is reported only if 30% of the nodes are above it,
     #: because the majority may be wrong
     up: bool = True
     down: bool = True  # the same for a node below the median
@@ -120,10 +120,10 @@ def numbers_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iter
     difference between nodes before they raise an alarm.
 
     ## Verdicts
-    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 °C, 5 % of the clock, or 1
+    A node warns if it is more than 3.5 spreads (median absolute deviation) and at least 10 °C, 5% of the clock, or 1
     ms from the median. The absolute minimum prevents tiny differences from becoming outliers. Cooler or faster nodes
-    are reported only if they are at least 30 % of the nodes, because then the majority may be wrong. If neither of two
-    groups has 60 % of the nodes, both are reported, and it is unknown which one is right. Fewer than five nodes are not
+    are reported only if they are at least 30% of the nodes, because then the majority may be wrong. If neither of two
+    groups has 60% of the nodes, both are reported, and it is unknown which one is right. Fewer than five nodes are not
     compared, and idle GPUs are compared only with idle ones. A node that fails the check of a number
     (gpu.temperature-margin, gpu.throttling, host.time-sync) is left out of the median and does not pass. The check
     never gates a job.
@@ -205,13 +205,13 @@ def rates_alike(nodes: Sequence[NodeFacts], sites: Mapping[str, Site]) -> Iterat
     far more congestion notifications is behind a congested port. A threshold on a single node cannot show that.
 
     ## Verdicts
-    Traffic 20 % below the median warns. Traffic above it warns only if at least 30 % of the nodes carry more, because
+    Traffic 20% below the median warns. Traffic above it warns only if at least 30% of the nodes carry more, because
     then the majority may be slow; a single node that carries more does a different part of the job. For each GB, one
     more out-of-order packet or retransmission request than the median warns, and so do 100 more congestion
-    notifications, but only beyond 3.5 spreads. If neither of two groups has 60 % of the nodes, both are reported, and
+    notifications, but only beyond 3.5 spreads. If neither of two groups has 60% of the nodes, both are reported, and
     it is unknown which one is right. Fewer than five nodes are not compared. Nodes that fail rdma.port-state or
     rdma.port-rate are left out of the median of traffic, and nodes that fail counters.loss are left out of the median
-    of retransmissions. If most nodes use less than 5 % of their ports' rate, the result is unknown. The check never
+    of retransmissions. If most nodes use less than 5% of their ports' rate, the result is unknown. The check never
     gates a job.
 
     ## False alarms
@@ -248,9 +248,7 @@ def _compare(
                 yield finding
         rest = {name: answer for name, answer in heard.items() if name not in odd}
         if rest and len(loads) >= ENOUGH and median(loads) < IDLE:
-            idle = (
-                f"most nodes carried less than {100 * IDLE:.0f} % of their ports' rate: too little traffic to compare"
-            )
+            idle = f"most nodes carried less than {100 * IDLE:.0f}% of their ports' rate: too little traffic to compare"
             yield unknown(idle, evidence=keys, fix=UNDER_LOAD).on(rest)
         else:
             yield from _alike(known, rest, heard, keys)

@@ -236,7 +236,7 @@ LEAF = Trait("leaf of each rail", lldp.LLDP, by_rail(_leaf), breaks=True, items=
     impact="slows-job",
     owner="network",
     source="NVIDIA DGX SuperPOD reference architecture (rail-optimised); NCCL connects rail i to rail i; majority "
-    "of at least 3 nodes and 60 %",
+    "of at least 3 nodes and 60%",
     fix="Compare the rail's address, partition (`cat …/pkeys/0`), VLAN, rate and cable on both sides; decide "
     "which is right (for a rate, `ports.rate_gbps` of the cluster file), and correct the other.",
     explains=(

@@ -99,7 +99,7 @@ SOFTWARE = (
     title="All nodes have the same job software",
     fault="A node's job software differs",
     impact="drifts",
-    source="PyTorch and NCCL: all ranks of a job must run the same version; majority of at least 3 nodes and 60 %",
+    source="PyTorch and NCCL: all ranks of a job must run the same version; majority of at least 3 nodes and 60%",
     fix="Decide which version is right (`pip list`, `ofed_info -s`, `lsmod`) and install it on all nodes, "
     "ideally from one image.",
     action="fix-site",
@@ -199,7 +199,7 @@ FIRMWARE = (
     title="NICs and GPUs run the same firmware on all nodes",
     fault="A node's firmware differs",
     impact="drifts",
-    source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60 %",
+    source="NVIDIA DGX firmware update guides: one bundle for all nodes; majority of at least 3 nodes and 60%",
     fix="Update with `mlxfwmanager` (NICs) or the vendor's bundle (GPUs), then reset or power-cycle to activate it.",
     action="fix-site",
     scope="fleet",

@@ -284,11 +284,11 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Look up the share of bandwidth of the lossless priority's traffic class.
 
     ## Why it matters
-    A class with a share of 0 % gets only the bandwidth that other classes leave: a backup on the same port starves the
+    A class with a share of 0% gets only the bandwidth that other classes leave: a backup on the same port starves the
     job.
 
     ## Verdicts
-    A share of 0 % fails for a class that is scheduled by shares. Strict priority passes. A switch that announces no
+    A share of 0% fails for a class that is scheduled by shares. Strict priority passes. A switch that announces no
     ETS, or a port without a lossless priority, is not judged.
 
     ## False alarms
@@ -303,8 +303,8 @@ def ets(node: NodeFacts, site: Site) -> Iterator[Finding]:
         at = there.ets.class_of[priority]
         if at < len(there.ets.percent) and there.ets.selection[at] == SHARED and not there.ets.percent[at]:
             yield failed(
-                f"{there.switch} port {there.port} gives priority {priority} (traffic class {at}) 0 % of the bandwidth",
-                subject=port.netdev or "", found="0 %", expected="a share above 0 %", evidence=[LLDP],
+                f"{there.switch} port {there.port} gives priority {priority} (traffic class {at}) 0% of the bandwidth",
+                subject=port.netdev or "", found="0%", expected="a share above 0%", evidence=[LLDP],
             )  # fmt: skip
         else:
             good.append(str(port.netdev))

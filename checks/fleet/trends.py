@@ -247,7 +247,7 @@ def temperature(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="Jobs take as long as before",
     fault="Jobs take longer than before",
     impact="slows-job",
-    source="The history's own jobs: median of the earlier ones of that name; 25 % is a judgement",
+    source="The history's own jobs: median of the earlier ones of that name; 25% is a judgement",
     fix="Compare the nodes of the slow run with those of a fast one: `preflight diff GOOD SLOW`.",
     answers=("AN-10",),
     gating=False,

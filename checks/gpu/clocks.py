@@ -52,7 +52,7 @@ def clocks(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A clock below the default warns. If the driver does not report the default, Hopper and newer GPUs are compared with
-    90 % of their highest clock, which is their default; older GPUs are unknown. The current clock is not judged,
+    90% of their highest clock, which is their default; older GPUs are unknown. The current clock is not judged,
     because idle GPUs clock down. With `gpu_settings.application_clock_mhz` in the cluster file, node.expected compares
     the clock instead. Newer drivers have no application clocks; clocks locked by `nvidia-smi -lgc` show only under
     load.

@@ -39,12 +39,12 @@ def links(node: NodeFacts, site: Site) -> Iterator[Finding]:
     For unknown parts, the other GPUs of the node are the reference.
 
     ## Why it matters
-    Traffic between GPUs is spread over all links: one link of eighteen that is down costs 6 % of every tensor-parallel
+    Traffic between GPUs is spread over all links: one link of eighteen that is down costs 6% of every tensor-parallel
     exchange on all GPUs of the node, and a GPU without any falls back to PCIe.
 
     ## Verdicts
     Catalogue rates are nominal (A100 and Hopper 25 GB/s, Blackwell 50 GB/s for each link and direction); healthy links
-    show up to 6 % more. An unknown part is compared with the best GPU of the node. Cards without NVLink or with
+    show up to 6% more. An unknown part is compared with the best GPU of the node. Cards without NVLink or with
     optional bridges are compared only with each other; a card without a bridge warns if other cards have one. A virtual
     machine with some GPUs of a mesh (V100), each with a different number of links, is unknown.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NVML_API = "https://docs.nvidia.com/deploy/nvml-api/"
 
-#: Minimum share of the nominal memory that the driver must show: ECC and reserved areas take up to 7 %.
+#: Minimum share of the nominal memory that the driver must show: ECC and reserved areas take up to 7%.
 MEMORY_SHARE = 0.9
 
 
@@ -81,7 +81,7 @@ def right_part(node: NodeFacts, site: Site) -> Iterator[Finding]:
     waits for that rank in every step.
 
     ## Verdicts
-    At least 90 % of the nominal memory must be present: ECC and the driver take up to 7 %. Only NVML reports cores. A
+    At least 90% of the nominal memory must be present: ECC and the driver take up to 7%. Only NVML reports cores. A
     model or size missing from the catalogue is unknown, not a pass.
 
     ## False alarms

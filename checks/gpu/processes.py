@@ -123,7 +123,7 @@ def process_per_gpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     title="GPU memory is free for the job",
     fault="GPU memory is not free for the job",
     impact="blocks-job",
-    source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95 % and 1 GiB are judgements; the job's need: the cluster file",
+    source=f"{NVML_API} (nvmlDeviceGetMemoryInfo_v2); 95% and 1 GiB are judgements; the job's need: the cluster file",
     fix="Run `nvidia-smi --query-compute-apps=pid,name,used_memory --format=csv`; if no process owns the "
     "memory, reset the GPU.",
     action="fix-job",
@@ -139,7 +139,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Less free memory than thresholds.gpu_memory_gib in the cluster file fails; that value is the job's need for weights,
-    optimizer and activations. 95 % in use warns, and so does more than 1 GiB in use without a process (a context that
+    optimizer and activations. 95% in use warns, and so does more than 1 GiB in use without a process (a context that
     outlived its process). Memory reserved by the driver is neither used nor free.
 
     ## False alarms
@@ -158,7 +158,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
             ).with_parts(*processes(process.pid for process in gpu.processes or ()))  # fmt: skip
         if used * 100 >= total * PRESSURE_PCT:
             return warned(
-                f"{used} of {total} MiB are in use", found=f"{used} MiB", expected=f"less than {PRESSURE_PCT} %"
+                f"{used} of {total} MiB are in use", found=f"{used} MiB", expected=f"less than {PRESSURE_PCT}%"
             ).with_parts(*processes(process.pid for process in gpu.processes or ()))
         if used > ORPHANED_MIB and gpu.processes == () and not node.in_container:
             return warned(
@@ -167,7 +167,7 @@ def memory_headroom(node: NodeFacts, site: Site) -> Iterator[Finding]:
         return None
 
     needs = ("memory_total_mib", "memory_used_mib")
-    good = f"less than {PRESSURE_PCT} % of the memory in use"
+    good = f"less than {PRESSURE_PCT}% of the memory in use"
     if need.value is not None:
         good += f", at least {need.value:g} GiB free"
     yield from each_gpu(node.gpu_health, judge, what="memory use", good=good, needs=needs)
@@ -188,11 +188,11 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Read the utilisation of each GPU, and look for busy GPUs without a process.
 
     ## Why it matters
-    Without utilisation, no one notices when GPUs wait for the network. A GPU at 100 % without a process hangs in the
+    Without utilisation, no one notices when GPUs wait for the network. A GPU at 100% without a process hangs in the
     driver.
 
     ## Verdicts
-    Utilisation shows that a kernel ran in the last second, not how much work it did: 100 % does not prove health. A
+    Utilisation shows that a kernel ran in the last second, not how much work it did: 100% does not prove health. A
     busy GPU without a process warns, and so does a GPU in MIG mode, for which the driver reports no utilisation.
 
     ## False alarms
@@ -202,7 +202,7 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     def judge(gpu: GpuHealth) -> Finding | None:
         if (gpu.utilisation_pct or 0) >= 90 and gpu.processes == () and not node.in_container:
-            return warned(f"{gpu.utilisation_pct} % busy without a process", found=gpu.utilisation_pct, expected="idle")
+            return warned(f"{gpu.utilisation_pct}% busy without a process", found=gpu.utilisation_pct, expected="idle")
         return None
 
     health = node.gpu_health
@@ -212,6 +212,6 @@ def utilisation_visible(node: NodeFacts, site: Site) -> Iterator[Finding]:
             found="N/A", expected="a rate per GPU", evidence=health.evidence,
         )  # fmt: skip
         return
-    rates = ", ".join(f"{gpu.utilisation_pct} %" for gpu in health.gpus)
+    rates = ", ".join(f"{gpu.utilisation_pct}%" for gpu in health.gpus)
     needs = ("utilisation_pct",)
     yield from each_gpu(node.gpu_health, judge, what="utilisation", good=f"utilisation reads {rates}", needs=needs)

@@ -64,13 +64,13 @@ def throttling(node: NodeFacts, site: Site) -> Iterator[Finding]:
     These are hardware and software thermal slowdown, power brake, and other hardware slowdown.
 
     ## Why it matters
-    One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100 %.
+    One GPU at half its clock makes every GPU of the job wait in each collective; utilisation still shows 100%.
 
     ## Verdicts
     Hardware reasons fail; software thermal slowdown warns. Idle clocks, the power cap under load and clocks set on
     purpose are normal and not reported. The reading is momentary: a node that throttles only under load passes when
     idle. In `amd-smi` output, processor hot (prochot) fails and thermal violations warn; no active violation has been
-    seen on a real AMD GPU, so a status that is not known is unknown.
+    seen on a real AMD GPU, so an unrecognised status is unknown.
 
     ## False alarms
     A power brake during a planned power test of the rack, or of the GPU by its vendor's tool.
@@ -153,7 +153,7 @@ def power_limit(node: NodeFacts, site: Site) -> Iterator[Finding]:
     """Compare each GPU's power limit with its default.
 
     ## Why it matters
-    A GPU capped to 70 % of its power lowers its clocks in every matrix multiplication; if it is the only one, it slows
+    A GPU capped to 70% of its power lowers its clocks in every matrix multiplication; if it is the only one, it slows
     all others.
 
     ## Verdicts
@@ -210,7 +210,7 @@ def pcie_link(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The width never changes to save power: fewer lanes are a fault. The generation drops on an idle GPU, so it is judged
-    only while the GPU is busy (at least 10 %), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
+    only while the GPU is busy (at least 10%), and is otherwise only mentioned. Cards with 8 lanes are compared with 8.
     Fewer lanes fail, and so does a low generation under load; on a GPU that the driver does not call idle, it warns. If
     neither the utilisation nor the performance state (P5 and slower) shows an idle GPU, it is unknown. On
     GH200, GB200 and GB300, fewer lanes only warn if no GPU of the node has more: the processor reaches these GPUs over

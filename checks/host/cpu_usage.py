@@ -34,8 +34,8 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     GPUs wait. The usual cause is a transport that copies through the host (TCP, staging, Gloo).
 
     ## Verdicts
-    CPUs that are more than 90 % busy on average, a CPU with more than 80 % of its time in interrupts, and more than 5 %
-    of time stolen by the hypervisor warn; so does a single CPU that is more than 90 % busy and spends more than half of
+    CPUs that are more than 90% busy on average, a CPU with more than 80% of its time in interrupts, and more than 5%
+    of time stolen by the hypervisor warn; so does a single CPU that is more than 90% busy and spends more than half of
     its time in the kernel while the network is loaded, typically for a thread that sends over TCP. The limits are
     judgements. The average over a window hides much shorter spikes.
 
@@ -62,13 +62,13 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     user = frozenset(number for number, time in mine.items() if time.busy > 0.9) - full - flooded
     during = f"in {window.seconds:.0f} s {_traffic(node)}"
     bad = [
-        (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f} % busy {during}", f"{100 * busy:.0f} %", "at most 90 %"),
+        (busy > 0.9, f"{len(mine)} CPUs were {100 * busy:.0f}% busy {during}", f"{100 * busy:.0f}%", "at most 90%"),
         (bool(flooded), f"CPU {fold_ids(flooded)} mostly handled interrupts {during}",
-         f"{100 * max(time.interrupts for time in mine.values()):.0f} % of its time", "at most 80 %"),
+         f"{100 * max(time.interrupts for time in mine.values()):.0f}% of its time", "at most 80%"),
         (bool(full) and loaded, f"CPU {fold_ids(full)} was fully busy in the kernel {during}",
-         f"{100 * max((mine[n].kernel for n in full), default=0):.0f} % of its time in the kernel", "at most 50 %"),
-        (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f} % of the CPUs' time {during}", f"{100 * stolen:.0f} %",
-         "at most 5 %"),
+         f"{100 * max((mine[n].kernel for n in full), default=0):.0f}% of its time in the kernel", "at most 50%"),
+        (stolen > 0.05, f"the hypervisor took {100 * stolen:.0f}% of the CPUs' time {during}", f"{100 * stolen:.0f}%",
+         "at most 5%"),
     ]  # fmt: skip
     for wrong, message, found, expected in bad:
         if wrong:
@@ -76,7 +76,7 @@ def cpu(node: NodeFacts, site: Site) -> Iterator[Finding]:
     if not any(wrong for wrong, *_ in bad):
         polling = f"; CPU {fold_ids(user)} fully busy in user code" if user else ""
         polling += f"; CPU {fold_ids(full)} fully busy in the kernel" if full else ""
-        good = passed(f"{len(mine)} CPUs were at most 90 % busy {during}", found=f"{100 * busy:.0f} %{polling}",
+        good = passed(f"{len(mine)} CPUs were at most 90% busy {during}", found=f"{100 * busy:.0f}%{polling}",
                       evidence=[STAT])  # fmt: skip
         yield good if loaded else good.about()  # an idle node proves nothing about collectives
 

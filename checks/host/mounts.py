@@ -190,15 +190,15 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
             pct, gib = 100 * room.free_bytes / room.size_bytes, room.free_bytes / _GIB
             for name, has, least, unit in (
                 ("min_free_pct", pct, wanted.min_free_pct, "%"),
-                ("min_free_gib", gib, wanted.min_free_gib, "GiB"),
+                ("min_free_gib", gib, wanted.min_free_gib, " GiB"),
             ):
                 if least is not None and has < least:
                     free = size_text(room.free_bytes)
-                    share = f"{has:.3g} %" if unit == "%" else free
-                    yield failed(f"{place} has {share} free, less than {least:g} {unit}", subject=place,
-                                 found=f"{free} of {size_text(room.size_bytes)}" if unit == "GiB"
+                    share = f"{has:.3g}%" if unit == "%" else free
+                    yield failed(f"{place} has {share} free, less than {least:g}{unit}", subject=place,
+                                 found=f"{free} of {size_text(room.size_bytes)}" if unit == " GiB"
                                  else f"{share} ({free})",
-                                 expected=f"at least {least:g} {unit} ({source}.{name})", evidence=[key])  # fmt: skip
+                                 expected=f"at least {least:g}{unit} ({source}.{name})", evidence=[key])  # fmt: skip
     least_inodes = wanted.min_free_inodes
     if least_inodes is not None and room.inodes != 0:
         if room.free_inodes is None:
@@ -212,8 +212,8 @@ def _enough(place: str, wanted: Declared, room: Space, source: str, key: str) ->
 
 @check(
     "host.file-systems",
-    title="No disk file system is full, or went read-only after an error",
-    fault="A file system is full, or went read-only after an error",
+    title="No disk file system is full, or read-only after an error",
+    fault="A disk file system is full, or read-only after an error",
     impact="blocks-job",
     source="proc_pid_mountinfo(5), df(1); Documentation/admin-guide/ext4 (errors=remount-ro)",
     fix="If full, run `du -x --max-depth=1 PLACE`. If read-only, read `dmesg`, then check the file system or "
@@ -269,7 +269,7 @@ def file_systems(node: NodeFacts, site: Site) -> Iterator[Finding]:
             place for place, mount in mounts.items() if mount.source.startswith("/dev/") and mount.read_only
         )
         beside = f"; mounted read-only: {', '.join(intended[:6])}" if intended else ""
-        yield passed(f"no disk file system is full or went read-only{beside}",
+        yield passed(f"no disk file system is full, or read-only after an error{beside}",
                      evidence=[MOUNTS, DISK_SPACE])  # fmt: skip
 
 

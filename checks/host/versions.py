@@ -47,7 +47,7 @@ def driver_files(node: NodeFacts, site: Site) -> Iterator[Finding]:
     empty = [library.path for library in libraries if library.size_bytes == 0]
     if empty:
         yield failed(
-            f"{counted(len(empty), 'driver library', 'driver libraries')} without content ({', '.join(empty[:3])})",
+            f"{counted(len(empty), 'empty driver library', 'empty driver libraries')} ({', '.join(empty[:3])})",
             subject=empty[0] if len(empty) == 1 else "",
             found="0 bytes",
             expected="a shared library",

@@ -34,7 +34,7 @@ MIB = 2**20
     title="Bandwidth rises with the message size, and latency is flat",
     fault="Bandwidth falls, or latency rises, along the message sizes",
     impact="slows-job",
-    source=f"{PERFORMANCE}; 5 % between neighbouring sizes: ROCm cvs",
+    source=f"{PERFORMANCE}; 5% between neighbouring sizes: ROCm cvs",
     fix="Run the affected sizes alone with `-n 100`, then with NCCL_DEBUG=INFO to see where algorithm and "
     "protocol change.",
     action="fix-job",
@@ -52,10 +52,10 @@ def shape(run: RunFacts, site: Site) -> Iterator[Finding]:
     runs at that bandwidth, regardless of the peak.
 
     ## Verdicts
-    Bandwidth that falls by more than 5 % from one size to the next, from 64 MiB on, warns; so do three or more small
+    Bandwidth that falls by more than 5% from one size to the next, from 64 MiB on, warns; so do three or more small
     messages that take three times as long as similar ones, and a latency floor above 1 ms. With a good run, bandwidth
     below 0.90 of its curve at 1 MiB or more warns, and below 0.75 fails; more than twice its latency warns. A sweep
-    that ends while the bandwidth still rises by more than 10 % for a doubling shows no plateau, and is *unknown*.
+    that ends while the bandwidth still rises by more than 10% for a doubling shows no plateau, and is *unknown*.
 
     ## False alarms
     The size at which NCCL changes its algorithm; a good run then has the same dip.
@@ -88,7 +88,7 @@ def _alone(run: RunFacts, key: str, name: str, points: Sequence[Point]) -> Itera
             + (f", and at {len(found) - 1} more sizes" if len(found) > 1 else ""),
             subject=name,
             found=f"-{deepest.share:.0%}",
-            expected="no fall of more than 5 %",
+            expected="no fall of more than 5%",
             evidence=[key],
             quote=text_of(run, key, deepest.before.line, deepest.at.line),
         )

@@ -48,9 +48,9 @@ def job_sizes(run: RunFacts, site: Site) -> Iterator[Finding]:
     which such a benchmark does not show.
 
     ## Verdicts
-    Sizes between two powers of two are combined, and compared if they take at least 5 % of the communication time of
+    Sizes between two powers of two are combined, and compared if they take at least 5% of the communication time of
     the trace. They warn unless a complete run of the same collective has a size within a factor of two. A trace in
-    which more than 20 % of that time has no size, or is of collectives that nccl-tests does not measure, is unknown.
+    which more than 20% of that time has no size, or is of collectives that nccl-tests does not measure, is unknown.
 
     ## False alarms
     A trace of another job, or of its warm-up steps.

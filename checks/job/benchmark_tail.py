@@ -51,7 +51,7 @@ def no_iterations(run: RunFacts, site: Site) -> Finding | None:
     fault="Some iterations of a benchmark take much longer than the median",
     impact="slows-job",
     owner="network",
-    source="NVIDIA/nccl-tests 2.19 (-I): i_p99; a percentile shows with 95 % confidence from ln 0.05 / ln q iterations",
+    source="NVIDIA/nccl-tests 2.19 (-I): i_p99; a percentile shows with 95% confidence from ln 0.05 / ln q iterations",
     fix="Run it again with `-I 1 -J FILE`: the file shows each iteration of each process. Compare the counters of the "
     "ports before and after.",
     action="fix-site",

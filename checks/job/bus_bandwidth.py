@@ -195,7 +195,7 @@ def _judged(
         f"{causes[0]}",
         found=found,
         expected=expected,
-        fix="Check in this order: " + "; ".join(causes) + ".",
+        fix=f"{'Check in this order' if len(causes) > 1 else 'Check'}: {'; '.join(causes)}.",
         quote=_figures(report, best, roof),
     )
 
@@ -214,7 +214,7 @@ def _is_of_a_slow_network(best: Best, report: Report) -> bool:
 
 def _ratio(judged: RooflineVerdict, roof: Roofline) -> str:
     line = f"line rate {roof.wire.line:.0f} GB/s, bound by {roof.wire.name}"
-    return f"{100 * judged.ratio:.0f} % of {roof.customary:.0f} GB/s, {line}"
+    return f"{100 * judged.ratio:.0f}% of {roof.customary:.0f} GB/s, {line}"
 
 
 def _line(roof: Roofline) -> str:

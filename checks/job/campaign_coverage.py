@@ -78,7 +78,7 @@ def coverage(run: RunFacts, site: Site) -> Iterator[Finding]:
                       found=f"ended: {_ENDS[done.end]}",
                       expected="complete", evidence=[bench.campaign.RECORD])  # fmt: skip
     for line in done.left_behind[:_MOST_LISTED]:
-        yield warned(f"left behind: {line}", subject=line.partition(":")[0], found=line, expected="nothing",
+        yield warned(f"leftovers on {line}", subject=line.partition(":")[0], found=line, expected="nothing",
                      evidence=[bench.campaign.RECORD], fix="Look at the processes and /tmp of that node.")  # fmt: skip
     if not missing and complete and not done.left_behind:
         text = f"{len(measured)} of {len(done.plan.nodes)} nodes measured in {counted(len(done.rounds), 'round')}"

@@ -39,7 +39,7 @@ def sm_activity(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Why it matters
     The GPU utilisation of `nvidia-smi` is the share of time with any kernel: a single small kernel, or a kernel of NCCL
-    that only waits, counts as 100 %. SM and tensor activity show how much of the GPU works.
+    that only waits, counts as 100%. SM and tensor activity show how much of the GPU is busy.
 
     ## Verdicts
     The sources are `dcgmi dmon -e 1002,1004` and the metrics of dcgm-exporter, measured while the job runs. A GPU whose
@@ -72,7 +72,8 @@ def judge_activity(gpus: Sequence[GpuActivity], evidence: Sequence[str]) -> Iter
                      expected="tensor cores in use", evidence=evidence)  # fmt: skip
     if between:
         yield unknown(f"{_busy(between)}, which shows neither effective nor ineffective use", found=_sm(between),
-                      expected=f"at least {_EFFECTIVE:g}", evidence=evidence)  # fmt: skip
+                      expected=f"at least {_EFFECTIVE:g}", evidence=evidence,
+                      fix="Profile a few steps and run `preflight trace`: it shows the waits.")  # fmt: skip
     if idle:
         yield unknown(f"{_names(idle)}: SMs are not active: the job does not use these GPUs, or does not run",
                       found=_sm(idle), evidence=evidence, fix=_MORE)  # fmt: skip

@@ -330,7 +330,7 @@ def microbatches(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     With p stages, v virtual ones and m microbatches, the bubble takes (p-1)/(v m + p - 1) of the step. The check fails
     if there are fewer microbatches than stages, or if an interleaved schedule gets a number that is not a multiple of
-    the stages, which Megatron-LM refuses. A bubble above 20 % warns.
+    the stages, which Megatron-LM refuses. A bubble above 20% warns.
 
     ## False alarms
     Schedules that fill the bubble (zero bubble, DualPipe), which the arguments of a job do not show.
@@ -388,7 +388,7 @@ def memory_fits(run: RunFacts, site: Site) -> Iterator[Finding]:
     The requirement is the sum of weights, gradients, Adam's states, activations of the microbatches in flight and
     logits on the most loaded GPU, the first or last pipeline stage. The check fails if the minimum for the stated
     settings in any framework exceeds the GPU's memory. It passes only if the requirement fits with a reserve of 4 GiB
-    (driver, context, NCCL, workspace) and 15 % for fragmentation (in Megatron-LM, only of memory that is allocated
+    (driver, context, NCCL, workspace) and 15% for fragmentation (in Megatron-LM, only of memory that is allocated
     repeatedly), and in other frameworks with the buffers of unfused kernels. Everything in between warns, and names the
     decisive settings. The expert router is assumed to be balanced.
 

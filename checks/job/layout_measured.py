@@ -49,7 +49,7 @@ def measured(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Collectives are assigned to axes by the ranks of their process groups; only time in which the GPU computes nothing
-    counts. The check warns if the median step is above the plan's range, or if a part exceeds its plan by more than 5 %
+    counts. The check warns if the median step is above the plan's range, or if a part exceeds its plan by more than 5%
     of the step, and names ranks that delay their peers. Without traces, the median of the times in a job's log is
     compared. A step below the range is *unknown*: the profiles are probably of a job with different settings. The check
     never gates a job.

@@ -230,7 +230,7 @@ def sharding(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Sharded gradients or parameters (ZeRO-2, ZeRO-3) with a pipeline fail in DeepSpeed, which refuses them, and warn in
     other frameworks. Full sharding over more than one leaf group of an oversubscribed fabric warns, and so do gradients
-    that take 3 % of a step or more there. The result is *unknown* if the oversubscription of the spine is not known.
+    that take 3% of a step or more there. The result is *unknown* if the oversubscription of the spine is not known.
 
     ## False alarms
     FSDP with a pipeline that keeps gathered parameters between microbatches.

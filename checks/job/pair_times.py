@@ -104,7 +104,7 @@ def _judged(measured: _Measured, keys: Sequence[str]) -> Iterator[Finding]:
     shown = {**tails, **({} if kind else late)}
     for nodes, pair in list(shown.items())[:_MOST_LISTED]:
         yield warned(
-            f"{' and '.join(nodes)}: {measured.label} takes {pair.middle_us:.4g} µs, 99 % within {pair.p99_us:.4g} µs; "
+            f"{' and '.join(nodes)}: {measured.label} takes {pair.middle_us:.4g} µs, 99% within {pair.p99_us:.4g} µs; "
             f"the faster pairs take {usual:.4g} µs",
             subject=" - ".join(nodes), found=f"{pair.middle_us:.4g} µs, p99 {pair.p99_us:.4g} µs",
             expected=f"up to {_APART:g} times the faster pairs, p99 up to {_TAIL:g} times the median",

@@ -29,7 +29,7 @@ from preflight.model import Finding, check, counted, failed, passed, unknown, wa
     fault="A node has a different NCCL version",
     impact="blocks-job",
     explains=(("versions.nccl", "node", "*", "several NCCL versions *"),),
-    source="NCCL: all ranks of a communicator must run the same version; majority of at least 3 nodes and 60 %",
+    source="NCCL: all ranks of a communicator must run the same version; majority of at least 3 nodes and 60%",
     fix="Decide which version is right (`ldconfig -p | grep nccl`) and install it on all nodes; for containers, "
     "pull one image by digest.",
     action="fix-site",
@@ -70,7 +70,7 @@ NCCL = Trait("NCCL", LIBRARIES, _versions, breaks=True, expects="versions.nccl")
     impact="blocks-job",
     owner="job",
     explains=(("nccl.run-settings", "log"), ("nccl.pinned-choices", "part")),
-    source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60 %",
+    source="NCCL user guide, Environment Variables: some must be equal on all ranks; majority of 3 nodes and 60%",
     fix="Set it in one place for all ranks: the job script, or the same /etc/nccl.conf on every node.",
     action="fix-site",
     answers=("NT-ENV-14",),

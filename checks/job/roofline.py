@@ -16,7 +16,7 @@ from preflight.model import Finding, check, failed, passed, unknown, warned
 SCALING = "https://jax-ml.github.io/scaling-book/gpus"
 
 _DESCRIBE = (
-    "describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and "
+    "Describe it in the cluster file: `[class.NAME.tree]` with unit_nodes, unit_leaves, units, spines and "
     "links_per_spine"
 )
 

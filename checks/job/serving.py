@@ -85,27 +85,28 @@ def _first_token(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[F
     waits = min(queue / first.mean, 1.0) if first.mean else 0.0
     inevitable = STEPS * (metrics.mean("next_token") or 0.0) + (transfer or 0.0)
     share = None if prefill is None else prefill / first.mean if first.mean else 0.0
-    parts = f"{100 * waits:.0f} % queue" if share is None else f"{100 * share:.0f} % prefill, {100 * waits:.0f} % queue"
+    parts = f"{100 * waits:.0f}% queue" if share is None else f"{100 * share:.0f}% prefill, {100 * waits:.0f}% queue"
     if waits > _QUEUED and queue > inevitable:
         yield warned(
-            f"{metrics.name}: {shown}, of which {seconds(queue)} in the queue", found=f"{100 * waits:.0f} % queue",
-            expected=f"at most {100 * _QUEUED:.0f} %", evidence=evidence,
+            f"{metrics.name}: {shown}, of which {seconds(queue)} in the queue", found=f"{100 * waits:.0f}% queue",
+            expected=f"at most {100 * _QUEUED:.0f}%", evidence=evidence,
         )  # fmt: skip
     elif waits > _QUEUED:
         why = "until its KV cache arrives and a step begins" if transfer else "until the next steps begin"
-        yield passed(f"{metrics.name}: {shown}: {parts}, no longer than {why}", found=f"{100 * waits:.0f} % queue",
+        yield passed(f"{metrics.name}: {shown}: {parts}, no longer than {why}", found=f"{100 * waits:.0f}% queue",
                      evidence=evidence)  # fmt: skip
     elif share is None:
-        yield unknown(f"{metrics.name}: {shown}, {100 * waits:.0f} % in the queue; prefill time is not reported",
-                      found=f"{100 * waits:.0f} % queue", evidence=evidence)  # fmt: skip
+        yield unknown(f"{metrics.name}: {shown}, {100 * waits:.0f}% in the queue; prefill time is not reported",
+                      found=f"{100 * waits:.0f}% queue", evidence=evidence,
+                      fix="Compare with the first token of a single request on an idle engine.")  # fmt: skip
     elif share < _PREFILL and share + waits < _PREFILL:
         yield warned(
             f"{metrics.name}: {shown}: {parts}; the rest is unexplained",
-            found=f"{100 * (1 - share - waits):.0f} % elsewhere", expected="prefill or queue", evidence=evidence,
+            found=f"{100 * (1 - share - waits):.0f}% elsewhere", expected="prefill or queue", evidence=evidence,
             fix="Look at the frontend's and tokeniser's CPU, and at the transfer of the KV cache.",
         )  # fmt: skip
     else:
-        yield passed(f"{metrics.name}: {shown}: {parts}", found=f"{100 * share:.0f} % prefill", evidence=evidence)
+        yield passed(f"{metrics.name}: {shown}: {parts}", found=f"{100 * share:.0f}% prefill", evidence=evidence)
 
 
 @check(

@@ -43,8 +43,8 @@ def cache(run: RunFacts, site: Site) -> Iterator[Finding]:
     An engine without free blocks preempts a request and computes its cache again later, so work is done twice.
 
     ## Verdicts
-    The check warns if more than 1 % of finished and running requests were preempted (vLLM) or retracted (SGLang),
-    between the first and the last scrape or since the start of the engine. It also warns if at least 90 % of the cache
+    The check warns if more than 1% of finished and running requests were preempted (vLLM) or retracted (SGLang),
+    between the first and the last scrape or since the start of the engine. It also warns if at least 90% of the cache
     is used while requests wait, as judged by serving.queue. A full cache without either passes. The result is unknown
     if the engine reports neither use nor preemptions, or preemptions without a number of requests, or an impossible
     value.
@@ -68,17 +68,17 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
     requests = None if finished is None and running is None else (finished or 0.0) + (running or 0)
     fullest = max(used, key=lambda scrape: scrape.cache_used or 0.0, default=None)
     share = fullest.cache_used if fullest is not None else None
-    full = "" if share is None else f"; the KV cache is {'up to ' * (len(used) > 1)}{100 * share:.0f} % full"
+    full = "" if share is None else f"; the KV cache is {'up to ' * (len(used) > 1)}{100 * share:.0f}% full"
     since = "between the scrapes" if len(metrics.scrapes) > 1 else "since the start"
     waits = [scrape for scrape in used if (scrape.cache_used or 0.0) >= _FULL and scrape.waiting]
     if preempted and requests is not None and preempted > _PREEMPTED * requests:
         of = f" of {finished:.0f} finished" if finished else ""
         yield warned(f"{metrics.name}: {preempted:.0f} preemptions{of} {since}{full}", found=f"{preempted:.0f}",
-                     expected=f"at most {100 * _PREEMPTED:.0f} % of the requests", evidence=evidence)  # fmt: skip
+                     expected=f"at most {100 * _PREEMPTED:.0f}% of the requests", evidence=evidence)  # fmt: skip
     elif waits and not waits_briefly(metrics):
         worst = max(waits, key=lambda scrape: scrape.waiting or 0)
-        yield warned(f"{metrics.name}: {worst.waiting} requests wait{full}", found=f"{100 * (share or 0):.0f} %",
-                     expected=f"below {100 * _FULL:.0f} %, or no request waits", evidence=evidence)  # fmt: skip
+        yield warned(f"{metrics.name}: {worst.waiting} requests wait{full}", found=f"{100 * (share or 0):.0f}%",
+                     expected=f"below {100 * _FULL:.0f}%, or no request waits", evidence=evidence)  # fmt: skip
     elif strange := sorted({name for scrape in metrics.scrapes for name in scrape.unusable}):
         yield unknown(f"{metrics.name}: impossible value of {', '.join(strange)}",
                       expected="a share from 0 to 1, or a count", evidence=evidence)  # fmt: skip
@@ -89,12 +89,12 @@ def _cache(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Finding
         yield unknown(f"{metrics.name}: neither use of the KV cache nor preemptions are reported",
                       evidence=evidence, fix="Read the metrics of the engine itself, not of its frontend.")  # fmt: skip
     elif preempted is None and share is not None and share >= _FULL:
-        yield unknown(f"{metrics.name}: no preemptions are reported{full}", found=f"{100 * share:.0f} %",
-                      expected=f"below {100 * _FULL:.0f} %", evidence=evidence)  # fmt: skip
+        yield unknown(f"{metrics.name}: no preemptions are reported{full}", found=f"{100 * share:.0f}%",
+                      expected=f"below {100 * _FULL:.0f}%", evidence=evidence)  # fmt: skip
     else:
         count = "no request waits for it" if preempted is None else f"{preempted:.0f} preemptions {since}"
         yield passed(f"{metrics.name}: {count}{full}",
-                     found="" if share is None else f"{100 * share:.0f} %", evidence=evidence)  # fmt: skip
+                     found="" if share is None else f"{100 * share:.0f}%", evidence=evidence)  # fmt: skip
 
 
 @check(
@@ -161,10 +161,10 @@ def _transfer(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Find
     message = f"{metrics.name}: a KV cache takes {seconds(transfer.mean)}{rate} (mean of {transfer.observations:.0f})"
     late = _late(transfer, amount)
     share = transfer.mean / first if first else 0.0
-    of_first = f"{100 * share:.0f} % of the time to the first token"
+    of_first = f"{100 * share:.0f}% of the time to the first token"
     if share > _SHARE and not _decodes_only(metrics):
-        yield warned(f"{message}: {of_first}", found=f"{100 * share:.0f} %",
-                     expected=f"at most {100 * _SHARE:.0f} %", evidence=evidence)  # fmt: skip
+        yield warned(f"{message}: {of_first}", found=f"{100 * share:.0f}%",
+                     expected=f"at most {100 * _SHARE:.0f}%", evidence=evidence)  # fmt: skip
     elif late is not None:
         yield warned(f"{message}, p99 above {seconds(late)}", found=f"above {seconds(late)}",
                      expected=f"at most {_TAIL:.0f} times the mean", evidence=evidence)  # fmt: skip
@@ -201,7 +201,7 @@ def _decodes_only(metrics: ServingMetrics) -> bool:
     fault="Loading offloaded KV caches delays first tokens",
     impact="slows-job",
     explains=(("serving.first-token", "node"),),
-    source="https://docs.vllm.ai (KV offloading connector, metrics); the limit of 20 % is a judgement call",
+    source="https://docs.vllm.ai (KV offloading connector, metrics); the limit of 20% is a judgement call",
     fix="Keep more of the cache on the GPU (`--gpu-memory-utilization`, a quantised cache), and check the PCIe link "
     "and the NUMA node of the host's memory (`preflight check`).",
     answers=("NT-INF-5",),
@@ -257,12 +257,12 @@ def _offload(metrics: ServingMetrics, evidence: Sequence[str]) -> Iterator[Findi
     share = time / first.total
     rate = f" at {loaded / time / 1e9:.1f} GB/s" if time else ""
     message = (f"{metrics.name}: {loaded / (1 << 30):.3g} GiB of offloaded KV caches were loaded{rate}: "
-               f"{100 * share:.0f} % of the time to first tokens")  # fmt: skip
+               f"{100 * share:.0f}% of the time to first tokens")  # fmt: skip
     if share > _SHARE:
-        yield warned(message, found=f"{100 * share:.0f} %", expected=f"at most {100 * _SHARE:.0f} %",
+        yield warned(message, found=f"{100 * share:.0f}%", expected=f"at most {100 * _SHARE:.0f}%",
                      evidence=evidence)  # fmt: skip
     else:
-        yield passed(message, found=f"{100 * share:.0f} %", evidence=evidence)
+        yield passed(message, found=f"{100 * share:.0f}%", evidence=evidence)
 
 
 def offloads_caches(metrics: ServingMetrics) -> bool:

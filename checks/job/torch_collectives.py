@@ -47,7 +47,7 @@ def listed(ranks: Sequence[int]) -> str:
         ("torch.bubble", "node", "*", "*: stages differ, or messages are slow"),
         ("torch.collective-share", "names"),
     ),
-    source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1 %: judgements",
+    source="Matching of collectives across ranks, as in arXiv 2505.05713; bounds of a half and of 1%: judgements",
     fix="Check that rank's node: clocks, throttling, NIC, CPUs and input data (`preflight check --hosts NODE`).",
     answers=("PA-23", "NT-LENS-6", "NT-LENS-1"),
     scope="run",
@@ -64,15 +64,15 @@ def straggler(run: RunFacts, site: Site) -> Iterator[Finding]:
     Collectives are matched by process group, kind and number; the clocks of the ranks are aligned by the ends of
     collectives. Waiting counts only while the waiting GPU computes nothing. A rank that is late because it waited in
     another group is not reported; its delay is attributed to the rank it waited for. A rank warns if it causes more
-    than half of its group's waiting and costs a step at least 1 % more than its peers, beyond the variation of the
-    steps, or if it costs single steps more than 15 %, or three steps far more than usual. Several ranks, at most half
+    than half of its group's waiting and costs a step at least 1% more than its peers, beyond the variation of the
+    steps, or if it costs single steps more than 15%, or three steps far more than usual. Several ranks, at most half
     of a group, warn together; if they are most ranks of a host, the host is named. If ranks are late because the
     transfers of their other group take 1.5 times as long as in its sibling groups, that group warns instead. In a
     pipeline, where stages wait by design, the rank that computes longer than other stages warns, and so does the rank
     whose GPU is idle, longer than theirs, while they wait for its messages; waiting in collectives of several stages is
     not judged. A job without such a rank is unknown if traces are missing, if collectives cannot
     be matched, or if a few ranks cause three quarters of the waiting, but no more than chance explains. A job passes if
-    communication takes at most 1 % of each GPU's time.
+    communication takes at most 1% of each GPU's time.
 
     ## False alarms
     Stages or experts that have more work by design.

@@ -320,7 +320,7 @@ def experts(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     The check warns if, over all steps of the profile, one rank's tokens are more than a quarter above the mean, and the
-    ranks of the job wait in collectives for more than 5 % of the steps. An all-to-all without the sizes of both
+    ranks of the job wait in collectives for more than 5% of the steps. An all-to-all without the sizes of both
     directions, or without the traces of all ranks of its group, is unknown.
 
     ## False alarms
@@ -373,7 +373,7 @@ def bubble(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Only waiting during which a GPU computes nothing is counted; the mean over the stages is the bubble. The check warns
-    if the bubble exceeds 20 % of the steps, or exceeds that of the schedule by more than 5 points, because stages
+    if the bubble exceeds 20% of the steps, or exceeds that of the schedule by more than 5 points, because stages
     differ or messages are slow. The number of microbatches is the number of messages that the first stage sends in a
     step. Stages without a trace, messages without their peers (PyTorch 2.6 names them), and unmarked steps are unknown.
     The check is skipped if all messages are of groups with another purpose, such as context parallelism.

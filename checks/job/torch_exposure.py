@@ -62,7 +62,7 @@ def exposed_collectives(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Times run from the arrival of the last rank, and shares are of the time in which a GPU is neither idle nor waiting.
     Data-parallel collectives, and reductions of gradients in groups without a name, warn if they are exposed for more
-    than 5 % of that time, and less than half of their own time is overlapped. Other collectives warn above 10 %. The
+    than 5% of that time, and less than half of their own time is overlapped. Other collectives warn above 10%. The
     rank with the largest share is judged. If ranks of its group have no trace, too large a share is unknown instead,
     because it may be waiting; a small one passes. Messages between the stages of a pipeline are judged by torch.bubble.
 

@@ -35,7 +35,7 @@ IMPOSSIBLE_MEMORY = 1.05
     title="Communication overlaps with computation",
     fault="Communication does not overlap with computation",
     impact="slows-job",
-    source=f"{DDP}; shares of 10 % are judgements; an NCCL kernel starts when its rank reaches it",
+    source=f"{DDP}; shares of 10% are judgements; an NCCL kernel starts when its rank reaches it",
     fix="Find the exposed collective in the trace; then set `bucket_cap_mb` (DDP), `forward_prefetch` (FSDP) or "
     "`--overlap-grad-reduce` (Megatron).",
     action="fix-job",
@@ -50,11 +50,11 @@ def overlap(run: RunFacts, site: Site) -> Iterator[Finding]:
     The tail of each step is judged as well.
 
     ## Why it matters
-    Exposed communication adds to every step: at 30 % of the time, a third of the GPU time is spent waiting.
+    Exposed communication adds to every step: at 30% of the time, a third of the GPU time is spent waiting.
 
     ## Verdicts
-    More than 10 % of a GPU's busy time in exposed communication warns; so does more than 10 % of a step, added up,
-    after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10 % of its
+    More than 10% of a GPU's busy time in exposed communication warns; so does more than 10% of a step, added up,
+    after the last kernel of its backward pass (the last buckets' tail). If a GPU is idle for more than 10% of its
     time, little exposed communication is unknown instead of a pass, because the idle time has another cause. A trace
     without a communication kernel, or without a backward pass in a step, is unknown. In a single trace, waiting for a
     slower rank counts as communication; with the matched collectives of several ranks, it does not. torch.bucket-start
@@ -155,7 +155,7 @@ def _tail(name: str, facts: Mapping[str, Any], at: Mapping[str, Any], waited: fl
     needs=("trace",),
 )
 def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
-    """Compare the idle time of a GPU in the trace with a limit of 10 %.
+    """Compare the idle time of a GPU in the trace with a limit of 10%.
 
     The time runs from the GPU's first kernel to its last.
 
@@ -164,7 +164,7 @@ def idle(run: RunFacts, site: Site) -> Iterator[Finding]:
     and a single reading shows nothing about a job.
 
     ## Verdicts
-    More than 10 % idle warns. A GPU that only copies memory is not idle; that share is reported separately. The
+    More than 10% idle warns. A GPU that only copies memory is not idle; that share is reported separately. The
     finding also states the cause of idle time: data, if the CPU is in a DataLoader or a step begins with a copy to the
     GPU; synchronisation, if the GPU becomes idle while the CPU waits for it; the CPU, if no kernel was launched. A
     trace without GPU kernels is unknown.
@@ -232,7 +232,7 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     Gradients are all-reduces and reduce-scatters of at least 64 KiB that never run before a step's last backward pass.
     The check warns if the first of them starts in the second half of that pass, or if more than 32 with a median size
-    below 1 MiB run in a step, but only if communication is exposed for more than 1 % of the steps. Stages of a
+    below 1 MiB run in a step, but only if communication is exposed for more than 1% of the steps. Stages of a
     pipeline, and traces without such a collective, are unknown.
 
     ## False alarms
@@ -265,7 +265,7 @@ def bucket_start(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="The largest matrix product runs at the rate of the GPU",
     fault="The largest matrix product runs far below the rate of the GPU",
     impact="slows-job",
-    source="NVIDIA's datasheets (dense bfloat16); 40 % of the peak is a judgement, healthy GPUs reach 60 to 80 %",
+    source="NVIDIA's datasheets (dense bfloat16); 40% of the peak is a judgement, healthy GPUs reach 60 to 80%",
     fix="Check clocks, power cap and temperature of that GPU (`nvidia-smi -q -d PERFORMANCE,CLOCK,POWER`).",
     answers=("GS-5",),
     scope="run",
@@ -280,7 +280,7 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A product of M x K by K x N takes 2 M N K operations; its kernels give the time. The largest bfloat16 or float16
-    product that occurs at least three times is compared. A rate below 40 % of the dense peak warns if the product has
+    product that occurs at least three times is compared. A rate below 40% of the dense peak warns if the product has
     at least 10^12 operations and no side below 1024. Smaller products, a GPU without a peak in the tables, or a trace
     without shapes are unknown.
 
@@ -317,7 +317,7 @@ def matrix_product(run: RunFacts, site: Site) -> Iterator[Finding]:
     title="Large copies within a GPU run at the bandwidth of its memory",
     fault="The memory of a GPU is far slower than its model's",
     impact="slows-job",
-    source="NVIDIA's datasheets (memory bandwidth); 60 % of it is a judgement, healthy GPUs reach 75 to 90 %",
+    source="NVIDIA's datasheets (memory bandwidth); 60% of it is a judgement, healthy GPUs reach 75 to 90%",
     fix="Measure that GPU alone (`nvbandwidth -t device_local_copy`, `dcgmi diag -r 3`), and check its memory clock "
     "(`nvidia-smi -q -d CLOCK`).",
     answers=("GS-5",),
@@ -334,7 +334,7 @@ def memory_bandwidth(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A copy of N bytes moves 2 N: it reads and writes each byte. Of at least three copies of 256 MiB or more, which fit
-    in no cache, the fastest is compared, because kernels running at the same time slow a copy down. A rate below 60 %
+    in no cache, the fastest is compared, because kernels running at the same time slow a copy down. A rate below 60%
     of the datasheet's bandwidth warns. A trace without such copies, a GPU whose bandwidth is not in the tables, and a
     rate above that bandwidth are unknown.
 

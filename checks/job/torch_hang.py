@@ -128,7 +128,7 @@ def hang(run: RunFacts, site: Site) -> Iterator[Finding]:
     A rank may record the end of a collective late, or write its dump earlier than other ranks. Therefore a collective
     counts as completed if any rank completed a later one that needs all ranks. A rank that has not completed the last
     collective that others have is named in addition to those that have not reached the next one; if there are none, it
-    warns. A dump that ends before that collective is too old: unknown.
+    warns. A dump that ends before that collective is too old, and the result is unknown.
 
     Sizes are compared in elements: inputs and outputs of a collective must agree across ranks, except where they may
     differ, as in an all-to-all. There, all ranks together must send as much as they receive, which is compared

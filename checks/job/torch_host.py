@@ -47,7 +47,7 @@ def launch_bound(run: RunFacts, site: Site) -> Iterator[Finding]:
     GPU changes nothing: the job runs at the pace of one CPU thread, and each of its delays is idle time.
 
     ## Verdicts
-    The check warns if the median kernel takes less than 10 µs and the GPU is idle for more than 10 % of the steps
+    The check warns if the median kernel takes less than 10 µs and the GPU is idle for more than 10% of the steps
     because nothing had been launched. Short kernels alone pass: the CPU may be far ahead. A trace without CUDA calls,
     or without a kernel, is unknown.
 
@@ -103,7 +103,7 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
     ## Verdicts
     The check compares the longest stretch of each step in which no thread runs an operator or calls CUDA, without those
     of a data loader. A stretch of at least 5 ms that is three times the median of all steps is a pause. It warns if
-    pauses take more than 1 % of the steps' time beyond that median. If the profile contains Python stacks, the finding
+    pauses take more than 1% of the steps' time beyond that median. If the profile contains Python stacks, the finding
     names the function. Fewer than 5 steps are unknown.
 
     ## False alarms
@@ -122,8 +122,9 @@ def pauses(run: RunFacts, site: Site) -> Iterator[Finding]:
         if lost > PAUSED * steps["total_ms"]:
             longest = max(long, key=lambda pause: pause["ms"])
             where = f", in {longest['function']}" if longest["function"] else ""
+            which = f"{'step' if len(long) == 1 else 'steps'} {_numbers(long)}"
             yield warned(
-                f"{name}: in {len(long)} of {len(quiet)} steps ({_numbers(long)}) no thread runs an operator for up to "
+                f"{name}: in {len(long)} of {len(quiet)} steps ({which}), no thread runs an operator for up to "
                 f"{longest['ms']:.3g} ms{where}; the median is {usual:.2g}",
                 found=f"{lost / steps['total_ms']:.1%} of the step time", expected=f"at most {PAUSED:.0%}", **at,
             )  # fmt: skip

@@ -52,7 +52,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     slowest rank delays all others.
 
     ## Verdicts
-    The check warns if the waits cost at least 1 % of the steps' time: the CPU waits for this long, and the GPU is idle
+    The check warns if the waits cost at least 1% of the steps' time: the CPU waits for this long, and the GPU is idle
     for this long during or after the wait, or because nothing was launched. A wait for a GPU that stays busy costs
     nothing, as at the end of a step that logs its loss. CUDA and HIP calls that block until the GPU is done are counted
     in threads that launch kernels: synchronisation of a stream, device or event, and blocking copies such as those of
@@ -92,7 +92,7 @@ def synchronisation(run: RunFacts, site: Site) -> Iterator[Finding]:
     fault="Steps wait for data",
     impact="slows-job",
     explains=(("torch.idle", "node"), ("torch.steps", "node")),
-    source=f"{TUNING} (asynchronous data loading); the share of 10 % is a judgement",
+    source=f"{TUNING} (asynchronous data loading); the share of 10% is a judgement",
     fix="Use more workers, pin_memory=True and persistent_workers=True; then check the storage (`preflight check`).",
     action="fix-job",
     answers=("NT-TRN-4",),
@@ -108,7 +108,7 @@ def data_loader(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Waits in threads that launch kernels are counted while the GPU is idle: a wait hidden by queued work costs nothing.
-    More than 10 % of the steps' time warns. If the trace has no DataLoader, the check warns if the GPU is idle for this
+    More than 10% of the steps' time warns. If the trace has no DataLoader, the check warns if the GPU is idle for this
     long before a step's first copy to the GPU is launched, passes if the GPU is never idle for this long, and is
     unknown otherwise.
 
@@ -162,16 +162,16 @@ def steps(run: RunFacts, site: Site) -> Iterator[Finding]:
     job.
 
     ## Verdicts
-    A standard deviation above 10 % of the mean warns, and so does a step that takes 20 % longer than the median. If the
+    A standard deviation above 10% of the mean warns, and so does a step that takes 20% longer than the median. If the
     long steps occur at regular intervals, the finding names the interval. Fewer than 5 steps are unknown.
 
     The step lines of a job's log (Megatron-LM, DeepSpeed, Hugging Face, Lightning, NeMo, torchtitan, and programs that
     print `step`, `loss` and a time) are judged without the first step, also after a restart: there, the number of a
-    step is below the one before. Steps above twice the median warn if they take more than 1 % of the time; so do steps
+    step is below the one before. Steps above twice the median warn if they take more than 1% of the time; so do steps
     above 1.2 times the median that recur at regular intervals or among otherwise even times. The check warns if all
-    steps after some point take 1.5 times as long, or if times grow by more than 5 % from the first to the last quarter
-    of 20 steps or more. A standard deviation above 15 %, without the slowest tenth,
-    is unknown: sequences may differ in length. So is a median MFU below 15 %. A loss that is not a number fails; one
+    steps after some point take 1.5 times as long, or if times grow by more than 5% from the first to the last quarter
+    of 20 steps or more. A standard deviation above 15%, without the slowest tenth,
+    is unknown: sequences may differ in length. So is a median MFU below 15%. A loss that is not a number fails; one
     that doubles, or a gradient that is not a number, warns. Fewer than 8 steps only pass if none takes twice as long as
     another. If several ranks print lines, each rank is judged.
 

@@ -55,7 +55,7 @@ _WRITERS = 8
     title="A larger job gets about the same throughput from each GPU",
     fault="The throughput per GPU is lower in the larger job",
     impact="slows-job",
-    source="Judgement: 80 % of the throughput per GPU of the smaller job",
+    source="Judgement: 80% of the throughput per GPU of the smaller job",
     fix="Compare the share of the collectives in a trace of each size (`preflight trace`), then the fabric between the "
     "added nodes (`preflight bench`).",
     action="fix-job",
@@ -73,7 +73,7 @@ def scaling(run: RunFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     Each log is compared with that of the smallest job: the median of its tokens/s, samples/s or TFLOP/s per GPU,
-    without the first step. A throughput below 80 % warns. The check is planned if the logs show jobs of two sizes or
+    without the first step. A throughput below 80% warns. The check is planned if the logs show jobs of two sizes or
     more: the number of ranks (`world size`, or NCCL's own lines), and a throughput that the program is known to print
     per GPU or for all GPUs together, or a global batch size. Logs of different programs or units are unknown.
 
@@ -209,8 +209,8 @@ def _infinite(steps: Sequence[TrainingStep], evidence: Sequence[str]) -> Finding
 def _mfu(log: TrainingLog, evidence: Sequence[str]) -> Iterator[Finding]:
     shares = [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]
     if len(shares) >= _ALIKE - 1 and (share := median(shares)) < _LOW_MFU_PCT:
-        yield unknown(f"the model FLOPs utilisation (MFU) is {share:g} %; large models usually reach 30 to 60 %",
-                      found=f"{share:g} %", expected=f"above {_LOW_MFU_PCT} %", evidence=evidence,
+        yield unknown(f"the model FLOPs utilisation (MFU) is {share:g}%; large models usually reach 30 to 60%",
+                      found=f"{share:g}%", expected=f"above {_LOW_MFU_PCT}%", evidence=evidence,
                       fix="Profile a few steps, and look for slow input, communication or small matrices "
                       "(`preflight read TRACE`)."
                       )  # fmt: skip
@@ -329,7 +329,7 @@ def _figures(times: Sequence[TimedStep], log: TrainingLog) -> str:
     if rates:
         shown.append(f"{median(rates):,.4g} {next(step.throughput_unit for step in log.steps if step.throughput)}")
     if shares := [step.mfu_pct for step in log.steps[1:] if step.mfu_pct is not None]:
-        shown.append(f"MFU {median(shares):g} %")
+        shown.append(f"MFU {median(shares):g}%")
     return f": {', '.join(shown)}" if shown else ""
 
 

@@ -76,14 +76,14 @@ def _latency(server: Endpoint, client: Endpoint) -> Iterator[Finding]:
     fix = "check C-states and governor (`cpupower`), the NUMA node of the test, and the hops between the nodes"
     p99, tail = result.p99_us, ""
     if p99 is not None:
-        tail = f", 99 % within {p99:.4g} µs"
+        tail = f", 99% within {p99:.4g} µs"
     good = result.typical_us <= LATENCY_US
     if not good:
         yield warned(f"{measured}", expected=f"at most {LATENCY_US:g} µs between neighbours (OCI)", fix=fix, **details)
     if p99 is not None and p99 > max(TAIL * result.typical_us, LATENCY_US):
         good = False
-        yield warned(f"the slowest 1 % of the writes take at least {p99:.4g} µs, compared with {measured}",
-                     expected=f"99 % within {TAIL:g} times the median (a judgement)",
+        yield warned(f"the slowest 1% of the writes take at least {p99:.4g} µs, compared with {measured}",
+                     expected=f"99% within {TAIL:g} times the median (a judgement)",
                      fix="look for other traffic on the path (`preflight check --window 60`), C-states and interrupts",
                      **details)  # fmt: skip
     if good:
@@ -188,7 +188,7 @@ def write_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     Every ring through this pair runs at the rate of the pair: one pair at half rate doubles the time of a collective.
 
     ## Verdicts
-    A bandwidth below 90 % of the line rate fails, and below 95 % warns; with --at-least, only that number applies.
+    A bandwidth below 90% of the line rate fails, and below 95% warns; with --at-least, only that number applies.
     Software devices and messages below 1 MiB cannot be compared with a line rate, and are unknown.
 
     ## False alarms
@@ -218,7 +218,7 @@ def read_bw(nodes: Sequence[NodeFacts], sites: Sites) -> Iterator[Finding]:
     Storage and one-sided libraries use reads; limits on outstanding reads or on PCIe reads show only here.
 
     ## Verdicts
-    The limits are those of writes: a bandwidth below 90 % fails, and below 95 % warns; with --at-least, only that
+    The limits are those of writes: a bandwidth below 90% fails, and below 95% warns; with --at-least, only that
     number applies.
 
     ## False alarms

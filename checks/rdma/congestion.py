@@ -52,17 +52,17 @@ HELD, STUCK = 0.01, 0.5
     unless=(no_compute_port, no_judged_port),
 )
 def congestion(node: NodeFacts, site: Site) -> Iterator[Finding]:
-    """Compare the paused share of the window of each compute port with 1 %.
+    """Compare the paused share of the window of each compute port with 1%.
 
     ## Why it matters
     Congestion spreads: a receiver that pauses its switch causes that switch to pause others, and a ring runs at the
     pace of the port that waits longest.
 
     ## Verdicts
-    A port that is paused for at least 1 % of the window warns, in either direction: received pauses come from the
+    A port that is paused for at least 1% of the window warns, in either direction: received pauses come from the
     fabric, sent pauses from a host that is too slow. A port that is paused for at least half of the window fails if it
-    carries less than 5 % of its rate. If a driver counts pauses but not their length, the share is an upper bound:
-    below 1 % it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified length: no
+    carries less than 5% of its rate. If a driver counts pauses but not their length, the share is an upper bound:
+    below 1% it passes, otherwise it is unknown. InfiniBand's `port_xmit_wait` counts ticks of unspecified length: no
     growth passes, and growth is unknown.
 
     Two more cases warn: congestion notifications that are ignored because the sender's reaction point is off, and
@@ -168,8 +168,8 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
     most = max(loads, default=0.0)
     if most < LOADED:
         return unknown(
-            f"no burst occurred: the busiest port carried {100 * most:.0f} % of its rate",
-            found=f"{100 * most:.0f} %", expected=f"at least {100 * LOADED:.0f} %, as in a collective",
+            f"no burst occurred: the busiest port carried {100 * most:.0f}% of its rate",
+            found=f"{100 * most:.0f}%", expected=f"at least {100 * LOADED:.0f}%, as in a collective",
             evidence=evidence, fix=UNDER_LOAD,
         ).about("FP-BW-4")  # fmt: skip
     loss = facts.counter_catalogue.CounterKind.LOSS
@@ -177,8 +177,8 @@ def _burst(ports: Sequence[PortGrowth]) -> Finding:
     if dropped:
         return warned(
             f"the fabric did not absorb the burst: packets were discarded at {some(dropped)}",
-            found=f"discards at {100 * most:.0f} % of the rate", expected="no discards",
+            found=f"discards at {100 * most:.0f}% of the rate", expected="no discards",
             evidence=evidence, fix="see counters.loss",
         ).about("FP-BW-4")  # fmt: skip
-    return passed(f"no packet was discarded at {100 * LOADED:.0f} % or more of a port's rate",
-                  found=f"{100 * most:.0f} % of the rate", evidence=evidence).about("FP-BW-4")  # fmt: skip
+    return passed(f"no packet was discarded at {100 * LOADED:.0f}% or more of a port's rate",
+                  found=f"{100 * most:.0f}% of the rate", evidence=evidence).about("FP-BW-4")  # fmt: skip

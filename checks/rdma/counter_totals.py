@@ -234,7 +234,7 @@ def judge_stalls(places: Mapping[str, Mapping[str, int]], evidence: tuple[str, .
             if counters.get(name, 0) > _STALLED_MOST:
                 yield unknown(
                     f"{place or 'the port'}: {name} {counters[name]}: PCIe stalled the NIC for that share of a second",
-                    subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST} %",
+                    subject=place, found=f"{name} {counters[name]}", expected=f"at most {_STALLED_MOST}%",
                     evidence=evidence, fix="Compare pcie.nic-link, pcie.max-read-request and the IOMMU's setting.",
                 )  # fmt: skip
 

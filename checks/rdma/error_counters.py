@@ -43,7 +43,7 @@ def _reading(ports: Sequence[PortGrowth], kinds: set[CounterKind], what: str, of
     if not sure:
         return
     loads = [port.load for port in sure if port.load is not None]
-    busy = f", at up to {100 * max(loads):.0f} % of their rate" if loads else ""
+    busy = f", at up to {100 * max(loads):.0f}% of their rate" if loads else ""
     yield passed(
         f"{what} on {some_of(len(sure), of, 'compute port')} in {facts.counter_growth.window_of(sure)}{busy}",
         found="no growth",
@@ -129,7 +129,7 @@ def loss(node: NodeFacts, site: Site) -> Iterator[Finding]:
             continue
         bad = [one for one in grown if one.fails]
         worst = sorted(grown, key=lambda one: (not one.fails, -one.per_s))
-        load = "" if port.load is None else f" at {100 * port.load:.0f} % of its rate"
+        load = "" if port.load is None else f" at {100 * port.load:.0f}% of its rate"
         yield (fail if bad else warn)(
             f"{port.port.name} loses packets{load}: {_cause(port, {one.counter.name for one in grown})}",
             found=f"{listing(worst[:4])} in {port.seconds:.0f} s",

@@ -42,7 +42,7 @@ def balance(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A port that carries less than half as much as the median port, or more than twice as much, warns; these limits are a
-    judgement. If all ports are below 5 % of their rate, the result is unknown.
+    judgement. If all ports are below 5% of their rate, the result is unknown.
 
     ## False alarms
     A job that uses only some of the node's GPUs and rails, or that started within the window.
@@ -64,7 +64,7 @@ def _compare(rated: Sequence[tuple[PortGrowth, float]], site: Site, known_from: 
     middle = median(rate for _, rate in rated)
     evidence = keys(port.growths[0] for port, _ in rated[:3])
     if max((port.load or 0 for port, _ in rated), default=0) < IDLE:
-        message = f"no port carried {100 * IDLE:.0f} % of its rate: too little traffic to compare"
+        message = f"no port carried {100 * IDLE:.0f}% of its rate: too little traffic to compare"
         yield unknown(message, found=f"{middle:.2g} Gb/s median", evidence=evidence, fix=UNDER_LOAD)
         return
     odd = [(port, rate) for port, rate in rated if rate < middle / 2 or rate > 2 * middle]
@@ -124,7 +124,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
 
     ## Verdicts
     A port with less than half of its RDMA bytes on the lossless priority fails. If the cluster file does not declare
-    the lossless priority, or no port carries at least 5 % of its rate, the result is unknown.
+    the lossless priority, or no port carries at least 5% of its rate, the result is unknown.
 
     ## False alarms
     Storage traffic over RDMA on the same ports with another priority on purpose.
@@ -145,7 +145,7 @@ def traffic_class(node: NodeFacts, site: Site) -> Iterator[Finding]:
     priority = site.pfc_priority.value
     busy = [port for port in read if (port.load or 0) >= IDLE]
     if read and not busy:
-        yield unknown(f"no port carried {100 * IDLE:.0f} % of its rate: too little traffic to judge",
+        yield unknown(f"no port carried {100 * IDLE:.0f}% of its rate: too little traffic to judge",
                       evidence=keys(read[0].growths)[:3], fix=UNDER_LOAD)  # fmt: skip
     good = []
     for port in busy:
@@ -173,7 +173,7 @@ def _off_priority(port: PortGrowth, priority: int, source: str) -> Finding | Non
     other = _busiest(port)
     return failed(
         f"RDMA of {port.port.name} runs on priority {other}, not on the lossless priority {priority}",
-        found=f"{100 * marked / rdma:.0f} % of its RDMA bytes on priority {priority}",
+        found=f"{100 * marked / rdma:.0f}% of its RDMA bytes on priority {priority}",
         expected=f"nearly all ({source})",
         **about(port, port.matching(f"[rt]x_prio[{priority}{other}]_bytes")),
     )

@@ -93,7 +93,7 @@ PORTS = (
     title="Trust, PFC, ECN, DSCP map and pause of the RoCE ports are the same on all nodes",
     fault="The RoCE ports of a node have different settings",
     impact="slows-job",
-    source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60 %",
+    source="NVIDIA RoCE configuration guide: one class of service end to end; majority of at least 3 nodes and 60%",
     fix="Decide which settings are right, write them into the cluster file (`[class.NAME.qos]`), and set them on all "
     "nodes: `mlnx_qos -i IF` or `dcb`, /sys/class/net/IF/ecn, `ethtool -A`.",
     explains=(
@@ -133,7 +133,7 @@ def _ports(node: NodeFacts, site: Site) -> list[Port]:
     title="The routable RoCE v2 address has the same GID index on all nodes",
     fault="The routable RoCE v2 address of a node has a different GID index",
     impact="blocks-job",
-    source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60 %",
+    source="NCCL user guide, NCCL_IB_GID_INDEX; majority of at least 3 nodes and 60%",
     fix="Unset NCCL_IB_GID_INDEX with NCCL 2.21 or newer; otherwise bring up the addresses in the "
     "same order on all nodes, "
     "so that the variable's index is right (`show_gids`).",
@@ -196,7 +196,7 @@ def _is_fixed(node: NodeFacts) -> bool:
     title="RoCE's marking and congestion control are the same on all nodes",
     fault="RoCE's marking and congestion control differ on a node",
     impact="slows-job",
-    source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60 %",
+    source="NVIDIA MLNX_OFED documentation, RoCE congestion control; majority of at least 3 nodes and 60%",
     fix="Decide which settings are right, write them into the cluster file (`qos.traffic_class`, `qos.cnp_dscp`, "
     "`qos.dcbx`), and set them on all nodes: NCCL_IB_TC or tc/1/traffic_class, /sys/class/net/IF/ecn, `mlnx_qos -d`.",
     action="fix-site",

@@ -202,7 +202,7 @@ def queue_depth(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     packets of a lossless queue.
 
     ## Verdicts
-    A headroom of which 90 % or more was used warns: a judgement. The levels are the highest since the watermarks were
+    A headroom of which 90% or more was used warns: a judgement. The levels are the highest since the watermarks were
     last cleared; preflight never clears them. A switch that shows no level of its lossless queues is unknown. The
     message names the deepest queue; its depth alone is not a fault.
 

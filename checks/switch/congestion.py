@@ -68,7 +68,7 @@ def marks(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     through the switch stops, even uncongested ones.
 
     ## Verdicts
-    A switch that sent pauses for at least 0.1 % of the window, and marked no packet of its queues with ECN, warns; if
+    A switch that sent pauses for at least 0.1% of the window, and marked no packet of its queues with ECN, warns; if
     its marks are not counted, it is unknown. More than one marked packet in ten, over the complete window, also warns:
     a judgement, for which there is no standard. Marks without pauses pass.
 

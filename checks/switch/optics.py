@@ -57,9 +57,9 @@ def switch_end(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     Light received or sent, or a temperature, beyond an alarm threshold of the module fails, and beyond a warning
     threshold warns. A lane that receives 3 dB less than the best one warns too, unless it is 2 dB above its own
-    warning. Only the lanes of a breakout port itself are judged; if they are not shown, a weak lane is unknown. Ports
-    that are down are not judged. A module without thresholds is unknown. One without sensors, as in copper cables, is
-    not judged.
+    warning threshold. Only the lanes of a breakout port itself are judged; if they are not shown, a weak lane is
+    unknown. Ports that are down are not judged. A module without thresholds is unknown. One without sensors, as in
+    copper cables, is not judged.
 
     ## False alarms
     Modules with wrong thresholds in their memory.

@@ -52,11 +52,11 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     The pauses are followed from each paused port to a device that is not paused itself. If that device is a host, it
     fails: it receives data more slowly than the data arrives; its evidence, such as a narrow PCIe link, is quoted.
     `fabric.host-storm` reports a NIC that pauses without load. A ring of switches that wait for each other fails. A
-    switch with a port that sends at 90 % of its rate warns (incast, or an uplink that several flows share),
+    switch with a port that sends at 90% of its rate warns (incast, or an uplink that several flows share),
     and so does a switch without such a port: its thresholds pause too early. A device without evidence is unknown. If
     it is named like the hosts, or if the cluster file lists the switches without it, it is probably a slow host, and
-    warns. A port counts as paused from 0.1 % of the window. Where only frames are counted, not their time, the share is
-    an upper bound: a host is then unknown below 10 %, and warns above. For a switch that counts no pauses, those that
+    warns. A port counts as paused from 0.1% of the window. Where only frames are counted, not their time, the share is
+    an upper bound: a host is then unknown below 10%, and warns above. For a switch that counts no pauses, those that
     the hosts and switches at its cables count are used; if some count none, it is unknown whether it is the origin.
     Pauses of a priority that is not lossless at the port warn.
 
@@ -71,7 +71,7 @@ def pause_root(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     strange = [finding for switch in net.switches for finding in _of_other_priorities(net, switch)]
     yield from strange
     if not roots and not strange and len(results) < len(net.switches):
-        yield passed("no port of the switches was paused for 0.1 % of the window",
+        yield passed("no port of the switches was paused for 0.1% of the window",
                      evidence=[net.switches[0].key("port counters")])  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def host_storm(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     other nodes hang.
 
     ## Verdicts
-    A host that pauses its port for half of the window, while the port sends less than 5 % of its rate, fails: the
+    A host that pauses its port for half of the window, while the port sends less than 5% of its rate, fails: the
     switch measures both. A port that counts only pause frames, not their time, is judged by
     `fabric.pause-root`.
 

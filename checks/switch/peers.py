@@ -124,7 +124,7 @@ def _settings(net: Ethernet, switch: SwitchFacts, site: EthernetSite) -> dict[st
     }
     dogs = {dog for port, _ in ports if (dog := switch.watchdogs.get(port.name))}
     settings = {
-        "ECN thresholds": {f"{mark.kmin} to {mark.kmax} bytes, {mark.pmax} %" for mark in marked if mark and mark.on},
+        "ECN thresholds": {f"{mark.kmin} to {mark.kmax} bytes, {mark.pmax}%" for mark in marked if mark and mark.on},
         **buffers,
         "DSCP maps": maps,
         "PFC watchdog": {f"{dog.action} {dog.detect_ms}/{dog.restore_ms} ms" for dog in dogs},

@@ -87,10 +87,10 @@ def rail_traffic(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     two more hops, and shares uplinks that are often fewer than the ports of the hosts.
 
     ## Verdicts
-    More than 5 % of the hosts' bytes on the uplinks of a leaf warns. If a rail has several leaves, such a share is
+    More than 5% of the hosts' bytes on the uplinks of a leaf warns. If a rail has several leaves, such a share is
     unknown, as it may be traffic between these leaves. A leaf is of the rail at three quarters of its ports or more: a
     swapped cable (`fleet.rail-leaf`) does not change it. The check does not apply if a leaf connects several rails, or
-    hosts have a single one. Leaves whose hosts send less than 1 % of their rate are not judged; if the rate of a port
+    hosts have a single one. Leaves whose hosts send less than 1% of their rate are not judged; if the rate of a port
     is not known, that is unknown.
 
     ## False alarms

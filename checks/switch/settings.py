@@ -124,8 +124,9 @@ def ecn(net: Ethernet, site: EthernetSite) -> Iterator[Finding]:
     ## Verdicts
     A lossless queue without ECN fails if the hosts run DCQCN or the cluster file declares it (`dcqcn`), and is unknown
     if neither is known. A lower threshold that is 0 or above the upper one fails; equal thresholds pass, because they
-    mark in one step (RFC 8257). Thresholds outside of all published ones warn: they depend on rate and buffer, and
-    vendors differ by a factor of 200. A fabric that is declared without DCQCN (`dcqcn = false`) is not judged.
+    mark in one step (RFC 8257). Thresholds outside the range of all published ones warn: they depend on rate and
+    buffer, and vendors differ by a factor of 200. A fabric that is declared without DCQCN (`dcqcn = false`) is not
+    judged.
 
     ## False alarms
     A fabric that controls congestion by PFC alone; declare it.
@@ -188,7 +189,7 @@ def _thresholds(switch: SwitchFacts, marking: QueueMarking, names: list[str]) ->
         )  # fmt: skip
     elif not (_KMIN[0] <= low <= _KMIN[1] and _KMAX[0] <= high <= _KMAX[1]):
         yield warned(
-            f"{where} marks {span}, outside of all published thresholds", subject=switch.name, found=span,
+            f"{where} marks {span}, outside the range of all published thresholds", subject=switch.name, found=span,
             expected=f"lower {_KMIN[0]} (DCQCN) to {_KMIN[1]} (SONiC), upper {_KMAX[0]} (DCQCN) to {_KMAX[1]} (Cisco)",
             evidence=keys,
         )  # fmt: skip

@@ -112,18 +112,16 @@ def sweep(plan: CampaignPlan, nodes: Sequence[str], began: float) -> list[str]:
     probe = Probe("cmd", shlex.join(words), "leftover processes", 20.0)
     for evidence in _collected(plan, nodes, [probe]):
         if evidence.no_answer is not None:
-            left.append(
-                f"{evidence.node}: unknown, not searched: {evidence.no_answer.get('reason', 'no answer')}"[:300]
-            )
+            left.append(f"{evidence.node}: not searched: {evidence.no_answer.get('reason', 'no answer')}"[:300])
             continue
         try:
             record = evidence.record(probe.key)
         except EvidenceError as error:
-            left.append(f"{evidence.node}: unknown, not searched: {error}"[:300])
+            left.append(f"{evidence.node}: not searched: {error}"[:300])
             continue
         if not record.ok:
-            left.append(f"{evidence.node}: unknown, not searched: {record.describe()}"[:300])
-        left += [f"{evidence.node}: killed a leftover process: {line.strip()}"[:300]
+            left.append(f"{evidence.node}: not searched: {record.describe()}"[:300])
+        left += [f"{evidence.node}: killed the process {line.strip()}"[:300]
                  for line in record.out.splitlines() if line.strip()]  # fmt: skip
     return left
 
@@ -172,6 +170,6 @@ def _sweep_here(words: Sequence[str]) -> list[str]:
     try:
         ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_HERE_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return [f"this host: unknown, not searched: {error}"[:300]]
-    return [f"this host: killed a leftover process: {line.strip()}"[:300]
+        return [f"this host: not searched: {error}"[:300]]
+    return [f"this host: killed the process {line.strip()}"[:300]
             for line in ran.stdout.decode("utf-8", "replace").splitlines() if line.strip()]  # fmt: skip

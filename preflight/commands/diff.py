@@ -34,7 +34,7 @@ def diff(
     """Compare two saved runs, or two jobs.
 
     A run is evidence (--save DIR) or a report (--json FILE); a job is a trace, a folder of traces, or a log with step
-    times: a step that takes 5 % longer is worse.
+    times: a step that takes 5% longer is worse.
 
     \b
     Example: preflight diff good-run/ last-night/

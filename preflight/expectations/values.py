@@ -98,7 +98,7 @@ class Host:
     numa_nodes: int | None = schema.key(schema.integer(1, 1024), "NUMA nodes with CPUs (NPS)")
     memory_gib: float | None = schema.key(
         schema.number(1, 1e6),
-        "memory reported by the kernel (MemTotal), GiB, within 1 %; firmware and kernel reserve 1 to 3 %",
+        "memory reported by the kernel (MemTotal), GiB, within 1%; firmware and kernel reserve 1 to 3%",
     )
     cpus: int | None = schema.key(schema.integer(1, 100_000), "logical CPUs that are online")
     smt: bool | None = schema.key(schema.boolean, "whether simultaneous multithreading (hyper-threading) is on")

@@ -1,6 +1,6 @@
 """Statistics across nodes: majority, outliers, duplicate identifiers.
 
-The majority share and the outlier rule follow common practice: a value is the reference if 60 % of at least three nodes
+The majority share and the outlier rule follow common practice: a value is the reference if 60% of at least three nodes
 have it; a number is an outlier by the modified z-score (Iglewicz and Hoaglin, 1993: 3.5 times the median absolute
 deviation, scaled by 1.4826 to a standard deviation).
 """
@@ -151,6 +151,6 @@ def shared(owners: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 def systemic(hit: int, of: int, share: float = 0.3, least: int = QUORUM) -> bool:
     """Return whether a fault on ``hit`` of ``of`` nodes is likely site-wide.
 
-    By default, this means at least 30 % of the nodes, and at least three.
+    By default, this means at least 30% of the nodes, and at least three.
     """
     return hit >= least and hit >= share * of

@@ -63,7 +63,7 @@ def _breaker(gate: Gate | None) -> Iterator[str]:
     settings = drain_settings.of(gate) if gate is not None else drain_settings.Settings()
     least, most, minutes = min(1, settings.most), settings.most, f"{settings.window_s / 60:g} min"
     later = f"{settings.put_back_s / 60:g} min"
-    share = f"{100 * settings.share:.3g} %"
+    share = f"{100 * settings.share:.3g}%"
     text = (
         f"The breaker drains at most {share} of the eligible nodes within {minutes} (at least {least}, "
         f"at most {most}), "

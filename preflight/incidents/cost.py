@@ -32,7 +32,7 @@ _OF_GPUS = {
 }
 
 #: Hardware slowdown of any kind reduces the clocks by a factor of 2 or more (NVML API, nvmlClocksEventReasons).
-_SLOWED = "compute at 50 % or less"
+_SLOWED = "compute at 50% or less"
 
 Document = Mapping[str, Any]
 
@@ -70,7 +70,7 @@ def cost_of(
     if slowed and reduced.get("compute", 1.0) >= 0.5:
         reduced.pop("compute", None)
     costs = [
-        f"{what} at about {100 * share:.0f} %" if share else f"{what} without RDMA"
+        f"{what} at about {100 * share:.0f}%" if share else f"{what} without RDMA"
         for what, share in reduced.items() if share < 1
     ]  # fmt: skip
     costs += [_SLOWED] if slowed and "compute" not in reduced else []

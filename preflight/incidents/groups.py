@@ -88,7 +88,7 @@ class _Similar:
     def _shared(self, faults: list[NodeFault]) -> Iterator[Group]:
         """Yield groups of faults with a common cause.
 
-        One or two places, and a few of the leaves, take precedence over the fleet: a leaf with 30 % of the nodes is
+        One or two places, and a few of the leaves, take precedence over the fleet: a leaf with 30% of the nodes is
         reported as a leaf.
         """
         at_places, left = self._at_places(faults, ("value", "end", "leaf", "unit", "rack"))
@@ -136,11 +136,11 @@ class _Similar:
                 yield several
 
     def _common(self, faults: list[NodeFault]) -> list[NodeFault]:
-        """Return the faults whose cause is the fleet: on at least 30 % of the nodes.
+        """Return the faults whose cause is the fleet: on at least 30% of the nodes.
 
         Faults of different parts may be independent, and defects of the same part are; they have a common cause only if
         they are on most of the nodes. Each of several ports must be down on that many: rails fail one by one. Six nodes
-        on which the driver hangs have a common cause even if they are fewer than 30 %.
+        on which the driver hangs have a common cause even if they are fewer than 30%.
         """
         nodes = len({fault.node for fault in faults})
         if nodes >= _MOST and all(self.findings[fault.root]["status"] == "unknown" for fault in faults):

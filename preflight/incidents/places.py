@@ -20,7 +20,7 @@ MANY = 3
 #: Minimum number of faults of one port that are not chance, if it has three times the average of all ports.
 _FAR_FROM_CHANCE = 6
 
-#: Maximum number of leaves with the faults of 30 % of the nodes that are separate causes; more fail together.
+#: Maximum number of leaves with the faults of 30% of the nodes that are separate causes; more fail together.
 _FEW_LEAVES = 5
 
 #: Title prefix that names the common place of similar faults.
@@ -96,7 +96,7 @@ class Places:
         return 2 * len(faults) < alike and (len(faults) < _FAR_FROM_CHANCE or len(faults) * ports < 3 * alike)
 
     def is_systemic(self, faults: Iterable[NodeFault]) -> bool:
-        """Return whether faults are on at least 30 % of the nodes, and at least three."""
+        """Return whether faults are on at least 30% of the nodes, and at least three."""
         return systemic(len({fault.node for fault in faults}), len(self._findings.nodes))
 
     def are_few_leaves(self, count: int, faults: Iterable[NodeFault], *, are_dead: bool = False) -> bool:

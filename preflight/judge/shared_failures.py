@@ -9,7 +9,7 @@ from preflight.facts.majority import systemic
 
 
 def shared_faults(findings: Iterable[Mapping[str, Any]], nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the checks that fail or warn on at least 30 % of the answering nodes.
+    """Return the checks that fail or warn on at least 30% of the answering nodes.
 
     They also need at least three nodes. Failures come before warnings, and checks with the most nodes come first.
     Waived failures are ignored. The share is a judgement call: faults of nodes are independent, and the same failure

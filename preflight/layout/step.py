@@ -220,7 +220,7 @@ def segmented(hardware: Hardware, job: TrainingJob) -> Hardware:
 
 
 def _range(job: TrainingJob, hardware: Hardware) -> tuple[float, float]:
-    """Return the range of 90 % of published runs, as ratios to the computed time."""
+    """Return the range of 90% of published runs, as ratios to the computed time."""
     if job.model.experts:
         return EXPERTS
     if job.schedule.framework not in FUSED:

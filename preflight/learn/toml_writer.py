@@ -36,7 +36,7 @@ def text(
     lines = [
         *_comment(
             f"Learnt by `preflight learn` from {counted(total, 'node')}: a value is included if all nodes of its "
-            "class have it, or 60 % of at least three, with its source as a comment. Review it before "
+            "class have it, or 60% of at least three, with its source as a comment. Review it before "
             "using it: it lists actual values, not desired ones."
         ),
     ]

@@ -20,13 +20,13 @@ RX, TX, ALL = "rx_prio3_pause", "tx_prio3_pause", "rx_global_pause"
 CASES: dict[str, tuple[dict[str, int], float, str, str]] = {
     "not at all": ({}, 300, "pass", "0.00% of the window"),
     "a little": ({RX: 90_000_000, f"{RX}_duration": PERCENT // 2}, 300, "pass", "0.50% of the window"),
-    "just below 1 %": ({RX: 9, f"{RX}_duration": PERCENT * 99 // 100}, 300, "pass", "0.99% of the window"),
-    "1 %": ({RX: 9, f"{RX}_duration": PERCENT}, 300, "warn", "1.0% of the window"),
-    "75 % while it sends": ({RX: 90_000_000, f"{RX}_duration": 75 * PERCENT}, 60, "warn", "75.0% of the window"),
-    "75 % while it sends 5 %": ({RX: 9, f"{RX}_duration": 75 * PERCENT}, 20.1, "warn", "75.0% of the window"),
-    "75 % and it hardly sends": ({RX: 9, f"{RX}_duration": 75 * PERCENT}, 19.9, "fail", "75.0% of the window"),
-    "just below 50 %": ({RX: 9, f"{RX}_duration": 50 * PERCENT - 60_000}, 1, "warn", "49.9% of the window"),
-    "50 % and it hardly sends": ({RX: 9, f"{RX}_duration": 50 * PERCENT}, 1, "fail", "50.0% of the window"),
+    "just below 1%": ({RX: 9, f"{RX}_duration": PERCENT * 99 // 100}, 300, "pass", "0.99% of the window"),
+    "1%": ({RX: 9, f"{RX}_duration": PERCENT}, 300, "warn", "1.0% of the window"),
+    "75% while it sends": ({RX: 90_000_000, f"{RX}_duration": 75 * PERCENT}, 60, "warn", "75.0% of the window"),
+    "75% while it sends 5%": ({RX: 9, f"{RX}_duration": 75 * PERCENT}, 20.1, "warn", "75.0% of the window"),
+    "75% and it hardly sends": ({RX: 9, f"{RX}_duration": 75 * PERCENT}, 19.9, "fail", "75.0% of the window"),
+    "just below 50%": ({RX: 9, f"{RX}_duration": 50 * PERCENT - 60_000}, 1, "warn", "49.9% of the window"),
+    "50% and it hardly sends": ({RX: 9, f"{RX}_duration": 50 * PERCENT}, 1, "fail", "50.0% of the window"),
     "pauses its switch": ({TX: 9, f"{TX}_duration": 2 * PERCENT}, 300, "warn", "2.0% of the window"),
     "pauses its switch and hardly receives": ({TX: 9, f"{TX}_duration": 60 * PERCENT}, 1, "fail", "60.0%"),
     "more than the window": ({RX: 9, f"{RX}_duration": 130 * PERCENT}, 1, "unknown", f"{RX} +9"),
@@ -61,7 +61,7 @@ def test_nothing_passes_while_a_port_is_held() -> None:
 
 @pytest.mark.parametrize(("pauses", "status"), [(0, "pass"), (7_000, "pass"), (7_500, "unknown"), (10**8, "unknown")])
 def test_pauses_without_their_length_are_an_upper_bound(pauses: int, status: str) -> None:
-    """A pause of a 400 Gb/s port lasts at most 83.9 us: 7153 of them are 1 % of a minute."""
+    """A pause of a 400 Gb/s port lasts at most 83.9 us: 7153 of them are 1% of a minute."""
     one = finding(judged(grows={RX: pauses}, lacks=(f"{RX}_duration", f"{TX}_duration")))
     assert one["status"] == status
     assert "at most" in one["message"] + str(one["found"]) or not pauses

@@ -92,11 +92,11 @@ ONLY_ROCE: Faults = {
     ),
     "packets without a buffer": (grows(out_of_buffer=900_000), want("warn", "counters.receiver")),
     "congestion notifications ignored": (grows(rp_cnp_ignored=77), want("warn", "counters.congestion")),
-    "paused by the switch for 1.3 % of the window": (
+    "paused by the switch for 1.3% of the window": (
         grows(rx_prio3_pause=90_000, rx_prio3_pause_duration=800_000, tx_prio3_pause=12),
         want("warn", "counters.congestion"),
     ),
-    "paused by the switch for 0.9 % of the window (no fault)": (
+    "paused by the switch for 0.9% of the window (no fault)": (
         grows(rx_prio3_pause=90_000, rx_prio3_pause_duration=540_000, tx_prio3_pause=12), set(),
     ),
     "RDMA unmarked": (nic("mlx5_5", traffic_priority=0), want("fail", "counters.traffic-class")),

@@ -282,7 +282,7 @@ def expected_of(*values: str) -> Findings:
 EVERYDAY: dict[str, MatrixRow] = {
     "X01 scratch full": MatrixRow(
         IB, records({SCRATCH: ran(HEAD + FULL_SCRATCH), DISK_SPACE: ran(HEAD + ROOT_SPACE + FULL_SCRATCH)}),
-        {("fail", "host.mounts", "/scratch")}, "/scratch has 0 % free, less than 5 %",
+        {("fail", "host.mounts", "/scratch")}, "/scratch has 0% free, less than 5%",
     ),
     "X02 scratch read-only": MatrixRow(
         IB, record(MOUNTS, ok((DISKS + NFS).replace("xfs /dev/md0 rw", "xfs /dev/md0 ro"))),

@@ -149,7 +149,7 @@ PAIR_CASES: dict[str, tuple[dict[str, object], list[dict[str, str]]]] = {
     ),
     "one-tail": (
         all_pairs(tail=_ONE),
-        [{"status": "warn", "message": "takes 20.2 µs, 99 % within 16", "subject": "gpu002 - gpu003"}],
+        [{"status": "warn", "message": "takes 20.2 µs, 99% within 16", "subject": "gpu002 - gpu003"}],
     ),
     "two-kinds-of-paths": (
         all_pairs(slow=[(a, b) for a, b in combinations(NODES[:4], 2) if (a > "gpu002") is not (b > "gpu002")]),

@@ -239,8 +239,8 @@ CASES["bench.coverage"] = {
     "out-of-time": (campaign(end="budget"), [{"status": "unknown", "message": "its time limit was reached"}]),
     "killed": (campaign(end=""), [{"status": "unknown", "message": "it was killed"}]),
     "left-behind": (
-        campaign(left=["gpu002: unknown, not searched: no answer"]),
-        [{"status": "warn", "message": "left behind: gpu002: unknown, not searched"}],
+        campaign(left=["gpu002: not searched: no answer"]),
+        [{"status": "warn", "message": "leftovers on gpu002: not searched"}],
     ),
     "no-campaign": (records(_healthy), [{"status": "skip"}]),
 }  # fmt: skip

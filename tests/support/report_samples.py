@@ -259,7 +259,7 @@ def sick() -> dict[str, Any]:
         incident("0a1b2c3d4e5f", findings, 10, 2, 3, first_seen="2026-02-27T22:10:00Z"),
         incident("1b2c3d4e5f60", findings, 11, owner="job"),
         incident("2c3d4e5f6071", findings, 0, impact="slows-job", owner="network",
-                 cost="8 of 248 GPUs; all-reduce between nodes at about 50 %"),
+                 cost="8 of 248 GPUs; all-reduce between nodes at about 50%"),
     ]  # fmt: skip
     return made
 

@@ -209,7 +209,7 @@ def main(ways: list[str]) -> None:
         total, preserved = sum(one[0] for one in results.values()), sum(one[1] for one in results.values())
         wrong = sum(len(one[2]) for one in results.values())
         share = 100 * preserved / total
-        print(f"{way:32} {share:6.2f} % of {total} facts in {len(results)} texts; {wrong} wrong or new")
+        print(f"{way:32} {share:6.2f}% of {total} facts in {len(results)} texts; {wrong} wrong or new")
         for name, (before, left, differs) in results.items():
             if ways and (left < before or differs):
                 print(f"    {name}: {left} of {before}", *differs[:3], sep="\n        ")

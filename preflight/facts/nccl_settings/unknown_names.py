@@ -44,7 +44,7 @@ def unknown_names(env: NcclEnvironment, here: SettingScope) -> Iterator[Violatio
             if name.strip().upper() == meant:
                 what = "names are case-sensitive" if name.strip() == name else "the blank is part of the name"
             elif name.split()[-1:] == [meant]:
-                what = "no known program reads a line with this start"
+                what = f"no known program reads a line that begins with {name.split()[0]!r}"
         else:
             what, expected = "no program known to preflight reads it", "a name from the user guide or from a plug-in"
         yield Violation("unknown-name", (setting,), f"{shown} in {setting.where}: {what}", expected)

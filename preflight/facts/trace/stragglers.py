@@ -1,7 +1,7 @@
 """Ranks that delay their process group, and process groups with slow transfers.
 
 In any group some rank is last. Ranks are reported if they are at most half of their group, cause more than half
-of its waiting, exceed their peers by more than 1 % of a step, and do so in more steps than chance explains. The
+of its waiting, exceed their peers by more than 1% of a step, and do so in more steps than chance explains. The
 stages of a pipeline wait for each other by design; there, the rank that computes longer than the other stages is
 reported, or the rank whose GPU is idle while they wait for it.
 """

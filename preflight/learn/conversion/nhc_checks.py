@@ -57,10 +57,10 @@ def _physmem(draft: Draft, arguments: list[str]) -> None:
     if high > low * (1 + 2 * _MEMORY_TOLERANCE):
         return draft.lose(
             f"accepts any memory from {low / 2**20:.6g} to {high / 2**20:.6g} GiB; host.memory_gib is one value, "
-            "within 1 %: set the nodes' value"
+            "within 1%: set the nodes' value"
         )
-    note = "" if allowed <= _MEMORY_TOLERANCE else f"NHC allows {allowed:.3g} of it, preflight 1 %"
-    draft.put(("host", "memory_gib"), gib(round(middle)), note.replace(f"{allowed:.3g}", f"{100 * allowed:.3g} %"))
+    note = "" if allowed <= _MEMORY_TOLERANCE else f"NHC allows {allowed:.3g} of it, preflight 1%"
+    draft.put(("host", "memory_gib"), gib(round(middle)), note.replace(f"{allowed:.3g}", f"{100 * allowed:.3g}%"))
 
 
 def _cpuinfo(draft: Draft, arguments: list[str]) -> None:

@@ -30,7 +30,7 @@ def count(text: str) -> int | None:
 
 
 def percent(text: str) -> int | None:
-    """Parse a percentage of at most 100 %; None if invalid."""
+    """Parse a percentage of at most 100%; None if invalid."""
     match = _SHARE.fullmatch(text)
     return int(match[1]) if match and int(match[1]) <= 100 else None
 

@@ -90,5 +90,5 @@ def facts(memory: MemoryUse) -> dict[str, Any]:
 
 def summary(memory: MemoryUse) -> str:
     """Return a one-line summary of the memory."""
-    share = f", {100 * memory.available / memory.total:.0f} % available" if memory.total and memory.available else ""
+    share = f", {100 * memory.available / memory.total:.0f}% available" if memory.total and memory.available else ""
     return f"host memory{share}"

@@ -41,7 +41,7 @@ class RaidArray:
     failed: tuple[str, ...] = ()  # members that the kernel has marked as faulty
     slots: int | None = None  # None: not shown, as for raid0
     in_use: int | None = None
-    work: str = ""  # such as "recovery 12.4 %"; empty if there is none
+    work: str = ""  # such as "recovery 12.4%"; empty if there is none
     line: int = 0
 
     @property
@@ -83,7 +83,7 @@ def _array(lines: Sequence[str], at: int) -> RaidArray | None:
         match[1], level, tuple(member[1] for member in members), active,
         tuple(member[1] for member in members if "(F)" in member[2]),
         int(slots[1]) if slots else None, int(slots[2]) if slots else None,
-        f"{work[1]} {f'{work[2]} %' if work[2] else work[3].lower()}" if work else "", at + 1,
+        f"{work[1]} {f'{work[2]}%' if work[2] else work[3].lower()}" if work else "", at + 1,
     )  # fmt: skip
 
 

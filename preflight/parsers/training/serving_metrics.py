@@ -215,5 +215,5 @@ def summary(metrics: ServingMetrics) -> str:
     if last.waiting is not None:
         parts.append(f"{last.waiting} wait")
     if last.cache_used is not None:
-        parts.append(f"KV cache {100 * last.cache_used:.0f} % full")
+        parts.append(f"KV cache {100 * last.cache_used:.0f}% full")
     return ", ".join(parts)

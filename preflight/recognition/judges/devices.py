@@ -371,7 +371,7 @@ def _any_unit(part: PastedValue) -> Iterator[Finding]:
                       evidence=part.evidence, fix="Check whether jobs on this machine need the unit.")  # fmt: skip
 
 
-#: A copy below this share of its test's median is slow: a judgement call, since healthy copies differ by 2 to 3 %.
+#: A copy below this share of its test's median is slow: a judgement call, since healthy copies differ by 2 to 3%.
 _SLOW = 0.8
 
 

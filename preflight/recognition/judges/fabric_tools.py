@@ -273,7 +273,7 @@ def _answers(part: PastedValue) -> Iterator[Finding]:
                      expected="unfragmented packets of the interface's MTU", evidence=part.evidence)  # fmt: skip
     elif not result.received:
         yield warned(f"{run.peer}: none of {result.sent} packets was answered"
-                     f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100 % lost",
+                     f"{f': {result.objection}' if result.objection else ''}", subject=run.peer, found="100% lost",
                      expected="answers", evidence=part.evidence)  # fmt: skip
     elif result.received < result.sent:
         yield warned(f"{run.peer}: {result.sent - result.received} of {result.sent} packets were lost",

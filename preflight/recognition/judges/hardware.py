@@ -40,7 +40,7 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
     if None not in (disk.spare_percent, disk.spare_threshold_percent) and (disk.spare_percent or 0) < (
         disk.spare_threshold_percent or 0
     ):
-        faults.append(f"{disk.spare_percent} % spare, below its threshold of {disk.spare_threshold_percent} %")
+        faults.append(f"{disk.spare_percent}% spare, below its threshold of {disk.spare_threshold_percent}%")
     signs = [
         f"{attribute.name} is {attribute.raw}"
         for attribute in disk.attributes
@@ -50,7 +50,7 @@ def _disk(part: PastedValue) -> Iterator[Finding]:
     if disk.media_errors:
         signs.append(f"{disk.media_errors} media and data integrity errors")
     if (disk.used_percent or 0) >= 100:
-        signs.append(f"{disk.used_percent} % of its rated endurance used")
+        signs.append(f"{disk.used_percent}% of its rated endurance used")
     moved = [attribute for attribute in disk.attributes if attribute.number == _REALLOCATED and attribute.raw]
     if disk.healthy is False or faults:
         shown = "; ".join([*([f"its health is {disk.health}"] if disk.healthy is False else []), *faults, *signs])

@@ -66,7 +66,7 @@ def _shm(part: PastedValue) -> Iterator[Finding]:
         size = size_text(row.size)
         at = {"subject": "/dev/shm", "found": size, "evidence": part.evidence}
         if row.used_pct is not None and row.used_pct >= _FULL_PCT:
-            yield warned(f"/dev/shm ({size}) is {row.used_pct} % full", expected="room for NCCL", **at)
+            yield warned(f"/dev/shm ({size}) is {row.used_pct}% full", expected="room for NCCL", **at)
         else:
             yield judge_shm(row.size, part.evidence)
 
@@ -83,7 +83,7 @@ def judge_shm(size: float, evidence: tuple[str, ...]) -> Finding:
 
 #: Usage in percent from which a file system counts as full: a judgement call.
 _FULL_PCT = 95
-#: Free space in bytes of a file system that still takes files at 100 %, which ``df`` rounds up: a judgement call.
+#: Free space in bytes of a file system that still takes files at 100%, which ``df`` rounds up: a judgement call.
 _ROOM = 100 * 2**30
 #: Mount points of images, which are always full.
 _IMAGES = ("/snap/", "/var/lib/snapd/", "/media/", "/cdrom", "/iso")
@@ -101,15 +101,15 @@ def _full(part: PastedValue) -> Iterator[Finding]:
     full = [row for row in rows if row.used_pct is not None and row.used_pct >= _FULL_PCT]
     for row in full:
         free = row.free or 0
-        has_room = free >= _ROOM and not space.inodes  # 100 % is rounded up
+        has_room = free >= _ROOM and not space.inodes  # 100% is rounded up
         report = failed if row.used_pct == 100 and not has_room else warned
         room = f", {size_text(free)} are free" if has_room else ""
         place = row.mount if row.mount[:1] == "/" and _PLAIN.issuperset(row.mount) else "PLACE"
         sizes = f"du {'--inodes ' if space.inodes else ''}-x --max-depth=1 {place}"
         uses = f"`{sizes}` shows what uses it" if row.device.startswith("/dev/") else (
             "on a shared file system, its quota report (`lfs quota`) shows who uses it")  # fmt: skip
-        yield report(f"{row.mount} is {row.used_pct} % full{' of inodes' if space.inodes else ''}{room} (line "
-                     f"{row.line})", subject=row.mount, found=f"{row.used_pct} %", expected=f"below {_FULL_PCT} %",
+        yield report(f"{row.mount} is {row.used_pct}% full{' of inodes' if space.inodes else ''}{room} (line "
+                     f"{row.line})", subject=row.mount, found=f"{row.used_pct}%", expected=f"below {_FULL_PCT}%",
                      evidence=part.evidence, fix=f"Free space: {uses}.")  # fmt: skip
     if rows and not full and part.complete:
         yield passed(f"{clause(len(rows), 'file system', 'has')} room", evidence=part.evidence)
@@ -171,17 +171,17 @@ def _memory(part: PastedValue) -> Iterator[Finding]:
     if huge > _MUCH_RESERVED:
         report = warned if share < _LITTLE_AVAILABLE else unknown
         yield report(
-            f"{100 * huge:.0f} % of the host's memory is reserved as huge pages that nothing uses; "
-            f"{100 * share:.0f} % is available",
-            found=f"{100 * huge:.0f} % in free huge pages", expected="huge pages of the size that programs use",
+            f"{100 * huge:.0f}% of the host's memory is reserved as huge pages that nothing uses; "
+            f"{100 * share:.0f}% is available",
+            found=f"{100 * huge:.0f}% in free huge pages", expected="huge pages of the size that programs use",
             evidence=part.evidence, fix="`sysctl vm.nr_hugepages=0` frees them; check the boot option hugepages=.",
         )  # fmt: skip
     elif share < _LITTLE_AVAILABLE:
-        yield warned(f"{100 * share:.0f} % of the host's memory is available{': it swaps' if swapped else ''}",
-                     found=f"{100 * share:.1f} %", expected=f"at least {100 * _LITTLE_AVAILABLE:.0f} %",
+        yield warned(f"{100 * share:.0f}% of the host's memory is available{': it swaps' if swapped else ''}",
+                     found=f"{100 * share:.1f}%", expected=f"at least {100 * _LITTLE_AVAILABLE:.0f}%",
                      evidence=part.evidence, fix="`ps aux --sort -rss | head`; `ls -lS /dev/shm`.")  # fmt: skip
     elif part.complete:
-        yield passed(f"{100 * share:.0f} % of the host's memory is available", evidence=part.evidence)
+        yield passed(f"{100 * share:.0f}% of the host's memory is available", evidence=part.evidence)
 
 
 JUDGES: Judges = {

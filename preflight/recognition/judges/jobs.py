@@ -82,16 +82,16 @@ def _cache(part: PastedValue) -> Iterator[Finding]:
     if full:
         share, item = max(full, key=lambda pair: pair[1].waiting or 0)
         yield warned(
-            f"{item.waiting} requests wait while the KV cache is {100 * share:.0f} % full (line "
+            f"{item.waiting} requests wait while the KV cache is {100 * share:.0f}% full (line "
             f"{item.line}; in {len(full)} of {len(used)} reports)",
-            found=f"{100 * share:.0f} %",
-            expected=f"below {100 * _FULL:.0f} %, or no request waits",
+            found=f"{100 * share:.0f}%",
+            expected=f"below {100 * _FULL:.0f}%, or no request waits",
             evidence=part.evidence,
             fix="Add replicas or GPUs, lower max_model_len, or quantise the KV cache.",
         )
     else:
         yield passed(
-            f"the KV cache is at most {100 * max(share for share, _ in used):.0f} % full", evidence=part.evidence
+            f"the KV cache is at most {100 * max(share for share, _ in used):.0f}% full", evidence=part.evidence
         )
 
 

@@ -39,10 +39,10 @@ def judge_memory_use(
         yield unknown(f"{label}: {share} are used: the text contradicts itself", subject=subject, found=share,
                       evidence=evidence)  # fmt: skip
     elif used_mib * 100 >= PRESSURE_PCT * total_mib and (utilisation_pct or 0) >= IDLE_PCT:
-        yield passed(f"{label}: {used_mib * 100 / total_mib:.0f} % of its memory is used, while it computes",
-                     subject=subject, found=f"{share}, {utilisation_pct} % utilisation", evidence=evidence)  # fmt: skip
+        yield passed(f"{label}: {used_mib * 100 / total_mib:.0f}% of its memory is used, while it computes",
+                     subject=subject, found=f"{share}, {utilisation_pct}% utilisation", evidence=evidence)  # fmt: skip
     elif used_mib * 100 >= PRESSURE_PCT * total_mib:
-        yield warned(f"{label}: {used_mib * 100 / total_mib:.0f} % of its memory is used", subject=subject,
+        yield warned(f"{label}: {used_mib * 100 / total_mib:.0f}% of its memory is used", subject=subject,
                      found=share, evidence=evidence)  # fmt: skip
 
 

@@ -65,17 +65,17 @@ def _storage(part: PastedValue) -> Iterator[Finding]:
         item for item in readings if item.name == "utilization_pct" and item.value >= _BUSY_PCT and item.device in late
     ]
     if waiting is not None and waiting.value > _MOST_WAITING_PCT:
-        yield unknown(f"CPUs wait for storage {waiting.value:g} % of the time (line {waiting.line})",
-                      found=f"{waiting.value:g} %", expected=f"at most {_MOST_WAITING_PCT} %", evidence=part.evidence,
+        yield unknown(f"CPUs wait for storage {waiting.value:g}% of the time (line {waiting.line})",
+                      found=f"{waiting.value:g}%", expected=f"at most {_MOST_WAITING_PCT}%", evidence=part.evidence,
                       fix="`iostat -x 1 3`; `cat /proc/pressure/io`; the kernel log.")  # fmt: skip
     for item in busy:
-        yield unknown(f"{item.device} is busy {item.value:g} % of the time and answers after {late[item.device]:g} ms "
+        yield unknown(f"{item.device} is busy {item.value:g}% of the time and answers after {late[item.device]:g} ms "
                       f"(line {item.line})", subject=item.device, found=f"{late[item.device]:g} ms",
                       expected=f"at most {_LATE_MS} ms", evidence=part.evidence,
                       fix=f"`smartctl -a /dev/{item.device}`; find out what reads and writes: `iotop -o`.")  # fmt: skip
     if pressure is not None and pressure.value > _MOST_PRESSURE_PCT:
-        yield unknown(f"tasks waited {pressure.value:g} % of the last minute for this resource (line {pressure.line})",
-                      found=f"{pressure.value:g} %", expected=f"at most {_MOST_PRESSURE_PCT} %", evidence=part.evidence,
+        yield unknown(f"tasks waited {pressure.value:g}% of the last minute for this resource (line {pressure.line})",
+                      found=f"{pressure.value:g}%", expected=f"at most {_MOST_PRESSURE_PCT}%", evidence=part.evidence,
                       fix="`grep . /proc/pressure/*` names the resource.")  # fmt: skip
     elif readings and not busy and (waiting is None or waiting.value <= _MOST_WAITING_PCT):
         named = {"waiting_pct", "utilization_pct", "pressure_pct"} & {item.name for item in readings}

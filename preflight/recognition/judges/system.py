@@ -167,8 +167,8 @@ def _lustre(part: PastedValue) -> Iterator[Finding]:
                          evidence=part.evidence, **details)  # fmt: skip
         elif target.used_pct is not None and target.used_pct >= _FULL_PCT:
             wrong += 1
-            yield warned(f"{target.name} is {target.used_pct} % full (line {target.line})",
-                         found=f"{target.used_pct} %", expected=f"below {_FULL_PCT} %", evidence=part.evidence,
+            yield warned(f"{target.name} is {target.used_pct}% full (line {target.line})",
+                         found=f"{target.used_pct}%", expected=f"below {_FULL_PCT}%", evidence=part.evidence,
                          **details)  # fmt: skip
     if targets and not wrong and part.complete:
         yield passed(

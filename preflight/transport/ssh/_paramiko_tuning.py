@@ -1,7 +1,7 @@
 """Use of paramiko's private names to run a connection in its caller's thread.
 
 paramiko uses one thread for each connection and another for its caller; switching between them costs a third of a
-client's CPU: 3.8 ms a host instead of 2.4, and 15 % of the wall time (200 hosts, ``python -m benchmarks.ssh_fanout
+client's CPU: 3.8 ms a host instead of 2.4, and 15% of the wall time (200 hosts, ``python -m benchmarks.ssh_fanout
 --overrides``; docs/startup.md lists the gain of each override). Here paramiko's loop calls back before it waits for a
 message, and the script, a generator that yields to wait, continues from there. ``PREFLIGHT_PLAIN_PARAMIKO=1`` disables
 this module (``connection``).
@@ -146,7 +146,7 @@ class InlineConnection(paramiko.Transport):
     def _disconnect(self) -> None:
         """Send a disconnect message, so that sshd ends at once.
 
-        Otherwise it first frees its memory, which costs 1.3 ms of the node's CPU. This saves 6 % of the wall time of
+        Otherwise it first frees its memory, which costs 1.3 ms of the node's CPU. This saves 6% of the wall time of
         200 hosts.
         """
         message = paramiko.Message()

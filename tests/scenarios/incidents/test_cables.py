@@ -203,13 +203,13 @@ TABLE: Mapping[str, CableFault] = {
     ),
     "a port of a host at half rate": CableFault(
         healthy, ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
-        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50%",
     ),
     "both ends of a cable at half rate": CableFault(
         several(ports([1], [1], "APPL_DB", APPLIED, speed="200000"),
                 ports([1], [1], "STATE_DB", "PORT_TABLE|Ethernet{}", speed="200000")),
         ["fleet.rails @gpu002 network slows-job"], {"gpu002": HALF},
-        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50%",
     ),
     "MTU of a leaf's port too small for its host": CableFault(
         ports([1], [1], "APPL_DB", APPLIED, mtu="1500"), ["link.mtu @the switches network blocks-job"],
@@ -288,7 +288,7 @@ TABLE: Mapping[str, CableFault] = {
     "half the PCIe lanes, pauses, and the watchdog": CableFault(
         several(lambda clos: clos.pause("leaf1", "Ethernet8", 0.3), fired("leaf1", "Ethernet8")),
         ["pcie.nic-link @gpu002 node slows-job"], {"gpu002": NARROW},
-        cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+        cost="1 of 16 GPUs; all-reduce between nodes at about 63%",
     ),
     # an uplink
     "an uplink that flaps, and its BGP session": CableFault(
@@ -343,16 +343,16 @@ TABLE: Mapping[str, CableFault] = {
     ),
     "half rate where the rate is declared": CableFault(
         healthy, ["rdma.port-rate @gpu002 network slows-job"], {"gpu002": HALF}, declared=True, title="mlx5_0:1: rate",
-        cost="1 of 16 GPUs; all-reduce between nodes at about 50 %",
+        cost="1 of 16 GPUs; all-reduce between nodes at about 50%",
     ),
     "a host that receives slowly through half its PCIe lanes": CableFault(
         lambda clos: clos.pause("leaf1", "Ethernet8", 0.3), ["pcie.nic-link @gpu002 node slows-job"],
-        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63%",
     ),
     "half the PCIe lanes of one host, slow receiving of another": CableFault(
         lambda clos: clos.pause("leaf3", "Ethernet8", 0.3),
         ["fabric.pause-root @the switches node slows-job", "pcie.nic-link @gpu002 node slows-job"],
-        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63 %",
+        {"gpu002": NARROW}, declared=True, cost="1 of 16 GPUs; all-reduce between nodes at about 63%",
     ),
     # healthy twins
     "healthy, declared": CableFault(healthy, [], declared=True),

@@ -47,8 +47,8 @@ def test_demo_has_its_ten_causes() -> None:
     loud = {number for number, finding in enumerate(report["findings"]) if finding["status"] in ("fail", "warn")}
     assert loud <= grouped
     assert [entry["cost"] for entry in report["incidents"] if entry["cost"]] == [
-        "8 of 55 GPUs; all-reduce between nodes at about 50 %",  # two GPUs share a port
-        "8 of 55 GPUs; all-reduce between nodes at about 50 %",  # a ring waits for its slowest port
+        "8 of 55 GPUs; all-reduce between nodes at about 50%",  # two GPUs share a port
+        "8 of 55 GPUs; all-reduce between nodes at about 50%",  # a ring waits for its slowest port
     ]
 
 

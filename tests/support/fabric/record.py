@@ -463,7 +463,7 @@ CASES: dict[str, dict[str, FabricCase]] = {
         ),
         "at-rest": FabricCase(
             "a window of three seconds, nothing but the sweep's own packets",
-            (want("unknown", "no uplink carried 5 % of its rate"),), (NET, ERRORS, TRAFFIC), window_s=3.0,
+            (want("unknown", "no uplink carried 5% of its rate"),), (NET, ERRORS, TRAFFIC), window_s=3.0,
         ),
         "not-asked": FabricCase(
             "a window of three seconds, without the traffic counters",

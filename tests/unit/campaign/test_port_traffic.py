@@ -11,7 +11,7 @@ import pytest
 
 from preflight.campaign import port_traffic
 
-#: Units of the counters, 4 octets each, that are 1 % of 400 Gb/s in a second.
+#: Units of the counters, 4 octets each, that are 1% of 400 Gb/s in a second.
 ONE_PERCENT = 400 * 1e9 / 8 / 4 / 100
 
 

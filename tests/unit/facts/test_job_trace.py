@@ -34,7 +34,7 @@ def joined(plan: JobPlan, ranks: tuple[int, ...] | None = None, name: str = "log
 
 
 def drawn(seed: int) -> tuple[JobPlan, random.Random]:
-    """Draw a healthy job: its groups, sizes and clocks; kernels differ by 3 %."""
+    """Draw a healthy job: its groups, sizes and clocks; kernels differ by 3%."""
     chance = random.Random(f"job {seed}")
     size = chance.choice((2, 4, 8))
     layout = chance.choice((

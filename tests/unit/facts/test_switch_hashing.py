@@ -25,7 +25,7 @@ def test_as_simulated(each: int, links: int) -> None:
 
 
 def test_one_flow_for_each_of_eight_links_by_all_draws() -> None:
-    """All 8**8 draws can be counted: in 0.984 % of them a link has five flows or more."""
+    """All 8**8 draws can be counted: in 0.984% of them a link has five flows or more."""
     assert most_loaded(8, 8, 0.99) == 4.0
     assert most_loaded(8, 8, 0.991) == 5.0
 

@@ -69,7 +69,7 @@ def test_a_log_gives_the_findings_that_read_gives(framework: str) -> None:
 
 def test_figures_of_a_healthy_job() -> None:
     ((status, message),) = steps_of(log([9.0] + [1.25] * 199, "torchtitan"))
-    assert (status, message) == ("pass", "199 steps take about the same time: 4,000 tokens/s, MFU 32 %")
+    assert (status, message) == ("pass", "199 steps take about the same time: 4,000 tokens/s, MFU 32%")
     assert "median 1.25 s, p99 1.25 s, 320 TFLOP/s/GPU" in steps_of(log([9.0] + [1.25] * 199))[0][1]
 
 
@@ -105,7 +105,7 @@ def test_planted_faults_are_found(seed: int) -> None:
             [1.0] * 400 + [4.0] + [1.0] * 400,
             "pass",
             "except 1 with more than twice",
-        ),  # a checkpoint: 0.4 % of the time
+        ),  # a checkpoint: 0.4% of the time
         ([1.0] * 20 + [4.0] + [1.0] * 20, "warn", "took more than twice the median"),
         ([1.0, 1.5, 0.6, 1.3, 0.8, 1.45, 0.7, 1.2, 0.55, 1.4] * 4, "unknown", "deviation"),  # sequences of all lengths
         ([3.0, 2.0, 1.5, 1.2, 1.1] + [1.0] * 60, "pass", "about the same"),  # it warms up

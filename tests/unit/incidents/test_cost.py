@@ -16,16 +16,16 @@ from tests.support.machines import hgx_h100
 @pytest.mark.parametrize(
     ("fault", "cost"),
     [
-        ("slow port", "all-reduce between nodes at about 50 %"),
-        ("port down", "all-reduce between nodes at about 50 %"),  # two GPUs share a port
-        ("NIC with half its PCIe lanes", "all-reduce between nodes at about 63 %"),  # 252 of 400 Gb/s
-        ("one NVLink down", "all-reduce in the node at about 94 %"),
-        ("GPU with half its PCIe lanes", "copies between GPU and host at about 50 %"),
-        ("another application clock", "compute at about 71 %"),
-        ("power brake", "compute at 50 % or less"),
-        ("GPU4 too hot", "compute at 50 % or less"),  # with the hardware's slowdown
+        ("slow port", "all-reduce between nodes at about 50%"),
+        ("port down", "all-reduce between nodes at about 50%"),  # two GPUs share a port
+        ("NIC with half its PCIe lanes", "all-reduce between nodes at about 63%"),  # 252 of 400 Gb/s
+        ("one NVLink down", "all-reduce in the node at about 94%"),
+        ("GPU with half its PCIe lanes", "copies between GPU and host at about 50%"),
+        ("another application clock", "compute at about 71%"),
+        ("power brake", "compute at 50% or less"),
+        ("GPU4 too hot", "compute at 50% or less"),  # with the hardware's slowdown
         ("power capped", None),  # the clocks at lower power depend on the job
-        ("HCA without driver", "all-reduce between nodes at about 50 %"),  # its GPU uses another GPU's HCA
+        ("HCA without driver", "all-reduce between nodes at about 50%"),  # its GPU uses another GPU's HCA
         ("a GPU without NVLink", None),  # PCIe carries it at an unknown rate
         ("low memlock", None),
     ],
@@ -76,7 +76,7 @@ def down(*numbers: int, on: str = "n1") -> list[dict[str, Any]]:
 def test_cost_of_several_parts(gpus: int, nics: int, findings: Sequence[dict[str, Any]], percent: str | None) -> None:
     nodes = {"n1": node(gpus, nics), "n2": node(gpus, nics)}
     cost = cost_of(findings, ["n1", "n2"], nodes)
-    assert (cost and cost.rpartition(" at about ")[2]) == (percent and f"{percent} %")
+    assert (cost and cost.rpartition(" at about ")[2]) == (percent and f"{percent}%")
 
 
 @pytest.mark.parametrize("more", [[], down(3, on="n2"), [finding("rdma.registered")]])

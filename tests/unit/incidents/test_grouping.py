@@ -91,7 +91,7 @@ ALL = range(1, 9)
         (8, {HOT: {"GPU0": [1], "GPU3": [4], "GPU6": [7]}}, ["GPU0 @gpu001", "GPU3 @gpu004", "GPU6 @gpu007"]),
         (8, {HOT: {f"GPU{number}": [number] for number in range(1, 7)}},
          ["GPU1,GPU2,GPU3,GPU4,GPU5,GPU6 @gpu[001-006]"]),
-        # the same part of 30 % of the nodes, and more parts of one of them
+        # the same part of 30% of the nodes, and more parts of one of them
         (8, {HOT: {"GPU0": (1, 4, 7), "GPU3": [4]}}, ["GPU0,GPU3 @gpu[001,004,007]"]),
         (12, {HOT: {"GPU0": (1, 4, 7)}}, ["GPU0 @gpu001", "GPU0 @gpu004", "GPU0 @gpu007"]),
         # defects of the same part of several nodes, and of most nodes
@@ -176,7 +176,7 @@ def test_dead_leaves_of_four_pods(faults: Mapping[str, Sequence[int]], expected:
 
 @pytest.mark.parametrize(
     ("status", "nodes", "expected"),
-    [("unknown", range(1, 9), 1), ("unknown", range(1, 6), 5), ("fail", range(1, 9), 8)],  # fewer than 30 % of 32
+    [("unknown", range(1, 9), 1), ("unknown", range(1, 6), 5), ("fail", range(1, 9), 8)],  # fewer than 30% of 32
 )
 def test_a_driver_that_hangs_on_six_nodes_is_one_incident(status: str, nodes: Sequence[int], expected: int) -> None:
     hanging = report(32, {LOST: {"": nodes}})
@@ -210,7 +210,7 @@ def fingerprint(*arguments: Any, **options: Any) -> str:
 
 
 def test_fingerprint_lasts_while_a_fault_spreads() -> None:
-    """Also if the last peer that shows the leaf goes, and past 30 % of the nodes."""
+    """Also if the last peer that shows the leaf goes, and past 30% of the nodes."""
     rail = {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}) for last in (4, 5, 13)}
     leaf = dict.fromkeys(range(1, 13), "leaf")
     of_pod = {fingerprint(12, {DOWN: {RAILS[5]: range(1, last)}}, leaf=leaf) for last in (4, 5, 12, 13)}

@@ -48,7 +48,7 @@ def test_an_input_is_a_number_above_zero(word: str) -> None:
 
 
 def test_a_pipeline_is_busy_as_in_the_documents_table() -> None:
-    """Document 001, pipeline bubble timeline: t1 to t10 of four GPUs and four microbatches; 65 % on average."""
+    """Document 001, pipeline bubble timeline: t1 to t10 of four GPUs and four microbatches; 65% on average."""
     table = [25, 50, 75, 100, 75, 75, 100, 75, 50, 25]
     active = active_stages(4, 4)
     assert [25 * stages for stages in active] == table

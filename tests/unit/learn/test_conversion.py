@@ -194,7 +194,7 @@ def test_memory_in_a_range_is_not_a_value() -> None:
     assert "host.memory_gib is one value" in made.lost[0]
     assert only("* || check_hw_physmem 500gb 505gb").host.memory_gib == 502.5
     made = nhc("* || check_hw_physmem 512GB 512GB 5%")
-    assert "memory_gib = 512  # line 1; NHC allows 5 %" in made.text
+    assert "memory_gib = 512  # line 1; NHC allows 5%" in made.text
 
 
 def test_swap_may_be_forbidden_or_required() -> None:

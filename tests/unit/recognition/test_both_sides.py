@@ -888,7 +888,7 @@ ROWS |= {
     ),
     "huge pages that take the memory": (
         MEMORY.format(available=20000000, pages=490000, free=490000),
-        [("warn", "kernel.events", "95 % of the host's memory is reserved as huge pages that nothing uses")],
+        [("warn", "kernel.events", "95% of the host's memory is reserved as huge pages that nothing uses")],
         "",
         0,
     ),
@@ -943,7 +943,7 @@ ROWS |= {
     "full memory of a GPU that computes": (MEMORY_USE.format(97), [], "", 0),
     "full memory of an idle GPU": (
         MEMORY_USE.format(0),
-        [("warn", "gpu.memory-headroom", "97 % of its memory is used")],
+        [("warn", "gpu.memory-headroom", "97% of its memory is used")],
         "",
         0,
     ),
@@ -970,11 +970,11 @@ ROWS |= {
     ),
     "a full share that is only rounded": (
         SPACE.format("12T"),
-        [("warn", "host.file-systems", "/proj is 100 % full, 12 TiB are free")],
+        [("warn", "host.file-systems", "/proj is 100% full, 12 TiB are free")],
         "",
         0,
     ),
-    "a full share": (SPACE.format("0"), [("fail", "host.file-systems", "/proj is 100 % full (line 2)")], "", 1),
+    "a full share": (SPACE.format("0"), [("fail", "host.file-systems", "/proj is 100% full (line 2)")], "", 1),
     "a page that waits for its retirement": (
         RETIRED.format(pending="Yes"),
         [("fail", "gpu.retired-pages", "62 pages are retired, and another retirement waits for a reset")],

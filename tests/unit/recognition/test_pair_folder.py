@@ -86,7 +86,7 @@ def test_judge_a_folder(tmp_path: Path, case: str) -> None:
     page = render_page(document)
     assert 'id="pairs"' in page
     assert page.count('class="p-slow"') >= (14 if case == "one-node" else 0)
-    assert ("gpu001 and gpu003: 2" in page) is (case == "one-node")  # its share, about 27 %
+    assert ("gpu001 and gpu003: 2" in page) is (case == "one-node")  # its share, about 27%
 
 
 def test_a_name_of_a_node_is_no_markup(tmp_path: Path) -> None:

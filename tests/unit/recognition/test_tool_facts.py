@@ -174,7 +174,7 @@ NUMA node0 CPU(s):       {online}
 
 def test_full_memory_in_a_list_of_values() -> None:
     full, idle = ROWS.format(used=143601), ROWS.format(used=4)
-    assert problems(full) == ["warn GPU0: 100 % of its memory is used"]
+    assert problems(full) == ["warn GPU0: 100% of its memory is used"]
     assert facts_of(full)["gpus"][0]["index"] == "0"
     assert not problems(idle)
 

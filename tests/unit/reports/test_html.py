@@ -179,7 +179,7 @@ def test_incidents_come_first_with_what_they_cost_and_who_acts(sick: Page) -> No
     first, second, third = (text.index(f"#{cause['fingerprint']}") for cause in samples.sick()["incidents"])
     assert first < second < third
     assert "blocks a job owner: node since 2026-02-27T22:10:00Z" in text[:first]
-    assert "slows a job down: 8 of 248 GPUs; all-reduce between nodes at about 50 % owner: network" in text[second:]
+    assert "slows a job down: 8 of 248 GPUs; all-reduce between nodes at about 50% owner: network" in text[second:]
     assert "the run's logs" in text[first:second]
     for cause in samples.sick()["incidents"]:
         assert f"incident-{cause['fingerprint']}" in sick.ids()
