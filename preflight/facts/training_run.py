@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from statistics import median
+from weakref import WeakKeyDictionary
 
 from preflight._startup.lightclass import dataclass
 from preflight.facts.step_times import timed
@@ -40,8 +41,18 @@ class Throughput:
     ranks: int
 
 
+#: Training of logs that are still in use: reading one takes 0.1 s, and several checks need it.
+_RUNS: WeakKeyDictionary[JobLog, TrainingRun | None] = WeakKeyDictionary()
+
+
 def of_log(log: JobLog) -> TrainingRun | None:
-    """Return the training in a log; None without steps."""
+    """Return the training in a log, read once; None without steps."""
+    if log not in _RUNS:
+        _RUNS[log] = _read(log)
+    return _RUNS[log]
+
+
+def _read(log: JobLog) -> TrainingRun | None:
     candidates = [
         (number, line)
         for number, line in log.text.lines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from preflight._startup.lightclass import replace
 from preflight.evidence.document import Evidence, EvidenceError
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from preflight.evidence.document import Record
     from preflight.model import Finding
 
-    Names = Sequence[re.Pattern[str]]
+    Names = Sequence["_Name"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,13 @@ _REMEMBERED, _LARGE = 32, 1 << 16
 
 #: A PCI address: tools write its domain with four digits, eight digits, or not at all.
 _PCI = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
+
+
+class _Name(NamedTuple):
+    """A name of a subject: its pattern, and its word, which is faster to find."""
+
+    word: str  # in lower case
+    pattern: re.Pattern[str]
 
 
 class Search:
@@ -63,7 +70,7 @@ class Search:
                 self._left -= len(text)
                 if self._left < 0:
                     return None
-                if name.search(text):
+                if name.pattern.search(text):
                     return part
         return None
 
@@ -85,7 +92,7 @@ class Search:
             self._left -= len(text)
             if self._left < 0:
                 return 0
-            if match := name.search(text):
+            if name.word in self.once(text, str.lower) and (match := name.pattern.search(text)):
                 return text.rfind("\n", 0, match.start()) + 1
         return 0
 
@@ -117,7 +124,7 @@ def _names(subject: str) -> Names:
         words = [address.group(1)]
     else:
         words = list(dict.fromkeys(word for word in (full_name, full_name.partition(" ")[0]) if word))
-    return [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words]
+    return [_Name(word, re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)) for word in words]
 
 
 def _words(message: str) -> frozenset[str]:
@@ -142,7 +149,7 @@ def _cut(text: str, names: Names, search: Search) -> str:
     head = _head(text, 0)
     if len(head) == len(text):
         return text
-    first = 0 if any(name.search(head) for name in names) else search.first_line(text, names)
+    first = 0 if any(name.pattern.search(head) for name in names) else search.first_line(text, names)
     if not first:
         return f"{head}\n[…]"
     passage = _head(text, first)

@@ -13,7 +13,7 @@ from preflight.textprep.numbered_text import LEFT_OUT, NumberedText
 
 if TYPE_CHECKING:
     from preflight.parsers.training.skipped_steps import SkippedSteps
-    from preflight.parsers.training.step_classes import StepsBetween
+    from preflight.parsers.training.step_classes import Step, StepsBetween
 
 #: Maximum lines and bytes stored from the start and from the end of the selection.
 MOST_LINES, MOST_BYTES = 100_000, 12 << 20
@@ -74,8 +74,8 @@ class LineSelection:
         self._full = False
         self.dropped = 0  # number of selected lines between the first and the last ones
         self.all: str | None = None  # the complete text, if it is short enough to be pasted text
-        self._steps: list[tuple[int, bytes]] = []
-        self._last_steps: list[tuple[int, bytes]] = []
+        self._steps: list[Step] = []
+        self._last_steps: list[Step] = []
         self._skipped: SkippedSteps | None = None
 
     def take_all(self, text: str) -> None:
@@ -92,7 +92,7 @@ class LineSelection:
         if self._tail.is_twice_full:
             self.dropped += self._tail.drop_first_half()
 
-    def add_steps(self, steps: list[tuple[int, bytes]]) -> None:
+    def add_steps(self, steps: list[Step]) -> None:
         """Add step lines of frequent shapes; those in the middle are only counted."""
         room = MOST_STEPS - len(self._steps)
         self._steps += steps[:room]
@@ -110,7 +110,7 @@ class LineSelection:
 
     def steps(self) -> Iterator[tuple[int, str]]:
         """Yield the lines that ``add_steps`` stored, with their numbers."""
-        for number, line in chain(self._steps, self._last_steps):
+        for number, line, _ in chain(self._steps, self._last_steps):
             yield number, line.decode("utf-8", "backslashreplace")
 
     def steps_between(self) -> StepsBetween | None:

@@ -47,6 +47,7 @@ from preflight.recognition.input_sources import InputSource, SourceError, open_s
 from preflight.recognition.job_logs import (
     NCCL_LOG,
     NCCL_TESTS,
+    STEPS,
     judge_across,
     judge_logs,
     log_parts,
@@ -119,10 +120,15 @@ def _read(source: InputSource) -> list[TextPart]:
 
 
 def _report_once(logs: Sequence[TextPart], tools: Sequence[TextPart]) -> None:
-    """Drop errors of a log that another part already reports."""
-    reported = {finding["found"] for part in tools for finding in part.findings if finding["status"] == "fail"}
+    """Drop from a log what another part reports: errors and training steps."""
+    others = [item for part in tools for item in part.findings]
+    reported = {(_ERRORS, item["found"]) for item in others if item["status"] == "fail"}
+    steps = STEPS if any(item["check"] == STEPS for item in others) else ""
     for part in logs:
-        unlike = [item for item in part.findings if item["check"] != _ERRORS or item["found"] not in reported]
+        unlike = [
+            item for item in part.findings
+            if item["check"] != steps and (item["check"], item["found"]) not in reported
+        ]  # fmt: skip
         part.findings = unlike or part.findings  # a part without a finding counts as not judged
 
 

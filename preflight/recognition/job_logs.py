@@ -44,6 +44,8 @@ _SHOWN_STATUSES = ("fail", "warn", "pass")
 #: Checks whose findings are shown even if unknown: a dump of one rank with running calls does not prove a healthy job.
 _UNFINISHED = "torch.hang"
 _FAILURES = "nccl.failures"
+#: The check whose findings belong to a training part, if the log has one.
+STEPS = "torch.steps"
 #: Checks whose findings are shown if they state what was found, even without a known expectation.
 _MEASURED = ("nccl-tests.busbw", "nccl.hca-count", "nccl.transport")
 
@@ -145,7 +147,8 @@ def judge_logs(parts: list[TextPart], source: InputSource, seen: TorchOutput | N
     by_kind = {kind: [part for part in parts if part.kind == kind] for kind in (NCCL_LOG, NCCL_TESTS, *_FILES)}
     runs = report_subjects(source.name, log.nccl_tests) if log else ()
     by_subject = dict(zip(runs, by_kind[NCCL_TESTS], strict=True))
-    for finding in findings([], _checks_of_one(), run=run):
+    checks = [check for check in _checks_of_one() if check.id != STEPS or log is None or not log.repeated_steps]
+    for finding in findings([], checks, run=run):
         kind = NCCL_TESTS if finding["check"].startswith("nccl-tests.") else NCCL_LOG
         if any(by_kind[name] for name in _FILES):
             kind = next(name for name in _FILES if by_kind[name])

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from itertools import compress
 from operator import not_
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from preflight._startup.lightclass import replace
@@ -30,6 +31,9 @@ from preflight.parsers.nccl_log.prefix import Origin, clean, origin_of, unwrappe
 from preflight.parsers.nccl_log.summarize import FRAMEWORK
 from preflight.textprep.line_source import MAX_LINE_BYTES
 from preflight.textprep.line_suffix import trimmed
+
+if TYPE_CHECKING:
+    from preflight.parsers.training.step_classes import Step
 
 _INFO, _WARN = b"NCCL INFO ", b"NCCL WARN "
 _VIA = b"] via "
@@ -78,7 +82,7 @@ class Scanner(LineParser):
         self.searched = 0  # bytes beyond the maximum line length
         self.last_selected, self.gap = 0, False  # gap: lines after it were not selected
         self.shapes: dict[bytes, int] = {}  # shape of a line → its flags and count, see _STEP
-        self.frequent: set[bytes] = set()  # training steps with enough selected lines, without digits
+        self.frequent: dict[bytes, bytes] = {}  # training steps with enough selected lines, without digits → the same
         self.origins: dict[bytes, Origin | None] = {}  # text before a message → the process that wrote it
         self.restamped = 0  # process names that occurred after different line starts
         self.stamps: set[bytes] = set()  # line starts before such names, without digits
@@ -108,11 +112,12 @@ class Scanner(LineParser):
         limit = ALIKE * _STEP
         first = last = 0  # numbers of lines from NCCL
         rest: Iterable[tuple[int, bytes]] = enumerate(lines, start + 1)
-        steps: list[tuple[int, bytes]] = []
+        steps: list[Step] = []
         if self.frequent:
-            is_step = [line.translate(None, _DIGITS) in self.frequent for line in lines]
-            steps = list(compress(enumerate(written, start + 1), is_step))
-            rest = compress(rest, map(not_, is_step))
+            names = list(map(self.frequent.get, [line.translate(None, _DIGITS) for line in written]))
+            numbers = range(start + 1, start + 1 + len(lines))
+            steps = list(compress(zip(numbers, written, names, strict=True), names))  # type: ignore[arg-type]
+            rest = compress(rest, map(not_, names))
         for number, line in rest:
             head, info, message = line.partition(_INFO)
             if info:
@@ -123,7 +128,7 @@ class Scanner(LineParser):
                     head = head[cut:]
                 before, is_channel, way = message.partition(_VIA)
                 if is_channel and len(before) <= _LONGEST_NAME:
-                    if not (mask and crc32(before[:16]) & mask) and ends.get(before) != way and way[:3] == b"NET":
+                    if way[:3] == b"NET" and not (mask and crc32(before[:16]) & mask) and ends.get(before) != way:
                         mask = rails.add(ends, mask, before, way)
                     try:
                         ways[head][way] += 1
@@ -145,8 +150,9 @@ class Scanner(LineParser):
                 code = self._shape(line, shape)
             elif code >= limit and not code & (_READ | _EACH | _NAMED):
                 if code & _OF_TRAINING:
-                    self.frequent.add(line.translate(None, _DIGITS))
-                    steps.append((number, written[number - start - 1]))
+                    step = written[number - start - 1]
+                    name = step.translate(None, _DIGITS)
+                    steps.append((number, step, self.frequent.setdefault(name, name)))
                 else:
                     self.gap = True
                 continue

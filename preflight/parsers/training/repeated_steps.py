@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from preflight._startup.lightclass import dataclass
 from preflight.parsers.training.iteration_log import StepFields, TrainingStep, fields_in
@@ -14,7 +14,9 @@ from preflight.textprep.numbered_text import NumberedText
 #: Steps by writer (empty if the line does not name it) and framework.
 StepsByWriter = dict[tuple[str, str], list[TrainingStep]]
 
-_NO_DIGITS = str.maketrans("", "", "0123456789")
+#: The bytes in which lines of one shape differ.
+DIGITS = b"0123456789"
+_NO_DIGITS = str.maketrans("", "", DIGITS.decode())
 _DIGITS = re.compile(r"\d+")
 #: Number of lines from which textprep.line_prefixes accepts a repeated prefix.
 _REPEATED = 3
@@ -94,19 +96,48 @@ def _shape(text: str) -> _Shape:
 _SECONDS = {"ms": 0.001, "s": 1.0, "s/it": 1.0, "it/s": 0.0}
 
 
-def time_reader(text: str) -> tuple[re.Pattern[bytes], float] | None:
-    """Return a pattern of lines like a step line, and the unit of its group in s.
+@dataclass(frozen=True)
+class TimeReader:
+    """Reader of the times in step lines that differ only in digits."""
 
-    The group is the time or, with unit 0, a rate; without either, the pattern has no group. None if the line is not a
-    step line, has markup or is too long.
+    pattern: re.Pattern[bytes]  # its group is the time; no group: the lines have no time
+    unit: float  # seconds of one unit; 0: a rate
+    before: bytes  # text before the time, and after it; empty if other values are between such texts
+    after: bytes
+
+    def times(self, lines: Sequence[bytes]) -> list[bytes]:
+        """Return the time in each line as printed; empty if it cannot be read."""
+        if self.before:  # takes a quarter of the time
+            return [line.partition(self.before)[2].partition(self.after)[0] for line in lines]
+        return [match[1] if match else b"" for match in map(self.pattern.fullmatch, lines)]
+
+
+def time_reader(text: str) -> TimeReader | None:
+    """Return a reader of lines like a step line.
+
+    It reads the time or, without one, a rate. None if the line is not a step line, has markup or is too long.
     """
     shape = _shape(text)
     if shape.fields is None or shape.pattern is None:
         return None
     name = next((name for name in ("time", "throughput") if name in shape.fields.spans), "")
     named = rf"\(\?P<(?!{name}>)\w+>" if name else r"\(\?P<\w+>"
-    pattern = re.sub(named, "(?:", shape.pattern.pattern)
-    return re.compile(pattern.encode()), _SECONDS.get(shape.fields.time_unit, 0.0) if name == "time" else 0.0
+    pattern = re.compile(re.sub(named, "(?:", shape.pattern.pattern).encode())
+    unit = _SECONDS.get(shape.fields.time_unit, 0.0) if name == "time" else 0.0
+    return TimeReader(pattern, unit, *_around(pattern, text.encode()))
+
+
+def _around(pattern: re.Pattern[bytes], line: bytes) -> tuple[bytes, bytes]:
+    """Return the texts before and after the group, up to the next digits.
+
+    Both are empty if the first one also occurs elsewhere in such lines.
+    """
+    match = pattern.fullmatch(line) if pattern.groups else None
+    if match is None:
+        return b"", b""
+    before, after = re.split(rb"\d", line[: match.start(1)])[-1], re.split(rb"\d", line[match.end(1) :])[0]
+    alone = before and line.translate(None, DIGITS).count(before) == 1
+    return (before, after) if alone and after else (b"", b"")
 
 
 def _written(text: str) -> tuple[str, str]:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from math import log2
+from math import isinf, log2
 
-from preflight.parsers.training.repeated_steps import time_reader
-from preflight.parsers.training.step_classes import StepsBetween
+from preflight.parsers.training.repeated_steps import TimeReader, time_reader
+from preflight.parsers.training.step_classes import Step, StepsBetween
 
 #: Number of classes between a time and twice that time.
 _CLASSES = 20
 _MOST_SHAPES = 4096
-_DIGITS = b"0123456789"
-
-#: Pattern of a line, and seconds of one unit of its group; 0 for a rate.
-_Reader = tuple[re.Pattern[bytes], float]
-_NONE: _Reader = (re.compile(rb"(?!)"), 0.0)
 
 
 class SkippedSteps:
@@ -27,42 +21,41 @@ class SkippedSteps:
         self._count = self._unread = 0
         self._times, self._totals = Counter[int](), defaultdict[int, float](float)
         self._longest = (0.0, 0)
-        self._readers: dict[bytes, _Reader] = {}
+        self._readers: dict[bytes, TimeReader | None] = {}
 
-    def add(self, steps: Collection[tuple[int, bytes]]) -> None:
-        """Count the next numbered lines."""
+    def add(self, steps: Collection[Step]) -> None:
+        """Count the next lines."""
         self._count += len(steps)
-        read = defaultdict[float, tuple[list[bytes], list[int]]](lambda: ([], []))  # unit → times and line numbers
-        pattern, unit = _NONE
-        for number, line in steps:
-            if (match := pattern.fullmatch(line)) is None:
-                pattern, unit = self._reader(line)
-                if (match := pattern.fullmatch(line)) is None:
-                    self._unread += 1
-                    continue
-                times, numbers = read[unit]
-            if pattern.groups:
-                times.append(match[1])
-                numbers.append(number)
-        for unit, (times, numbers) in read.items():
-            longest, slowest = self._longest[0], b""
-            for time, count in Counter(times).items():
-                if not (value := float(time.replace(b",", b""))):
-                    continue
-                seconds = value * unit or 1 / value
-                kind = int(log2(seconds) * _CLASSES)
-                self._times[kind] += count
-                self._totals[kind] += count * seconds
-                if seconds > longest:
-                    longest, slowest = seconds, time
-            if slowest:
-                self._longest = longest, numbers[times.index(slowest)]
+        written = defaultdict[bytes, tuple[list[bytes], list[int]]](lambda: ([], []))  # shape → lines and numbers
+        for number, line, shape in steps:
+            lines, numbers = written[shape]
+            lines.append(line)
+            numbers.append(number)
+        for shape, (lines, numbers) in written.items():
+            if shape not in self._readers and len(self._readers) < _MOST_SHAPES:
+                self._readers[shape] = time_reader(lines[0].decode("utf-8", "backslashreplace"))
+            if (reader := self._readers.get(shape)) is None:
+                self._unread += len(lines)
+            elif reader.pattern.groups:
+                self._add_times(reader.times(lines), reader.unit, numbers)
 
-    def _reader(self, line: bytes) -> _Reader:
-        shape = line.translate(None, _DIGITS)
-        if shape not in self._readers and len(self._readers) < _MOST_SHAPES:
-            self._readers[shape] = time_reader(line.decode("utf-8", "backslashreplace")) or _NONE
-        return self._readers.get(shape, _NONE)
+    def _add_times(self, times: list[bytes], unit: float, numbers: list[int]) -> None:
+        longest, slowest = self._longest[0], b""
+        for time, count in Counter(times).items():
+            try:
+                value = float(time.replace(b",", b""))
+            except ValueError:
+                self._unread += count
+                continue
+            if not (seconds := value * unit or (value and 1 / value)) or isinf(seconds):
+                continue
+            kind = int(log2(seconds) * _CLASSES)
+            self._times[kind] += count
+            self._totals[kind] += count * seconds
+            if seconds > longest:
+                longest, slowest = seconds, time
+        if slowest:
+            self._longest = longest, numbers[times.index(slowest)]
 
     def merge(self, other: SkippedSteps) -> None:
         """Add the lines of the next part of a source."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from preflight._startup.lightclass import dataclass
 
+#: A step line: its number, its text, and the text without digits.
+Step = tuple[int, bytes, bytes]
+
 
 @dataclass(frozen=True)
 class StepsBetween:

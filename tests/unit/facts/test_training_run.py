@@ -249,6 +249,26 @@ def test_a_loss_in_the_middle_of_a_very_long_log_is_read() -> None:
     assert (status, "loss is nan" in message) == ("fail", True), message
 
 
+@pytest.mark.parametrize(
+    ("line", "longest"),
+    [
+        ("step 12 | loss 2.5100 | dt: 210.40ms | tok/s: 5000", 0.2104),
+        ("1 dt: 0.20ms step 12 loss 2.5100 dt: 210.40ms 7", 0.0002),  # the first time is read of every line
+        ("step 12 loss 2.5100 time: 5 time: 210.40 s", 210.4),
+        ("step 12 loss 2.5100 grad_norm: 0.5", 0.0),
+    ],
+)
+def test_the_time_of_lines_that_are_not_stored(line: str, longest: float) -> None:
+    lines = [line.replace("210.40", time).encode() for time in ("7.05", "210.40", "7.05", ".")]
+    skipped = skipped_steps.SkippedSteps()
+    skipped.add([(number, step, step.translate(None, b"0123456789")) for number, step in enumerate(lines, 5)])
+    between = skipped.counted()
+    assert between.count == 4
+    assert between.longest_s == pytest.approx(longest)
+    if "210.40" in line and longest > 0.001:
+        assert (between.timed, between.unread, between.longest_line) == (3, 1, 6)
+
+
 INIT = "n1:7:7 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 8 cudaDev 0 busId 1000 commId 0x2 - Init COMPLETE"
 
 

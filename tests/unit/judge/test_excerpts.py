@@ -39,6 +39,7 @@ def test_of_eight_gpus_the_one_that_is_spoken_of(number: int) -> None:
     ("subject", "first"),
     [
         ("mlx5_30", "[…]\nmlx5_30 port 1 state DOWN"), ("mlx5_30 port 1", "[…]\nmlx5_30 port 1"),
+        ("MLX5_30", "[…]\nmlx5_30 port 1 state DOWN"),
         ("mlx5_2", "mlx5_0 port 1"), ("mlx5_99", "mlx5_0 port 1"), ("", "mlx5_0 port 1"), ("5_3", "mlx5_0 port 1"),
     ],
 )  # fmt: skip

@@ -1227,6 +1227,15 @@ FULL = """\
 [adm@t7] out: Filesystem      Size  Used Avail Use% Mounted on
 [adm@t7] out: /dev/nvme1n1p2  440G  {} {}% /
 """
+LAUNCH = "vela3:71:71 [0] NCCL INFO NCCL version 2.26.2+cuda12.8\n"
+
+
+def steps_of(times: list[float]) -> str:
+    """Return a step line of Megatron-LM for each time in ms."""
+    line = STEP.replace("1900.5", "{time}").replace("{loss}", " lm loss: 2.1E+00 |").replace("{norm}", "0.9")
+    return "".join(line.format(step=step, time=time) for step, time in enumerate(times, 1))
+
+
 MARKED = "$ cat /sys/class/net/rail4/ecn/roce_np/enable/3 /sys/class/net/rail4/ecn/roce_rp/enable/3\n{}\n{}\n"
 
 ROWS |= {
@@ -1257,6 +1266,13 @@ ROWS |= {
         3,
     ),
     "congestion control that is on": (MARKED.format(1, 1), [], "", 0),
+    "slow steps in a log of NCCL, told once": (
+        f"{LAUNCH}{steps_of([1000.0] * 15 + [2600.5] * 15)}",
+        [("warn", "torch.steps", "from step 16 on, steps take 2.6 times as long")],
+        "",
+        0,
+    ),
+    "even steps in a log of NCCL": (f"{LAUNCH}{steps_of([1000.0] * 30)}", [], "", 0),
 }
 
 
