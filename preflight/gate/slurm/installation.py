@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 import sys
 from collections.abc import Sequence
 from hashlib import sha256
@@ -26,6 +27,9 @@ FOLDER = "/etc/slurm/preflight"
 
 #: Name -> mode; ``slurm.conf`` holds the lines for this cluster.
 FILES = {"prolog": 0o755, "healthcheck": 0o755, "epilog": 0o755, "job.sh": 0o755, "slurm.conf": 0o644}
+
+#: Longest start of preflight, on a loaded machine.
+_START_S = 60.0
 
 _PROGRAM, _MOST_BYTES = "/opt/preflight/bin/python3 -I -m preflight", 1 << 20
 _SEAL = "# Written by preflight slurm install, which leaves an edited file alone. sha256:"
@@ -77,7 +81,20 @@ def place(folder: Path, cluster: Path | None, python: Path | None) -> HookTarget
             raise InstallError(f"{path}: {error.strerror}") from None
         if why:
             raise InstallError(f"{why}: root would run it before each job")
+    if why := _fails(program):
+        raise InstallError(f"`{program} --version` fails: {why}; install preflight into that Python, or use --python")
     return HookTarget(paths[0], program, paths[1])
+
+
+def _fails(program: str) -> str:
+    """Return why a command of plain words does not start preflight; empty if it does."""
+    try:
+        ran = subprocess.run([*program.split(), "--version"], cwd="/", env={}, stdin=subprocess.DEVNULL,
+                             capture_output=True, timeout=_START_S, check=False)  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    last = ran.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    return "" if ran.returncode == 0 else "".join(last)[:200] or f"exit status {ran.returncode}"
 
 
 def _program(python: Path | None) -> tuple[str, tuple[str, ...]]:

@@ -132,6 +132,10 @@ def test_demo_works_from_the_wheel_in_an_empty_directory(wheel: Path, tmp_path: 
     assert done.returncode == 1, done.stderr
     assert "FAIL" in done.stdout
     assert (empty / "demo.html").stat().st_size > 10_000
+    where = "import preflight.deploy; print(preflight.deploy.__path__[0])"  # in docs/kubernetes.md
+    code = f"import sys; sys.path.insert(0, {str(target)!r}); {where}"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=60)
+    assert Path(done.stdout.strip(), "kubernetes", "base").is_dir(), done.stderr
 
 
 def test_pip_installs_it_from_a_folder_of_wheels(wheel: Path, tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ OTHERS = {
     r"sh deploy/debian/build\.sh |sudo dpkg ": "tests/integration/install/test_debian_package.py; people install it",
     r"helm ": "pytest -m helm renders the chart; people install it",
     r"(skopeo|podman) ": "people, with a registry",
+    r"\.venv/bin/python -I -c 'import preflight\.deploy": "tests/integration/install/test_packaging.py",
     r"(ANSIBLE=\S+ )?(\.venv/bin/)?python (-I )?-m \w": "the module exists, below",
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -140,6 +141,15 @@ def test_a_folder_or_program_that_others_can_replace_is_refused(tmp_path: Path) 
     for path in ("/etc/a b", "/etc/$(reboot)", "/etc/../x"):
         with pytest.raises(InstallError, match="use an absolute path"):
             installation.place(Path(path), None, None)
+
+
+def test_a_python_without_preflight_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "untrusted", lambda path: "")
+    python = Path(sys.base_prefix, "bin", "python3")
+    with pytest.raises(InstallError, match=r"--version` fails: .*No module named"):
+        installation.place(Path("/etc/slurm/preflight"), None, python)
+    here = installation.place(Path("/etc/slurm/preflight"), None, Path(sys.executable))
+    assert here.program == f"{sys.executable} -I -m preflight"
 
 
 REASON = "preflight: gpu.count: found 7, expected 8"
